@@ -1,27 +1,28 @@
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// Where threads wait for each other, and can be told that they wait in vain.
+/// A point where threads wait for each other. A failed thread can abort it for all.
 pub(crate) trait Abortable: Send + Sync {
-    /// Has all who wait here, and all who come, fail with this reason; false if another thread than `number` has done so
-    /// before. The first reason stays.
+    /// Makes every thread that waits here, now or later, fail with this reason. The first reason stays.
+    /// Returns false if another thread than `number` aborted it before.
     fn abort(&self, number: usize, reason: &str) -> bool;
 
-    /// Says that one of the threads will not come again. What it has done its part of still succeeds.
+    /// Says that a thread has finished and will not wait here again. Operations that it has completed its
+    /// part of still succeed.
     fn leave(&self, reason: &str);
 }
 
-/// Why a meeting can't come about any more, if so.
+/// Whether waiting still makes sense, and why not.
 #[derive(Default)]
 pub(crate) struct AbortState {
-    /// Who called it off, and why.
+    /// The thread that aborted, and its reason.
     aborted: Option<(usize, String)>,
-    /// Who has left, though nobody failed.
+    /// The thread that finished, when none failed.
     left: Option<String>,
 }
 
 impl AbortState {
-    /// An error if the meeting was called off, or a thread has left.
+    /// An error if a thread has aborted or left.
     pub(crate) fn check(&self) -> Result<()> {
         match self.failure().or(self.left.as_ref()) {
             Some(reason) => Err(Error::Aborted { reason: reason.clone() }),
@@ -29,7 +30,7 @@ impl AbortState {
         }
     }
 
-    /// Why the meeting was called off, if a thread failed.
+    /// The reason of the abort, if a thread failed.
     pub(crate) fn failure(&self) -> Option<&String> {
         self.aborted.as_ref().map(|(_, reason)| reason)
     }
@@ -46,22 +47,23 @@ impl AbortState {
     }
 }
 
-/// What ties a thread to others: what it has to call off when it has ended.
+/// A thread of a group, with everything to abort when it ends.
 pub(crate) struct Participant {
     /// The thread's number among all, from 0.
     pub(crate) number: usize,
     /// Its replica's number.
     pub(crate) replica: usize,
-    /// The thread, in words.
+    /// The thread's name in messages.
     pub(crate) who: String,
-    /// The meetings that it takes part in.
+    /// The points where this thread waits.
     pub(crate) own: Vec<Arc<dyn Abortable>>,
-    /// All meetings. The first is told first by all, so it knows who failed first.
+    /// The points of all threads. Every failing thread aborts the first one first, so that one knows who
+    /// failed first.
     pub(crate) all: Arc<[Arc<dyn Abortable>]>,
 }
 
 impl Participant {
-    /// Stops everybody; whether this thread was the first to do so.
+    /// Stops all threads. Returns whether this thread was the first to do so.
     pub(crate) fn abort(&self, how: &str) -> bool {
         let reason = format!("{} {how}", self.who);
         let first = self.all.first().is_some_and(|abortable| abortable.abort(self.number, &reason));
@@ -69,7 +71,7 @@ impl Participant {
         first
     }
 
-    /// Says that this thread is done.
+    /// Says that this thread has finished.
     pub(crate) fn leave(&self) {
         self.own.iter().for_each(|abortable| abortable.leave(&format!("{} has finished", self.who)));
     }

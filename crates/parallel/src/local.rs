@@ -9,14 +9,16 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::{mem, slice};
 use tensor_cpu::Buffer as HostBuffer;
 
-/// The collective of threads of one process: on their GPUs where all have one, else through host memory, with the same bits.
+/// The collective of threads of one process: from GPU to GPU if all replicas have one, else through host
+/// memory. Both give the same bits.
 ///
-/// Through host memory an all-reduce puts each replica's numbers on a contribution, meets, adds one stretch of the contribution on each replica,
-/// meets again and copies the sums back. The CPU's own memory goes on the contribution as it is; a GPU's, and where replicas bring
-/// several parts each, is copied there. Several replicas may share a device; a replica alone adds its parts up on its device.
+/// Through host memory, each replica publishes its numbers and waits at a barrier. It adds up one part of all
+/// numbers, waits again, and copies all sums back. Numbers in host memory are published in place. Those of a
+/// GPU, or of a replica with several parts, are copied first. Several replicas may share a device. A single
+/// replica adds its parts up on its device.
 ///
-/// On GPUs ([`on`](Local::on)) the threads meet as often, but the numbers go from device to device, and the streams wait for
-/// each other by themselves: see [`tensor_cuda::Peers`].
+/// On GPUs ([`on`](Local::on)) the threads wait as often, but the numbers go from device to device, and the
+/// streams wait for each other; see [`tensor_cuda::Peers`].
 pub struct Local {
     rank: usize,
     group: Arc<Group>,
@@ -24,14 +26,14 @@ pub struct Local {
 
 struct Group {
     barrier: Arc<Barrier>,
-    /// What each replica brought.
+    /// The numbers of each replica.
     contributions: Vec<RwLock<Contribution>>,
-    /// The sums of each replica's stretch.
+    /// The sums that each replica has computed.
     sums: Vec<RwLock<Vec<f32>>>,
     on_device: Option<OnDevice>,
 }
 
-/// What a replica brought: some parts of `len` numbers, one behind the other, from the place `first` on.
+/// The numbers of a replica: some parts of `len` numbers, one behind the other, from index `first` on.
 #[derive(Default)]
 struct Contribution {
     first: usize,
@@ -58,7 +60,7 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// So many numbers are added up at a time: few enough that their sums stay in the fastest cache until the last is added.
+/// So many numbers are added up at a time: their sums fit the L1 cache until the last part is added.
 const BLOCK: usize = 4096;
 
 impl Local {
@@ -67,20 +69,21 @@ impl Local {
         Local::with_barrier(&Arc::new(Barrier::new(world)), world)
     }
 
-    /// The same; who runs the members calls their meetings off when one has ended.
+    /// As [`group`](Local::group), with a barrier that the runner of the threads can abort.
     pub(crate) fn with_barrier(barrier: &Arc<Barrier>, world: usize) -> Vec<Local> {
         Local::members(barrier, world, None)
     }
 
-    /// The members of a group of replicas on these devices, by rank: on the devices, if all of them are GPUs.
+    /// The members of a group of replicas on these devices, by rank. The numbers stay on the devices if all
+    /// of them are GPUs.
     ///
     /// # Errors
-    /// What a GPU's driver says.
+    /// The errors of the driver.
     pub fn on(devices: &[Device]) -> Result<Vec<Local>> {
         Local::on_with_barrier(&Arc::new(Barrier::new(devices.len())), devices)
     }
 
-    /// The same; who runs the members calls their meetings off when one has ended.
+    /// As [`on`](Local::on), with a barrier that the runner of the threads can abort.
     pub(crate) fn on_with_barrier(barrier: &Arc<Barrier>, devices: &[Device]) -> Result<Vec<Local>> {
         Ok(Local::members(barrier, devices.len(), OnDevice::of(devices)?))
     }
@@ -100,12 +103,12 @@ impl Local {
         Local { rank: 0, group: Arc::new(group) }
     }
 
-    /// The way from GPU to GPU, for numbers that lie on one.
+    /// The path from GPU to GPU, for numbers that lie on one.
     fn on_device(&self, data: &Storage) -> Option<&OnDevice> {
         self.group.on_device.as_ref().filter(|_| data.get::<tensor_cuda::Buffer>().is_some())
     }
 
-    /// Writes this replica's numbers on the contribution: the run `at` of each part.
+    /// Copies the run `at` of each part of this replica for the others to read.
     fn bring(&self, device: &Device, parts: &[Storage], at: Span) -> Result<()> {
         let mut contribution = write(&self.group.contributions[self.rank]);
         (contribution.first, contribution.len, contribution.parts) = (0, at.len, parts.len());
@@ -117,9 +120,10 @@ impl Local {
         Ok(())
     }
 
-    /// Has all see the run `at` of this replica's numbers where they are, while `meet` takes place.
+    /// Publishes the run `at` of this replica's numbers in place, during `meet`.
     ///
-    /// Where the meeting fails others may still be reading: then the numbers stay on the contribution, and this replica gets a copy.
+    /// If `meet` fails, others may still be reading. Then they keep the numbers, and this replica gets a
+    /// copy.
     fn lend(&self, numbers: &mut HostBuffer, at: Span, meet: impl FnOnce() -> Result<()>) -> Result<()> {
         at.check("collective", "the run", numbers.len())?;
         let swap = |numbers: &mut HostBuffer| {
@@ -136,7 +140,7 @@ impl Local {
         met
     }
 
-    /// What replica `other` has on the contribution, if its parts are as long as this one's.
+    /// The numbers of replica `other`, if its parts are as long as this one's.
     fn contribution(&self, other: usize, len: usize) -> Result<RwLockReadGuard<'_, Contribution>> {
         let contribution = read(&self.group.contributions[other]);
         if contribution.len == len {
@@ -145,7 +149,7 @@ impl Local {
         Err(Error::Mismatch { rank: self.rank, got: len, other, expected: contribution.len })
     }
 
-    /// Adds this replica's stretch of the contribution, in the order of the ranks and of each one's parts.
+    /// Adds up this replica's part of the run, in the order of the ranks and of each one's parts.
     fn add_stretch(&self, len: usize) -> Result<()> {
         let own = slice_batch(len, self.world(), self.rank);
         let mut sums = write(&self.group.sums[self.rank]);
@@ -160,7 +164,7 @@ impl Local {
                 .map(|part| &part[block.clone()]);
             match parts.next() {
                 Some(first) => sums.copy_from_slice(first),
-                // Nobody brought a part.
+                // No replica has a part.
                 None => sums.fill(0.0),
             }
             parts.for_each(|part| add(sums, part));
@@ -168,14 +172,14 @@ impl Local {
         Ok(())
     }
 
-    /// Meets the others over what all have brought, of which each adds up its stretch.
+    /// Waits for all contributions, adds up this replica's part of them, and waits for the other sums.
     fn add_up(&self, len: usize) -> Result<()> {
         self.group.barrier.wait()?;
         self.add_stretch(len)?;
         self.group.barrier.wait()
     }
 
-    /// Copies the sums of all stretches to the run `at` of `into`.
+    /// Copies the sums of all replicas to the run `at` of `into`.
     fn copy_sums(&self, device: &Device, at: Span, into: &mut Storage) -> Result<()> {
         for rank in 0..self.world() {
             let stretch = slice_batch(at.len, self.world(), rank);
@@ -206,7 +210,7 @@ impl Local {
         self.group.barrier.wait()
     }
 
-    /// Has a failure of this replica in the middle of an operation stop the others, who would wait for it.
+    /// If this replica fails during an operation, aborts it for the others, which would wait for it.
     fn telling(&self, result: Result<()>) -> Result<()> {
         result.inspect_err(|error| self.abort(&format!("replica {} failed: {error}", self.rank)))
     }

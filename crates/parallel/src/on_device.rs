@@ -6,15 +6,15 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tensor_cuda::{Cuda, Peers};
 
-/// The way of [`Local`](crate::Local) from GPU to GPU.
+/// The operations of [`Local`](crate::Local) from GPU to GPU.
 pub(crate) struct OnDevice {
     peers: Peers,
-    /// How many numbers each replica brought.
+    /// The length that each replica passed.
     lens: Vec<AtomicUsize>,
 }
 
 impl OnDevice {
-    /// `None` if there is a device that is no GPU.
+    /// `None` if a device is no GPU.
     pub(crate) fn of(devices: &[Device]) -> Result<Option<OnDevice>> {
         let gpus = devices.iter().map(|device| device.get().cloned()).collect::<Option<Vec<Cuda>>>();
         let Some(gpus) = gpus else { return Ok(None) };
@@ -65,8 +65,8 @@ impl OnDevice {
         self.peers.all_gather(rank, data, at, self.host_barrier(rank, barrier, at.len, None))
     }
 
-    /// How replicas meet within an operation. The first time, each compares what it brings with what the others do, or with
-    /// what the root of a broadcast does.
+    /// The barrier of an operation. At the first wait, each replica compares its length with that of the
+    /// others, or of the root of a broadcast.
     fn host_barrier<'a>(
         &'a self,
         rank: usize,

@@ -7,11 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
-/// What the body of a replica works with.
+/// The argument of a replica's body.
 pub struct Replica {
     /// The replica's device.
     pub device: Device,
-    /// The way to the other replicas.
+    /// The collective of all replicas.
     pub collective: Box<dyn Collective>,
 }
 
@@ -32,11 +32,11 @@ impl Replica {
     }
 }
 
-/// Runs `body` once for each device, each on a thread of its own, and returns what they return, by rank.
+/// Runs `body` once for each device, each on a separate thread, and returns the results by rank.
 ///
-/// When a body fails or panics, the collectives of all others fail, so none waits for it forever; the error that is returned
-/// is that first failure, not the others' stopping. So do collectives that a body calls after another has returned. (On a
-/// single device the body runs on the calling thread, and its panic is the caller's.)
+/// If a body fails or panics, the collectives of all others fail, so none waits for it forever. The returned
+/// error is that first failure, not one that follows from it. Collectives also fail after another body has
+/// returned. (On a single device the body runs on the calling thread, and its panic is the caller's.)
 ///
 /// # Errors
 /// The error of the replica that failed first.
@@ -54,7 +54,7 @@ where
     run_members(devices, Members::of(devices)?, body)
 }
 
-/// The same with the members of a group that is there.
+/// The same with the members of an existing group.
 pub(crate) fn run_members<T, E, F>(devices: &[Device], group: Members, body: F) -> Result<Vec<T>, E>
 where
     T: Send,
@@ -77,7 +77,7 @@ where
     run_threads(devices.iter().zip(collectives).map(member).collect(), body)
 }
 
-/// Runs `body` once for each member, each on a thread of its own.
+/// Runs `body` once for each member, each on a separate thread.
 pub(crate) fn run_threads<M, T, E, F>(members: Vec<(M, Participant)>, body: F) -> Result<Vec<T>, E>
 where
     M: Send,
@@ -119,10 +119,10 @@ where
     failures.into_iter().next().map_or(Ok(done), |failure| Err(failure.error))
 }
 
-/// How a replica ended early.
+/// The early end of a replica.
 struct Failure<E> {
     error: E,
-    /// Whether it was the first, and not stopped by another's.
+    /// Whether it was the first, not a consequence of another's.
     first: bool,
 }
 
@@ -132,7 +132,7 @@ impl<E: From<Error>> Failure<E> {
     }
 }
 
-/// Runs one body; the others are told when it has ended, and how.
+/// Runs one body, and tells the others how it ended.
 fn run_one<M, T, E, F>(member: M, participant: &Participant, body: &F) -> Result<T, Failure<E>>
 where
     E: From<Error> + core::fmt::Display,
@@ -151,7 +151,7 @@ where
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())

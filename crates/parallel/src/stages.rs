@@ -9,8 +9,8 @@ use program::Device;
 use program::ops::Neighbor;
 use std::sync::Arc;
 
-/// A place in a replica's pipeline: some consecutive layers on a device of their own, and the ways to the stages before and
-/// behind.
+/// A stage of a replica's pipeline: some consecutive layers on a separate device, with links to the
+/// neighbouring stages.
 pub struct Stage {
     number: usize,
     stages: usize,
@@ -20,7 +20,7 @@ pub struct Stage {
     pub replica: Box<dyn Collective>,
 }
 
-/// The ways from and to a stage next to this one.
+/// The links from and to a neighbouring stage.
 struct Ways {
     from: Arc<Link>,
     to: Arc<Link>,
@@ -37,7 +37,7 @@ impl Stage {
         self.number
     }
 
-    /// How many stages there are.
+    /// The number of stages.
     pub fn stages(&self) -> usize {
         self.stages
     }
@@ -52,11 +52,12 @@ impl Stage {
         self.number + 1 == self.stages
     }
 
-    /// Sends a stage next to this one what `fill` writes. Doesn't wait. The memory has been used before: `fill` finds some
-    /// older tensor in it. [`Exchanges::of_stage`](crate::Exchanges::of_stage) does this in the middle of a pass.
+    /// Sends a neighbouring stage the tensor that `fill` writes. Doesn't wait. The memory is reused, so
+    /// `fill` finds an older tensor in it. [`Exchanges::of_stage`](crate::Exchanges::of_stage) does this in
+    /// the middle of a pass.
     ///
     /// # Errors
-    /// If another stage failed, and those of `fill`.
+    /// If another stage failed, and the errors of `fill`.
     pub fn send<E: From<Error>>(
         &self,
         to: Neighbor,
@@ -65,10 +66,10 @@ impl Stage {
         self.neighbor(to)?.to.send(fill)
     }
 
-    /// Waits for the next tensor from a stage next to this one.
+    /// Waits for the next tensor from a neighbouring stage.
     ///
     /// # Errors
-    /// If another stage failed, and those of `read`.
+    /// If another stage failed, and the errors of `read`.
     pub fn receive<E: From<Error>>(
         &self,
         from: Neighbor,
@@ -86,12 +87,12 @@ impl Stage {
     }
 }
 
-/// Runs `body` for every stage of every replica, each on a thread of its own, and returns what they return: `devices` are those
-/// of the first replica's stages, then those of the second one's, and so on.
+/// Runs `body` for every stage of every replica, each on a separate thread, and returns the results.
+/// `devices` are those of the first replica's stages, then those of the second one's, and so on.
 ///
-/// The collective of each [`Replica`] joins the same stage of all replicas, for gradients; that of each [`Stage`] joins
-/// the stages of one replica. With one stage this is [`run_replicas`]. When a body fails or panics, all others fail at their
-/// next operation, as there.
+/// The collective of each [`Replica`] connects the same stage of all replicas, for gradients. That of each
+/// [`Stage`] connects the stages of one replica. With one stage this is [`run_replicas`]. If a body fails or
+/// panics, all others fail at their next operation, as there.
 ///
 /// ```
 /// use parallel::{Error, run_stages};
@@ -126,7 +127,7 @@ impl Stage {
 /// ```
 ///
 /// # Errors
-/// The error of the body that failed first; [`Error::Uneven`] if the devices can't be shared out.
+/// The error of the body that failed first, or [`Error::Uneven`] if the devices can't be divided.
 pub fn run_stages<T, E, F>(devices: &[Device], stages: usize, body: F) -> Result<Vec<T>, E>
 where
     T: Send,
@@ -142,10 +143,10 @@ where
     run_threads(members(devices, stages)?, |(replica, stage)| body(replica, stage))
 }
 
-/// What the body of a stage works with.
+/// The argument of a stage's body.
 type Member = (Replica, Stage);
 
-/// Who takes part, replica by replica, and what each is tied to.
+/// All threads, replica by replica.
 fn members(devices: &[Device], stages: usize) -> Result<Vec<(Member, Participant)>> {
     let replicas = devices.len() / stages;
     let mut across = Vec::new();
@@ -178,7 +179,7 @@ fn members(devices: &[Device], stages: usize) -> Result<Vec<(Member, Participant
             members.push((across, Stage { number, stages, before, behind, replica: collective }));
         }
     }
-    // Nobody meets at the first: it only remembers who failed first.
+    // No thread waits at the first barrier: it only records who failed first.
     let ledger: Arc<dyn Abortable> = Arc::new(Barrier::new(devices.len()));
     let all: Arc<[Arc<dyn Abortable>]> = [ledger].into_iter().chain(own.iter().flatten().cloned()).collect();
     let tie = |(number, own)| {

@@ -11,8 +11,8 @@ use ::mpi::traits::*;
 const PIECE: usize = 1 << 26;
 
 impl Worker {
-    /// Replaces the first `len` numbers of the buffer, which holds `parts` times `len`, by their sum over all parts of all ranks.
-    /// If `parts` is 0, the buffer has `len` numbers that nobody needs.
+    /// Replaces the first `len` numbers of the buffer by their sum over all parts of all ranks. The buffer
+    /// holds `parts` times `len` numbers, or `len` unused ones if `parts` is 0.
     pub(super) fn reduce(&mut self, buffer: &mut [f32], parts: usize, len: usize) {
         let brought: Vec<usize> =
             self.arrive(Operation::Reduce, len, parts).iter().map(|arrival| arrival.parts).collect();
@@ -32,8 +32,8 @@ impl Worker {
 
         let (sums, others) = buffer.split_at_mut(len);
         let sums = &mut sums[own.clone()];
-        // In the order of the ranks. Those before this one are added up where they arrived; that sum and this rank's first part may
-        // change places, which changes no bit.
+        // In the order of the ranks. The parts before this rank's are added up where they arrived. Exchanging
+        // that sum and this rank's first part changes no bit.
         let earlier: usize = brought[..self.rank].iter().sum();
         let (before, behind) = received.split_at_mut(earlier * own.len());
         let size = own.len().max(1);
@@ -46,7 +46,7 @@ impl Worker {
             // Not added to zeros: that would change the sign of a zero.
             (None, 0) => match behind.next() {
                 Some(first) => sums.copy_from_slice(first),
-                // Nobody brought a part.
+                // No rank has a part.
                 None => sums.fill(0.0),
             },
             (None, _) => {}
@@ -57,13 +57,13 @@ impl Worker {
         self.gather(Operation::Reduce, &mut buffer[..len]);
     }
 
-    /// Completes the buffer, of which each rank has brought an equal part.
+    /// Completes the buffer, an equal part of which is each rank's.
     pub(super) fn all_gather(&mut self, buffer: &mut [f32]) {
         self.arrive(Operation::Gather, buffer.len(), 1);
         self.gather(Operation::Gather, buffer);
     }
 
-    /// Sends this rank's stretch of the buffer to all, and puts theirs on the buffer.
+    /// Sends this rank's part of the buffer to all, and receives theirs.
     fn gather(&self, operation: Operation, buffer: &mut [f32]) {
         let len = buffer.len();
         let mut rest = buffer;
@@ -90,7 +90,7 @@ impl Worker {
         }
     }
 
-    /// Sends and receives runs of numbers, at most [`PIECE`] at once, each to or from the rank beside it.
+    /// Sends and receives runs of numbers, at most [`PIECE`] at once. Each comes with its rank.
     fn exchange<'a>(
         &self,
         operation: Operation,
@@ -100,8 +100,8 @@ impl Worker {
     ) {
         request::multiple_scope(2 * self.world, |scope, requests| {
             let mut peers = Vec::with_capacity(2 * self.world);
-            // Sending first: to receive what another rank of this machine has offered already is to copy it at once, while that one
-            // would wait to hear of ours.
+            // Sends first. Receiving from another rank of this machine copies at once, while that rank waits
+            // for ours.
             for (to, numbers) in sent {
                 for piece in numbers.chunks(PIECE) {
                     requests.add(self.process(to).immediate_send_with_tag(scope, piece, tag));

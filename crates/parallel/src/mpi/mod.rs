@@ -1,17 +1,19 @@
-//! One replica per process, over MPI: what `mpirun -n 3 towers train` runs on.
+//! One replica per process, over MPI: for `mpirun -n 3 towers train`.
 //!
-//! The sums are those of [`Local`](crate::Local), bit for bit. `MPI_Allreduce` adds in an order of its own, which depends on the
-//! number of ranks, the length and the library; here every rank gets its stretch of the numbers from all others, adds in the
-//! order of the ranks, and sends its sums to all. Each rank sends and receives `2 (n - 1) / n` of the numbers, as the best
-//! algorithms for long messages do; a short message costs two exchanges and an arrival instead of `log2 n` hops.
+//! The sums are those of [`Local`](crate::Local), bit for bit. The order of `MPI_Allreduce` depends on the
+//! number of ranks, the length and the library. Here every rank receives its part of the numbers from all
+//! others, adds in the order of the ranks, and sends its sums to all. Each rank sends and receives `2 (n - 1)
+//! / n` of the numbers, as the best algorithms for long messages do. A short message costs two exchanges and
+//! an arrival instead of `log2 n` hops.
 //!
-//! Between machines sums go on while the process computes: [`Collective::start_all_reduce`] hands a run to that thread and returns, and
-//! what was begun is added up in its turn. Ranks of one machine add up all at once behind a pass, in the gradients themselves.
+//! Between machines, all-reduces overlap with computation: [`Collective::start_all_reduce`] queues a run for
+//! the worker thread and returns. Ranks of one machine add up all gradients after the pass, in place.
 //!
-//! **Nobody waits for ever.** All MPI calls are made by one thread of the process, with operations that return at once and are
-//! polled; see [`worker`]. A rank that waits longer than [`MpiOptions::timeout`] asks who else is waiting, and names those
-//! who are not. After a failure there is no way back: the thread keeps the buffers that MPI may still write to, answers every
-//! later call with the reason, and ends the job if the process doesn't end by itself.
+//! **Every wait is bounded.** One thread of the process makes all MPI calls, with operations that return at
+//! once and are polled; see [`worker`]. A rank that waits longer than [`MpiOptions::timeout`] asks which
+//! ranks are waiting too, and names those that are not. A failure is final. The worker keeps the buffers that
+//! MPI may still write to, answers every later call with the reason, and ends the job if the process doesn't
+//! end by itself.
 
 mod control;
 mod exchange;
@@ -52,10 +54,10 @@ use thread::{Command, RankInfo, WorkerHandle};
 pub struct Mpi {
     place: RankInfo,
     worker: Arc<WorkerHandle>,
-    /// Where numbers are staged that are not added up where they lie, one for each sum under way. They travel to the thread that
-    /// exchanges them, and back.
+    /// Staging buffers, one for each sum under way. They travel to the worker thread and back. Numbers in
+    /// host memory need none.
     buffers: Vec<HostBuffer>,
-    /// The sums under way: where they go.
+    /// The runs of the sums under way.
     pending: Vec<Span>,
 }
 
@@ -63,7 +65,8 @@ impl Mpi {
     /// Starts MPI in this process: once, on every process of the job.
     ///
     /// # Errors
-    /// If MPI was started before, doesn't start in time, or finds another number of processes than the launcher named.
+    /// If MPI was started before, doesn't start in time, or has another number of processes than the
+    /// launcher's.
     pub fn start(options: MpiOptions) -> Result<Mpi> {
         let (worker, place) = WorkerHandle::open(options)?;
         Ok(Mpi::at(Arc::new(worker), place))
@@ -107,13 +110,14 @@ impl Mpi {
         buffer
     }
 
-    /// Keeps the buffer of a sum for the one that has its number next time, so that nothing is allocated again.
+    /// Keeps the buffer of a sum for the sum of the same number in the next step, which then allocates
+    /// nothing.
     fn keep_buffer(&mut self, number: usize, buffer: HostBuffer) {
         self.buffers.resize_with(self.buffers.len().max(number + 1), HostBuffer::default);
         self.buffers[number] = buffer;
     }
 
-    /// Has the thread do something with the run `at` of `data`: where it lies, if that is host memory, or else on a buffer.
+    /// Passes the run `at` of `data` to the worker thread: in place in host memory, else in a staging buffer.
     fn work_on(
         &mut self,
         device: &Device,
@@ -125,7 +129,7 @@ impl Mpi {
         if let Some(numbers) = data.get_mut::<HostBuffer>() {
             let len = numbers.len();
             let worked = self.worker.ask(command(core::mem::take(numbers), at));
-            // After a failure the thread keeps what MPI may still write to.
+            // After a failure the worker keeps the buffer: MPI may still write to it.
             let (back, result) =
                 worked.map_or_else(|e| (HostBuffer::zeros(len), Err(e)), |numbers| (numbers, Ok(())));
             *numbers = back;
@@ -140,7 +144,7 @@ impl Mpi {
         Ok(())
     }
 
-    /// Has the run `at` added up over all ranks' parts, of which `earlier` and `last` are this one's.
+    /// Starts an all-reduce of the run `at`. `earlier` and `last` are this rank's parts.
     fn begin(
         &mut self,
         device: &Device,
@@ -159,9 +163,9 @@ impl Mpi {
         Ok(())
     }
 
-    /// The same in the middle of a pass, while the network between machines has time. On one machine this would take from the
-    /// computing what it saves, and copy what can be added up where it lies; and a device that runs ahead would have to be waited
-    /// for. There it is left to the end.
+    /// Starts an all-reduce in the middle of a pass, if that overlaps with the network between machines. On
+    /// one machine it would take the cores that compute, and copy numbers that can be added up in place. A
+    /// device that runs ahead would have to be waited for. In both cases the sum is left to the end.
     fn begin_early(&mut self, device: &Device, earlier: &[Storage], last: &Storage, at: Span) -> Result<()> {
         if !self.place.overlaps || device.runs_ahead() {
             return Ok(());
@@ -181,7 +185,7 @@ impl Mpi {
         Ok(())
     }
 
-    /// Has a failure of this rank in the middle of an operation stop the others, who would wait for it.
+    /// If this rank fails during an operation, stops the others, which would wait for it.
     fn abort_on_error(&self, result: Result<()>) -> Result<()> {
         result.inspect_err(|error| self.abort(&format!("rank {} failed: {error}", self.place.rank)))
     }

@@ -12,16 +12,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tensor_cpu::Buffer as HostBuffer;
 
-/// After a failure the process has so long to end by itself: to tell its user, and to leave its files in order.
+/// After a failure the process has this long to end by itself: to tell its user, and to close its files.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// What is waited for beyond the time-out: the thread is to answer in time by itself, MPI itself may fail to.
+/// The wait beyond the time-out. The worker answers in time by itself, but a call into MPI may hang.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// What the thread that talks to the others is asked to do. Every command gets one answer.
+/// A command for the worker thread. Every command gets one answer.
 pub(super) enum Command {
     Agree(Agreement),
-    /// From the place `first` on the buffer has `parts` times `len` numbers, and room for the sums.
+    /// From index `first` on, the buffer has `parts` times `len` numbers, and room for the sums.
     Reduce {
         buffer: HostBuffer,
         first: usize,
@@ -45,23 +45,23 @@ pub(super) enum Command {
 /// The buffer that came with a command, or an empty one.
 type Answer = Result<HostBuffer>;
 
-/// The way to the thread that talks to the others.
+/// The main thread's handle of the worker thread.
 pub(super) struct WorkerHandle {
     ends: Mutex<Ends>,
     timeout: Duration,
-    /// Grows while the thread waits for others, and does not while a call into MPI keeps it.
+    /// Grows while the worker waits for others, but not while it is inside a call into MPI.
     beats: Arc<AtomicU64>,
 }
 
 struct Ends {
     commands: Sender<Command>,
     answers: Receiver<Answer>,
-    /// Commands whose answer was not heard yet.
+    /// Commands whose answer was not received yet.
     unanswered: usize,
 }
 
 impl WorkerHandle {
-    /// Starts MPI on a thread of its own, and finds this rank's place in the job.
+    /// Starts MPI on a new thread, and finds this rank.
     pub(super) fn open(options: MpiOptions) -> Result<(WorkerHandle, RankInfo)> {
         let (commands, received) = channel();
         let (answers, answered) = channel();
@@ -70,7 +70,7 @@ impl WorkerHandle {
         let queue = CommandQueue { commands: received, answers, beats: Arc::clone(&beats) };
         let run = move || match Worker::start(options, queue, &started) {
             Ok((worker, universe)) => worker.run(universe),
-            // Nobody listens any more if it took too long.
+            // After the time-out the receiver is gone.
             Err(error) => _ = started.send(Err(error)),
         };
         let thread = std::thread::Builder::new().name("mpi".to_owned()).spawn(run);
@@ -88,7 +88,7 @@ impl WorkerHandle {
         self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Has a command carried out, once those before it are; [`next`](WorkerHandle::next) has the answer.
+    /// Queues a command. [`next`](WorkerHandle::next) has the answer.
     pub(super) fn begin(&self, command: Command) -> Result<()> {
         let mut ends = self.lock();
         ends.commands.send(command).map_err(|_| lost("it was ended before"))?;
@@ -101,20 +101,20 @@ impl WorkerHandle {
         self.lock().next(self.timeout, &self.beats)
     }
 
-    /// Has a command carried out and waits for it.
+    /// Queues a command and waits for its answer.
     pub(super) fn ask(&self, command: Command) -> Answer {
         self.begin(command)?;
         let mut ends = self.lock();
-        // Others before it are those of a pass that failed.
+        // Earlier commands belong to a pass that failed.
         while ends.unanswered > 1 {
             ends.next(self.timeout, &self.beats)?;
         }
         ends.next(self.timeout, &self.beats)
     }
 
-    /// Tells all others why this one stops.
+    /// Tells all others why this rank stops.
     pub(super) fn abort(&self, reason: &str) {
-        // The answer is that error again; whoever aborts has one already.
+        // The answer is that error again, and the caller has it already.
         let _ = self.ask(Command::Abort(reason.to_owned()));
     }
 }
@@ -126,7 +126,7 @@ fn lost(what: &str) -> Error {
 impl Ends {
     fn next(&mut self, timeout: Duration, beats: &AtomicU64) -> Answer {
         self.unanswered = self.unanswered.saturating_sub(1);
-        // The thread watches over the time-out; here it is only made sure that it is not stuck in MPI itself.
+        // The worker keeps the time-out. This loop only notices a worker that is stuck in MPI.
         let mut beat = beats.load(Ordering::Relaxed);
         loop {
             match self.answers.recv_timeout(timeout + SLACK) {
@@ -150,17 +150,18 @@ pub(super) struct CommandQueue {
 }
 
 impl CommandQueue {
-    /// Says that the thread is not stuck.
+    /// Says that the worker is not stuck.
     pub(super) fn beat(&self) {
         self.beats.fetch_add(1, Ordering::Relaxed);
     }
 
     fn answer(&self, answer: Answer) {
-        // If nobody listens, the process is ending.
+        // Without a receiver the process is ending.
         let _ = self.answers.send(answer);
     }
 
-    /// Answers a command with an error, and all that follow with its text, as long as a process may take to end.
+    /// Answers a command with an error, and all later ones with its text, until the process has had time to
+    /// end.
     pub(super) fn refuse(&self, error: Error) {
         let reason = match &error {
             Error::Aborted { reason } => reason.clone(),
@@ -178,17 +179,17 @@ impl CommandQueue {
     }
 }
 
-/// Who this rank is.
+/// The place of this rank.
 #[derive(Clone, Copy)]
 pub(super) struct RankInfo {
     pub(super) rank: usize,
     pub(super) world: usize,
-    /// Whether sums go on while the process computes.
+    /// Whether all-reduces overlap with computation.
     pub(super) overlaps: bool,
 }
 
 impl Worker {
-    /// Starts MPI on this thread, and says who this rank is.
+    /// Starts MPI on this thread, and finds this rank.
     fn start(
         options: MpiOptions,
         queue: CommandQueue,
@@ -219,7 +220,7 @@ impl Worker {
         Ok((Worker { communicator, rank, world, timeout, queue, received }, universe))
     }
 
-    /// Carries out commands until the last.
+    /// Executes commands until the last.
     fn run(mut self, universe: Universe) {
         while let Ok(command) = self.queue.commands.recv() {
             let mut answer = HostBuffer::default();
@@ -244,7 +245,7 @@ impl Worker {
                 }
                 Command::Finish => {
                     self.arrive(Operation::Finish, 0, 0);
-                    // All have come, so this returns. It ends MPI.
+                    // All ranks have come, so this returns. It ends MPI.
                     drop(universe);
                     return self.queue.answer(Ok(HostBuffer::default()));
                 }

@@ -14,29 +14,30 @@ use std::time::Duration;
 use tensor_cuda::Cuda;
 use tensor_cuda::nccl::{self, Communicator, Join, UniqueId, unique_id};
 
-/// How long a rank may keep the others waiting, unless something else is said.
+/// How long a rank may keep the others waiting, by default.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Tells which rank failed, if it knows of one.
+/// Returns the failed rank's error, if one is known.
 type Failed = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// The collective of GPUs by NVIDIA's NCCL: a thread a GPU ([`group`](Nccl::group)), or a process a GPU
 /// ([`join`](Nccl::join)), on one machine or many.
 ///
-/// Operations go to the device's stream, and the host goes on. Sums are in NCCL's own order: the same bits on all replicas,
-/// and but for NVLS in every run on the same machines (see [`Communicator::all_reduce_sum`]), but others for another number of
-/// replicas. On devices that were opened as deterministic,
-/// or after [`in_order`](Nccl::in_order), they are in the order of the ranks, with the bits of [`Local`](crate::Local); this
-/// takes more memory and more launches. [`all_reduce_in_order`](Collective::all_reduce_in_order) always is.
+/// Operations are queued on the device's stream, and the host does not wait for them. Sums are in NCCL's
+/// order. They have the same bits on all replicas, and except with NVLS in every run on the same machines
+/// (see [`Communicator::all_reduce_sum`]), but other bits for another number of replicas. On deterministic
+/// devices, or after [`in_order`](Nccl::in_order), they are in the order of the ranks, with the bits of
+/// [`Local`](crate::Local). That takes more memory and more launches.
+/// [`all_reduce_in_order`](Collective::all_reduce_in_order) always is in the order of the ranks.
 ///
-/// Nothing waits without end: a rank that is gone, or silent for longer than the group's patience, is an error on every other.
-/// Replicas that bring numbers of different lengths are not noticed as such, but as silence: NCCL can't tell.
+/// Every wait is bounded: a rank that is gone, or silent for longer than the group's patience, is an error on
+/// every other. NCCL can't detect different lengths, so they appear as silence.
 ///
-/// Threads of one process share a driver, where a call that reserves memory or makes a graph may wait for the kernels of all GPUs;
-/// one of NCCL's may wait for the thread that called. So at first threads ask for operations together, [one by
-/// one](Collective::set_blocking).
-/// <https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/cudagraph.html> asks all ranks to record an operation, or none
-/// ([`all_agree`](Collective::all_agree)).
+/// Threads of one process share a driver. A call that reserves memory or makes a graph may wait for the
+/// kernels of all GPUs, and a kernel of NCCL may wait for that thread. So at first operations are
+/// [blocking](Collective::set_blocking). All ranks must capture an operation, or none
+/// ([`all_agree`](Collective::all_agree)):
+/// <https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/cudagraph.html>.
 pub struct Nccl {
     /// Taken when it is dropped.
     communicator: Option<Communicator>,
@@ -48,10 +49,10 @@ pub struct Nccl {
     world: usize,
 }
 
-/// What members on threads of one process share.
+/// State that members on threads of one process share.
 struct Threads {
     barrier: Arc<Barrier>,
-    /// Those of members that are gone. They part from each other together, when all are.
+    /// The communicators of dropped members. They are closed together, after the last one.
     parted: Mutex<Vec<Communicator>>,
 }
 
@@ -65,22 +66,23 @@ impl Drop for Threads {
     }
 }
 
-/// How a process joins a group of processes.
+/// The arguments for joining a group of processes.
 pub struct NcclJoin {
-    /// What rank 0 drew with [`Nccl::draw_id`] and handed to the others.
+    /// The id from [`Nccl::draw_id`] on rank 0.
     pub id: [u8; UniqueId::BYTES],
     /// This process's rank, from 0.
     pub rank: usize,
-    /// How many processes there are.
+    /// The number of processes.
     pub world: usize,
     /// How long a rank may keep the others waiting, to join or within an operation.
     pub patience: Duration,
-    /// Is asked while this rank waits: who failed, where there is a way to know besides NCCL.
+    /// Polled while this rank waits: the failure of another rank, if it is known from elsewhere.
     pub failed: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
 }
 
 impl Nccl {
-    /// Draws the id of a group of processes that this device is to join. Who has it can join: it is handed over in private.
+    /// Draws the id of a group of processes that this device is to join. Every process with the id can join,
+    /// so it must stay private.
     ///
     /// # Errors
     /// If the device is no GPU, or NCCL is missing.
@@ -101,7 +103,7 @@ impl Nccl {
         Ok(Nccl::of(Communicator::join(gpu(device)?, join)?, None, failed))
     }
 
-    /// Joins the processes that `others` joins already, with this device: the id goes that way.
+    /// Joins with this device the processes of the collective `others`, which broadcasts the id.
     ///
     /// # Errors
     /// As [`join`](Nccl::join), and if a rank did not come to the broadcast.
@@ -128,7 +130,7 @@ impl Nccl {
         Nccl::on_with_barrier(&Arc::new(Barrier::new(devices.len())), devices)
     }
 
-    /// The same; who runs the members calls their meetings off when one has ended.
+    /// As [`group`](Nccl::group), with a barrier that the runner of the threads can abort.
     pub(crate) fn on_with_barrier(barrier: &Arc<Barrier>, devices: &[Device]) -> Result<Vec<Nccl>> {
         let (id, world) = (unique_id()?, devices.len());
         let begin = |(rank, device)| {
@@ -162,7 +164,8 @@ impl Nccl {
         self
     }
 
-    /// Calls NCCL. What goes wrong on this replica stops the others; another's failure is told as such.
+    /// Calls NCCL. A failure of this replica stops the others. A failure of another replica is returned as
+    /// such.
     fn call(
         &mut self,
         data: &mut Storage,
@@ -176,7 +179,7 @@ impl Nccl {
         self.telling(result)
     }
 
-    /// Tells other processes that this one is at a collective, where they wait or will wait for each other.
+    /// Tells the watchdogs that this process has come to a collective.
     fn enter(&self) {
         if let Some(process) = &self.process {
             (process.enter)();
@@ -199,7 +202,7 @@ impl Nccl {
     }
 }
 
-/// Who failed of the threads that meet there.
+/// The failure of a thread at this barrier.
 fn failure_of(barrier: &Arc<Barrier>) -> Failed {
     let barrier = Arc::clone(barrier);
     Arc::new(move || barrier.failure())
@@ -239,8 +242,8 @@ impl Collective for Nccl {
         self.call(into, |communicator, into| communicator.all_reduce_in_order(parts, at, into))
     }
 
-    /// On the device's second stream, also in recordings. Sums in the order of the ranks, which take memory of their own, wait
-    /// for the end.
+    /// On the device's second stream, also in captured steps. Sums in the order of the ranks need extra
+    /// memory, so they wait for the end.
     fn start_all_reduce(&mut self, _device: &Device, data: &mut Storage, at: Span) -> Result<()> {
         if self.in_order {
             return Ok(());

@@ -5,25 +5,25 @@ use crate::cluster::Place;
 use crate::{Agreement, Error, Result};
 use std::time::{Duration, Instant};
 
-/// Who comes, and what for.
+/// A process, as it introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The number of the process, from 0.
+    /// The rank of the process.
     pub rank: usize,
-    /// How many processes it expects.
+    /// The number of processes that it expects.
     pub world: usize,
-    /// What it is about to do. All must have the same.
+    /// The settings that must agree on all processes.
     pub agreement: Agreement,
 }
 
-/// Processes that have come together.
+/// Connected processes.
 pub struct ProcessGroup {
-    /// What rank 0 brought.
+    /// The bytes of rank 0.
     pub blob: Vec<u8>,
     pub(super) own: Hello,
-    /// Those whom this process hears: on rank 0 all others by rank, on the others rank 0.
+    /// The connected processes: on rank 0 all others by rank, on the others rank 0.
     pub(super) peers: Vec<Peer>,
-    /// How long they wait for each other when they talk once more.
+    /// The time-out of later messages.
     pub(super) start: Duration,
 }
 
@@ -35,22 +35,22 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// The process in a sentence.
+    /// The process in a message.
     pub(super) fn name(&self) -> String {
         format!("rank {} ({})", self.rank, self.host)
     }
 }
 
-/// Brings `blob` from rank 0, who alone has one, to all others. Returns when all have come.
+/// Connects the processes, and brings `blob` from rank 0 to all others, which pass `None`.
 ///
 /// # Errors
-/// [`Error::Rendezvous`] on every rank if one does not come in time, has another secret, number of processes or configuration,
-/// or two are the same; [`Error::Variable`] where the settings don't say how to meet.
+/// [`Error::Rendezvous`] on every rank if one does not come in time, if two have the same rank, or if
+/// secrets, numbers of processes or settings differ. [`Error::Variable`] if the settings name no endpoint.
 pub fn exchange(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>) -> Result<Vec<u8>> {
     Ok(connect(place, settings, own, blob)?.blob)
 }
 
-/// As [`exchange`], with connections that stay, for a [`Watchdog`](super::Watchdog).
+/// As [`exchange`], with connections that stay open, for a [`Watchdog`](super::Watchdog).
 ///
 /// # Errors
 /// As [`exchange`].

@@ -5,15 +5,15 @@ use super::secret::random;
 use super::stream::Stream;
 use std::time::Instant;
 
-/// Says that this is ours, and which version.
+/// The protocol and its version.
 const MAGIC: &[u8; 8] = b"towers-1";
 const NONCE: usize = 32;
 
-/// Why no conversation began.
+/// Why there is no connection.
 pub(super) enum HandshakeError {
-    /// Nothing came, or not in time.
+    /// No answer, or none in time.
     Silent,
-    /// The other side is something else than towers, or of another version.
+    /// Another program, or another version of towers, answers.
     Foreign,
     /// The system has no random numbers.
     Failed(crate::Error),
@@ -25,7 +25,7 @@ impl From<ReceiveError> for HandshakeError {
     }
 }
 
-/// The first side's half: says who it claims to be, and begins the conversation.
+/// The side of the connecting process: sends its rank, and derives the keys.
 pub(super) fn connect_handshake(
     mut stream: Stream,
     secret: &Secret,
@@ -44,7 +44,7 @@ pub(super) fn connect_handshake(
     begin(stream, secret, [&own, nonce], true)
 }
 
-/// Rank 0's half: the conversation, and the rank that the other side claims to be.
+/// Rank 0's side. Returns the connection, and the rank that the other side claims.
 pub(super) fn accept_handshake(
     mut stream: Stream,
     secret: &Secret,

@@ -4,24 +4,24 @@ use crate::Agreement;
 /// How far a process is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Progress {
-    /// The step that it has begun.
+    /// Its current step.
     pub(super) step: u64,
-    /// To how many collectives it has come since.
+    /// The number of collectives in this step.
     pub(super) entered: u64,
 }
 
-/// What processes tell each other.
+/// A message between processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// To rank 0: who comes.
+    /// To rank 0: the process introduces itself.
     Hello(Hello),
-    /// From rank 0, when all have come: its bytes.
+    /// From rank 0, when all processes have come: its bytes.
     Blob(Vec<u8>),
-    /// Something is wrong, with somebody.
+    /// A process has failed, or can't take part.
     Failed(String),
-    /// Still there, and so far.
+    /// A heartbeat.
     Beat(Progress),
-    /// Done; nothing more will come.
+    /// Done; no more messages will come.
     Done,
 }
 
@@ -62,7 +62,7 @@ impl Message {
     }
 }
 
-/// Agreement, each behind its length.
+/// The entries of an agreement, each after its length.
 fn agreement(mut bytes: &[u8]) -> Option<Agreement> {
     let mut agreement = Agreement::default();
     while let Some((length, rest)) = bytes.split_first_chunk() {
@@ -96,7 +96,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_reads_as_a_message_is_one(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            // Text that is no UTF-8 is told all the same.
+            // Text that is not UTF-8 is shown with replacements.
             let text = |message: &Message| matches!(message, Message::Failed(_) | Message::Hello(_));
             let message = Message::from_bytes(&bytes).filter(|message| !text(message));
             if let Some(message) = message {

@@ -11,14 +11,14 @@ use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// One try to reach rank 0 takes no longer.
+/// The time-out of one attempt to reach rank 0.
 const TRY: Duration = Duration::from_secs(5);
 /// Between tries.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
-/// Rank 0's answer may come so much later than its own time is up: it says who is missing.
+/// Rank 0 answers this long after its own time-out: it names the missing ranks.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// Comes to rank 0, and waits for what it hands out.
+/// Connects to rank 0, and waits for its bytes.
 pub(super) fn join(
     endpoint: &Endpoint,
     secret: &Secret,
@@ -45,7 +45,7 @@ pub(super) fn join(
         Err(ReceiveError::Late) => failed(format!("rank 0 {endpoint} did not answer rank {rank} in time")),
         Err(ReceiveError::Gone) => failed(gone),
         Ok(_) | Err(ReceiveError::Forged) => {
-            failed(format!("who answered rank {rank} {endpoint} does not know the job secret"))
+            failed(format!("the process that answered rank {rank} {endpoint} does not know the job secret"))
         }
     }
 }
@@ -63,7 +63,7 @@ fn reach(endpoint: &Endpoint, secret: &Secret, rank: usize, until: Instant) -> R
             Ok(stream) => {
                 match connect_handshake(stream, secret, rank, until.min(Instant::now() + 2 * TRY)) {
                     Ok(channel) => return Ok(channel),
-                    Err(HandshakeError::Silent) => "nobody answers".to_owned(),
+                    Err(HandshakeError::Silent) => "no answer".to_owned(),
                     Err(HandshakeError::Foreign) => "something else, or another version, answers".to_owned(),
                     Err(HandshakeError::Failed(error)) => return Err(error),
                 }
@@ -87,7 +87,7 @@ fn connect((host, port): (&str, u16), until: Instant) -> io::Result<TcpStream> {
     for address in (host, port).to_socket_addrs()? {
         let left = until.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(1), TRY);
         match TcpStream::connect_timeout(&address, left) {
-            // The system may connect a port that nobody listens at with itself.
+            // The system may connect a port without a listener with itself.
             Ok(stream) if stream.local_addr().ok() == stream.peer_addr().ok() => {}
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,

@@ -4,14 +4,14 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-/// What bytes travel on, in both directions.
+/// A stream of bytes in both directions.
 pub(super) enum Stream {
     Tcp(TcpStream),
     Files(Files),
 }
 
 impl Stream {
-    /// The same stream once more: one half reads, the other writes.
+    /// A second handle of the stream: one half reads, the other writes.
     pub(super) fn try_clone(&self) -> io::Result<Stream> {
         Ok(match self {
             Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
@@ -37,16 +37,17 @@ impl Stream {
         }
     }
 
-    /// Ends the conversation, also for who is waiting on its other half.
+    /// Closes the connection, for both halves.
     pub(super) fn close(&self) {
         match self {
-            // That it is closed already is what is wanted.
+            // It may be closed already.
             Stream::Tcp(stream) => _ = stream.shutdown(Shutdown::Both),
             Stream::Files(files) => files.close(),
         }
     }
 
-    /// Whether the other side has ended the conversation, as far as is known here. Nobody may be reading meanwhile.
+    /// Whether the other side has closed the connection, as far as is known here. No other thread may be
+    /// reading.
     pub(super) fn is_closed(&self) -> bool {
         match self {
             Stream::Tcp(stream) => {
@@ -59,7 +60,7 @@ impl Stream {
         }
     }
 
-    /// Fills `bytes`, however slowly they drip, before `until`.
+    /// Fills `bytes` before `until`, however slowly they arrive.
     pub(super) fn read_until(&mut self, bytes: &mut [u8], until: Instant) -> Result<(), ReceiveError> {
         match self {
             Stream::Tcp(stream) => read_until(stream, bytes, until),
@@ -109,7 +110,7 @@ pub(super) fn left(until: Instant) -> Result<Duration, ReceiveError> {
     if left.is_zero() { Err(ReceiveError::Late) } else { Ok(left) }
 }
 
-/// Whether it is worth another look at the clock: a time-out or a signal.
+/// Whether to retry: a time-out or a signal.
 fn passes(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)

@@ -1,4 +1,4 @@
-//! Processes that have met decide together before they begin.
+//! Connected processes decide together before they begin.
 
 use super::{BLOB, LONG, at, free_port, sentences};
 use parallel::rendezvous::{ProcessGroup, Settings, connect};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const WORLD: usize = 3;
 
-/// Runs a body as each process of a group; what became of it, by rank.
+/// Runs a body as each process of a group. Returns the outcomes by rank.
 fn run(
     folder: Option<&Path>,
     body: impl Fn(usize, ProcessGroup) -> Result<Vec<u8>> + Copy + Send + 'static,
@@ -28,7 +28,7 @@ fn run(
     threads.into_iter().map(|thread| thread.join().unwrap().map_err(|error| error.to_string())).collect()
 }
 
-/// What rank 0 alone has.
+/// The bytes that only rank 0 has.
 fn first(rank: usize, blob: &[u8]) -> Option<&[u8]> {
     (rank == 0).then_some(blob)
 }
@@ -59,7 +59,7 @@ fn who_is_about_to_do_something_else_is_named_on_all() {
     }
 }
 
-/// One that ends between the group and the beginning is noticed at once by those who hear it, not after their time.
+/// A process that ends after it has connected is noticed at once, not after the time-out.
 #[test]
 fn who_has_ended_is_named() {
     for gone in 0..WORLD {

@@ -1,4 +1,4 @@
-//! Processes that see one folder meet there, and leave nothing behind.
+//! Processes that share a folder connect there, and leave no file behind.
 
 use super::{BLOB, LONG, all, at, come, sentences};
 use parallel::Error;
@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 
 type Guest = (Place, Settings, Hello);
 
-/// A place and settings for `rank` of a job that meets in `folder`, without a secret and without an address.
+/// A place and settings for `rank` of a job that connects in `folder`, without a secret and without an
+/// address.
 fn inside(folder: &Path, rank: usize, world: usize, restart: u32) -> Guest {
     let (place, settings, hello) = at(rank, world, 1);
     let place = Place { master: None, job: Some("a job".into()), restart, ..place };
     (place, Settings { folder: Some(folder.into()), secret: None, ..settings }, hello)
 }
 
-/// What is below a folder, the folders first.
+/// The contents of a folder, folders first.
 fn below(folder: &Path) -> Vec<PathBuf> {
     let paths = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     paths
@@ -74,7 +75,7 @@ fn a_folder_that_others_may_enter_is_refused() {
     });
     let own = wait_for(|| below(folder.path()).into_iter().next());
     early.join().unwrap().unwrap_err();
-    assert!(!own.exists(), "who came in vain takes away what it left");
+    assert!(!own.exists(), "a process that gave up removes its files");
     fs::create_dir(&own).unwrap();
     fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
     for rank in 0..2 {
@@ -87,11 +88,11 @@ fn a_folder_that_others_may_enter_is_refused() {
     assert!(error.ends_with("it is no folder"), "{error}");
 }
 
-/// Files of processes that were killed: those of an earlier start are taken away, those of the same one do no harm.
+/// Files of killed processes. Those of an earlier start are removed, and those of the same start do no harm.
 #[test]
 fn what_earlier_jobs_left_does_no_harm() {
     let folder = tempfile::tempdir().unwrap();
-    // A whole conversation, kept before it is over.
+    // A whole connection, copied before it is closed.
     let leave = |restart| {
         let mut lost = inside(folder.path(), 1, 3, restart);
         lost.1.start = Duration::from_secs(2);
@@ -158,7 +159,7 @@ fn a_missing_folder_is_an_error_at_once() {
     assert!(error.ends_with("but must be a folder that is there"), "{error}");
 }
 
-/// Nothing tells by a file that a process was killed but its silence.
+/// A killed process leaves no trace in the files but its silence.
 #[test]
 fn a_silent_rank_is_named_and_who_is_done_is_not() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const WORLD: usize = 3;
 
-/// Runs a body as each process; what became of it, by rank. Nothing without a C++ compiler.
+/// Runs a body as each process. Returns the outcomes by rank, or `None` without a C++ compiler.
 fn run(
     agreement: fn(usize) -> Agreement,
     body: fn(Replica) -> Result<f32>,
@@ -17,7 +17,7 @@ fn run(
     run_for(LONG, agreement, body)
 }
 
-/// The same for processes that wait so long for each other.
+/// The same with this patience.
 fn run_for(
     timeout: Duration,
     agreement: fn(usize) -> Agreement,
@@ -31,7 +31,7 @@ fn run_for(
     let process = |rank: usize| {
         thread::spawn(move || {
             let (place, mut settings, _) = at(rank, WORLD, port);
-            // Who comes when the others have given up tries for so long.
+            // A process that comes after the others have given up tries for this long.
             settings.start = Duration::from_secs(20);
             let process = NcclProcess {
                 place: &place,
@@ -85,7 +85,7 @@ fn who_fails_stops_the_others_with_its_reason() {
     assert_eq!(outcomes, [told.clone(), Err("the disk is full".into()), told]);
 }
 
-/// One that is alive and comes to no more collectives after its last step, as while it saves.
+/// A process that is alive but calls no collective after its last step, as while it saves.
 #[test]
 fn who_does_not_come_after_a_step_is_named() {
     static NAMED: AtomicUsize = AtomicUsize::new(0);

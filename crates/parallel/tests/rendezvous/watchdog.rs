@@ -1,11 +1,11 @@
-//! Who dies or falls silent is named on all others.
+//! A process that dies or falls silent is named on all others.
 
 use super::{BLOB, LONG, at, free_port};
 use parallel::rendezvous::{ProcessGroup, Watchdog, connect};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// All ranks of a run, met and ready to be watched.
+/// All ranks of a run, connected.
 fn groups(world: usize) -> Vec<ProcessGroup> {
     let port = free_port();
     let come = |rank: usize| {
@@ -22,7 +22,7 @@ fn watches(world: usize, timeout: Duration) -> Vec<Watchdog> {
     groups(world).into_iter().map(|group| Watchdog::start(group, timeout).unwrap()).collect()
 }
 
-/// What the watch tells, once it tells something.
+/// The watchdog's first failure.
 fn told(watch: &Watchdog) -> String {
     let began = Instant::now();
     loop {
@@ -45,7 +45,7 @@ fn a_dead_rank_is_named_on_all_others() {
     }
 }
 
-/// A process that is stopped, or cut off: its connection stays, but nothing comes.
+/// A stopped or cut-off process: its connection stays open, but it sends nothing.
 #[test]
 fn a_silent_rank_is_named_on_all_others_with_its_last_step() {
     let timeout = Duration::from_secs(2);
@@ -66,13 +66,13 @@ fn a_silent_rank_is_named_on_all_others_with_its_last_step() {
 fn the_last_step_is_told() {
     let mut watches = watches(3, Duration::from_secs(4));
     watches[1].step(17);
-    // A sign of life is due every second.
+    // A heartbeat is due every second.
     thread::sleep(Duration::from_secs(4));
     drop(watches.remove(1));
     assert!(watches.iter().all(|watch| told(watch).ends_with("(last step 17)")));
 }
 
-/// Slow steps, long beyond the time-out: the signs of life go on.
+/// Steps longer than the time-out: heartbeats continue.
 #[test]
 fn a_slow_rank_is_no_failure() {
     let watches = watches(3, Duration::from_secs(3));
@@ -90,7 +90,7 @@ fn a_rank_that_gives_up_tells_why() {
     }
 }
 
-/// In whatever order they end, nobody takes it for a failure.
+/// In whatever order they end, that is no failure.
 #[test]
 fn who_is_done_may_leave() {
     for first in 0..3 {
@@ -110,7 +110,8 @@ fn a_run_of_one_is_watched_too() {
     alone.finish();
 }
 
-/// One that gives signs of life and takes no more steps, or does not come to what follows a step, rank 0 or another.
+/// A process that sends heartbeats but takes no more steps, or misses the collective after a step: rank 0 or
+/// another.
 #[test]
 fn who_stays_behind_is_named_on_all() {
     for (behind, name, in_step) in [
@@ -134,7 +135,7 @@ fn who_stays_behind_is_named_on_all() {
         let began = Instant::now();
         for watch in &watches {
             while watch.failed().is_none() {
-                assert!(began.elapsed() < LONG, "nobody is named");
+                assert!(began.elapsed() < LONG, "no rank is named");
                 thread::sleep(Duration::from_millis(5));
             }
             let told = watch.failed().unwrap();
