@@ -4,7 +4,7 @@ use crate::{BenchOptions, Error, Result};
 use layers::Network;
 use optim::OptimizerState;
 use parallel::{Agreement, Collective, Exchanges, Replica, gather_numbers, run_replicas};
-use program::{Device, Span, Turn};
+use program::{Device, ReplayArgs, Span};
 use serde::Serialize;
 use std::time::Instant;
 use train::{
@@ -231,7 +231,7 @@ impl<'a> Subject<'a> {
     fn step(&mut self) -> Result<(f64, f64)> {
         let Subject { device, collective, network, optimizer, buckets, meter, capture, .. } = self;
         let numbers = step_options(self.config, self.number, self.batch * self.world);
-        let turn = Turn { step: self.number, lr: numbers.lr as f32, first: 0 };
+        let turn = ReplayArgs { step: self.number, lr: numbers.lr as f32, first: 0 };
         self.number += 1;
         let began = Instant::now();
         capture.run(device, collective.as_mut(), &Half::Gradients, &turn, |collective| {

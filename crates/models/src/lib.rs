@@ -165,12 +165,18 @@ impl Model {
         Ok(stages.into_iter().map(|(graph, output)| Model::new(graph, output)).collect())
     }
 
-    /// As [`build`](Model::build), for a stage that [`split`](Model::split) made: with so many lanes, each for a batch.
+    /// As [`build`](Model::build), for a stage that [`split`](Model::split) made: with memory for this number of micro-batches.
     ///
     /// # Errors
     /// If the device's memory doesn't suffice.
-    pub fn build_stage(&self, device: &Device, batch: usize, mode: Mode, lanes: usize) -> Result<Network> {
-        self.graph.build_stage(self.logits, device, batch, mode, lanes)
+    pub fn build_stage(
+        &self,
+        device: &Device,
+        batch: usize,
+        mode: Mode,
+        micro_batches: usize,
+    ) -> Result<Network> {
+        self.graph.build_stage(self.logits, device, batch, mode, micro_batches)
     }
 
     /// The network on a device, for batches of up to `batch` samples.

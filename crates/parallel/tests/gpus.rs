@@ -165,16 +165,16 @@ fn a_failing_replica_stops_the_others() {
 /// The host waits for the other replicas, which can't be captured in a graph.
 #[test]
 fn a_sum_is_not_recorded() {
-    use program::{Recorder, Turn};
+    use program::{GraphCache, ReplayArgs};
     let Some(devices) = gpus(2) else { return };
     let result = run_replicas(&devices, |mut replica: Replica| {
         let device = replica.device.clone();
         let mut data = device.alloc(4)?;
-        let mut recorder = Recorder::default();
+        let mut recorder = GraphCache::default();
         let collective = &mut replica.collective;
         let mut work = || collective.all_reduce_sum(&device, &mut data, Span::new(0, 4));
-        recorder.play(&device, "sum", &Turn::default(), &mut work)?;
-        recorder.play(&device, "sum", &Turn::default(), &mut work)
+        recorder.run(&device, "sum", &ReplayArgs::default(), &mut work)?;
+        recorder.run(&device, "sum", &ReplayArgs::default(), &mut work)
     });
     let error = result.unwrap_err().to_string();
     assert!(error.contains("part of a recording"), "{error}");

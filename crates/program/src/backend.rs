@@ -1,5 +1,5 @@
 use crate::{
-    Bytes, Executable, ImageSet, Ints, LoadImages, Memory, OptimizerStep, ParamRun, Precision, Recording,
+    Bytes, CapturedGraph, Executable, ImageSet, Ints, LoadImages, Memory, OptimizerStep, ParamRun, Precision,
     Result, Span, StepArgs, Storage, View, ViewMut,
 };
 use core::any::Any;
@@ -95,13 +95,16 @@ pub trait Backend: Any + Debug + Send + Sync {
     }
 
     /// Whether work can be written down, to be done again at the cost of one call. By default not.
-    fn records(&self) -> bool {
+    fn captures_graphs(&self) -> bool {
         false
     }
 
-    /// Writes `work` down, which is not done meanwhile: see [`Recorder`](crate::Recorder). `None` if something of the device gave way
+    /// Writes `work` down, which is not done meanwhile: see [`GraphCache`](crate::GraphCache). `None` if something of the device gave way
     /// that can't be written down: then the work must run once more first.
-    fn record(&self, _work: &mut dyn FnMut() -> Result<(), String>) -> Result<Option<Box<dyn Recording>>> {
+    fn capture(
+        &self,
+        _work: &mut dyn FnMut() -> Result<(), String>,
+    ) -> Result<Option<Box<dyn CapturedGraph>>> {
         Ok(None)
     }
 

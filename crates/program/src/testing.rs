@@ -115,5 +115,6 @@ impl Layers {
 }
 
 pub(crate) fn training_step(forward: Program, input_gradient: bool) -> Program {
-    training(forward, Training { input_gradient, recompute: true, across: None, bucket: None }).unwrap()
+    training(forward, Training { input_gradient, recompute: true, sync_batch_norm: None, bucket: None })
+        .unwrap()
 }

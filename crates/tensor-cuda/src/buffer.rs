@@ -1,7 +1,7 @@
 //! Runs of numbers on the device.
 
+use crate::compute_copies::ComputeCopies;
 use crate::memory::Memory;
-use crate::mirror::Mirror;
 use program::Precision;
 use std::sync::Mutex;
 
@@ -39,12 +39,12 @@ pub struct Buffer {
     pub(crate) len: usize,
     pub(crate) format: Format,
     /// What convolutions and dense layers keep beside parameters, or beside gradients of parameters.
-    pub(crate) mirror: Mutex<Mirror>,
+    pub(crate) compute_copies: Mutex<ComputeCopies>,
 }
 
 impl Buffer {
     pub(crate) fn new(memory: Memory, len: usize, format: Format) -> Buffer {
-        Buffer { memory, len, format, mirror: Mutex::default() }
+        Buffer { memory, len, format, compute_copies: Mutex::default() }
     }
 
     /// How many numbers.

@@ -1,11 +1,11 @@
 //! A CUDA device.
 
 use crate::buffer::Format;
+use crate::dependencies::Dependencies;
 use crate::driver::{Arg, CudaDriver, Driver, Geometry, Kernel, Ptr};
 use crate::engine::{self, Engine};
 use crate::memory::{Memory, Scratch};
-use crate::strands::Strands;
-use crate::turn;
+use crate::step_state;
 use program::{Error, Precision, Result};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -31,7 +31,7 @@ pub struct Cuda {
 pub(crate) struct Inner {
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) options: Options,
-    pub(crate) turn: Memory,
+    pub(crate) step_state: Memory,
     counters: Memory,
     pub(crate) engine: Box<dyn Engine>,
     kernels: Mutex<HashMap<&'static str, Kernel>>,
@@ -44,7 +44,7 @@ pub(crate) struct Inner {
     pub(crate) dropped: AtomicU64,
     /// The first of the counters that nobody had for the longest time.
     next_counter: AtomicU32,
-    pub(crate) strands: Mutex<Strands>,
+    pub(crate) dependencies: Mutex<Dependencies>,
     /// Whether recorded work is in one line, for comparisons: `TOWERS_CUDA_GRAPH=sequential`.
     pub(crate) sequential: bool,
 }
@@ -86,13 +86,13 @@ impl Cuda {
     }
 
     fn with(driver: Arc<dyn Driver>, engine: Box<dyn Engine>, options: Options) -> Result<Cuda> {
-        let turn = Memory::zeros(&driver, turn::BYTES)?;
+        let step_state = Memory::zeros(&driver, step_state::BYTES)?;
         let counters = Memory::zeros(&driver, COUNTERS as usize * size_of::<u32>())?;
         let cuda = Cuda {
             inner: Arc::new(Inner {
                 driver,
                 options,
-                turn,
+                step_state,
                 counters,
                 engine,
                 kernels: Mutex::default(),
@@ -102,12 +102,12 @@ impl Cuda {
                 ops: AtomicU64::new(0),
                 dropped: AtomicU64::new(0),
                 next_counter: AtomicU32::new(0),
-                strands: Mutex::default(),
+                dependencies: Mutex::default(),
                 sequential: std::env::var("TOWERS_CUDA_GRAPH").is_ok_and(|how| how == "sequential"),
             }),
         };
         let half = options.precision == Precision::Fp16;
-        cuda.reset_turn(if half { FIRST_LOSS_SCALE } else { 1.0 }, 0)?;
+        cuda.reset_step_state(if half { FIRST_LOSS_SCALE } else { 1.0 }, 0)?;
         Ok(cuda)
     }
 
@@ -230,11 +230,11 @@ impl Cuda {
     }
 
     /// Whether ops are being written down.
-    pub(crate) fn is_recording(&self) -> bool {
+    pub(crate) fn is_capturing(&self) -> bool {
         self.inner.recording.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_recording(&self, on: bool) {
+    pub(crate) fn set_capturing(&self, on: bool) {
         self.inner.recording.store(on, Ordering::Relaxed);
     }
 }

@@ -26,12 +26,12 @@ pub const HEADERS: &[(&str, &str)] = &[
 
 /// Every file, one topic each.
 pub const SOURCES: &[Source] = &[
-    crate::turn::SOURCE,
+    crate::step_state::SOURCE,
     ops::images::SOURCE,
     ops::elementwise::SOURCE,
     crate::engine::own::SOURCE,
     crate::engine::sliding::SOURCE,
-    crate::mirror::SOURCE,
+    crate::compute_copies::SOURCE,
     ops::rows::SOURCE,
     ops::normalization::SOURCE,
     ops::pooling::SOURCE,

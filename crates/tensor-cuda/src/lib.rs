@@ -7,8 +7,8 @@
 //! - Convolutions and dense layers go to cuDNN and cuBLASLt, or where these are missing to kernels of our own. A planned
 //!   convolution goes to whichever of cuDNN and our own kernels is measured to be faster.
 //! - Everything else is a kernel in `kernels/`, compiled by NVRTC for the device at hand and kept on disk.
-//! - A step can be written down once as a [`Recording`] and be replayed at the cost of a single call.
-//! - Several devices add up what they have: towers of one process by [`Peers`], others by NCCL's [`nccl::Communicator`].
+//! - A step can be written down once as a [`CapturedGraph`] and be replayed at the cost of a single call.
+//! - Several devices add up what they have: replicas of one process by [`Peers`], others by NCCL's [`nccl::Communicator`].
 //!
 //! The feature `emulation` adds `Cuda::emulated`: the same kernels and the same host code on the processor, for
 //! tests on machines without a GPU.
@@ -16,8 +16,11 @@
 mod backend;
 mod buffer;
 mod cache;
+mod captured_graph;
 pub mod compile;
+mod compute_copies;
 mod cuda;
+mod dependencies;
 mod driver;
 mod engine;
 mod error;
@@ -26,26 +29,23 @@ pub mod kernels;
 mod libraries;
 mod links;
 mod memory;
-mod mirror;
 pub mod nccl;
 mod number;
 mod operand;
 mod ops;
 mod peers;
-mod recording;
 mod run;
-mod strands;
-mod stretch;
-mod turn;
+mod share;
+mod step_state;
 
 pub use buffer::Buffer;
+pub use captured_graph::CapturedGraph;
 pub use cuda::{Cuda, Options};
 pub use error::{Error, Result};
 pub use gpus::{Gpu, available, gpus};
 pub use libraries::{Found, Library, Version, libraries};
 pub use links::library_path;
 pub use peers::Peers;
-pub use recording::Recording;
 
 use program::Device;
 

@@ -30,7 +30,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: the memory came from `zeros`. Recordings hold no memory of their own: who replays one keeps what its ops
-        // worked on, as `Recording` says.
+        // worked on, as `CapturedGraph` says.
         unsafe { self.driver.free(self.ptr, self.bytes) }
     }
 }

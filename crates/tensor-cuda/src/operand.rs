@@ -2,8 +2,8 @@
 
 use crate::Cuda;
 use crate::buffer::{Buffer, Format, Ints};
+use crate::dependencies::Region;
 use crate::driver::Ptr;
-use crate::strands::Region;
 use program::{Error, Layout, Result, Shape, Span, View};
 
 /// A tensor of activations at its place in device memory.

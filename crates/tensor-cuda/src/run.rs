@@ -2,10 +2,10 @@
 
 use crate::Cuda;
 use crate::buffer::{Buffer, Ints};
+use crate::dependencies::{Access, Region};
 use crate::operand::{Place, Run};
 use crate::ops::convolution::Weights;
 use crate::ops::normalization::{Saved, Training};
-use crate::strands::{Access, Region};
 use core::ops::Range;
 use program::ops::{Reshape, Slice};
 use program::{Arena, Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, Write};

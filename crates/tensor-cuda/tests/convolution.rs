@@ -6,8 +6,8 @@ use conformance::dense::Dense;
 use conformance::{ALONE, Placement, SLICE};
 use program::ops::{Conv2dForward, Conv2dWeightGradient, LinearWeightGradient};
 use program::{
-    Activation, Arena, Backend, Conv2d, Layout, Linear, Pad, Precision, Recording as _, Result, Shape, Span,
-    StepArgs, Trial, Turn, Write,
+    Activation, Arena, Backend, CapturedGraph as _, Conv2d, Layout, Linear, Pad, Precision, ReplayArgs,
+    Result, Shape, Span, StepArgs, Trial, Write,
 };
 
 const SAME: Pad = Pad { top: 1, bottom: 1, left: 1, right: 1 };
@@ -156,15 +156,15 @@ fn a_recorded_step() {
         trial.step(Conv2dWeightGradient { conv, bias: true }, &[x, y], &[dw, db], Write::Set);
         let (mut run, args) = (trial.on(&cuda).unwrap(), StepArgs::inference(2));
 
-        cuda.begin_recording().unwrap();
+        cuda.begin_capture().unwrap();
         let error = run.run(&args).unwrap_err();
         assert!(error.to_string().contains("run every op once before it is recorded"), "{error}");
-        cuda.abandon_recording();
+        cuda.abandon_capture();
 
         run.run(&args).unwrap();
-        cuda.begin_recording().unwrap();
+        cuda.begin_capture().unwrap();
         run.run(&args).unwrap();
-        let recording = cuda.end_recording().unwrap();
+        let recording = cuda.end_capture().unwrap();
         run.write(x, &draw("other x", shape.len())).unwrap();
         for (id, len) in [(w, conv.weights()), (b, 8)] {
             run.write(id, &draw("other params", len)).unwrap();
@@ -173,7 +173,7 @@ fn a_recorded_step() {
             [y, dw, db].into_iter().map(|id| run.read(id, 2)).collect()
         };
         let before = left(&run).unwrap();
-        recording.replay(&Turn::default()).unwrap();
+        recording.replay(&ReplayArgs::default()).unwrap();
         let replayed = left(&run).unwrap();
         assert_ne!(replayed, before);
         run.run(&args).unwrap();

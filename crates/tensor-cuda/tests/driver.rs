@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
 
 use play::{Played, play_on};
-use program::{Backend, Error, Recording as _, Span, Turn};
+use program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span};
 use std::sync::Barrier;
 use tensor_cuda::{Cuda, Options, Peers, available, gpus, libraries};
 
@@ -50,7 +50,7 @@ fn scenario() {
         Ok("work") => work(),
         Ok("memory") => memory(),
         Ok("broken") => broken(),
-        Ok("towers") => towers(),
+        Ok("replicas") => replicas(),
         Ok("mistakes") => mistakes::all(),
         Ok("ranks") => ranks::all(),
         Ok("silent") => ranks::silent(),
@@ -99,18 +99,18 @@ fn work() {
     });
     // A recording: what it can't hold is refused, memory given back meanwhile waits, and it may be played on.
     let dropped = cuda.alloc(10).unwrap();
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     cuda.fill(1.0, &mut buffer, Span::new(0, 10)).unwrap();
     for refused in [cuda.alloc(1).map(drop), cuda.synchronize(), cuda.upload(&[1.0], &mut buffer, 0)] {
         assert!(refused.unwrap_err().to_string().contains("can't be part of a recording"));
     }
     drop(dropped);
-    let recording = cuda.end_recording().unwrap();
-    recording.replay(&Turn::default()).unwrap();
+    let recording = cuda.end_capture().unwrap();
+    recording.replay(&ReplayArgs::default()).unwrap();
     cuda.download(&buffer, 0, &mut back[..10]).unwrap();
     assert_eq!(back[..10], [1.0; 10]);
-    cuda.begin_recording().unwrap();
-    cuda.abandon_recording();
+    cuda.begin_capture().unwrap();
+    cuda.abandon_capture();
     cuda.synchronize().unwrap();
     // What work takes: here what the threads of the stand-in need. Nothing is waited for in a recording.
     let mut fill = |value| cuda.fill(value, &mut buffer, Span::new(0, 10));
@@ -118,34 +118,34 @@ fn work() {
     assert!(time.is_finite() && time > 0.0, "{time}");
     let failed = cuda.time(|| Err(Error::OutOfMemory { bytes: 7, device: "a test".into() }));
     assert!(matches!(failed, Err(Error::OutOfMemory { bytes: 7, .. })), "{failed:?}");
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     let refused = cuda.time(|| fill(4.0)).unwrap_err();
     assert!(refused.to_string().contains("taking the time can't be part of a recording"), "{refused}");
-    cuda.end_recording().unwrap().replay(&Turn::default()).unwrap();
-    assert!(cuda.time(|| recording.replay(&Turn::default())).unwrap() > 0.0);
+    cuda.end_capture().unwrap().replay(&ReplayArgs::default()).unwrap();
+    assert!(cuda.time(|| recording.replay(&ReplayArgs::default())).unwrap() > 0.0);
     cuda.download(&buffer, 0, &mut back[..10]).unwrap();
     assert_eq!(back[..10], [1.0; 10], "the recording was played again, and what was refused left nothing");
     // The second stream, outside of a recording, within it, and where a recording ends before it was joined. What was
     // recorded of it is no part of what follows.
     cuda.fork().unwrap();
     for joined in [true, false] {
-        cuda.begin_recording().unwrap();
+        cuda.begin_capture().unwrap();
         cuda.fork().unwrap();
         cuda.fill(2.0, &mut buffer, Span::new(0, 10)).unwrap();
         cuda.fork().unwrap();
         if joined {
             cuda.join().unwrap();
         }
-        cuda.end_recording().unwrap().replay(&Turn::default()).unwrap();
+        cuda.end_capture().unwrap().replay(&ReplayArgs::default()).unwrap();
         cuda.join().unwrap();
         cuda.fork().unwrap();
         cuda.synchronize().unwrap();
     }
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     cuda.fork().unwrap();
-    cuda.abandon_recording();
+    cuda.abandon_capture();
     cuda.fork().unwrap();
-    recording.replay(&Turn::default()).unwrap();
+    recording.replay(&ReplayArgs::default()).unwrap();
     // The device goes on another thread than it came, and with the last of those who have it.
     std::thread::spawn(move || drop((cuda, buffer, recording))).join().unwrap();
     // What was compiled once is not compiled again.
@@ -168,13 +168,13 @@ fn broken() {
     let error = (0..1_000_000).find_map(|_| fill().err()).unwrap().to_string();
     assert!(error.starts_with("Fake 0 (cuda:0): kernel `fill_f32` on "), "{error}");
     assert!(error.contains("CUDA_ERROR_ILLEGAL_ADDRESS: what the driver says; this process"), "{error}");
-    assert!(cuda.synchronize().is_err() && cuda.begin_recording().is_err());
+    assert!(cuda.synchronize().is_err() && cuda.begin_capture().is_err());
     assert!(cuda.download(&buffer, 0, &mut [0.0]).is_err());
     drop((buffer, cuda));
 }
 
-/// Two towers on two GPUs or one, each on its thread.
-fn towers() {
+/// Two replicas on two GPUs or one, each on its thread.
+fn replicas() {
     let gpus = gpus().unwrap().len();
     let open = |gpu| Cuda::of_own_kernels(Options { gpu: gpu % gpus, ..Options::default() }).unwrap();
     let devices: Vec<Cuda> = (0..2).map(open).collect();
@@ -201,13 +201,13 @@ fn towers() {
                     );
                 }
                 // Each goes on at once with what the other may still read.
-                for turn in 0..20 {
-                    cuda.upload(&[turn as f32 + rank as f32; 98], &mut data, 1).unwrap();
+                for args in 0..20 {
+                    cuda.upload(&[args as f32 + rank as f32; 98], &mut data, 1).unwrap();
                     peers.all_reduce_sum(rank, &mut data, at, meet).unwrap();
-                    if turn % 5 == 0 {
+                    if args % 5 == 0 {
                         let mut back = [0.0; 98];
                         cuda.download(&data, 1, &mut back).unwrap();
-                        assert_eq!(back, [2.0 * turn as f32 + 1.0; 98]);
+                        assert_eq!(back, [2.0 * args as f32 + 1.0; 98]);
                     }
                 }
                 peers.all_reduce_in_order(rank, &[], at, &mut data, meet).unwrap();
@@ -224,7 +224,7 @@ fn towers_reach_each_other_on_two_gpus_and_on_one() {
     for (gpus, peers, pace) in [("2", "1", "lazy"), ("2", "0", "7"), ("1", "1", "eager"), ("1", "1", "lazy")]
     {
         let settings = [("FAKE_GPUS", gpus), ("FAKE_PEERS", peers), ("FAKE_PACE", pace)];
-        let Some(printed) = play("towers", &settings) else { return };
+        let Some(printed) = play("replicas", &settings) else { return };
         assert_eq!(printed.matches("clean after").count().to_string(), gpus, "{printed}");
     }
 }

@@ -20,7 +20,7 @@ use program::ops::{
     LinearWeightGradient,
 };
 use program::{
-    Activation, Arena, Conv2d, Layout, Linear, Pad, Precision, Recording as _, Shape, StepArgs, TensorId,
+    Activation, Arena, CapturedGraph as _, Conv2d, Layout, Linear, Pad, Precision, Shape, StepArgs, TensorId,
     Trial, TrialRun, Write,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -281,11 +281,11 @@ fn a_recorded_convolution_is_replayed() {
     trial.step(Conv2dForward { conv, act: Activation::None }, &[x, w], &[y], Write::Set);
     let (mut run, args) = (trial.on(&cuda).unwrap(), StepArgs::inference(n));
     run.run(&args).unwrap();
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     run.run(&args).unwrap();
-    let recording = cuda.end_recording().unwrap();
+    let recording = cuda.end_capture().unwrap();
     run.write(x, &numbers(7, shape.len())).unwrap();
-    recording.replay(&program::Turn::default()).unwrap();
+    recording.replay(&program::ReplayArgs::default()).unwrap();
     let replayed = run.read(y, n).unwrap();
     run.run(&args).unwrap();
     assert!(replayed == run.read(y, n).unwrap());

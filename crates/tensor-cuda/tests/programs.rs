@@ -8,9 +8,9 @@ use program::ops::{
 };
 use program::passes::{Training, inference, training};
 use program::{
-    Activation, Arena, Backend, BatchNorm, Builder, Conv2d, Executable, Ints, Linear, Memory, Op, Pad,
-    Parameter, Phase, Pool2d, Precision, Program, Recording as _, Result, Shape, Span, Step, StepArgs,
-    Storage, Target, TensorId, Turn,
+    Activation, Arena, Backend, BatchNorm, Builder, CapturedGraph as _, Conv2d, Executable, Ints, Linear,
+    Memory, Op, Pad, Parameter, Phase, Pool2d, Precision, Program, ReplayArgs, Result, Shape, Span, Step,
+    StepArgs, Storage, Target, TensorId,
 };
 use tensor_cpu::Reference;
 
@@ -166,9 +166,10 @@ impl Case {
         Case { program, runs, args: StepArgs::inference(N) }
     }
 
-    fn training(recompute: bool, across: Option<[usize; 2]>, rest: usize) -> Case {
+    fn training(recompute: bool, sync_batch_norm: Option<[usize; 2]>, rest: usize) -> Case {
         let (program, runs) = Net::of_all_ops(true);
-        let program = training(program, Training { input_gradient: true, recompute, across, bucket: None });
+        let program =
+            training(program, Training { input_gradient: true, recompute, sync_batch_norm, bucket: None });
         let program = program
             .and_then(|program| Executable::place(program, BATCH, rest))
             .expect("the program is sound");
@@ -345,12 +346,14 @@ fn a_recorded_step_leaves_what_the_step_leaves() {
         begin();
         run();
         assert!(bits() == expected, "a step leaves nothing that changes the next");
-        cuda.begin_recording().expect("it begins");
+        cuda.begin_capture().expect("it begins");
         run();
-        let recording = cuda.end_recording().expect("it ends");
+        let recording = cuda.end_capture().expect("it ends");
         for replay in 0..6 {
             begin();
-            recording.replay(&Turn { step: case.args.step, lr: 0.0, first: 0 }).expect("it is done again");
+            recording
+                .replay(&ReplayArgs { step: case.args.step, lr: 0.0, first: 0 })
+                .expect("it is done again");
             assert!(bits() == expected, "replay {replay} in {precision}");
         }
         let [works, chain] = recording.size();

@@ -1,8 +1,8 @@
 //! What a pass exchanges with other replicas and other stages.
 
 use super::instance::Network;
-use super::lane::Lane;
 use super::lowering::Prepared;
+use super::micro_batch::MicroBatch;
 use crate::Result;
 use program::ops::{Neighbor, Receive, Send};
 use program::{Device, Executable, Layout, Op, Span, Step, Storage};
@@ -78,14 +78,16 @@ impl Network {
     /// What the device says.
     pub fn synchronize(&mut self, rank: usize, replicas: usize) -> Result<bool> {
         let (recomputes, place) = (self.device.recomputes(), Some([rank, replicas]));
-        let across = self.graph.prepared(self.output, self.max_batch(), self.mode, recomputes, place)?;
-        let synchronizes = across.synchronizes;
-        for lane in &mut self.lanes {
-            let programs: Vec<&Prepared> = [&self.infer, &across].into_iter().chain(&self.train).collect();
+        let synchronized =
+            self.graph.prepared(self.output, self.max_batch(), self.mode, recomputes, place)?;
+        let synchronizes = synchronized.synchronizes;
+        for micro_batch in &mut self.micro_batches {
+            let programs: Vec<&Prepared> =
+                [&self.infer, &synchronized].into_iter().chain(&self.train).collect();
             // The batch in it is gone: replicas make ready before their first one.
-            *lane = Lane::new(&programs, &self.device, self.infer.executable.batch())?;
+            *micro_batch = MicroBatch::new(&programs, &self.device, self.infer.executable.batch())?;
         }
-        self.across = Some(across);
+        self.synchronized = Some(synchronized);
         Ok(synchronizes)
     }
 }
@@ -96,26 +98,29 @@ pub(super) fn run(
     program: &Executable,
     step: &Step,
     device: &Device,
-    lane: &mut Lane,
+    micro_batch: &mut MicroBatch,
     grads: &mut Storage,
 ) -> program::Result<()> {
     let span = || program.span(step.results[0]);
     match step.op {
         Op::AllReduceStart(_) => {
             // Without samples there are zeros in place.
-            if lane.n > 0 {
+            if micro_batch.n > 0 {
                 device.finish_grads(grads, span())?;
             }
             exchange.all_reduce_start(device, grads, span())
         }
-        Op::Gather(_) => exchange.gather(device, &mut lane.statistics, span()),
-        Op::SumOverReplicas(_) => exchange.sum(device, &mut lane.statistics, span()),
-        Op::Send(Send { to }) => {
-            exchange.send(to, device, &lane.activations, program.layout(step.operands[0], lane.n))
-        }
+        Op::Gather(_) => exchange.gather(device, &mut micro_batch.statistics, span()),
+        Op::SumOverReplicas(_) => exchange.sum(device, &mut micro_batch.statistics, span()),
+        Op::Send(Send { to }) => exchange.send(
+            to,
+            device,
+            &micro_batch.activations,
+            program.layout(step.operands[0], micro_batch.n),
+        ),
         Op::Receive(Receive { from, .. }) => {
-            let at = program.layout(step.results[0], lane.n);
-            exchange.receive(from, device, &mut lane.activations, at)
+            let at = program.layout(step.results[0], micro_batch.n);
+            exchange.receive(from, device, &mut micro_batch.activations, at)
         }
         _ => Ok(()),
     }

@@ -2,8 +2,8 @@
 
 use super::arena::{Arena, Slots};
 use super::graph::{Graph, Mode, Value};
-use super::lane::{Lane, Pass};
 use super::lowering::Prepared;
+use super::micro_batch::{MicroBatch, Pass};
 use crate::{Error, Result};
 use program::{Device, Ints, Layout, Span, Storage, Target, TensorId, View, ViewMut};
 
@@ -13,14 +13,14 @@ pub struct Network {
     pub(super) graph: Graph,
     pub(super) output: Value,
     /// Each holds a batch; see [`Graph::build_stage`].
-    pub(super) lanes: Vec<Lane>,
+    pub(super) micro_batches: Vec<MicroBatch>,
     /// The one that passes work on.
-    pub(super) lane: usize,
+    pub(super) micro_batch: usize,
     pub(super) infer: Prepared,
     /// In training.
     pub(super) train: Option<Prepared>,
     /// The training step with batch normalization over all replicas; see [`Network::synchronize`].
-    pub(super) across: Option<Prepared>,
+    pub(super) synchronized: Option<Prepared>,
     /// In f32, whatever activations are.
     pub(super) probabilities: Storage,
     pub(super) arena: Arena,
@@ -59,7 +59,7 @@ impl Graph {
         Ok(Network { whole: true, ..network })
     }
 
-    /// Builds a stage of a network that [`split`](Graph::split) cut: `output` may be any tensor. The stage has so many lanes,
+    /// Builds a stage of a network that [`split`](Graph::split) cut: `output` may be any tensor. The stage has so many micro_batches,
     /// of which each holds a batch of up to `batch` samples between its forward and its backward pass.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Graph {
         device: &Device,
         batch: usize,
         mode: Mode,
-        lanes: usize,
+        micro_batches: usize,
     ) -> Result<Network> {
         let prepare = |mode| {
             let prepared = self.prepared(output, batch, mode, device.recomputes(), None)?;
@@ -80,15 +80,15 @@ impl Graph {
         let infer = prepare(Mode::Inference)?;
         let train = if mode == Mode::Inference { None } else { Some(prepare(mode)?) };
         let programs: Vec<&Prepared> = [&infer].into_iter().chain(&train).collect();
-        let lane = |_| Lane::new(&programs, device, batch);
-        let lanes = (0..lanes.max(1)).map(lane).collect::<Result<_>>()?;
+        let micro_batch = |_| MicroBatch::new(&programs, device, batch);
+        let micro_batches = (0..micro_batches.max(1)).map(micro_batch).collect::<Result<_>>()?;
         Ok(Network {
             device: device.clone(),
-            lanes,
-            lane: 0,
+            micro_batches,
+            micro_batch: 0,
             infer,
             train,
-            across: None,
+            synchronized: None,
             probabilities: device.alloc(batch * self.shape(output).c)?,
             arena: Arena::new(Slots::new(self), device)?,
             mode,
@@ -107,19 +107,19 @@ fn passes_of(mode: Mode) -> impl Iterator<Item = Mode> {
 impl Network {
     /// Samples in the current batch.
     pub(super) fn n(&self) -> usize {
-        self.lanes[self.lane].n
+        self.micro_batches[self.micro_batch].n
     }
 
     /// The program of the last pass over the current batch.
     pub(super) fn last(&self) -> &Prepared {
-        let pass = self.lanes[self.lane].pass;
-        pass.of(&self.infer, self.train.as_ref(), self.across.as_ref())
+        let pass = self.micro_batches[self.micro_batch].pass;
+        pass.of(&self.infer, self.train.as_ref(), self.synchronized.as_ref())
     }
 
     /// The program of training passes: with the other replicas, if the last pass was.
     pub(super) fn training(&self) -> Option<&Prepared> {
-        match self.lanes[self.lane].pass {
-            Pass::Synchronized => self.across.as_ref(),
+        match self.micro_batches[self.micro_batch].pass {
+            Pass::Synchronized => self.synchronized.as_ref(),
             Pass::Training | Pass::Inference => self.train.as_ref(),
         }
     }
@@ -161,7 +161,7 @@ impl Network {
 
     /// Elements of device memory for activations and their gradients, beside the parameters.
     pub fn activation_len(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.activations.len()).sum()
+        self.micro_batches.iter().map(|micro_batch| micro_batch.activations.len()).sum()
     }
 
     /// Sets every parameter to its first values: a pure function of the seed.
@@ -220,9 +220,9 @@ impl Network {
 
     fn send_labels(&mut self, labels: &[u32], n: usize, mixed: bool) -> Result<()> {
         self.set_batch(n)?;
-        let lane = &mut self.lanes[self.lane];
-        self.device.upload_ints(labels, &mut lane.labels)?;
-        lane.mixed = mixed;
+        let micro_batch = &mut self.micro_batches[self.micro_batch];
+        self.device.upload_ints(labels, &mut micro_batch.labels)?;
+        micro_batch.mixed = mixed;
         Ok(())
     }
 
@@ -235,7 +235,7 @@ impl Network {
             });
         }
         // The input lies at the start, in every program.
-        self.device.upload(images, &mut self.lanes[self.lane].activations, 0)?;
+        self.device.upload(images, &mut self.micro_batches[self.micro_batch].activations, 0)?;
         self.send_labels(labels, n, mixed)
     }
 
@@ -250,7 +250,7 @@ impl Network {
     ) -> Result<(), E> {
         self.set_batch(n)?;
         let layout = self.input_layout();
-        let Lane { activations, labels, .. } = &mut self.lanes[self.lane];
+        let MicroBatch { activations, labels, .. } = &mut self.micro_batches[self.micro_batch];
         load(ViewMut::new(activations, layout), labels)
     }
 
@@ -263,8 +263,8 @@ impl Network {
             let accepted = format!("up to {} samples", self.max_batch());
             return Err(Error::Batch { accepted, given: n.to_string() });
         }
-        let lane = &mut self.lanes[self.lane];
-        (lane.n, lane.mixed) = (n, false);
+        let micro_batch = &mut self.micro_batches[self.micro_batch];
+        (micro_batch.n, micro_batch.mixed) = (n, false);
         Ok(())
     }
 
@@ -280,7 +280,7 @@ impl Network {
     /// The class scores that the last pass computed for the current batch, one vector a sample.
     pub fn logits(&self) -> View<'_, Storage> {
         let last = self.last();
-        View::new(&self.lanes[self.lane].activations, self.layout(last, last.program().output))
+        View::new(&self.micro_batches[self.micro_batch].activations, self.layout(last, last.program().output))
     }
 
     fn input_layout(&self) -> Layout {
@@ -289,19 +289,19 @@ impl Network {
 
     /// The current batch as the device has it.
     pub fn input(&self) -> View<'_, Storage> {
-        View::new(&self.lanes[self.lane].activations, self.input_layout())
+        View::new(&self.micro_batches[self.micro_batch].activations, self.input_layout())
     }
 
     /// The same, for tests that vary it.
     pub fn input_mut(&mut self) -> ViewMut<'_, Storage> {
         let layout = self.input_layout();
-        ViewMut::new(&mut self.lanes[self.lane].activations, layout)
+        ViewMut::new(&mut self.micro_batches[self.micro_batch].activations, layout)
     }
 
     /// The gradient of the input after a training pass, where the network was built for it.
     pub fn input_gradient(&self) -> Option<View<'_, Storage>> {
         let train = self.training()?;
         let layout = self.layout(train, train.program().input_gradient?);
-        Some(View::new(&self.lanes[self.lane].activations, layout))
+        Some(View::new(&self.micro_batches[self.micro_batch].activations, layout))
     }
 }

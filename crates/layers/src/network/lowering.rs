@@ -34,7 +34,7 @@ impl Graph {
     }
 
     /// As [`program`](Graph::program), with a place in memory for every tensor, for batches of up to `batch` samples; and with batch
-    /// normalization over all replicas where `across` says this one's rank and how many there are. Its `Display` is what `towers program` prints.
+    /// normalization over all replicas where `sync_batch_norm` says this one's rank and how many there are. Its `Display` is what `towers program` prints.
     ///
     /// # Errors
     /// As [`program`](Graph::program).
@@ -44,9 +44,9 @@ impl Graph {
         batch: usize,
         mode: Mode,
         recomputes: bool,
-        across: Option<[usize; 2]>,
+        sync_batch_norm: Option<[usize; 2]>,
     ) -> Result<Executable> {
-        Ok(self.prepared(output, batch, mode, recomputes, across)?.executable)
+        Ok(self.prepared(output, batch, mode, recomputes, sync_batch_norm)?.executable)
     }
 
     /// As [`executable`](Graph::executable), with the steps of each layer.
@@ -56,9 +56,9 @@ impl Graph {
         batch: usize,
         mode: Mode,
         recomputes: bool,
-        across: Option<[usize; 2]>,
+        sync_batch_norm: Option<[usize; 2]>,
     ) -> Result<Prepared> {
-        Prepared::new(self.lowered(output, mode, recomputes, across)?, batch, recomputes)
+        Prepared::new(self.lowered(output, mode, recomputes, sync_batch_norm)?, batch, recomputes)
     }
 
     fn lowered(
@@ -66,7 +66,7 @@ impl Graph {
         output: Value,
         mode: Mode,
         recompute: bool,
-        across: Option<[usize; 2]>,
+        sync_batch_norm: Option<[usize; 2]>,
     ) -> Result<Program> {
         let forward = self.forward(output, mode != Mode::Inference)?;
         if mode == Mode::Inference {
@@ -74,7 +74,7 @@ impl Graph {
         }
         let input_gradient = mode == Mode::TrainingWithInputGradient;
         let bucket = Some(passes::BUCKET);
-        Ok(passes::training(forward, Training { input_gradient, recompute, across, bucket })?)
+        Ok(passes::training(forward, Training { input_gradient, recompute, sync_batch_norm, bucket })?)
     }
 
     /// The ops from the input to the loss.

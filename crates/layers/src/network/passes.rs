@@ -4,8 +4,8 @@ use super::arena::Arena;
 use super::exchange::{self, Exchange};
 use super::graph::Mode;
 use super::instance::Network;
-use super::lane::{Lane, Pass};
 use super::lowering::Prepared;
+use super::micro_batch::{MicroBatch, Pass};
 use super::profile::Traced;
 use crate::error::InLayer;
 use crate::{Draws, Error, Result};
@@ -66,7 +66,7 @@ impl Network {
 
     /// The first part of a training pass of a stage: it receives the current batch, passes it forward and sends it on. With
     /// [`backward_pass`](Network::backward_pass) it does what [`train_pass_with`](Network::train_pass_with) does, bit for bit. Other
-    /// micro-batches, each on a [lane](Network::choose_lane) of its own, may pass in between.
+    /// micro-batches, each on a [memory](Network::choose_micro_batch) of its own, may pass in between.
     ///
     /// # Errors
     /// As [`train_pass_with`](Network::train_pass_with).
@@ -90,16 +90,16 @@ impl Network {
         self.backward_part(draws, label_smoothing, global_batch, Some(exchange))
     }
 
-    /// Has all that follows work on another lane: its batch, and what its last passes left.
+    /// Has all that follows work on another micro_batch: its batch, and what its last passes left.
     ///
     /// # Errors
-    /// [`Error::Batch`] if there is no such lane.
-    pub fn choose_lane(&mut self, lane: usize) -> Result<()> {
-        if lane >= self.lanes.len() {
-            let accepted = format!("{} lanes", self.lanes.len());
-            return Err(Error::Batch { accepted, given: format!("lane {lane}") });
+    /// [`Error::Batch`] if there is no such micro_batch.
+    pub fn choose_micro_batch(&mut self, micro_batch: usize) -> Result<()> {
+        if micro_batch >= self.micro_batches.len() {
+            let accepted = format!("{} micro-batches", self.micro_batches.len());
+            return Err(Error::Batch { accepted, given: format!("micro-batch {micro_batch}") });
         }
-        self.lane = lane;
+        self.micro_batch = micro_batch;
         Ok(())
     }
 
@@ -200,7 +200,7 @@ impl Network {
         self.forward(None, None)?;
         let at = self.infer.executable.layout(self.infer.program().output, n);
         let (logits, layout) =
-            (View::new(&self.lanes[self.lane].activations, at), Layout::contiguous(at.shape));
+            (View::new(&self.micro_batches[self.micro_batch].activations, at), Layout::contiguous(at.shape));
         self.device.softmax(logits, ViewMut::new(&mut self.probabilities, layout))?;
         Ok(self.probabilities.to_vec(&self.device, 0, layout.shape.len())?)
     }
@@ -217,7 +217,7 @@ impl Network {
 
     /// The forward pass: of training, from draws, or of inference.
     fn forward(&mut self, draws: Option<Draws>, mut exchange: Option<&mut dyn Exchange>) -> Result<()> {
-        self.lanes[self.lane].pass = match (draws, &exchange, &self.across) {
+        self.micro_batches[self.micro_batch].pass = match (draws, &exchange, &self.synchronized) {
             (None, _, _) => Pass::Inference,
             (Some(_), Some(_), Some(_)) => Pass::Synchronized,
             (Some(_), _, _) => Pass::Training,
@@ -249,7 +249,8 @@ impl Network {
         if draws.is_some() && self.train.is_none() {
             return Err(Error::InferenceOnly);
         }
-        self.lanes[self.lane].pass = if draws.is_some() { Pass::Training } else { Pass::Inference };
+        self.micro_batches[self.micro_batch].pass =
+            if draws.is_some() { Pass::Training } else { Pass::Inference };
         let mut work = self.work();
         let args = work.args(draws, global_batch, label_smoothing);
         let program = work.prepared.program();
@@ -264,9 +265,14 @@ impl Network {
 
     /// The program of the last pass, with its memory.
     fn work(&mut self) -> Work<'_> {
-        let Network { device, lanes, lane, infer, train, across, arena, .. } = self;
-        let lane = &mut lanes[*lane];
-        Work { device, prepared: lane.pass.of(infer, train.as_ref(), across.as_ref()), lane, arena }
+        let Network { device, micro_batches, micro_batch, infer, train, synchronized, arena, .. } = self;
+        let micro_batch = &mut micro_batches[*micro_batch];
+        Work {
+            device,
+            prepared: micro_batch.pass.of(infer, train.as_ref(), synchronized.as_ref()),
+            micro_batch,
+            arena,
+        }
     }
 }
 
@@ -279,14 +285,14 @@ fn reborrow<'a>(exchange: &'a mut Option<&mut dyn Exchange>) -> Option<&'a mut d
 struct Work<'a> {
     device: &'a Device,
     prepared: &'a Prepared,
-    lane: &'a mut Lane,
+    micro_batch: &'a mut MicroBatch,
     arena: &'a mut Arena,
 }
 
 impl Work<'_> {
     fn args(&self, draws: Option<Draws>, global_batch: usize, label_smoothing: f32) -> StepArgs {
         let Draws { seed, step, first_sample } = draws.unwrap_or(Draws { seed: 0, step: 0, first_sample: 0 });
-        let Lane { n, mixed, .. } = *self.lane;
+        let MicroBatch { n, mixed, .. } = *self.micro_batch;
         StepArgs { n, global_batch, seed, step, first_sample, label_smoothing, mixed }
     }
 
@@ -309,24 +315,24 @@ impl Work<'_> {
         args: &StepArgs,
         mut exchange: Option<&mut dyn Exchange>,
     ) -> program::Result<()> {
-        let Work { device, prepared, lane, arena } = self;
+        let Work { device, prepared, micro_batch, arena } = self;
         let program = &prepared.executable;
         let has_work = args.n > 0 || prepared.synchronizes;
         while !steps.is_empty() {
             let until = steps.clone().find(|&k| program.step(k).op.is_exchange()).unwrap_or(steps.end);
             if has_work && steps.start < until {
                 let memory = Memory {
-                    activations: &mut lane.activations,
-                    statistics: &mut lane.statistics,
+                    activations: &mut micro_batch.activations,
+                    statistics: &mut micro_batch.statistics,
                     params: &arena.params,
                     grads: &mut arena.grads,
                     averages: &arena.running,
-                    labels: &lane.labels,
+                    labels: &micro_batch.labels,
                 };
                 device.run(program, steps.start..until, args, memory)?;
             }
             if let (Some(exchange), true) = (reborrow(&mut exchange), until < steps.end) {
-                exchange::run(exchange, program, program.step(until), device, lane, &mut arena.grads)?;
+                exchange::run(exchange, program, program.step(until), device, micro_batch, &mut arena.grads)?;
             }
             steps.start = (until + 1).min(steps.end);
         }

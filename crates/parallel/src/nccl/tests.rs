@@ -5,7 +5,7 @@ use crate::barrier::Barrier;
 use crate::members::{Members, boxed};
 use crate::replicas::run_members;
 use crate::{Error, Replica, run_replicas};
-use program::{Device, Precision, Recorder, Span, Storage, Turn};
+use program::{Device, GraphCache, Precision, ReplayArgs, Span, Storage};
 use std::sync::Arc;
 use std::time::Duration;
 use tensor_cuda::Options as CudaOptions;
@@ -144,10 +144,10 @@ fn recorded(mut replica: Replica) -> Result<Vec<f32>, Error> {
     let (device, own) = (replica.device.clone(), 1.0 + replica.rank() as f32);
 
     let mut data = device.alloc(110)?;
-    let mut recorder = Recorder::default();
+    let mut recorder = GraphCache::default();
     let mut all = Vec::new();
     for _ in 0..4 {
-        recorder.play(&device, (), &Turn::default(), || {
+        recorder.run(&device, (), &ReplayArgs::default(), || {
             device.fill(own, &mut data, Span::new(0, 110))?;
             sum_by_buckets(&mut replica, &mut data)
         })?;

@@ -108,7 +108,8 @@ mod tests {
     use crate::passes::{Training, inference, training};
     use crate::testing::Layers;
 
-    const PLAIN: Training = Training { input_gradient: false, recompute: false, across: None, bucket: None };
+    const PLAIN: Training =
+        Training { input_gradient: false, recompute: false, sync_batch_norm: None, bucket: None };
 
     #[test]
     fn branches_write_into_the_concatenation_and_read_slices_of_its_gradient() {

@@ -239,9 +239,9 @@ impl Algorithms {
     }
 
     fn measured(&mut self, library: &mut dyn Library, key: &Key) -> Result<Choice> {
-        // Towers that plan the same layer wait here for the first, and then read what it found: they would take each
+        // Replicas that plan the same layer wait here for the first, and then read what it found: they would take each
         // other's time, and on one GPU each other's turn.
-        let turn = self.store.as_ref().map(|store| store.lock());
+        let args = self.store.as_ref().map(|store| store.lock());
         if let Some(kept) = self.kept(library, key)? {
             return Ok(kept);
         }
@@ -253,7 +253,7 @@ impl Algorithms {
         if let Some(store) = self.store.as_ref().filter(|_| complete && lasting) {
             store.save(&key.to_string(), &text_of(choice));
         }
-        drop(turn);
+        drop(args);
         Ok(choice)
     }
 

@@ -5,11 +5,11 @@ use super::faults::Fault;
 use super::{Engine, Own, own, sliding};
 use crate::Cuda;
 use crate::cache;
+use crate::captured_graph::CapturedGraph;
 use crate::driver::Ptr;
 use crate::kernels::HEADERS;
 use crate::libraries::NVRTC;
 use crate::operand::Place;
-use crate::recording::Recording;
 use program::{Result, Shape, Write};
 
 /// How often each is timed, of which the shortest time counts: whatever disturbs makes it longer.
@@ -74,7 +74,7 @@ fn race(cuda: &Cuda, runners: [Runner; 2]) -> Result<[f32; 2]> {
 
 /// A computation that was written down a number of times.
 struct Runner {
-    recording: Recording,
+    recording: CapturedGraph,
     runs: usize,
 }
 
@@ -86,12 +86,12 @@ impl Runner {
         cuda.time(&mut *work)?;
         let once = cuda.time(&mut *work)?;
         let runs = (LONG / once).clamp(1.0, MOST_RUNS) as usize;
-        cuda.begin_recording()?;
+        cuda.begin_capture()?;
         if let Err(error) = (0..runs).try_for_each(|_| work()) {
-            cuda.abandon_recording();
+            cuda.abandon_capture();
             return Err(error);
         }
-        Ok(Runner { recording: cuda.end_recording()?, runs })
+        Ok(Runner { recording: cuda.end_capture()?, runs })
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
         assert!(times?.iter().all(|time| time.is_finite() && *time > 0.0));
         // Twice by itself, then at least once and at most as often as a recording has it.
         assert!(counts.iter().all(|count| (3..=2 + MOST_RUNS as usize).contains(count)), "{counts:?}");
-        assert!(!cuda.is_recording());
+        assert!(!cuda.is_capturing());
         Ok(())
     }
 
@@ -162,7 +162,7 @@ mod tests {
             let (times, counts) = run(&cuda, fails_at);
             assert!(times.is_err_and(|error| error.to_string().contains("it fails")), "{fails_at}");
             assert_eq!(counts[1], fails_at);
-            assert!(!cuda.is_recording());
+            assert!(!cuda.is_capturing());
         }
         assert!(run(&cuda, 0).0.is_ok());
         Ok(())
@@ -179,7 +179,7 @@ mod tests {
                 if calls == 4 { at_the_fourth() } else { Ok(()) }
             };
             let race = hold(&cuda, &[1.0], &mut library, &mut || Ok(()));
-            assert!(!cuda.is_recording());
+            assert!(!cuda.is_capturing());
             assert_eq!(factors[..4], [1.0, 0.0, 0.0, 0.0]);
             race
         };
@@ -190,7 +190,7 @@ mod tests {
         assert!(matches!(of(&|| Ok(()))?, Race::Times(_)));
         // The driver can't end the recording.
         let disturbed = of(&|| {
-            cuda.abandon_recording();
+            cuda.abandon_capture();
             Ok(())
         });
         assert_eq!(disturbed?, Race::NotHeld);
@@ -201,9 +201,9 @@ mod tests {
     fn nothing_is_run_while_ops_are_written_down() -> Result<()> {
         let cuda = Cuda::emulated(Precision::Fp32)?;
         let mut work = || -> Result<()> { unreachable!("it would be written down") };
-        cuda.begin_recording()?;
+        cuda.begin_capture()?;
         assert!(Runner::new(&cuda, &mut work).is_err());
-        cuda.abandon_recording();
+        cuda.abandon_capture();
         Ok(())
     }
 

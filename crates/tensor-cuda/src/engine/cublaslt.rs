@@ -169,7 +169,7 @@ impl CublasLt {
         let place = match plans.entry(product) {
             Entry::Occupied(known) => known.into_mut(),
             // To ask the heuristic could disturb a recording.
-            Entry::Vacant(_) if cuda.is_recording() => {
+            Entry::Vacant(_) if cuda.is_capturing() => {
                 let message =
                     format!("a dense layer must run once before it is recorded, but this did not: {product}");
                 return Err(cuda.error(message));

@@ -42,7 +42,7 @@ impl Cuda {
         call: impl FnOnce() -> Result<(), (Fault, String)>,
     ) -> Result<Result<(), (Fault, String)>> {
         let said = self.work(|| Ok(call()))?;
-        let spoiled = said.is_ok() && self.is_recording() && self.driver().is_spoiled()?;
+        let spoiled = said.is_ok() && self.is_capturing() && self.driver().is_spoiled()?;
         Ok(if spoiled { Err((Fault::Refused, "it can't be recorded".into())) } else { said })
     }
 
@@ -58,7 +58,7 @@ impl Cuda {
     /// - If the algorithm may have begun to add to something: nobody knows what was there.
     pub(crate) fn drop_algorithm(&self, fault: Fault, write: Write, what: String) -> Result<()> {
         self.inner.dropped.fetch_add(1, Ordering::Relaxed);
-        if fault == Fault::Memory || self.is_recording() {
+        if fault == Fault::Memory || self.is_capturing() {
             return Err(self.error(what));
         }
         if fault == Fault::Refused {

@@ -85,8 +85,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path(), "cuDNN 9.1.0", "own 1", "A GPU / 80GB");
         assert!(store.load().is_empty());
-        let turn = store.lock();
-        assert!(turn.is_some());
+        let args = store.lock();
+        assert!(args.is_some());
         store.save("one", "1");
         store.save("two", "2");
         store.save("one", "3");
@@ -103,11 +103,11 @@ mod tests {
     fn one_has_its_turn_after_the_other() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path(), "L", "O", "D");
-        let turn = store.lock();
+        let args = store.lock();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| store.lock().map(|_| store.load().len()));
             store.save("one", "1");
-            drop(turn);
+            drop(args);
             assert_eq!(waiting.join().unwrap(), Some(1), "what the first one saved is there");
         });
     }

@@ -120,7 +120,7 @@ impl Communicator {
         if at.len > 0 {
             self.run("ncclAllReduce", &[Op::AllReduce { run, len: at.len }])?;
         }
-        self.cuda.refresh_mirror(data.on("collective")?)
+        self.cuda.refresh_compute_copies(data.on("collective")?)
     }
 
     /// Begins to replace the run `at` of `data` by its sum over all ranks, as [`all_reduce_sum`](Communicator::all_reduce_sum)
@@ -160,7 +160,7 @@ impl Communicator {
         if at.len > 0 {
             self.run("ncclBroadcast", &[Op::Broadcast { run, len: at.len, root }])?;
         }
-        self.cuda.refresh_mirror(data.on("collective")?)
+        self.cuda.refresh_compute_copies(data.on("collective")?)
     }
 
     /// Completes the run `at` of `data`, which has an equal part for each rank, one behind the other: each brings its own.
@@ -178,7 +178,7 @@ impl Communicator {
             let own = run.offset(self.rank() * len * size_of::<f32>());
             self.run("ncclAllGather", &[Op::AllGather { own, run, len }])?;
         }
-        self.cuda.refresh_mirror(data.on("collective")?)
+        self.cuda.refresh_compute_copies(data.on("collective")?)
     }
 
     /// Waits until all ranks have come here, and all they were asked for before is done.
@@ -226,13 +226,13 @@ impl Communicator {
     }
 
     pub(super) fn run(&self, call: &'static str, ops: &[Op]) -> Result<()> {
-        let way = if self.cuda.is_recording() { Way::Recorded } else { Way::Marked };
+        let way = if self.cuda.is_capturing() { Way::Recorded } else { Way::Marked };
         self.cuda.driver().leave_work()?;
         self.ask(call, ops, way)
     }
 
     fn ask(&self, call: &'static str, ops: &[Op], way: Way) -> Result<()> {
-        let barrier = self.barrier.as_ref().filter(|_| !self.cuda.is_recording());
+        let barrier = self.barrier.as_ref().filter(|_| !self.cuda.is_capturing());
         barrier.map_or(Ok(()), |barrier| barrier())?;
         // SAFETY: the runs lie in buffers that were found as large, and in scratch memory that was made so. Their owners give
         // them back by way of the driver, which waits for the stream, and that for the second one.

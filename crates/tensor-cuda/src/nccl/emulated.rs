@@ -5,8 +5,8 @@
 
 use super::calls::{Calls, Comm, Op, Status, UniqueId};
 use super::communicator::{Communicator, Joining};
-use super::mail::{Board, Folder, Mail};
 use super::session::{Failed, Join};
+use super::transport::{FolderTransport, MemoryTransport, Transport};
 use crate::Cuda;
 use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
@@ -26,11 +26,11 @@ pub fn emulated(
     patience: Duration,
     failed: impl Fn(usize) -> Option<Failed>,
 ) -> Result<Vec<Communicator>> {
-    let mail: Arc<dyn Mail> = Arc::new(Board::default());
+    let transport: Arc<dyn Transport> = Arc::new(MemoryTransport::default());
     let begin = |(rank, cuda): (usize, &Cuda)| {
         let id = UniqueId::from_bytes([0; UniqueId::BYTES]);
         let join = Join { id, rank, world: devices.len(), patience, failed: failed(rank) };
-        begin_by(Arc::clone(&mail), cuda, join)
+        begin_by(Arc::clone(&transport), cuda, join)
     };
     let joining = devices.iter().enumerate().map(begin).collect::<Result<Vec<_>>>()?;
     joining.into_iter().map(|joining| joining.finish()).collect()
@@ -41,27 +41,27 @@ pub fn emulated(
 /// # Errors
 /// If the id is not of [`draw_id`].
 pub(super) fn begin(cuda: &Cuda, join: Join) -> Result<Joining> {
-    let mail = Folder::of(&join.id).map_err(|why| cuda.error(why))?;
-    begin_by(Arc::new(mail), cuda, join)
+    let transport = FolderTransport::of(&join.id).map_err(|why| cuda.error(why))?;
+    begin_by(Arc::new(transport), cuda, join)
 }
 
 /// Draws the id of a group of processes with emulated devices.
 ///
 /// # Errors
-/// If no folder can be made for their mail.
+/// If no folder can be made for their transport.
 pub(super) fn draw_id(cuda: &Cuda) -> Result<UniqueId> {
-    Folder::draw().map_err(|why| cuda.error(why))
+    FolderTransport::draw().map_err(|why| cuda.error(why))
 }
 
-fn begin_by(mail: Arc<dyn Mail>, cuda: &Cuda, join: Join) -> Result<Joining> {
+fn begin_by(transport: Arc<dyn Transport>, cuda: &Cuda, join: Join) -> Result<Joining> {
     let (rank, world, driver) = (join.rank, join.world, Arc::clone(cuda.driver()));
-    let calls = Wire { mail, rank, world, driver, pending: Mutex::default() };
+    let calls = Wire { transport, rank, world, driver, pending: Mutex::default() };
     Communicator::begin_by(Box::new(calls), cuda, join)
 }
 
 /// A rank's end.
 struct Wire {
-    mail: Arc<dyn Mail>,
+    transport: Arc<dyn Transport>,
     rank: usize,
     world: usize,
     driver: Arc<dyn Driver>,
@@ -99,14 +99,14 @@ impl Wire {
             Op::Broadcast { .. } | Op::Receive { .. } => return Ok(()),
         };
         let numbers = self.read(run, len)?;
-        to.into_iter().for_each(|to| self.mail.send(self.rank, to, &numbers));
+        to.into_iter().for_each(|to| self.transport.send(self.rank, to, &numbers));
         Ok(())
     }
 
     /// Takes what others sent, if all of it is there.
     fn take(&self, from: &[usize]) -> Option<Vec<Vec<f32>>> {
-        let here = from.iter().all(|from| self.mail.waits(*from, self.rank));
-        here.then(|| from.iter().filter_map(|from| self.mail.take(*from, self.rank)).collect())
+        let here = from.iter().all(|from| self.transport.waits(*from, self.rank));
+        here.then(|| from.iter().filter_map(|from| self.transport.take(*from, self.rank)).collect())
     }
 
     /// Ends an operation, or leaves it as it is: `false`.
@@ -156,15 +156,15 @@ impl Calls for Wire {
     }
 
     fn init(&self, _id: &UniqueId, _world: usize, rank: usize) -> (Status, Comm) {
-        self.mail.join(rank);
+        self.transport.join(rank);
         (Status::InProgress, Comm(rank + 1))
     }
 
     fn progress(&self, _comm: Comm) -> Status {
-        if self.mail.gone().is_some_and(|gone| gone != self.rank) {
+        if self.transport.gone().is_some_and(|gone| gone != self.rank) {
             return Status::Failed(ncclResult_t::ncclRemoteError as u32);
         }
-        if self.mail.joined() < self.world {
+        if self.transport.joined() < self.world {
             return Status::InProgress;
         }
         let mut pending = lock(&self.pending);
@@ -203,12 +203,12 @@ impl Calls for Wire {
     }
 
     fn abort(&self, _comm: Comm) -> Status {
-        self.mail.leave(self.rank);
+        self.transport.leave(self.rank);
         Status::Done
     }
 
     fn explain(&self, _comm: Option<Comm>, why: u32) -> String {
-        match self.mail.gone() {
+        match self.transport.gone() {
             Some(gone) if why == ncclResult_t::ncclRemoteError as u32 => format!("rank {gone} has left"),
             _ => format!("error {why}"),
         }

@@ -25,11 +25,11 @@ mod communicator;
 mod emulated;
 mod in_order;
 mod installed;
-#[cfg(feature = "emulation")]
-mod mail;
 mod session;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "emulation")]
+mod transport;
 
 pub use calls::UniqueId;
 pub use communicator::{Communicator, HostBarrier, Joining};

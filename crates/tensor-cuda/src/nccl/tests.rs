@@ -205,7 +205,7 @@ fn buckets_are_a_fork_and_a_join() {
     use super::communicator::Communicator;
     use crate::Cuda;
     use program::{Backend, Span};
-    use program::{Recording as _, Turn};
+    use program::{CapturedGraph as _, ReplayArgs};
     let cuda = match Cuda::emulated(Default::default()) {
         Ok(cuda) => cuda,
         Err(why) => return println!("SKIPPED: sums in a recording: {why}"),
@@ -225,10 +225,10 @@ fn buckets_are_a_fork_and_a_join() {
     let mut rest = cuda.alloc(10).unwrap();
     pass(&mut communicator);
     communicator.finish_all_reduce(&mut rest, Span::new(0, 10)).unwrap();
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     pass(&mut communicator);
-    let recording = cuda.end_recording().unwrap();
-    recording.replay(&Turn::default()).unwrap();
+    let recording = cuda.end_capture().unwrap();
+    recording.replay(&ReplayArgs::default()).unwrap();
     communicator.finish_all_reduce(&mut rest, Span::new(0, 10)).unwrap();
     drop(communicator);
     let buckets = ["all_reduce 30 aside", "all_reduce 40 aside", "all_reduce 20 aside"];

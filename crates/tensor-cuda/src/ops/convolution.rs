@@ -1,8 +1,8 @@
 //! Convolutions and dense layers: operands made ready for an engine, bias, activation and the sums of biases'
 //! gradients.
 
+use crate::compute_copies::Weight;
 use crate::driver::Ptr;
-use crate::mirror::Weight;
 use crate::operand::{Place, Run};
 use crate::{Buffer, Cuda};
 use program::{Activation, BatchNorm, Conv2d, Linear, Result, Shape, Span, View, Write};
@@ -155,7 +155,7 @@ impl Cuda {
 
     pub(crate) fn op_finish_grads(&self, grads: &mut Buffer, at: Span) -> Result<()> {
         at.check("finish_grads", "the run", grads.len())?;
-        self.finish_mirrored_grads(grads, at)
+        self.finish_compute_grads(grads, at)
     }
 
     /// `y = act(x w + b)` by an engine's product of x, w and y.
@@ -179,7 +179,7 @@ impl Cuda {
             self.clear(&whole)?;
         } else {
             self.pack(op, x, &ready)?;
-            product(&ready, self.mirrored_weight(op, run.data, w)?, &whole)?;
+            product(&ready, self.compute_weight(op, run.data, w)?, &whole)?;
         }
         if bias.is_none() && act == Activation::None && whole.ptr == y.ptr {
             return Ok(());
@@ -209,7 +209,7 @@ impl Cuda {
         } else {
             self.pack(op, dy, &ready)?;
             let write = if direct { write } else { Write::Set };
-            product(&ready, self.mirrored_weight(op, run.data, w)?, &whole, write)?;
+            product(&ready, self.compute_weight(op, run.data, w)?, &whole, write)?;
         }
         if direct { Ok(()) } else { self.move_rows(op, &whole, Ptr::NULL, Activation::None, dx, write) }
     }
@@ -227,9 +227,9 @@ impl Cuda {
         self.operand(op, "dw", grads)?;
         let sums = b.map(|db| self.operand(op, "db", db)).transpose()?;
         if dw.span.len > 0 {
-            let to = self.mirrored_grad(op, grads.data, dw)?;
+            let to = self.compute_grad(op, grads.data, dw)?;
             if x.shape.is_empty() || dy.shape.is_empty() {
-                // SAFETY: the mirror holds this many.
+                // SAFETY: the compute copy holds this many.
                 self.work(|| unsafe { self.driver().clear(to, dw.span.len * self.format().bytes()) })?;
             } else {
                 let [ready_x, ready_dy] = self.stand_ins([x, dy])?;

@@ -42,7 +42,7 @@ impl Cuda {
                 write(bytes_of(&rounded))?;
             }
         }
-        self.refresh_mirror(dst)
+        self.refresh_compute_copies(dst)
     }
 
     pub(crate) fn op_download(&self, src: &Buffer, offset: usize, dst: &mut [f32]) -> Result<()> {
@@ -89,7 +89,7 @@ impl Cuda {
             let geometry = Geometry::line(self.blocks(packs.div_ceil(BATCH), BLOCK), BLOCK);
             self.launch(kernel, geometry, args![to, packs as u64, value, vector as u32])?;
         }
-        self.refresh_mirror(dst)
+        self.refresh_compute_copies(dst)
     }
 
     pub(crate) fn op_copy(&self, factor: f32, x: View<Buffer>, y: View<Buffer>, write: Write) -> Result<()> {
@@ -105,7 +105,7 @@ impl Cuda {
             let args = args![x.ptr, from, to.ptr, beside, walk.rows, walk.packs, factor, add, walk.vector];
             self.launch("copy_f32", walk.geometry(self), args)?;
         }
-        self.refresh_mirror(y.data)
+        self.refresh_compute_copies(y.data)
     }
 
     /// Adds `len` f32 at `from` to as many at `to`.

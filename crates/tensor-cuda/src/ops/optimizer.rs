@@ -92,7 +92,7 @@ impl Cuda {
             run;
         let (keras, nesterov) = (u32::from(rule.velocity == Velocity::Keras), u32::from(rule.nesterov));
         let args = args![
-            self.turn(),
+            self.step_state(),
             params,
             grads,
             velocity,
@@ -114,7 +114,7 @@ impl Cuda {
         let (inside, outside) =
             if rule.epsilon_inside_root { (rule.epsilon, 0.0) } else { (0.0, rule.epsilon) };
         let args = args![
-            self.turn(),
+            self.step_state(),
             params,
             grads,
             squares,
@@ -145,7 +145,7 @@ impl Cuda {
         let [(beta1, take1, log1), (beta2, take2, log2)] =
             [rule.beta1, rule.beta2].map(|beta| (beta as f32, (1.0 - beta) as f32, beta.ln() as f32));
         let args = args![
-            self.turn(),
+            self.step_state(),
             params,
             grads,
             mean,
@@ -209,18 +209,18 @@ impl Cuda {
         if scaled {
             for rule in runs() {
                 let run = self.run_of(arenas, rule)?;
-                let args = args![self.turn_to_write(), run.grads, run.n, run.vector];
+                let args = args![self.step_state_to_write(), run.grads, run.n, run.vector];
                 self.launch("find_overflow", run.geometry, args)?;
             }
         }
         runs().try_for_each(|rule| launch(self.run_of(arenas, rule)?))?;
         if let Some(steps) = steps {
-            self.launch("count_step", Geometry::line(1, 1), args![self.turn(), steps])?;
+            self.launch("count_step", Geometry::line(1, 1), args![self.step_state(), steps])?;
         }
         if scaled {
-            self.launch("update_loss_scale", Geometry::line(1, 1), args![self.turn_to_write()])?;
+            self.launch("update_loss_scale", Geometry::line(1, 1), args![self.step_state_to_write()])?;
         }
-        self.refresh_mirror(arenas.params)
+        self.refresh_compute_copies(arenas.params)
     }
 
     pub(crate) fn op_ema_step(
@@ -242,9 +242,9 @@ impl Cuda {
         }
         let share = ((1.0 - f64::from(momentum)) * f64::from(scale)) as f32;
         let geometry = Geometry::line(self.blocks(to.len, THREADS), THREADS);
-        self.launch("ema_step", geometry, args![self.turn(), sums, to_running, n, momentum, share])?;
+        self.launch("ema_step", geometry, args![self.step_state(), sums, to_running, n, momentum, share])?;
         // The average may be of weights, and take their place.
-        self.refresh_mirror(running)
+        self.refresh_compute_copies(running)
     }
 
     pub(crate) fn op_meter(&self, sums: &Buffer, metrics: Span, meter: &mut Buffer) -> Result<()> {
@@ -252,6 +252,6 @@ impl Cuda {
         Error::check_len(op, "the metrics", metrics, 2)?;
         let metrics = self.run(op, "the metrics", sums, metrics)?;
         let meter = self.run(op, "the meter", meter, Span::new(0, 4))?;
-        self.launch("meter", Geometry::line(1, 1), args![self.turn_to_write(), metrics, meter])
+        self.launch("meter", Geometry::line(1, 1), args![self.step_state_to_write(), metrics, meter])
     }
 }

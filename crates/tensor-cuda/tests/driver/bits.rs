@@ -2,8 +2,8 @@
 
 use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient};
 use program::{
-    Activation, Arena, Backend, Conv2d, Layout, OptimizerStep, Pad, ParamRun, Precision, Recording as _, Sgd,
-    Shape, StepArgs, Trial, TrialRun, Turn, WeightDecay, Write,
+    Activation, Arena, Backend, CapturedGraph as _, Conv2d, Layout, OptimizerStep, Pad, ParamRun, Precision,
+    ReplayArgs, Sgd, Shape, StepArgs, Trial, TrialRun, WeightDecay, Write,
 };
 use tensor_cuda::Cuda;
 
@@ -49,12 +49,12 @@ fn steps(cuda: &Cuda) -> Vec<u32> {
         cuda.optimizer_step(step, lr, &mut run.parameters, &run.gradients, &[all]).unwrap();
     };
     step(&mut run, 0.1);
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     step(&mut run, 0.0);
-    let recording = cuda.end_recording().unwrap();
+    let recording = cuda.end_capture().unwrap();
     for k in 0..6 {
         run.write(x, &numbers(10 + k, shape.len())).unwrap();
-        recording.replay(&Turn { lr: 0.1 / (k + 1) as f32, ..Turn::default() }).unwrap();
+        recording.replay(&ReplayArgs { lr: 0.1 / (k + 1) as f32, ..ReplayArgs::default() }).unwrap();
     }
     let mut moved = vec![0.0; len];
     cuda.download(&velocity, 0, &mut moved).unwrap();

@@ -1,6 +1,6 @@
 //! Ranks that reach each other by NCCL, each on a thread and a GPU of its own.
 
-use program::{Backend, Error, Recording as _, Span, Storage, Turn};
+use program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span, Storage};
 use std::thread;
 use std::time::Duration;
 use tensor_cuda::nccl::{Communicator, Join, unique_id};
@@ -95,12 +95,12 @@ impl Rank {
         self.put(data, 0);
         step(&mut self.to_others, &self.cuda, data);
         assert_eq!(self.read(data), sums(world, 0));
-        self.cuda.begin_recording().unwrap();
+        self.cuda.begin_capture().unwrap();
         step(&mut self.to_others, &self.cuda, data);
-        let recording = self.cuda.end_recording().unwrap();
+        let recording = self.cuda.end_capture().unwrap();
         for seed in 1..8 {
             self.put(data, seed);
-            recording.replay(&Turn::default()).unwrap();
+            recording.replay(&ReplayArgs::default()).unwrap();
             if seed % 3 == 0 {
                 assert_eq!(self.read(data), sums(world, seed));
             }

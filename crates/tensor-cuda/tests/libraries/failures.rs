@@ -4,7 +4,8 @@ use super::play::Played;
 use super::{alone, batch, choices, convolutions, dense, numbers, on_failing_stand_ins, on_stand_ins};
 use program::ops::{Conv2dForward, Conv2dInputGradient, LinearForward, LinearInputGradient};
 use program::{
-    Activation, Arena, Error, Recording as _, Shape, StepArgs, TensorId, Trial, TrialRun, Turn, Write,
+    Activation, Arena, CapturedGraph as _, Error, ReplayArgs, Shape, StepArgs, TensorId, Trial, TrialRun,
+    Write,
 };
 use tensor_cuda::{Cuda, Options};
 
@@ -133,21 +134,21 @@ fn a_recording_is_made_without_what_can_not_be_recorded() {
     let mut layer = Layers::new(&cuda, true);
     layer.convolve().and_then(|()| layer.multiply()).unwrap();
     for dropped in 1..=2 {
-        cuda.begin_recording().unwrap();
+        cuda.begin_capture().unwrap();
         let failed = if dropped == 1 { layer.convolve() } else { layer.multiply() }.unwrap_err().to_string();
-        cuda.abandon_recording();
+        cuda.abandon_capture();
         assert!(failed.contains(" by cu"), "{failed}");
         assert_eq!(cuda.dropped_algorithms(), dropped);
         layer.convolve().and_then(|()| layer.multiply()).unwrap();
     }
     let expected = layer.outputs();
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     layer.convolve().and_then(|()| layer.multiply()).unwrap();
-    let recording = cuda.end_recording().unwrap();
+    let recording = cuda.end_capture().unwrap();
     for (id, values) in layer.outputs.into_iter().zip(&expected) {
         layer.run.write(id, &vec![0.0; values.len()]).unwrap();
     }
-    recording.replay(&Turn::default()).unwrap();
+    recording.replay(&ReplayArgs::default()).unwrap();
     assert!(layer.outputs() == expected);
     println!("dropped {} for a recording", cuda.dropped_algorithms());
 }

@@ -1,6 +1,6 @@
 use crate::Result;
 use parallel::Collective;
-use program::{Device, Prepared, Recorder, Turn};
+use program::{CaptureStatus, Device, GraphCache, ReplayArgs};
 
 /// CUDA graph capture of the work that all replicas repeat from step to step, in the same order.
 ///
@@ -10,7 +10,7 @@ use program::{Device, Prepared, Recorder, Turn};
 ///
 /// ```
 /// use parallel::run_replicas;
-/// use program::Turn;
+/// use program::ReplayArgs;
 /// use train::GraphCapture;
 ///
 /// let runs = run_replicas(&[tensor_cpu::device(1)], |mut replica| {
@@ -20,7 +20,7 @@ use program::{Device, Prepared, Recorder, Turn};
 ///             runs += 1;
 ///             Ok(())
 ///         };
-///         capture.run(&replica.device, replica.collective.as_mut(), &"update", &Turn::default(), work)?;
+///         capture.run(&replica.device, replica.collective.as_mut(), &"update", &ReplayArgs::default(), work)?;
 ///     }
 ///     Ok::<_, train::Error>(runs)
 /// })?;
@@ -28,7 +28,7 @@ use program::{Device, Prepared, Recorder, Turn};
 /// # Ok::<(), train::Error>(())
 /// ```
 pub struct GraphCapture<K> {
-    recorder: Recorder<(K, usize)>,
+    recorder: GraphCache<(K, usize)>,
     /// The work so far, and its phase. All replicas have the same here, whichever shards are theirs.
     known: Vec<(K, Phase)>,
     settled: bool,
@@ -44,7 +44,7 @@ pub(crate) enum Phase {
 
 impl<K> Default for GraphCapture<K> {
     fn default() -> Self {
-        GraphCapture { recorder: Recorder::default(), known: Vec::new(), settled: false }
+        GraphCapture { recorder: GraphCache::default(), known: Vec::new(), settled: false }
     }
 }
 
@@ -77,7 +77,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         key: &K,
         shard: usize,
         work: impl FnMut() -> Result<()>,
-    ) -> Prepared {
+    ) -> CaptureStatus {
         self.recorder.prepare(device, &(key.clone(), shard), work)
     }
 
@@ -88,12 +88,12 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         collective: &mut dyn Collective,
         key: &K,
         shards: core::ops::Range<usize>,
-        prepared: Prepared,
+        prepared: CaptureStatus,
     ) -> Result<()> {
-        if collective.all_agree(prepared == Prepared::Yes)? {
+        if collective.all_agree(prepared == CaptureStatus::Yes)? {
             return Ok(());
         }
-        let again = collective.all_agree(prepared != Prepared::Never)?;
+        let again = collective.all_agree(prepared != CaptureStatus::Never)?;
         for shard in shards {
             let of_shard = (key.clone(), shard);
             match again {
@@ -117,10 +117,10 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         device: &Device,
         key: &K,
         shard: usize,
-        turn: &Turn,
+        turn: &ReplayArgs,
         work: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        self.recorder.play(device, (key.clone(), shard), turn, work)
+        self.recorder.run(device, (key.clone(), shard), turn, work)
     }
 
     /// Runs, captures or replays work that has nothing to do with shards, whichever is its turn.
@@ -132,7 +132,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         device: &Device,
         collective: &mut dyn Collective,
         key: &K,
-        turn: &Turn,
+        turn: &ReplayArgs,
         mut work: impl FnMut(&mut dyn Collective) -> Result<()>,
     ) -> Result<()> {
         if self.begin(collective, key)? == Phase::Capture {
@@ -206,7 +206,7 @@ mod tests {
     fn heard(capture: &mut GraphCapture<&'static str>, other: &mut Other, work: &'static str) -> String {
         let device = tensor_cpu::device(1);
         capture
-            .run(&device, other, &work, &Turn::default(), |_| Ok::<_, Error>(device.synchronize()?))
+            .run(&device, other, &work, &ReplayArgs::default(), |_| Ok::<_, Error>(device.synchronize()?))
             .unwrap();
         core::mem::take(&mut other.heard)
     }

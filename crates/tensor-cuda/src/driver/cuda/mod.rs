@@ -298,7 +298,7 @@ impl Driver for CudaDriver {
         self.time_work(work)
     }
 
-    /// In the mode that leaves other threads alone: what a neighbouring tower allocates does not end this capture.
+    /// In the mode that leaves other threads alone: what a neighbouring replica allocates does not end this capture.
     fn begin_capture(&self) -> Result<()> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.join_side()?;

@@ -319,20 +319,20 @@ fn what_a_passing_failure_decided_holds_for_one_run() -> Result<()> {
     Ok(())
 }
 
-/// Towers of one run, each with clocks of its own: who is first decides for all.
+/// Replicas of one run, each with clocks of its own: who is first decides for all.
 #[test]
 fn towers_that_share_a_store_choose_alike() {
     let folder = tempfile::tempdir().unwrap();
     let choices: Vec<Choice> = std::thread::scope(|scope| {
-        let tower = |own| {
+        let replica = |own| {
             let store = Store::new(folder.path(), "L", "O", "D");
             scope.spawn(move || {
                 let mut library = Mock::against(Some(own), &[(FAST, false, 1.0, Some(20))]);
                 Algorithms::new(false, 1000, Some(store)).prepare(&mut library, &key(64, Precision::Bf16))
             })
         };
-        let towers: Vec<_> = [0.1, 3.0, 0.2, 4.0].map(tower).into();
-        towers.into_iter().map(|tower| tower.join().unwrap().unwrap()).collect()
+        let replicas: Vec<_> = [0.1, 3.0, 0.2, 4.0].map(replica).into();
+        replicas.into_iter().map(|replica| replica.join().unwrap().unwrap()).collect()
     });
     assert!(choices.iter().all(|&choice| choice == choices[0]), "{choices:?}");
 }

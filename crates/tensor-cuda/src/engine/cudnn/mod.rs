@@ -89,7 +89,7 @@ impl Cudnn {
 
     /// Chooses the algorithms of a layer and reserves their scratch memory. Nothing is chosen while ops are being written down.
     pub(crate) fn prepare(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
-        if !Problem::fits(conv, x) || cuda.is_recording() {
+        if !Problem::fits(conv, x) || cuda.is_capturing() {
             return Ok(());
         }
         cuda.driver().make_current()?;
@@ -127,7 +127,7 @@ impl Cudnn {
         let State { convolutions, algorithms } = &mut *state;
         let beta = if write == Write::Add { 1.0 } else { 0.0 };
         loop {
-            let choice = algorithms.choice(&mut Beside { cuda, convolutions }, &key, cuda.is_recording())?;
+            let choice = algorithms.choice(&mut Beside { cuda, convolutions }, &key, cuda.is_capturing())?;
             let (algorithm, bytes) = match choice {
                 Some(Choice::Library { algorithm, workspace, .. }) => (algorithm, workspace),
                 Some(Choice::Own { .. }) => return Ok(false),

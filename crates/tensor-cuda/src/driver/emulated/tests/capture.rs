@@ -4,7 +4,7 @@ use super::{download, driver, run, try_download};
 use crate::Cuda;
 use crate::cuda::lock;
 use crate::driver::{Driver, Geometry, args};
-use program::{Precision, Recording as _, Result, Turn};
+use program::{CapturedGraph as _, Precision, ReplayArgs, Result};
 
 #[test]
 fn a_capture_is_written_down_and_done_again() {
@@ -109,9 +109,9 @@ fn another_driver_may_read_during_a_capture() {
     assert_eq!(download(&other, to, 1), [7]);
 }
 
-/// `struct Turn` as the device holds it.
+/// `struct StepState` as the device holds it.
 fn turn_of(cuda: &Cuda) -> Vec<u32> {
-    download(&**cuda.driver(), cuda.turn(), crate::turn::BYTES / 4)
+    download(&**cuda.driver(), cuda.step_state(), crate::step_state::BYTES / 4)
 }
 
 #[test]
@@ -125,11 +125,11 @@ fn a_replay_sets_the_turn() {
         assert_eq!(turn_of(&cuda)[..8], [0, 0, 0, 0, scale.to_bits(), 0, 0, 0]);
         cuda.set_step(5).unwrap();
         assert_eq!(turn_of(&cuda)[0], 5);
-        cuda.begin_recording().unwrap();
+        cuda.begin_capture().unwrap();
         cuda.set_step(6).unwrap();
-        let recording = cuda.end_recording().unwrap();
+        let recording = cuda.end_capture().unwrap();
         assert_eq!(turn_of(&cuda)[0], 5);
-        recording.replay(&Turn { step: 1 << 33 | 7, lr: 0.25, first: 9 }).unwrap();
+        recording.replay(&ReplayArgs { step: 1 << 33 | 7, lr: 0.25, first: 9 }).unwrap();
         assert_eq!(turn_of(&cuda)[..5], [7, 2, 0.25f32.to_bits(), 9, scale.to_bits()]);
     }
 }

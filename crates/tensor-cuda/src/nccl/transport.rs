@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What is under way between ranks, in the order in which each sent it. What can't be delivered is lost, as on a network: its
 /// receiver waits, and gives up by itself.
-pub(super) trait Mail: Send + Sync {
+pub(super) trait Transport: Send + Sync {
     /// A rank has come.
     fn join(&self, rank: usize);
 
@@ -33,7 +33,7 @@ pub(super) trait Mail: Send + Sync {
 
 /// Between threads.
 #[derive(Default)]
-pub(super) struct Board(Mutex<Letters>);
+pub(super) struct MemoryTransport(Mutex<Letters>);
 
 #[derive(Default)]
 struct Letters {
@@ -43,7 +43,7 @@ struct Letters {
     under_way: HashMap<(usize, usize), VecDeque<Vec<f32>>>,
 }
 
-impl Mail for Board {
+impl Transport for MemoryTransport {
     fn join(&self, _rank: usize) {
         lock(&self.0).joined += 1;
     }
@@ -74,19 +74,19 @@ impl Mail for Board {
 }
 
 /// Between processes: a file a letter, in a folder whose path is the group's id. As NCCL, it does not notice who dies.
-pub(super) struct Folder {
+pub(super) struct FolderTransport {
     path: PathBuf,
     /// How many letters each rank has sent to each other, and how many were taken: this process's part.
     sent: Mutex<HashMap<(usize, usize), usize>>,
     taken: Mutex<HashMap<(usize, usize), usize>>,
 }
 
-impl Folder {
+impl FolderTransport {
     /// The id of a group: a new folder.
     pub(super) fn draw() -> Result<UniqueId, String> {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
-        let path = std::env::temp_dir().join(format!("towers-mail-{}-{time}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| format!("no mail in {}: {error}", path.display()))?;
+        let path = std::env::temp_dir().join(format!("towers-transport-{}-{time}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| format!("no transport in {}: {error}", path.display()))?;
         let (text, mut id) = (path.to_string_lossy().into_owned(), [0; UniqueId::BYTES]);
         match id.get_mut(..text.len()) {
             Some(room) => room.copy_from_slice(text.as_bytes()),
@@ -96,13 +96,13 @@ impl Folder {
     }
 
     /// The folder of a group.
-    pub(super) fn of(id: &UniqueId) -> Result<Folder, String> {
+    pub(super) fn of(id: &UniqueId) -> Result<FolderTransport, String> {
         let text = String::from_utf8_lossy(id.as_bytes()).trim_end_matches('\0').to_owned();
         let path = PathBuf::from(text);
         if !path.is_absolute() || !path.is_dir() {
             return Err("this id is of no group of emulated GPUs".into());
         }
-        Ok(Folder { path, sent: Mutex::default(), taken: Mutex::default() })
+        Ok(FolderTransport { path, sent: Mutex::default(), taken: Mutex::default() })
     }
 
     fn letter(&self, from: usize, to: usize, number: usize) -> PathBuf {
@@ -121,7 +121,7 @@ impl Folder {
     }
 }
 
-impl Mail for Folder {
+impl Transport for FolderTransport {
     fn join(&self, rank: usize) {
         self.put(&self.path.join(format!("joined-{rank}")), b"");
     }
@@ -160,7 +160,7 @@ impl Mail for Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for FolderTransport {
     /// The first rank that is done says so; the last one takes the folder away.
     fn drop(&mut self) {
         self.put(&self.path.join(format!("done-{}-{:p}", std::process::id(), self)), b"");

@@ -69,7 +69,7 @@ fn clash(&(a, a_writes): &Access, &(b, b_writes): &Access) -> bool {
 
 /// The work of a recording so far.
 #[derive(Debug, Default)]
-pub(crate) struct Strands {
+pub(crate) struct Dependencies {
     works: Vec<Work>,
     /// What the op at hand reads and writes, as far as it has said; `None` between ops.
     op: Option<Vec<Access>>,
@@ -88,7 +88,7 @@ struct Work {
     depth: usize,
 }
 
-impl Strands {
+impl Dependencies {
     fn begin_op(&mut self) {
         self.op = Some(Vec::new());
         self.declared = false;
@@ -138,37 +138,37 @@ impl Cuda {
     /// An op, with all that it looks up and asks for.
     pub(crate) fn op<T>(&self, op: impl FnOnce() -> Result<T>) -> Result<T> {
         self.next_op();
-        if !self.is_recording() {
+        if !self.is_capturing() {
             return op();
         }
-        lock(&self.inner.strands).begin_op();
+        lock(&self.inner.dependencies).begin_op();
         let done = op();
-        lock(&self.inner.strands).end_op();
+        lock(&self.inner.dependencies).end_op();
         done
     }
 
     /// Notes what the op at hand reads or writes.
     pub(crate) fn note(&self, region: Region, writes: bool) {
-        if self.is_recording() {
-            lock(&self.inner.strands).note(region, writes);
+        if self.is_capturing() {
+            lock(&self.inner.dependencies).note(region, writes);
         }
     }
 
     /// Notes all operands and results of the op at hand, a step of a program. What it looks up itself is not noted again.
     pub(crate) fn declare(&self, accesses: impl Iterator<Item = Access>) {
-        if self.is_recording() {
-            let mut strands = lock(&self.inner.strands);
-            accesses.for_each(|(region, writes)| strands.note(region, writes));
-            strands.declared = true;
+        if self.is_capturing() {
+            let mut dependencies = lock(&self.inner.dependencies);
+            accesses.for_each(|(region, writes)| dependencies.note(region, writes));
+            dependencies.declared = true;
         }
     }
 
     /// Notes an operand that the op at hand has looked up, unless a program has declared it.
     pub(crate) fn note_operand(&self, region: Region, writes: bool) {
-        if self.is_recording() {
-            let mut strands = lock(&self.inner.strands);
-            if !strands.declared {
-                strands.note(region, writes);
+        if self.is_capturing() {
+            let mut dependencies = lock(&self.inner.dependencies);
+            if !dependencies.declared {
+                dependencies.note(region, writes);
             }
         }
     }
@@ -180,8 +180,8 @@ impl Cuda {
 
     /// A piece of work: what `ask` asks of the stream, in this order.
     pub(crate) fn work<T>(&self, ask: impl FnOnce() -> Result<T>) -> Result<T> {
-        let ordered = self.is_recording() && !self.inner.sequential;
-        let after = if ordered { lock(&self.inner.strands).next() } else { None };
+        let ordered = self.is_capturing() && !self.inner.sequential;
+        let after = if ordered { lock(&self.inner.dependencies).next() } else { None };
         let Some(after) = after else {
             self.driver().leave_work()?;
             return ask();
@@ -193,8 +193,8 @@ impl Cuda {
     }
 
     /// Begins anew for a recording, or forgets the last one's. Pieces of work, and those of the longest chain of them.
-    pub(crate) fn forget_strands(&self) -> [usize; 2] {
-        core::mem::take(&mut *lock(&self.inner.strands)).size()
+    pub(crate) fn take_dependencies(&self) -> [usize; 2] {
+        core::mem::take(&mut *lock(&self.inner.dependencies)).size()
     }
 }
 
@@ -238,18 +238,18 @@ mod tests {
     }
 
     /// An op of one piece of work, and what that comes after.
-    fn op(strands: &mut Strands, reads: &[u64], writes: &[u64]) -> Vec<usize> {
-        strands.begin_op();
-        reads.iter().for_each(|&x| strands.note(Region::run(Ptr(x), 8), false));
-        writes.iter().for_each(|&x| strands.note(Region::run(Ptr(x), 8), true));
-        let after = strands.next().unwrap_or_default();
-        strands.end_op();
+    fn op(dependencies: &mut Dependencies, reads: &[u64], writes: &[u64]) -> Vec<usize> {
+        dependencies.begin_op();
+        reads.iter().for_each(|&x| dependencies.note(Region::run(Ptr(x), 8), false));
+        writes.iter().for_each(|&x| dependencies.note(Region::run(Ptr(x), 8), true));
+        let after = dependencies.next().unwrap_or_default();
+        dependencies.end_op();
         after
     }
 
     #[test]
     fn work_waits_for_what_memory_demands_and_no_more() {
-        let mut s = Strands::default();
+        let mut s = Dependencies::default();
         assert_eq!(op(&mut s, &[0], &[8]), []);
         assert_eq!(op(&mut s, &[0], &[16]), [], "both read 0");
         assert_eq!(op(&mut s, &[8], &[24]), [0]);
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_work_of_an_op_is_in_order() {
-        let mut s = Strands::default();
+        let mut s = Dependencies::default();
         assert_eq!(s.next(), None, "outside of ops it waits for all");
         s.begin_op();
         s.note(Region::run(Ptr(0), 8), true);

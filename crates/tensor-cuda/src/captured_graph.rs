@@ -2,14 +2,14 @@
 
 use crate::Cuda;
 use crate::driver::Graph;
-use program::{Error, Result, Turn};
+use program::{Error, ReplayArgs, Result};
 
 /// A run of ops, ready to be done again.
 ///
 /// It names memory by its address: whoever replays it keeps every buffer that its ops worked on. The ops must be the same
-/// every time but for the numbers of a [`Turn`].
+/// every time but for the numbers of a [`ReplayArgs`].
 #[derive(Debug)]
-pub struct Recording {
+pub struct CapturedGraph {
     cuda: Cuda,
     graph: Option<Graph>,
     size: [usize; 2],
@@ -21,61 +21,61 @@ impl Cuda {
     ///
     /// # Errors
     /// If a recording is under way, or the driver refuses.
-    pub fn begin_recording(&self) -> Result<()> {
-        if self.is_recording() {
-            return Err(self.error("a recording is under way already"));
+    pub fn begin_capture(&self) -> Result<()> {
+        if self.is_capturing() {
+            return Err(self.error("a graph capture is under way already"));
         }
         self.inner.driver.begin_capture()?;
-        self.forget_strands();
-        self.set_recording(true);
+        self.take_dependencies();
+        self.set_capturing(true);
         Ok(())
     }
 
-    /// What was written down since [`begin_recording`](Cuda::begin_recording).
+    /// What was written down since [`begin_capture`](Cuda::begin_capture).
     ///
     /// # Errors
     /// If the driver could not write down one of the ops.
-    pub fn end_recording(&self) -> Result<Recording> {
-        self.set_recording(false);
+    pub fn end_capture(&self) -> Result<CapturedGraph> {
+        self.set_capturing(false);
         let graph = self.inner.driver.end_capture(true)?;
-        Ok(Recording { cuda: self.clone(), graph: Some(graph), size: self.forget_strands() })
+        Ok(CapturedGraph { cuda: self.clone(), graph: Some(graph), size: self.take_dependencies() })
     }
 
     /// Ends a recording in which an op failed, and forgets it.
-    pub fn abandon_recording(&self) {
-        self.set_recording(false);
+    pub fn abandon_capture(&self) {
+        self.set_capturing(false);
         // What is thrown away need not be whole; the op's own error is the one to report.
         let _ = self.inner.driver.end_capture(false);
     }
 
     /// Has `work` written down and not done.
-    pub(crate) fn write_down(&self, work: &mut dyn FnMut() -> Result<(), String>) -> Result<Recording> {
-        self.begin_recording()?;
-        let Err(why) = work() else { return self.end_recording() };
-        self.abandon_recording();
-        Err(Error::Device { device: "cuda".into(), message: format!("an op can't be recorded: {why}") })
+    pub(crate) fn capture(&self, work: &mut dyn FnMut() -> Result<(), String>) -> Result<CapturedGraph> {
+        self.begin_capture()?;
+        let Err(why) = work() else { return self.end_capture() };
+        self.abandon_capture();
+        Err(Error::Device { device: "cuda".into(), message: format!("an op can't be captured: {why}") })
     }
 }
 
-impl program::Recording for Recording {
+impl program::CapturedGraph for CapturedGraph {
     fn size(&self) -> [usize; 2] {
         self.size
     }
 
-    fn replay(&self, turn: &Turn) -> Result<()> {
-        self.cuda.set_turn(turn)?;
+    fn replay(&self, args: &ReplayArgs) -> Result<()> {
+        self.cuda.set_step_state(args)?;
         self.repeat()
     }
 }
 
-impl Recording {
+impl CapturedGraph {
     /// Does the ops again with the numbers that they had last.
     pub(crate) fn repeat(&self) -> Result<()> {
         self.graph.as_ref().map_or(Ok(()), |graph| self.cuda.driver().launch_graph(graph))
     }
 }
 
-impl Drop for Recording {
+impl Drop for CapturedGraph {
     fn drop(&mut self) {
         if let Some(graph) = self.graph.take() {
             self.cuda.driver().free_graph(graph);

@@ -3,7 +3,7 @@ use crate::Result;
 use program::{Arena, Device, Ints, Storage, Target};
 
 /// What a network keeps of one batch from its forward to its backward pass: activations, statistics, labels.
-pub(super) struct Lane {
+pub(super) struct MicroBatch {
     pub(super) activations: Storage,
     pub(super) statistics: Storage,
     /// With room for mixed ones.
@@ -31,22 +31,22 @@ impl Pass {
         self,
         infer: &'a Prepared,
         train: Option<&'a Prepared>,
-        across: Option<&'a Prepared>,
+        synchronized: Option<&'a Prepared>,
     ) -> &'a Prepared {
         let program = match self {
             Pass::Inference => None,
             Pass::Training => train,
-            Pass::Synchronized => across,
+            Pass::Synchronized => synchronized,
         };
         program.unwrap_or(infer)
     }
 }
 
-impl Lane {
+impl MicroBatch {
     /// With room for each of some programs.
-    pub(super) fn new(programs: &[&Prepared], device: &Device, batch: usize) -> Result<Lane> {
+    pub(super) fn new(programs: &[&Prepared], device: &Device, batch: usize) -> Result<MicroBatch> {
         let len = |arena| programs.iter().map(|program| program.executable.len(arena)).max().unwrap_or(0);
-        Ok(Lane {
+        Ok(MicroBatch {
             activations: device.alloc_activations(len(Arena::Activations))?,
             statistics: device.alloc(len(Arena::Statistics))?,
             labels: device.alloc_ints(batch * Target::WORDS)?,

@@ -1,9 +1,9 @@
 use crate::{Device, Error, Result};
 use core::fmt::{Debug, Display};
 
-/// The numbers that differ between the steps of a recording.
+/// The numbers that differ between the steps of a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Turn {
+pub struct ReplayArgs {
     /// The training step, for dropout.
     pub step: u64,
     /// The learning rate of the optimizer's step.
@@ -13,40 +13,40 @@ pub struct Turn {
 }
 
 /// Work that a device has written down. It names memory by its address: whoever replays it keeps every buffer that it worked on.
-pub trait Recording: Debug + Send {
+pub trait CapturedGraph: Debug + Send {
     /// How many pieces of work it has, a kernel or a call into a library each, and how many of them stand behind one another in the
     /// longest chain: what is not in a chain may run side by side.
     fn size(&self) -> [usize; 2];
 
-    /// Does the work again with the numbers of `turn`.
+    /// Does the work again with the numbers of `args`.
     ///
     /// # Errors
     /// What the device says.
-    fn replay(&self, turn: &Turn) -> Result<()>;
+    fn replay(&self, args: &ReplayArgs) -> Result<()>;
 }
 
 /// Plays work that repeats from step to step.
 ///
 /// On a GPU the work of each key is run once, written down at its second turn as a CUDA graph (or at a later one, if an algorithm of
 /// a library must give way first because it can't be), and from then on done again at the cost of one call; on other devices it runs
-/// every time. For one key the work must be the same ops on the same memory with the same numbers, but for those of the [`Turn`]; and
-/// whoever owns that memory keeps it as long as the recorder.
+/// every time. For one key the work must be the same ops on the same memory with the same numbers, but for those of the [`ReplayArgs`]; and
+/// whoever owns that memory keeps it as long as the graphs.
 ///
 /// ```
-/// use program::{Error, Recorder, Span, Turn};
+/// use program::{Error, GraphCache, Span, ReplayArgs};
 ///
 /// let device = tensor_cpu::device(1);
 /// let mut x = device.alloc(3)?;
-/// let mut recorder = Recorder::default();
+/// let mut graphs = GraphCache::default();
 /// for step in 0..3 {
-///     let turn = Turn { step, ..Turn::default() };
-///     recorder.play::<Error>(&device, "fill", &turn, || device.fill(1.0, &mut x, Span::new(0, 3)))?;
+///     let args = ReplayArgs { step, ..ReplayArgs::default() };
+///     graphs.run::<Error>(&device, "fill", &args, || device.fill(1.0, &mut x, Span::new(0, 3)))?;
 /// }
 /// assert_eq!(x.to_vec(&device, 0, 3)?, [1.0; 3]);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Recorder<K> {
+pub struct GraphCache<K> {
     known: Vec<(K, State)>,
     refusal: Option<String>,
 }
@@ -55,14 +55,14 @@ pub struct Recorder<K> {
 enum State {
     /// It ran once, so all memory is reserved and all choices are made.
     Ran,
-    Recorded(Box<dyn Recording>),
+    Captured(Box<dyn CapturedGraph>),
     /// The driver refused to write it down: it runs every time.
     Refused,
 }
 
 /// Whether work is written down that can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Prepared {
+pub enum CaptureStatus {
     /// It is, or it runs for the first time, or the device writes nothing down.
     Yes,
     /// It runs by itself once more: an algorithm of a library that can't be written down has given way.
@@ -71,30 +71,30 @@ pub enum Prepared {
     Never,
 }
 
-impl<K> Default for Recorder<K> {
+impl<K> Default for GraphCache<K> {
     fn default() -> Self {
-        Recorder { known: Vec::new(), refusal: None }
+        GraphCache { known: Vec::new(), refusal: None }
     }
 }
 
-impl<K: PartialEq> Recorder<K> {
+impl<K: PartialEq> GraphCache<K> {
     /// Does the work of `key` once more: `work` is called only where it isn't recorded.
     ///
     /// # Errors
     /// Those of `work`, and what the device says.
-    pub fn play<E: From<Error> + Display>(
+    pub fn run<E: From<Error> + Display>(
         &mut self,
         device: &Device,
         key: K,
-        turn: &Turn,
+        args: &ReplayArgs,
         mut work: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
-        if !device.records() {
+        if !device.captures_graphs() {
             return work();
         }
         self.prepare(device, &key, &mut work);
         match self.state(&key) {
-            Some(State::Recorded(recording)) => Ok(recording.replay(turn)?),
+            Some(State::Captured(graph)) => Ok(graph.replay(args)?),
             // An op that could not be written down since it fails by itself fails here too, and says why.
             Some(State::Ran | State::Refused) => work(),
             None => {
@@ -105,31 +105,31 @@ impl<K: PartialEq> Recorder<K> {
         }
     }
 
-    /// Writes the work of `key` down if its second turn is next, as [`play`](Recorder::play) does by itself otherwise.
+    /// Writes the work of `key` down if its second turn is next, as [`run`](GraphCache::run) does by itself otherwise.
     pub fn prepare<E: From<Error> + Display>(
         &mut self,
         device: &Device,
         key: &K,
         mut work: impl FnMut() -> Result<(), E>,
-    ) -> Prepared {
-        let Some(state) = self.state(key) else { return Prepared::Yes };
+    ) -> CaptureStatus {
+        let Some(state) = self.state(key) else { return CaptureStatus::Yes };
         match state {
-            State::Recorded(_) => return Prepared::Yes,
-            State::Refused => return Prepared::Never,
+            State::Captured(_) => return CaptureStatus::Yes,
+            State::Refused => return CaptureStatus::Never,
             State::Ran => {}
         }
-        match device.record(&mut || work().map_err(|why| why.to_string())) {
-            Ok(Some(recording)) => {
-                *state = State::Recorded(recording);
-                Prepared::Yes
+        match device.capture(&mut || work().map_err(|why| why.to_string())) {
+            Ok(Some(graph)) => {
+                *state = State::Captured(graph);
+                CaptureStatus::Yes
             }
             Ok(None) => {
                 self.forget(key);
-                Prepared::NotYet
+                CaptureStatus::NotYet
             }
             Err(why) => {
                 self.refuse(key, why.to_string());
-                Prepared::Never
+                CaptureStatus::Never
             }
         }
     }
@@ -151,10 +151,10 @@ impl<K: PartialEq> Recorder<K> {
         self.known.iter_mut().find_map(|(known, state)| (known == key).then_some(state))
     }
 
-    /// Of all that is recorded: the pieces of work, and those of the longest chain, as [`Recording::size`] says.
+    /// Of all that is recorded: the pieces of work, and those of the longest chain, as [`CapturedGraph::size`] says.
     pub fn size(&self) -> [usize; 2] {
         let sizes = self.known.iter().filter_map(|(_, state)| match state {
-            State::Recorded(recording) => Some(recording.size()),
+            State::Captured(graph) => Some(graph.size()),
             State::Ran | State::Refused => None,
         });
         sizes.fold([0; 2], |[works, chain], [more, longest]| [works + more, chain + longest])
