@@ -58,14 +58,14 @@ impl Way<'_> {
 }
 
 impl Exchange for Way<'_> {
-    fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+    fn all_reduce(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
         self.exchange(device, data, at, |brought| {
             let sum = |k: usize| brought.iter().map(|numbers| numbers[k]).sum();
             ((0..at.len).map(sum).collect(), at)
         })
     }
 
-    fn gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+    fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
         let len = at.len / self.world;
         let own = Span::new(at.offset + self.rank * len, len);
         self.exchange(device, data, own, |brought| (brought.concat(), at))

@@ -133,11 +133,11 @@ impl Exchange for Exchanges<'_> {
         self.told(begun)
     }
 
-    fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
+    fn all_reduce(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
         self.meet(|collective| collective.all_reduce_sum(device, data, at))
     }
 
-    fn gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
+    fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
         self.meet(|collective| collective.all_gather(device, data, at))
     }
 
@@ -184,7 +184,7 @@ mod tests {
             let mut data = replica.device.alloc(2)?;
             let exchanges = Exchanges::of_replicas(replica.collective.as_mut());
             let met =
-                exchanges.run(|exchange| Ok(exchange.gather(&devices[0], &mut data, Span::new(0, 2))?));
+                exchanges.run(|exchange| Ok(exchange.all_gather(&devices[0], &mut data, Span::new(0, 2))?));
             *heard.lock().unwrap() = Some(met.unwrap_err());
             Ok(())
         });

@@ -65,12 +65,12 @@ impl Way<'_> {
 }
 
 impl Exchange for Way<'_> {
-    fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
+    fn all_reduce(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
         self.spring(true)?;
         self.others.all_reduce_sum(device, data, at).map_err(told)
     }
 
-    fn gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
+    fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
         self.spring(false)?;
         self.others.all_gather(device, data, at).map_err(told)
     }

@@ -1,6 +1,6 @@
 //! Live ranges of tensors, and the check that no step overwrites a live tensor.
 
-use crate::ops::{Concat, Gather, Slice};
+use crate::ops::{AllGather, Concat, Slice};
 use crate::{Arena, Error, Home, Op, Program, Result, Shape, Span, Step, TensorId};
 use core::ops::Range;
 
@@ -159,7 +159,7 @@ pub fn conflict(program: &Program) -> Option<Conflict> {
 fn may_replace(program: &Program, step: &Step, id: TensorId) -> bool {
     let in_place = step.op.in_place().iter().any(|&at| step.operands[at] == id);
     let once = step.reads().filter(|&read| program.overlap(read, id)).count() == 1;
-    let is_part = matches!(step.op, Op::Gather(Gather { rank, .. })
+    let is_part = matches!(step.op, Op::AllGather(AllGather { rank, .. })
         if is_inside(program, id, step.results[0], rank * program.shape(id).c));
     is_part || (in_place || step.onto == Some(id)) && once && program.is_same_memory(id, step.results[0])
 }

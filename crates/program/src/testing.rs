@@ -53,7 +53,7 @@ impl Layers {
     }
 
     /// With the kernel of the convolution before.
-    pub(crate) fn conv_again(&mut self, layer: &str, x: TensorId) -> TensorId {
+    pub(crate) fn conv_shared(&mut self, layer: &str, x: TensorId) -> TensorId {
         let conv = self.spec(self.builder.shape(x).c, x);
         self.builder.layer(layer);
         self.builder.push(Conv2dForward { conv, act: Activation::None }, &[x, self.last[0]], &[]).unwrap()[0]

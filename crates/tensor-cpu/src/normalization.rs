@@ -56,7 +56,7 @@ pub(crate) fn statistics<E: Element>(cpu: &Cpu, x: View<[E]>, stats: &mut [f32])
 }
 
 /// The second half of a training pass forward, with the statistics of all replicas.
-pub(crate) fn forward_joined<E: Element>(
+pub(crate) fn forward_synchronized<E: Element>(
     cpu: &Cpu,
     bn: &BatchNorm,
     x: View<[E]>,
@@ -65,7 +65,7 @@ pub(crate) fn forward_joined<E: Element>(
     runs: Train<'_, f32>,
 ) {
     let shape = x.layout.shape;
-    let joined = statistics::Joined::of(stats, shape);
+    let joined = statistics::GatheredStats::of(stats, shape);
     let mut whole = Whole::new(bn, runs, shape.n as f64, joined.count());
     (0..shape.c).for_each(|k| {
         let (mean, squares) = joined.column(k);
@@ -114,7 +114,7 @@ impl<'a> Whole<'a> {
 }
 
 /// What a training pass computed, from what it saved.
-pub(crate) fn forward_again<E: Element>(
+pub(crate) fn recompute_forward<E: Element>(
     cpu: &Cpu,
     bn: &BatchNorm,
     x: View<[E]>,

@@ -71,10 +71,10 @@ impl Cuda {
                 self.op_bn_act_fwd_train(&op.bn, at.read(0), at.training(1), at.write(0))
             }
             Op::BatchNormInfer(op) => self.op_bn_act_fwd_infer(&op.bn, at.read(0), at.runs(1), at.write(0)),
-            Op::BatchNormRepeat(op) => self.op_bn_act_fwd_again(&op.bn, at.saved(), at.write(0)),
+            Op::BatchNormRecompute(op) => self.op_bn_act_fwd_recompute(&op.bn, at.saved(), at.write(0)),
             Op::BatchNormMoments(_) => self.op_bn_statistics(at.read(0), at.result(0)),
-            Op::BatchNormJoined(op) => {
-                self.op_bn_act_fwd_joined(&op.bn, at.read(0), at.run(1), at.training(2), at.write(0))
+            Op::SyncBatchNorm(op) => {
+                self.op_bn_act_fwd_synchronized(&op.bn, at.read(0), at.run(1), at.training(2), at.write(0))
             }
             Op::BatchNormWeightGradient(op) => {
                 self.op_bn_act_bwd_params(&op.bn, at.saved(), at.read(4), [at.result(0), at.result(1)])
@@ -134,7 +134,7 @@ impl Cuda {
                 self.copy_run(b, joined.part(a.at.len, b.at.len))
             }
             // The caller's.
-            Op::Gather(_) | Op::SumOverReplicas(_) | Op::AllReduceStart(_) | Op::Send(_) | Op::Receive(_) => {
+            Op::AllGather(_) | Op::AllReduce(_) | Op::AllReduceStart(_) | Op::Send(_) | Op::Receive(_) => {
                 Ok(())
             }
             Op::CrossEntropy(op) => {

@@ -276,7 +276,7 @@ fn names(case: &Case) -> Vec<&'static str> {
 fn a_training_step_has_the_gradients_of_the_reference() {
     for recompute in [false, true] {
         let case = Case::training(recompute, None, 0);
-        assert_eq!(names(&case).contains(&"batch_norm_repeat"), recompute);
+        assert_eq!(names(&case).contains(&"batch_norm_recompute"), recompute);
         let steps = &case.program.program().steps;
         assert!(steps.iter().any(|step| step.onto.is_some()));
         let is_part = |step: &Step| !case.program.layout(step.results[0], N).is_contiguous();
@@ -289,7 +289,7 @@ fn a_training_step_has_the_gradients_of_the_reference() {
 #[test]
 fn statistics_of_a_single_replica_are_exchanged() {
     let case = Case::training(true, Some([0, 1]), 4);
-    for name in ["batch_norm_moments", "gather", "batch_norm_joined", "join", "sum_over_replicas"] {
+    for name in ["batch_norm_moments", "all_gather", "sync_batch_norm", "join", "all_reduce"] {
         assert!(names(&case).contains(&name), "{name}");
     }
     case.agree();

@@ -26,16 +26,16 @@ pub trait Exchange {
     ///
     /// # Errors
     /// If replicas can't meet.
-    fn sum(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> program::Result<()> {
-        Err(missing("sum_over_replicas"))
+    fn all_reduce(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> program::Result<()> {
+        Err(missing("all_reduce"))
     }
 
     /// Completes the run `at` of `data`, which has an equal part for each replica, one behind the other: each brings its own.
     ///
     /// # Errors
     /// If replicas can't meet.
-    fn gather(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> program::Result<()> {
-        Err(missing("gather"))
+    fn all_gather(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> program::Result<()> {
+        Err(missing("all_gather"))
     }
 
     /// Sends a tensor to another stage, without waiting for it. Its elements lie back to back.
@@ -110,8 +110,8 @@ pub(super) fn run(
             }
             exchange.all_reduce_start(device, grads, span())
         }
-        Op::Gather(_) => exchange.gather(device, &mut micro_batch.statistics, span()),
-        Op::SumOverReplicas(_) => exchange.sum(device, &mut micro_batch.statistics, span()),
+        Op::AllGather(_) => exchange.all_gather(device, &mut micro_batch.statistics, span()),
+        Op::AllReduce(_) => exchange.all_reduce(device, &mut micro_batch.statistics, span()),
         Op::Send(Send { to }) => exchange.send(
             to,
             device,

@@ -58,7 +58,7 @@ impl Cuda {
         self.statistics(op, &x, 0.0, nowhere, stats)
     }
 
-    pub(crate) fn op_bn_act_fwd_joined(
+    pub(crate) fn op_bn_act_fwd_synchronized(
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
@@ -66,7 +66,7 @@ impl Cuda {
         norm: Training,
         y: View<Buffer>,
     ) -> Result<()> {
-        let (op, shape) = ("bn_act_fwd_joined", x.layout.shape);
+        let (op, shape) = ("bn_act_fwd_synchronized", x.layout.shape);
         let (scale, results) = (self.scale(op, norm.affine)?, self.results(op, norm)?);
         let replicas = stats.at.len / BatchNorm::stats_len(shape.c);
         let stats = self.operand(op, "the replicas' statistics", stats)?;
@@ -91,8 +91,8 @@ impl Cuda {
         self.normalize_batch(op, bn, &x, &y, scale, results.saved)
     }
 
-    pub(crate) fn op_bn_act_fwd_again(&self, bn: &BatchNorm, norm: Saved, y: View<Buffer>) -> Result<()> {
-        let op = "bn_act_fwd_again";
+    pub(crate) fn op_bn_act_fwd_recompute(&self, bn: &BatchNorm, norm: Saved, y: View<Buffer>) -> Result<()> {
+        let op = "bn_act_fwd_recompute";
         let (scale, saved) =
             (self.scale(op, norm.affine)?, self.operand(op, "the saved statistics", norm.saved)?);
         let (x, y) = (self.read(op, "the input", norm.x)?, self.write(op, "the output", y)?);
