@@ -1,4 +1,4 @@
-//! What a pass exchanges with other replicas and other stages.
+//! The exchanges of a pass with other replicas and other stages.
 
 use super::instance::Network;
 use super::lowering::Prepared;
@@ -7,17 +7,17 @@ use crate::Result;
 use program::ops::{Neighbor, Receive, Send};
 use program::{Device, Executable, Layout, Op, Span, Step, Storage};
 
-/// The way to other replicas and other stages in the middle of a pass. A trainer implements what its programs have; this crate knows
-/// none of the ways.
+/// The exchanges with other replicas and other stages in the middle of a pass. A trainer implements those
+/// that its programs have.
 ///
-/// All replicas call the same methods in the same order. A call returns when all have come, or with an error if another
-/// one has failed or the device has.
+/// All replicas call the same methods in the same order. A call returns when all have called it, or with an
+/// error if another replica or the device has failed.
 pub trait Exchange {
-    /// Starts to replace the run `at` of `grads` by its sum over all replicas. The trainer ends all sums behind the pass, so one that
-    /// does all of the work there does nothing here, as by default.
+    /// Starts an asynchronous all-reduce of the run `at` of `grads`. The trainer waits for all of them after
+    /// the pass. A trainer that adds up after the pass does nothing here, as by default.
     ///
     /// # Errors
-    /// If replicas can't meet.
+    /// If another replica failed.
     fn all_reduce_start(&mut self, _device: &Device, _grads: &mut Storage, _at: Span) -> program::Result<()> {
         Ok(())
     }
@@ -25,15 +25,15 @@ pub trait Exchange {
     /// Replaces the run `at` of `data` by its sum over all replicas, with the same bits on all.
     ///
     /// # Errors
-    /// If replicas can't meet.
+    /// If another replica failed.
     fn all_reduce(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> program::Result<()> {
         Err(missing("all_reduce"))
     }
 
-    /// Completes the run `at` of `data`, which has an equal part for each replica, one behind the other: each brings its own.
+    /// Completes the run `at` of `data`, which has an equal part for each replica, in the order of the ranks.
     ///
     /// # Errors
-    /// If replicas can't meet.
+    /// If another replica failed.
     fn all_gather(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> program::Result<()> {
         Err(missing("all_gather"))
     }
@@ -61,21 +61,22 @@ pub trait Exchange {
     }
 }
 
-/// What an exchange says that a pass has no way for.
+/// The error of an exchange that the trainer does not implement.
 fn missing(op: &'static str) -> program::Error {
     let (what, value, accepted) = ("the pass", "alone", "made with an exchange that does this");
     program::Error::Option { op, what, value, accepted }
 }
 
 impl Network {
-    /// Has [passes with an exchange](Network::train_pass_with), as replica `rank` of so many, share statistics of the batch: layers that
-    /// compute with these, as [`BatchNormalization`](crate::BatchNormalization) does, take those of the whole batch of all replicas.
-    /// So together they compute, up to rounding, what one replica would with all samples. Says whether any layer does.
+    /// Makes [passes with an exchange](Network::train_pass_with) share batch statistics, as replica `rank` of
+    /// `replicas`. Layers such as [`BatchNormalization`](crate::BatchNormalization) then use the statistics
+    /// of the whole batch of all replicas. Up to rounding, all replicas together compute what one replica
+    /// would with all samples. Returns whether the network has such a layer.
     ///
-    /// From then on all replicas make a pass for every batch, those without samples too.
+    /// From then on all replicas make a pass for every batch, even without samples.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errors of the device.
     pub fn synchronize(&mut self, rank: usize, replicas: usize) -> Result<bool> {
         let (recomputes, place) = (self.device.recomputes(), Some([rank, replicas]));
         let synchronized =
