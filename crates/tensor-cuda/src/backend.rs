@@ -1,4 +1,4 @@
-//! `trait Backend`: memory, and the work beside programs.
+//! `trait Backend`: memory, and the operations outside of programs.
 
 use crate::Cuda;
 use crate::buffer::{self, Buffer, Format};
@@ -90,7 +90,7 @@ impl Backend for Cuda {
         true
     }
 
-    /// What gives way is an algorithm of a library.
+    /// A library's algorithm that can't be captured was replaced by another.
     fn capture(
         &self,
         work: &mut dyn FnMut() -> Result<(), String>,

@@ -38,7 +38,7 @@ pub struct Buffer {
     pub(crate) memory: Memory,
     pub(crate) len: usize,
     pub(crate) format: Format,
-    /// What convolutions and dense layers keep beside parameters, or beside gradients of parameters.
+    /// The compute copies of the weights in it, or of their gradients.
     pub(crate) compute_copies: Mutex<ComputeCopies>,
 }
 

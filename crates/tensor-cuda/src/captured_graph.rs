@@ -1,13 +1,13 @@
-//! A run of ops that was written down once and is done again at the cost of a single call.
+//! A run of ops that was captured once and is replayed with a single call.
 
 use crate::Cuda;
 use crate::driver::Graph;
 use program::{Error, ReplayArgs, Result};
 
-/// A run of ops, ready to be done again.
+/// A CUDA graph of a run of ops.
 ///
-/// It names memory by its address: whoever replays it keeps every buffer that its ops worked on. The ops must be the same
-/// every time but for the numbers of a [`ReplayArgs`].
+/// It contains memory addresses, so its user must keep every buffer of its ops. The ops must be the same
+/// every time, except for the numbers of a [`ReplayArgs`].
 #[derive(Debug)]
 pub struct CapturedGraph {
     cuda: Cuda,
@@ -16,11 +16,11 @@ pub struct CapturedGraph {
 }
 
 impl Cuda {
-    /// Begins to write ops down; they are not carried out. Every op must have run before on operands as large, so that
-    /// nothing need be allocated or chosen.
+    /// Begins to capture ops instead of running them. Every op must have run before on operands as large, so
+    /// that nothing is allocated or chosen during the capture.
     ///
     /// # Errors
-    /// If a recording is under way, or the driver refuses.
+    /// If a capture is under way, or the driver refuses.
     pub fn begin_capture(&self) -> Result<()> {
         if self.is_capturing() {
             return Err(self.error("a graph capture is under way already"));
@@ -31,24 +31,24 @@ impl Cuda {
         Ok(())
     }
 
-    /// What was written down since [`begin_capture`](Cuda::begin_capture).
+    /// The graph of the ops since [`begin_capture`](Cuda::begin_capture).
     ///
     /// # Errors
-    /// If the driver could not write down one of the ops.
+    /// If the driver could not capture one of the ops.
     pub fn end_capture(&self) -> Result<CapturedGraph> {
         self.set_capturing(false);
         let graph = self.inner.driver.end_capture(true)?;
         Ok(CapturedGraph { cuda: self.clone(), graph: Some(graph), size: self.take_dependencies() })
     }
 
-    /// Ends a recording in which an op failed, and forgets it.
+    /// Discards a capture in which an op failed.
     pub fn abandon_capture(&self) {
         self.set_capturing(false);
-        // What is thrown away need not be whole; the op's own error is the one to report.
+        // A discarded graph may be incomplete, and the op's own error is the one to report.
         let _ = self.inner.driver.end_capture(false);
     }
 
-    /// Has `work` written down and not done.
+    /// Captures `work` without running it.
     pub(crate) fn capture(&self, work: &mut dyn FnMut() -> Result<(), String>) -> Result<CapturedGraph> {
         self.begin_capture()?;
         let Err(why) = work() else { return self.end_capture() };
@@ -69,7 +69,7 @@ impl program::CapturedGraph for CapturedGraph {
 }
 
 impl CapturedGraph {
-    /// Does the ops again with the numbers that they had last.
+    /// Replays the ops with the numbers of the last time.
     pub(crate) fn repeat(&self) -> Result<()> {
         self.graph.as_ref().map_or(Ok(()), |graph| self.cuda.driver().launch_graph(graph))
     }

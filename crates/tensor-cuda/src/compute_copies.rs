@@ -1,9 +1,9 @@
-//! Weights as matrix products want them: transposed, in the format of activations.
+//! Compute copies of the weights for matrix products: transposed, in the format of activations.
 //!
-//! In an arena of parameters weights lie as (inputs, outputs) in f32. An engine wants (outputs, inputs) in the format
-//! of activations. So beside the arena lies a compute copy of every weight that an op has used. Whatever changes the arena
-//! refreshes all of them in one launch. Likewise the gradients of weights come about in the compute copy of an arena of
-//! gradients, and `finish_grads` brings all of them into the arena.
+//! In an arena of parameters, weights lie as (inputs, outputs) in f32. An engine needs (outputs, inputs) in
+//! the format of activations. So every weight that an op has used has a compute copy beside the arena. Every
+//! change of the arena refreshes all of them in one launch. In the same way, gradients of weights are
+//! computed in copies beside an arena of gradients, and `finish_grads` transposes them into the arena.
 
 use crate::cuda::lock;
 use crate::driver::{Geometry, Ptr, args};
@@ -22,9 +22,9 @@ pub(crate) const SOURCE: Source = Source {
 /// Threads of a block, and the side of a tile, in compute_copies.cu.
 const THREADS: u32 = 256;
 const TILE: usize = 64;
-/// Bytes of `struct Kept`, and of what stands in front of them in `struct Table`.
+/// Bytes of `struct Kept`, and of the fields before it in `struct Table`.
 const KEPT_BYTES: usize = 32;
-/// The most weights of an arena. Their table never moves, since recordings know where it is.
+/// The most weights of an arena. Their table never moves, since captured graphs contain its address.
 const MOST: usize = 2048;
 
 /// A weight in an arena.
@@ -36,14 +36,14 @@ pub(crate) struct Weight {
     pub(crate) outputs: usize,
 }
 
-/// What lies beside an arena: of parameters their compute copies, of gradients theirs.
+/// The compute copies of an arena: of parameters, or of gradients.
 #[derive(Debug, Default)]
 pub(crate) struct ComputeCopies {
     weights: Table,
     grads: Table,
 }
 
-/// Mirrors, and what the kernels know of them.
+/// Compute copies, and their table for the kernels.
 #[derive(Debug, Default)]
 struct Table {
     all: Vec<Kept>,
@@ -56,12 +56,12 @@ struct Table {
 struct Kept {
     weight: Weight,
     memory: Memory,
-    /// Whether it is in the kernels' table: not if a weight that overlaps it was used since.
+    /// Whether it is in the kernels' table. It is not if a weight that overlaps it was used later.
     live: bool,
 }
 
 impl Cuda {
-    /// The compute copy of a weight of `params`, as it is now.
+    /// The compute copy of a weight of `params`, up to date.
     pub(crate) fn compute_weight(&self, op: &'static str, params: &Buffer, weight: Weight) -> Result<Ptr> {
         let mut copies = lock(&params.compute_copies);
         let (ptr, new) = copies.weights.find(self, op, weight)?;
@@ -71,19 +71,20 @@ impl Cuda {
         Ok(ptr)
     }
 
-    /// Where the gradient of a weight of `grads` comes about.
+    /// The place where the gradient of a weight of `grads` is computed.
     pub(crate) fn compute_grad(&self, op: &'static str, grads: &Buffer, weight: Weight) -> Result<Ptr> {
         Ok(lock(&grads.compute_copies).grads.find(self, op, weight)?.0)
     }
 
-    /// Brings the compute copies of weights up to date: whatever changes a buffer calls it afterwards. For a buffer without
+    /// Brings the compute copies of weights up to date, after every change of a buffer. For a buffer without
     /// compute copies it does nothing.
     pub(crate) fn refresh_compute_copies(&self, params: &Buffer) -> Result<()> {
         self.transpose("copy_weights", params, &lock(&params.compute_copies).weights, None)
     }
 
-    /// Brings the gradients of weights from their compute copies into the run `at` of the arena: of all weights there that ever had
-    /// one, so that a recording does the same each time. What was written to these places of the arena since is lost.
+    /// Transposes the gradients of weights from their compute copies into the run `at` of the arena. It does
+    /// this for all weights there that ever had one, so a captured graph does the same each time. Earlier
+    /// values in these places of the arena are lost.
     pub(crate) fn finish_compute_grads(&self, grads: &Buffer, at: Span) -> Result<()> {
         self.transpose("copy_grads", grads, &lock(&grads.compute_copies).grads, Some(at))
     }
@@ -91,7 +92,7 @@ impl Cuda {
     /// Transposes all weights, or those of a run of the arena.
     fn transpose(&self, kernel: &'static str, arena: &Buffer, table: &Table, at: Option<Span>) -> Result<()> {
         let Some(memory) = table.memory.as_ref().filter(|_| table.tiles > 0) else { return Ok(()) };
-        // Whoever uses a compute copy has named its place in the arena, which stands for both.
+        // Users of a compute copy have declared its place in the arena, which stands for both.
         let run = at.unwrap_or(Span::new(0, arena.len));
         let [first, bytes] = [run.offset, run.len].map(|elements| elements * arena.format.bytes());
         self.note_run(arena.memory.ptr().offset(first), bytes);
@@ -105,7 +106,7 @@ impl Cuda {
 }
 
 impl Table {
-    /// The compute copy of a weight, and whether it came into the table just now.
+    /// The compute copy of a weight, and whether it is new.
     fn find(&mut self, cuda: &Cuda, op: &'static str, weight: Weight) -> Result<(Ptr, bool)> {
         let known = self.all.iter().position(|kept| kept.weight == weight);
         if let Some(kept) = known.map(|at| &self.all[at]).filter(|kept| kept.live) {
@@ -124,7 +125,7 @@ impl Table {
                 self.all.len() - 1
             }
         };
-        // Spans mark tensors, so whoever uses another one in this place has no use for the old one any more.
+        // A span stands for a tensor, so an overlapping tensor replaces the old one.
         let overlaps = |a: Span, b: Span| a.offset < b.end() && b.offset < a.end();
         self.all.iter_mut().for_each(|kept| kept.live &= !overlaps(kept.weight.span, weight.span));
         self.all[at].live = true;

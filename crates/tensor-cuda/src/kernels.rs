@@ -1,4 +1,4 @@
-//! The kernels' sources, and what each of them holds.
+//! The kernels' sources, and the kernels in each.
 
 use crate::ops;
 
@@ -13,7 +13,7 @@ pub struct Source {
     pub kernels: &'static [&'static str],
 }
 
-/// What every file includes: its name and text.
+/// The header that every file includes: its name and text.
 pub const PRELUDE: (&str, &str) = ("towers.cuh", include_str!("../kernels/towers.cuh"));
 
 /// Every header: what a file may include, by name and text.
@@ -40,5 +40,5 @@ pub const SOURCES: &[Source] = &[
     ops::optimizer::SOURCE,
 ];
 
-/// How a kernel file is compiled for a number format: the macro `TOWERS_ACT`.
+/// The number formats of kernel files: values of the macro `TOWERS_ACT`.
 pub const FORMATS: [(&str, u32); 3] = [("f32", 0), ("bf16", 1), ("f16", 2)];

@@ -1,4 +1,4 @@
-//! Programs on the device: each op in front of its kernels.
+//! Programs on the device: the operands of each op, and its kernels.
 
 use crate::Cuda;
 use crate::buffer::{Buffer, Ints};
@@ -151,7 +151,7 @@ impl Cuda {
     }
 }
 
-/// The memory of a program. What ops write they write through pointers, so that all of it can be lent at once.
+/// The memory of a program. Ops write through pointers, so all of it can be borrowed at once.
 struct Arenas<'a> {
     activations: &'a Buffer,
     statistics: &'a Buffer,
@@ -186,7 +186,7 @@ impl<'a> Operands<'a> {
         self.run_of(self.step.operands[operand])
     }
 
-    /// Runs of f32 that the step reads, from an operand on.
+    /// Runs of f32 that the step reads, from operand `from` on.
     fn runs<const N: usize>(&self, from: usize) -> [Run<'a>; N] {
         core::array::from_fn(|k| self.run(from + k))
     }
@@ -207,7 +207,7 @@ impl<'a> Operands<'a> {
         Weights { w: self.result(0), b: self.step.results.get(1).map(|&b| self.run_of(b)) }
     }
 
-    /// What batch normalization reads in training, from its gamma on, and leaves.
+    /// The operands of batch normalization in training, from its gamma on, and its results.
     fn training(&self, gamma: usize) -> Training<'a> {
         Training {
             affine: self.runs(gamma),
@@ -217,12 +217,12 @@ impl<'a> Operands<'a> {
         }
     }
 
-    /// What its backward pass reads.
+    /// The operands of its backward pass.
     fn saved(&self) -> Saved<'a> {
         Saved { x: self.read(0), affine: self.runs(1), saved: self.run(3) }
     }
 
-    /// The memory that the step reads and writes, which decides what it waits for.
+    /// The memory that the step reads and writes, which decides its dependencies.
     fn accesses(self) -> impl Iterator<Item = Access> {
         let reads = self.step.reads().map(move |id| (self.region(id), false));
         reads.chain(self.step.results.iter().map(move |&id| (self.region(id), true)))

@@ -1,9 +1,9 @@
-//! How a run of numbers is shared out over those who add it up.
+//! How a run of numbers is divided among the members of a sum.
 
 use core::ops::Range;
 
-/// The part of `len` numbers that member `number` of `members` adds up. All but the last begin and end on 16 bytes from the
-/// start; who adds up which changes no sum.
+/// The part of `len` numbers that member `number` of `members` adds up. All but the last begin and end on 16
+/// bytes from the start. The division changes no sum.
 pub(crate) fn share(len: usize, members: usize, number: usize) -> Range<usize> {
     let each = len.div_ceil(members).next_multiple_of(4);
     (number * each).min(len)..((number + 1) * each).min(len)

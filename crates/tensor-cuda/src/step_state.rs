@@ -1,4 +1,4 @@
-//! What changes from one step to the next of a recording, in device memory: the host's side of `struct StepState`.
+//! The values in device memory that change between replays of a graph: the host's side of `struct StepState`.
 
 use crate::Cuda;
 use crate::dependencies::Region;
@@ -15,14 +15,14 @@ pub(crate) const SOURCE: Source = Source {
 /// Bytes of `struct StepState` in towers.cuh.
 pub(crate) const BYTES: usize = 32;
 
-/// Where in it the loss scale lies, and the good steps.
+/// The offsets of the loss scale, and of the good steps.
 const LOSS_SCALE: usize = 16;
 const GOOD_STEPS: usize = 20;
 
 const ONE: fn() -> Geometry = || Geometry::line(1, 1);
 
 impl Cuda {
-    /// Where the device keeps its [`ReplayArgs`]: the first argument of kernels that read it.
+    /// The address of the device's `StepState`: the first argument of kernels that read it.
     pub(crate) fn step_state(&self) -> Ptr {
         self.note(Region::run(self.inner.step_state.ptr(), BYTES), false);
         self.inner.step_state.ptr()
@@ -34,7 +34,7 @@ impl Cuda {
         self.inner.step_state.ptr()
     }
 
-    /// Sets all of it, before a replay.
+    /// Sets the values of `args`, before a replay.
     pub(crate) fn set_step_state(&self, args: &ReplayArgs) -> Result<()> {
         self.launch(
             "set_step_state",
@@ -43,7 +43,7 @@ impl Cuda {
         )
     }
 
-    /// Sets the step for an op that runs now. In a recording the replay does that.
+    /// Sets the step for an op that runs now. In a capture, the replay does that.
     pub(crate) fn set_step(&self, step: u64) -> Result<()> {
         self.unless_capturing("set_step", args![self.step_state_to_write(), step])
     }
@@ -58,7 +58,7 @@ impl Cuda {
         self.unless_capturing("set_first", args![self.step_state_to_write(), first])
     }
 
-    /// Puts it back to the state before a step.
+    /// Resets it to the state before a step.
     pub(crate) fn reset_step_state(&self, loss_scale: f32, good_steps: u32) -> Result<()> {
         self.launch("reset_step_state", ONE(), args![self.step_state_to_write(), loss_scale, good_steps])
     }

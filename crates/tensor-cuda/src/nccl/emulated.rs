@@ -1,7 +1,9 @@
-//! NCCL's part for emulated GPUs: ranks that are threads of this process, or processes of this machine, for tests without a GPU.
+//! NCCL's part for emulated GPUs: ranks that are threads of this process, or processes of this machine, for
+//! tests without a GPU.
 //!
-//! As NCCL does, it takes calls and does them in the background: they are done when [`Calls::progress`] has seen what the
-//! others sent. Its own sums go from the last rank to the first, so that a test sees who relies on their order.
+//! Like NCCL, it takes calls and does them in the background: [`Calls::progress`] completes them when the
+//! others' numbers have come. Its own sums go from the last rank to the first, so tests detect code that
+//! relies on their order.
 
 use super::calls::{Calls, Comm, Op, Status, UniqueId};
 use super::communicator::{Communicator, Joining};
@@ -16,11 +18,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A group of ranks on emulated devices, one each, that wait for each other for `patience`. `failed` makes what each is told
-/// of the others' failures, given its rank.
+/// A group of ranks on emulated devices, one each, with the time-out `patience`. `failed` makes each rank's
+/// source of the others' failures, given its rank.
 ///
 /// # Errors
-/// None yet: it is as [`Communicator::join`].
+/// None yet, as for [`Communicator::join`].
 pub fn emulated(
     devices: &[Cuda],
     patience: Duration,
@@ -39,7 +41,7 @@ pub fn emulated(
 /// Begins to join a group of processes with emulated devices.
 ///
 /// # Errors
-/// If the id is not of [`draw_id`].
+/// If the id does not come from [`draw_id`].
 pub(super) fn begin(cuda: &Cuda, join: Join) -> Result<Joining> {
     let transport = FolderTransport::of(&join.id).map_err(|why| cuda.error(why))?;
     begin_by(Arc::new(transport), cuda, join)
@@ -89,7 +91,7 @@ impl Wire {
         unsafe { self.driver.write(&bytes, run) }
     }
 
-    /// Sends what an operation sends.
+    /// Sends the numbers of an operation.
     fn post(&self, op: Op) -> Result<()> {
         let (run, len, to): (Ptr, usize, Vec<usize>) = match op {
             Op::AllReduce { run, len } => (run, len, self.others().collect()),
@@ -103,13 +105,13 @@ impl Wire {
         Ok(())
     }
 
-    /// Takes what others sent, if all of it is there.
+    /// Takes the others' numbers, if all of them are there.
     fn take(&self, from: &[usize]) -> Option<Vec<Vec<f32>>> {
         let here = from.iter().all(|from| self.transport.waits(*from, self.rank));
         here.then(|| from.iter().filter_map(|from| self.transport.take(*from, self.rank)).collect())
     }
 
-    /// Ends an operation, or leaves it as it is: `false`.
+    /// Ends an operation. `false` if it must wait.
     fn end(&self, op: Op) -> Result<bool, u32> {
         let from: Vec<usize> = match op {
             Op::Send { .. } => Vec::new(),

@@ -1,4 +1,4 @@
-//! Sums whose order is that of the ranks, which NCCL's own is not.
+//! Sums in the order of the ranks, which NCCL does not guarantee.
 
 use super::Communicator;
 use super::calls::Op;
@@ -10,14 +10,16 @@ const F32: usize = size_of::<f32>();
 const CALL: &str = "a group of ncclSend and ncclRecv";
 
 impl Communicator {
-    /// Sets the run `at` of `into` to the sum of that run of all ranks' `parts`: those of rank 0 in turn, then those of rank
-    /// 1, and so on. The bits depend on the parts and their order alone, not on which rank has which.
+    /// Sets the run `at` of `into` to the sum of that run of all ranks' `parts`: those of rank 0 one after
+    /// the other, then those of rank 1, and so on. The bits depend on the parts and their order alone.
     ///
-    /// Each rank is sent one share of all parts, adds it up, and sends the sums to the others: every number travels twice, as
-    /// in NCCL's ring, but all parts of a share need room on one device. A rank brings as many parts each time.
+    /// Each rank receives one share of all parts, adds it up, and sends the sums to the others. Every number
+    /// travels twice, as in NCCL's ring, but all parts of a share need room on one device. A rank has the
+    /// same number of parts each time.
     ///
     /// # Errors
-    /// As [`all_reduce_sum`](Communicator::all_reduce_sum), and if a rank brings another number of parts than before.
+    /// As [`all_reduce_sum`](Communicator::all_reduce_sum), and if a rank has another number of parts than
+    /// before.
     pub fn all_reduce_in_order(&mut self, parts: &[Storage], at: Span, into: &mut Storage) -> Result<()> {
         let op = "all_reduce_in_order";
         let run = |what, data: &Storage| self.cuda.run(op, what, data.on("collective")?, at);
@@ -105,7 +107,7 @@ impl Communicator {
         self.exchange(spread.collect())
     }
 
-    /// Tells all ranks how many parts this one brings, and learns the others'. The host waits for them, once.
+    /// Exchanges the numbers of parts of all ranks. The host waits for them, once.
     fn count_parts(&self, own: usize) -> Result<Vec<usize>> {
         let (rank, world, driver) = (self.rank(), self.world(), self.cuda.driver());
         let all = self.sums.at_least(driver, world * F32)?;
@@ -125,7 +127,7 @@ impl Communicator {
         Ok(bytes.chunks_exact(F32).map(count).collect())
     }
 
-    /// Sends and receives together. Empty ones are left out, by both sides.
+    /// Sends and receives together. Empty messages are left out, by both sides.
     fn exchange(&self, mut ops: Vec<Op>) -> Result<()> {
         ops.retain(|op| match op {
             Op::AllReduce { len, .. }

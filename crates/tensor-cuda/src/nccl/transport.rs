@@ -1,4 +1,4 @@
-//! How emulated GPUs send each other numbers: within a process, or from process to process through files.
+//! How emulated GPUs send each other numbers: within a process, or between processes through files.
 
 use super::calls::UniqueId;
 use crate::cuda::lock;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What is under way between ranks, in the order in which each sent it. What can't be delivered is lost, as on a network: its
-/// receiver waits, and gives up by itself.
+/// The messages between ranks, in the order of their sending. A message that can't be delivered is lost, as
+/// on a network: its receiver waits until its time-out.
 pub(super) trait Transport: Send + Sync {
     /// A rank has come.
     fn join(&self, rank: usize);
@@ -20,12 +20,12 @@ pub(super) trait Transport: Send + Sync {
     /// A rank has aborted.
     fn leave(&self, rank: usize);
 
-    /// Which one did so first.
+    /// The first rank that aborted.
     fn gone(&self) -> Option<usize>;
 
     fn send(&self, from: usize, to: usize, numbers: &[f32]);
 
-    /// Whether there is something to take.
+    /// Whether there is a message to take.
     fn waits(&self, from: usize, to: usize) -> bool;
 
     fn take(&self, from: usize, to: usize) -> Option<Vec<f32>>;
@@ -73,10 +73,11 @@ impl Transport for MemoryTransport {
     }
 }
 
-/// Between processes: a file a letter, in a folder whose path is the group's id. As NCCL, it does not notice who dies.
+/// Between processes: a file a message, in a folder whose path is the group's id. Like NCCL, it does not
+/// notice a dead process.
 pub(super) struct FolderTransport {
     path: PathBuf,
-    /// How many letters each rank has sent to each other, and how many were taken: this process's part.
+    /// The numbers of messages that each rank has sent to each other, and of those taken, in this process.
     sent: Mutex<HashMap<(usize, usize), usize>>,
     taken: Mutex<HashMap<(usize, usize), usize>>,
 }
@@ -114,7 +115,7 @@ impl FolderTransport {
         self.letter(from, to, number)
     }
 
-    /// A file that is there as a whole, or not at all.
+    /// A file that is complete, or not there.
     fn put(&self, path: &Path, bytes: &[u8]) {
         let new = path.with_extension("new");
         let _ = fs::write(&new, bytes).and_then(|()| fs::rename(new, path));
@@ -161,7 +162,7 @@ impl Transport for FolderTransport {
 }
 
 impl Drop for FolderTransport {
-    /// The first rank that is done says so; the last one takes the folder away.
+    /// The first rank to finish leaves a note. The last one removes the folder.
     fn drop(&mut self) {
         self.put(&self.path.join(format!("done-{}-{:p}", std::process::id(), self)), b"");
         let count = |prefix: &str| {

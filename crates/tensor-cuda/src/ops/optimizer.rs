@@ -26,27 +26,28 @@ pub(crate) const SOURCE: Source = Source {
 
 const THREADS: u32 = 256;
 
-/// Runs of one length in arenas that are laid out alike, and the rule for them.
+/// Runs of one length in arenas of one layout, and their rule.
 struct Run<const N: usize> {
     params: Ptr,
     grads: Ptr,
     memory: [Ptr; N],
     n: u64,
     lr_multiplier: f32,
-    /// What is added to gradients per parameter, and taken off parameters per learning rate: one of them is 0.
+    /// The weight decay that is added to gradients, and the one that is subtracted from parameters times the
+    /// learning rate. One of them is 0.
     penalty: f32,
     shrink: f32,
-    /// Numbers that a thread takes at once: 4 where all runs begin on 16 bytes.
+    /// Numbers of a thread at once: 4 if all runs begin on 16 bytes.
     vector: u32,
     geometry: Geometry,
 }
 
-/// The arenas of an op, laid out alike.
+/// The arenas of an op, with one layout.
 struct Arenas<'a, const N: usize> {
     op: &'static str,
     params: &'a Buffer,
     grads: &'a Buffer,
-    /// What the optimizer remembers, with names.
+    /// The optimizer's state, with names.
     memory: [(&'static str, &'a Buffer); N],
     /// Whether it is used.
     remembers: bool,
@@ -190,8 +191,8 @@ impl Cuda {
         Ok(Run { params, grads, memory: remembered, n, lr_multiplier, penalty, shrink, vector, geometry })
     }
 
-    /// Runs the kernel of a step on each run; in half precision between a look at all of the gradients and what follows from that.
-    /// Counts the step in `steps`.
+    /// Runs the kernel of a step on each run. In half precision it checks all gradients first, and updates
+    /// the loss scale afterwards. Counts the step in `steps`.
     fn step_with<const N: usize>(
         &self,
         lr: f32,
@@ -243,7 +244,7 @@ impl Cuda {
         let share = ((1.0 - f64::from(momentum)) * f64::from(scale)) as f32;
         let geometry = Geometry::line(self.blocks(to.len, THREADS), THREADS);
         self.launch("ema_step", geometry, args![self.step_state(), sums, to_running, n, momentum, share])?;
-        // The average may be of weights, and take their place.
+        // The average may be of weights, and replace them.
         self.refresh_compute_copies(running)
     }
 

@@ -35,11 +35,11 @@ pub(super) struct Object {
     busy: Mutex<()>,
 }
 
-/// An object that may still have to be compiled.
+/// An object that may not be compiled yet.
 type Slot = Arc<Mutex<Option<Arc<Object>>>>;
 
 impl Object {
-    /// The object of a kernel file. All devices of the process share it, and the first to want it compiles it.
+    /// The object of a kernel file. All devices of the process share it, and the first user compiles it.
     pub(super) fn of(source: &Source, format: Format) -> Result<Arc<Object>> {
         static LOADED: OnceLock<Mutex<HashMap<PathBuf, Slot>>> = OnceLock::new();
         let unit = Unit::new(source, FORMATS[number_of(format)])?;
@@ -72,7 +72,7 @@ impl Object {
         Ok(Object { signatures, launch, busy: Mutex::default() })
     }
 
-    /// Whether arguments are what the kernel's parameters are.
+    /// Whether arguments match the kernel's parameters.
     pub(super) fn check_args(&self, name: &str, kernel: u32, args: &[Arg]) -> Result<()> {
         let parameters = &self.signatures[kernel as usize];
         if parameters.len() != args.len() {
@@ -150,8 +150,8 @@ fn name_of(letter: u8) -> &'static str {
     }
 }
 
-/// Whether a GPU takes the geometry. More than 48 KiB of dynamic shared memory, of at most 227 on Hopper, is what the real
-/// driver has to ask for.
+/// Whether a GPU takes the geometry. More than 48 KiB of dynamic shared memory must be requested from the
+/// real driver; Hopper allows 227.
 pub(super) fn check_geometry(name: &str, geometry: &Geometry) -> Result<()> {
     let Geometry { grid, block, shared } = *geometry;
     let threads: u64 = block.iter().map(|n| u64::from(*n)).product();

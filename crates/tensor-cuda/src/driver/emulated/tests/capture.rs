@@ -1,4 +1,4 @@
-//! Captures, and the recordings made of them.
+//! Captures, and their graphs.
 
 use super::{download, driver, run, try_download};
 use crate::Cuda;
@@ -30,7 +30,7 @@ fn a_capture_is_written_down_and_done_again() {
     driver.free_graph(graph);
 }
 
-/// The second stream is a fork and a join of the graph, and is joined at the end if nobody did.
+/// The second stream is a fork and a join of the graph. The end of the capture joins it if needed.
 #[test]
 fn a_second_stream_is_part_of_a_capture() {
     let Some(driver) = driver() else { return };
@@ -90,7 +90,7 @@ fn what_a_gpu_refuses_in_a_capture_is_refused_and_spoils_it() {
     driver.end_capture(false).unwrap();
 }
 
-/// Its stream has no part in that, as on a GPU; that of the reader has.
+/// This driver's stream has no part in that, as on a GPU. The reader's stream does.
 #[test]
 fn another_driver_may_read_during_a_capture() {
     let (Some(one), Some(other)) = (driver(), driver()) else { return };
