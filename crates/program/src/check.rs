@@ -164,8 +164,8 @@ fn may_replace(program: &Program, step: &Step, id: TensorId) -> bool {
     is_part || (in_place || step.onto == Some(id)) && once && program.is_same_memory(id, step.results[0])
 }
 
-/// When the memory of each root tensor is in use: from the first write to the last read of all that lies in it. `None` for memory that is
-/// not [placed](crate::Arena::is_placed), and for what lies in another tensor.
+/// The live range of the memory of each root tensor: from the first write to the last read of any tensor in
+/// it. `None` for memory that is not [placed](crate::Arena::is_placed), and for tensors within another.
 pub fn live_ranges(program: &Program) -> Vec<Option<LiveRange>> {
     let uses = Uses::new(program);
     let mut ranges: Vec<Option<LiveRange>> = vec![None; program.tensors.len()];

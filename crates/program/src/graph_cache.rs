@@ -1,7 +1,7 @@
 use crate::{Device, Error, Result};
 use core::fmt::{Debug, Display};
 
-/// The numbers that differ between the steps of a graph.
+/// The numbers that differ between replays of a captured graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReplayArgs {
     /// The training step, for dropout.
@@ -12,10 +12,10 @@ pub struct ReplayArgs {
     pub first: u32,
 }
 
-/// Work that a device has written down. It names memory by its address: whoever replays it keeps every buffer that it worked on.
+/// Captured work of a device. It contains memory addresses, so its user must keep every buffer of the work.
 pub trait CapturedGraph: Debug + Send {
-    /// How many pieces of work it has, a kernel or a call into a library each, and how many of them stand behind one another in the
-    /// longest chain: what is not in a chain may run side by side.
+    /// The number of pieces of work, a kernel or a call into a library each, and the length of the longest
+    /// chain of dependencies. Work of different chains may run side by side.
     fn size(&self) -> [usize; 2];
 
     /// Does the work again with the numbers of `args`.
@@ -25,12 +25,13 @@ pub trait CapturedGraph: Debug + Send {
     fn replay(&self, args: &ReplayArgs) -> Result<()>;
 }
 
-/// Plays work that repeats from step to step.
+/// Runs work that repeats from step to step, as a captured graph where possible.
 ///
-/// On a GPU the work of each key is run once, written down at its second turn as a CUDA graph (or at a later one, if an algorithm of
-/// a library must give way first because it can't be), and from then on done again at the cost of one call; on other devices it runs
-/// every time. For one key the work must be the same ops on the same memory with the same numbers, but for those of the [`ReplayArgs`]; and
-/// whoever owns that memory keeps it as long as the graphs.
+/// On a GPU the work of each key runs once, is captured as a CUDA graph at its second call, and is replayed
+/// from then on with a single call. It is captured later if an algorithm of a library can't be captured and
+/// must be replaced first. On other devices it runs every time. For one key the work must be the same ops on
+/// the same memory with the same numbers, except for those of the [`ReplayArgs`]. The memory must live as
+/// long as the cache.
 ///
 /// ```
 /// use program::{Error, GraphCache, Span, ReplayArgs};
@@ -81,7 +82,7 @@ impl<K: PartialEq> GraphCache<K> {
     /// Does the work of `key` once more: `work` is called only where it isn't recorded.
     ///
     /// # Errors
-    /// Those of `work`, and what the device says.
+    /// The errors of `work`, and of the device.
     pub fn run<E: From<Error> + Display>(
         &mut self,
         device: &Device,

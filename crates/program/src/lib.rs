@@ -13,8 +13,9 @@
 //! - Convolution weights lie as `(kh, kw, c, k)` and dense weights as `(inputs, outputs)`, as in Keras.
 //! - Every gradient is of the sum over samples that the caller scaled in the loss; no op averages on its own.
 //!
-//! [`Backend`] is what a kind of device implements, each in a crate of its own; [`Device`] is any of them. [`Storage`] is a run of
-//! numbers there. A [`GraphCache`] plays work that repeats from step to step; on a GPU it is written down once, as a CUDA graph.
+//! [`Backend`] is the interface of a kind of device, each in its own crate. [`Device`] is any of them.
+//! [`Storage`] is a run of numbers there. A [`GraphCache`] runs work that repeats from step to step; on a GPU
+//! it is captured once, as a CUDA graph.
 #![forbid(unsafe_code)]
 
 mod activation;

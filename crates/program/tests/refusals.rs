@@ -56,7 +56,7 @@ fn convolutions() {
 #[test]
 fn absurd_convolutions() {
     const MAX: usize = usize::MAX;
-    // Three times this is 1 more than what a word holds.
+    // Three times this overflows a word by 1.
     const THIRD: usize = MAX / 3 * 2 + 1;
     assert_eq!(THIRD.wrapping_mul(3), 1);
     let valid = Conv2d { inputs: 1, outputs: 1, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };

@@ -190,7 +190,7 @@ multiversion! {
         let c = x.width();
         let (mean, scale, beta) = (&affine.mean[..c], &affine.scale[..c], &affine.beta[..c]);
         for row in rows {
-            // SAFETY: each task has rows of its own.
+            // SAFETY: each task has separate rows.
             let (x, y) = (&x.row(row)[..c], &mut unsafe { y.row(row) }[..c]);
             for k in 0..c {
                 y[k] = E::of(affine.act.forward((x[k].get() - mean[k]) * scale[k] + beta[k]));
@@ -222,7 +222,7 @@ pub(crate) fn backward_params<E: Element>(
 
     let shards = Shards::new(partials);
     pointwise!(bn.act, |act| cpu.pool().run(blocks.count(), &|block| {
-        // SAFETY: each task has a part of its own.
+        // SAFETY: each task has a separate part.
         let sums = unsafe { shards.part(block * 2 * c..(block + 1) * 2 * c) };
         sum_gradients(Affine { mean, scale, beta, act }, x, dy, blocks.range(block), sums);
     }));
@@ -301,7 +301,7 @@ multiversion! {
         let (offset, slope) = (&offset[..c], &slope[..c]);
         for row in rows {
             let (x, dy) = (&x.row(row)[..c], &dy.row(row)[..c]);
-            // SAFETY: each task has rows of its own.
+            // SAFETY: each task has separate rows.
             let dx = &mut unsafe { dx.row(row) }[..c];
             for k in 0..c {
                 let centred = x[k].get() - mean[k];
@@ -364,7 +364,7 @@ impl Groups<'_> {
         let mut scratch = cpu.scratch(samples * 4 * c);
         let shards = Shards::new(&mut scratch);
         pointwise!(self.op.act, |act| cpu.pool().run(samples, &|sample| {
-            // SAFETY: each task has a part of its own.
+            // SAFETY: each task has a separate part.
             let own = unsafe { shards.part(sample * 4 * c..(sample + 1) * 4 * c) };
             let (numbers, part) = own.split_at_mut(2 * c);
             let rows = sample * pixels..(sample + 1) * pixels;
@@ -399,7 +399,7 @@ impl Groups<'_> {
         let partials = &mut scratch[..samples * pitch];
         let shards = Shards::new(partials);
         pointwise!(self.op.act, |act| cpu.pool().run(samples, &|sample| {
-            // SAFETY: each task has a part of its own.
+            // SAFETY: each task has a separate part.
             let own = unsafe { shards.part(sample * pitch..(sample + 1) * pitch) };
             let (sums, own) = own.split_at_mut(2 * c);
             let (numbers, part) = own.split_at_mut(2 * c);
@@ -450,7 +450,7 @@ multiversion! {
         let (offset, slope) = (&offset[..c], &slope[..c]);
         for row in rows {
             let (x, dy) = (&x.row(row)[..c], &dy.row(row)[..c]);
-            // SAFETY: each task has rows of its own.
+            // SAFETY: each task has separate rows.
             let dx = &mut unsafe { dx.row(row) }[..c];
             for k in 0..c {
                 let centred = x[k].get() - mean[k];

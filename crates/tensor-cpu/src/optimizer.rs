@@ -197,7 +197,7 @@ fn for_blocks<const N: usize>(
     let (params, memory) = (Shards::new(params), memory.map(Shards::new));
     threads.run(len.div_ceil(BLOCK), &|block| {
         let range = block * BLOCK..((block + 1) * BLOCK).min(len);
-        // SAFETY: each task has parts of its own.
+        // SAFETY: each task has separate parts.
         let (params, memory) = unsafe {
             let memory = memory.each_ref();
             let parts = memory.map(|all| all.part(range.start.min(all.len())..range.end.min(all.len())));

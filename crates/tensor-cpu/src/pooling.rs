@@ -135,7 +135,7 @@ multiversion! {
     fn pool_row<P: Pooled, E: Element>(kind: P, windows: Windows, x: Rows<E>, y: RowsMut<E>, line: usize) {
         let (sample, i) = (line / windows.y.h, line % windows.y.h);
         for j in 0..windows.y.w {
-            // SAFETY: each task has pixels of its own.
+            // SAFETY: each task has separate pixels.
             let y = unsafe { y.row(windows.output(sample, i, j)) };
             on_lanes(x.width(), Forward { kind, x, window: windows.window(sample, i, j), y: Shards::new(y) });
         }
@@ -216,7 +216,7 @@ impl<E: Element> OnLanes for MaxBackward<'_, E> {
         for row in 0..rows {
             for column in 0..columns {
                 let x: [f32; N] = load(self.x.row(first + row * pitch + column), channel);
-                // SAFETY: each task has sums of its own, and lends one pixel at a time.
+                // SAFETY: each task has separate sums, and lends one pixel at a time.
                 let of_pixel = unsafe { self.sums.pixel(row, left + column) };
                 let mut sums: [f32; N] = load(of_pixel, channel);
                 for k in 0..N {
@@ -277,11 +277,11 @@ impl<'a, E: Element> Sums<'a, E> {
                     dx.iter_mut().filter(|_| self.mode == Write::Set).for_each(|dx| *dx = E::of(0.0));
                     continue;
                 }
-                // SAFETY: each task has sums of its own, and lends one pixel at a time.
+                // SAFETY: each task has separate sums, and lends one pixel at a time.
                 let sums = unsafe { self.pixel(row - top, column) };
                 put(dx, sums.iter().copied(), self.mode);
             }
-            // SAFETY: each task has sums of its own, of which none is lent.
+            // SAFETY: each task has separate sums, of which none is lent.
             let memory = unsafe { self.memory.part(0..self.memory.len()) };
             let stored = ((next - top) * x.w * x.c).min(memory.len());
             memory.copy_within(stored.., 0);
@@ -368,7 +368,7 @@ multiversion! {
             let Window { left, rows, columns, .. } = window;
             let (dy, weight) = (dy.row(output), window.weight());
             for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
-                // SAFETY: each task has sums of its own, and lends one pixel at a time.
+                // SAFETY: each task has separate sums, and lends one pixel at a time.
                 let sums = unsafe { sums.pixel(row, left + column) };
                 sums.iter_mut().zip(dy).for_each(|(sum, dy)| *sum += dy.get() * weight);
             }

@@ -31,7 +31,7 @@ pub(crate) fn of_columns<E: Element>(
     let (blocks, c) = (Blocks::for_sums(x), x.width());
     let shards = Shards::new(scratch);
     cpu.pool().run(blocks.count(), &|block| {
-        // SAFETY: each task has a part of its own.
+        // SAFETY: each task has a separate part.
         let part = unsafe { shards.part(block * 2 * c..(block + 1) * 2 * c) };
         reduce(x, blocks.range(block), part);
     });

@@ -298,7 +298,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: the program is there, and nobody uses it any more. It can't fail but for a program that is not there.
+        // SAFETY: the program is there, and it is not used any more. It can't fail but for a program that is not there.
         unsafe { number!(sys::nvrtcDestroyProgram(&raw mut self.0)) };
     }
 }

@@ -16,7 +16,7 @@ pub struct Source {
 /// The header that every file includes: its name and text.
 pub const PRELUDE: (&str, &str) = ("towers.cuh", include_str!("../kernels/towers.cuh"));
 
-/// Every header: what a file may include, by name and text.
+/// Every header that a file may include, by name and text.
 pub const HEADERS: &[(&str, &str)] = &[
     PRELUDE,
     ("divisor.cuh", include_str!("../kernels/divisor.cuh")),

@@ -29,8 +29,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the memory came from `zeros`. Recordings hold no memory of their own: who replays one keeps what its ops
-        // worked on, as `CapturedGraph` says.
+        // SAFETY: the memory came from `zeros`. Captured graphs own no memory: their users keep the buffers
+        // of their ops, as `CapturedGraph` says.
         unsafe { self.driver.free(self.ptr, self.bytes) }
     }
 }

@@ -1,4 +1,5 @@
-//! Convolutions and dense layers by kernels of our own, on the emulated GPU: sizes at which the kernels take other ways.
+//! Convolutions and dense layers by our own kernels, on the emulated GPU, at sizes that take other paths in
+//! the kernels.
 
 use crate::harness::*;
 use conformance::convolution::Convolution;
@@ -109,7 +110,7 @@ fn nothing_to_do() {
     }
 }
 
-/// Of an arena's gradients those of a run are brought into place, and what is elsewhere stays: its sum may have begun.
+/// Gradients of a run are brought into place, and the rest of the arena stays: its all-reduce may have begun.
 #[test]
 fn gradients_are_finished_by_runs() {
     let cuda = emulated(Precision::Fp32);

@@ -23,7 +23,7 @@ mod play;
 #[path = "driver/ranks.rs"]
 mod ranks;
 
-/// Starts this program anew for a scenario. It returns what was printed, or nothing if there is no compiler.
+/// Starts this program anew for a scenario. Returns its output, or nothing if there is no compiler.
 fn play(scenario: &str, settings: &[(&str, &str)]) -> Option<String> {
     Some(start(scenario, settings)?.correct().printed)
 }
@@ -97,7 +97,8 @@ fn work() {
             assert!(cuda.alloc(0).unwrap().is_empty());
         });
     });
-    // A recording: what it can't hold is refused, memory given back meanwhile waits, and it may be played on.
+    // A capture: calls that it can't hold are refused, freed memory is kept meanwhile, and replays are
+    // allowed.
     let dropped = cuda.alloc(10).unwrap();
     cuda.begin_capture().unwrap();
     cuda.fill(1.0, &mut buffer, Span::new(0, 10)).unwrap();
@@ -112,7 +113,7 @@ fn work() {
     cuda.begin_capture().unwrap();
     cuda.abandon_capture();
     cuda.synchronize().unwrap();
-    // What work takes: here what the threads of the stand-in need. Nothing is waited for in a recording.
+    // The time of work, here of the emulation's threads. A capture can't be timed.
     let mut fill = |value| cuda.fill(value, &mut buffer, Span::new(0, 10));
     let time = cuda.time(|| fill(3.0)).unwrap();
     assert!(time.is_finite() && time > 0.0, "{time}");
@@ -146,7 +147,7 @@ fn work() {
     cuda.abandon_capture();
     cuda.fork().unwrap();
     recording.replay(&ReplayArgs::default()).unwrap();
-    // The device goes on another thread than it came, and with the last of those who have it.
+    // The device moves to another thread, with the last of its clones.
     std::thread::spawn(move || drop((cuda, buffer, recording))).join().unwrap();
     // What was compiled once is not compiled again.
     assert_eq!(open().unwrap().compiled_files(), 0);
@@ -200,7 +201,7 @@ fn replicas() {
                         (1.0 + rank as f32, 2.0, 2.0, 1.0 + rank as f32)
                     );
                 }
-                // Each goes on at once with what the other may still read.
+                // Each continues at once with memory that the other may still read.
                 for args in 0..20 {
                     cuda.upload(&[args as f32 + rank as f32; 98], &mut data, 1).unwrap();
                     peers.all_reduce_sum(rank, &mut data, at, meet).unwrap();
@@ -294,7 +295,7 @@ fn what_can_not_be_opened_is_said_in_a_sentence() {
     let cases = [
         ("FAKE_VERSION", "12080", "cuda:0: the NVIDIA driver 12.8 in /"),
         ("FAKE_GPUS", "0", "cuda:0: cuInit failed with CUDA_ERROR_NO_DEVICE: what the driver says;"),
-        // A number that nobody knew when this was written.
+        // A status that was unknown when this was written.
         ("FAKE_INIT", "997", "cuda:0: cuInit failed with error 997: what the driver says"),
         ("TOWERS_TEST_GPU", "3", "cuda:3: there is no GPU 3; the only one is 0 (Fake 0)"),
         (

@@ -1,4 +1,4 @@
-//! The emulated GPU as its users see it: it opens, it records, and its recordings refuse what a GPU refuses.
+//! The public interface of the emulated GPU: opening, capturing, and graphs that refuse like a GPU's.
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 use program::{Backend, CapturedGraph as _, Precision, ReplayArgs, Span, Storage};

@@ -165,7 +165,7 @@ fn compare(what: &str, precision: Precision, theirs: &[Vec<f32>; 3], ours: &[Vec
     }
 }
 
-/// One test at a time: what is measured is kept for the user, and must not be measured beside another test.
+/// One test at a time: measurements are kept for the user, so no other test may run beside them.
 fn alone() -> MutexGuard<'static, ()> {
     static GPU: Mutex<()> = Mutex::new(());
     GPU.lock().unwrap_or_else(PoisonError::into_inner)

@@ -285,7 +285,7 @@ fn a_training_step_has_the_gradients_of_the_reference() {
     }
 }
 
-/// A replica without others gathers its own statistics, and sums are its own: what the caller does is to do nothing.
+/// A single replica gathers its own statistics, and sums are its own: the caller does nothing.
 #[test]
 fn statistics_of_a_single_replica_are_exchanged() {
     let case = Case::training(true, Some([0, 1]), 4);

@@ -22,8 +22,8 @@ pub struct AllGather {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AllReduce;
 
-/// Starts the sum of some gradients over all replicas. The steps behind it may run at the same time. Reads the gradients of one
-/// [bucket](crate::passes::bucket). The result is the run of memory that holds them.
+/// Starts an asynchronous all-reduce of some gradients. Later steps may run at the same time. Reads the
+/// gradients of one [bucket](crate::passes::bucket). The result is the run of memory that holds them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AllReduceStart {
     /// Elements of the run.

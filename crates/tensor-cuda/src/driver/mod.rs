@@ -179,7 +179,7 @@ pub(crate) trait Driver: Send + Sync {
     /// Runs a kernel.
     ///
     /// # Safety
-    /// The arguments are what the kernel's parameters are, and it keeps to memory that is there.
+    /// The arguments match the kernel's parameters, and it stays within valid memory.
     unsafe fn launch(&self, kernel: Kernel, geometry: Geometry, args: &[Arg]) -> Result<()>;
 
     /// Waits for all work, and reports its errors.

@@ -34,7 +34,7 @@ impl<T> Owned<T> {
 
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
-        // SAFETY: the object was made by `new`, and its owner is gone. There is nobody to tell of an error.
+        // SAFETY: the object was made by `new`, and its owner is gone. Its error is ignored.
         let _ = unsafe { (self.destroy)(self.raw) };
     }
 }

@@ -178,7 +178,7 @@ impl Calls for Installed {
     }
 
     fn destroy(&self, comm: Comm) -> Status {
-        // SAFETY: as in `progress`; nobody has it any more.
+        // SAFETY: as in `progress`; it has no other user.
         unsafe { number!(sys::ncclCommDestroy(raw(comm))) }.into()
     }
 

@@ -253,6 +253,6 @@ fn bytes_of<T: Number>(numbers: &[T]) -> &[u8] {
 
 /// The same, to write.
 fn bytes_of_mut<T: Number>(numbers: &mut [T]) -> &mut [u8] {
-    // SAFETY: the same bytes, lent as long to nobody else; whatever is written to them is a number.
+    // SAFETY: the same bytes, borrowed exclusively; any bytes are valid numbers.
     unsafe { core::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }

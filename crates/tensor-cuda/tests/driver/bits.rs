@@ -20,8 +20,8 @@ fn numbers(seed: usize, len: usize) -> Vec<f32> {
     (0..len).map(|k| ((k * 7 + seed * 5) % 13) as f32 / 13.0 - 0.5).collect()
 }
 
-/// What steps leave behind, of which all but the first are replays. The host goes on at once: it prepares a batch while the
-/// step before it may not have begun.
+/// The results of steps, of which all but the first are replays. The host continues at once: it prepares a
+/// batch while the step before it may not have begun.
 fn steps(cuda: &Cuda) -> Vec<u32> {
     let (shape, mut trial) = (Shape::new(3, 8, 8, CONV.inputs), Trial::new(3));
     let out = CONV.output(shape).unwrap();

@@ -1,4 +1,4 @@
-//! Ranks that reach each other by NCCL, each on a thread and a GPU of its own.
+//! Ranks that reach each other by NCCL, each with its own thread and GPU.
 
 use program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span, Storage};
 use std::thread;
@@ -109,7 +109,7 @@ impl Rank {
     }
 }
 
-/// Lets each rank of a group do something on a thread of its own.
+/// Runs a function for each rank of a group, on separate threads.
 fn each_rank(patience: Duration, act: impl Fn(Result<Rank, Error>, usize) + Sync) {
     let world = std::env::var("TOWERS_TEST_RANKS").map_or(2, |count| count.parse().unwrap());
     let id = unique_id().unwrap();

@@ -29,7 +29,7 @@ fn where_all_algorithms_fail_our_own_kernels_take_their_place() {
     assert!(wrong.is_empty(), "{settings:?}: {wrong:#?}");
 }
 
-/// Whatever a library says when it fails, in numbers that nobody knows too.
+/// Any failure of a library, with unknown statuses too.
 #[test]
 fn every_status_gives_way() {
     for (cudnn, cublaslt) in [("1008", "1"), ("2000", "7"), ("3999", "15"), ("4999", "999")] {

@@ -24,7 +24,7 @@ fn create_with(flags: sys::CUevent_flags) -> Result<sys::CUevent> {
 
 /// Destroys an event. The driver keeps it until no stream waits for it.
 pub(super) fn destroy(event: sys::CUevent) {
-    // SAFETY: `create` made it, and nobody has it any more. Errors would help nobody.
+    // SAFETY: `create` made it, and it has no other user. Its error would not help.
     unsafe { number!(sys::cuEventDestroy_v2(event)) };
 }
 

@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex};
 /// The most arguments of a kernel. They are an array, so a launch allocates nothing.
 const MOST_ARGS: usize = 32;
 
-/// A GPU. Dropped in the order of the fields: what belongs to the context before the context.
+/// A GPU. Fields drop in order: objects of the context before the context.
 pub(crate) struct CudaDriver {
     title: String,
     multiprocessors: u32,
@@ -144,7 +144,7 @@ impl CudaDriver {
         self.capturing.store(false, Ordering::Relaxed);
         let retired = std::mem::take(&mut *lock(&self.retired));
         if !retired.is_empty() {
-            // SAFETY: `free` was promised that nobody uses them any more.
+            // SAFETY: `free` was promised that them are not used any more.
             unsafe { self.release(retired) };
         }
         ended.and(joined).map(|()| graph)
@@ -186,7 +186,7 @@ impl Driver for CudaDriver {
         }
         allocated?;
         let ptr = Ptr(address);
-        // SAFETY: these are the bytes that were allocated just now; on failure nobody has seen them.
+        // SAFETY: these are the bytes that were allocated just now; on failure no one else has their address.
         unsafe { self.clear(ptr, bytes).inspect_err(|_| self.release([ptr]))? };
         Ok(ptr)
     }
@@ -366,7 +366,7 @@ impl Driver for CudaDriver {
         }
         // Waits for a graph that still runs. A broken context has lost its graphs anyway.
         let _ = self.synchronize();
-        // SAFETY: it came from `end_capture`, and nobody has it any more.
+        // SAFETY: it came from `end_capture`, and it has no other user.
         let _ = self.call("cuGraphExecDestroy", || unsafe { number!(sys::cuGraphExecDestroy(raw(&graph))) });
     }
 

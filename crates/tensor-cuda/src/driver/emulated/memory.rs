@@ -47,7 +47,7 @@ impl Memory {
         // SAFETY: in front of the guard the block has room for an address, on 8 bytes as the guard is.
         unsafe { *base_of(start) = base };
         for at in [start - GUARD as u64, start + bytes as u64] {
-            // SAFETY: both guards lie in the block, which nobody else knows of yet.
+            // SAFETY: both guards lie in the block, whose address is still private.
             unsafe { core::ptr::copy_nonoverlapping(POISON.as_ptr(), at as *mut u8, GUARD) };
         }
         self.live.insert(start, bytes);

@@ -96,7 +96,7 @@ impl Object {
     /// Runs a kernel to its end.
     ///
     /// # Safety
-    /// The arguments are what the kernel's parameters are, and it keeps to memory that is there.
+    /// The arguments match the kernel's parameters, and it stays within valid memory.
     pub(super) unsafe fn launch(
         &self,
         name: &str,
@@ -109,7 +109,7 @@ impl Object {
         let launch =
             Launch { grid: geometry.grid, block: geometry.block, shared: geometry.shared, sense, draws };
         let _alone = lock(&self.busy);
-        // SAFETY: the kernel is there, it finds a word for each parameter, and nobody else is in the object.
+        // SAFETY: the kernel is there, it finds a word for each parameter, and no other thread is in the object.
         let message = unsafe { (self.launch)(kernel, &launch, words.as_ptr()) };
         if message.is_null() {
             return Ok(());

@@ -26,7 +26,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// One for each launch, in turn.
+    /// The orders of the launches alternate.
     pub(super) fn alternating() -> Order {
         Order { sense: None, seed: 0, launches: 0 }
     }

@@ -136,10 +136,10 @@ impl Plan {
         self.others.pop().map(|next| self.algorithm = next).is_some()
     }
 
-    /// Runs the product on `[a, b, d]`; `d` becomes it plus `beta` (0 or 1) times what it was.
+    /// Runs the product on `[a, b, d]`. `d` becomes the product plus `beta` (0 or 1) times its old value.
     ///
     /// # Safety
-    /// The operands are what the plan was made for, and there are [`workspace`](Plan::workspace) bytes of scratch memory.
+    /// The operands match the plan, and there are [`workspace`](Plan::workspace) bytes of scratch memory.
     pub(super) unsafe fn run(
         &self,
         handle: &Handle,

@@ -199,7 +199,7 @@ impl Problem {
         Ok(bytes)
     }
 
-    /// Runs a pass. Its output becomes the result plus `beta` (0 or 1) times what it was.
+    /// Runs a pass. Its output becomes the result plus `beta` (0 or 1) times its old value.
     ///
     /// # Safety
     /// The operands are as large as their descriptors say, the scratch memory as large as the algorithm needs.
