@@ -246,7 +246,7 @@ fn what_can_not_be_recorded_runs_every_time_and_says_why() {
             recorder.run::<program::Error>(&device, "alloc", &turn, work).expect("it can run");
         }
         assert_eq!(runs, 4);
-        let why = recorder.refusal().expect("an allocation can't be recorded");
+        let why = recorder.refusal().expect("an allocation can't be captured");
         assert!(why.contains("an op can't be captured: ") && why.contains("allocat"), "{why}");
     });
 }

@@ -37,7 +37,7 @@ impl Subject {
         }
     }
 
-    /// No device: every test passes without doing anything. Whoever makes one says why.
+    /// No device: every test passes without doing anything. The caller says why.
     pub fn absent() -> Self {
         Subject::new([] as [(String, Device); 0])
     }

@@ -177,5 +177,5 @@ fn a_sum_is_not_recorded() {
         recorder.run(&device, "sum", &ReplayArgs::default(), &mut work)
     });
     let error = result.unwrap_err().to_string();
-    assert!(error.contains("part of a recording"), "{error}");
+    assert!(error.contains("captured in a graph"), "{error}");
 }

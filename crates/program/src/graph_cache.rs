@@ -21,7 +21,7 @@ pub trait CapturedGraph: Debug + Send {
     /// Does the work again with the numbers of `args`.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errors of the device.
     fn replay(&self, args: &ReplayArgs) -> Result<()>;
 }
 
@@ -57,16 +57,16 @@ enum State {
     /// It ran once, so all memory is reserved and all choices are made.
     Ran,
     Captured(Box<dyn CapturedGraph>),
-    /// The driver refused to write it down: it runs every time.
+    /// The driver refused to capture it: it runs every time.
     Refused,
 }
 
-/// Whether work is written down that can be.
+/// Whether work is captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CaptureStatus {
-    /// It is, or it runs for the first time, or the device writes nothing down.
+    /// It is, or it runs for the first time, or the device captures no graphs.
     Yes,
-    /// It runs by itself once more: an algorithm of a library that can't be written down has given way.
+    /// It runs once more: an algorithm of a library that can't be captured was replaced.
     NotYet,
     /// It runs every time.
     Never,
@@ -79,7 +79,7 @@ impl<K> Default for GraphCache<K> {
 }
 
 impl<K: PartialEq> GraphCache<K> {
-    /// Does the work of `key` once more: `work` is called only where it isn't recorded.
+    /// Runs the work of `key`: by a replay if it is captured, else by `work`.
     ///
     /// # Errors
     /// The errors of `work`, and of the device.
@@ -96,7 +96,7 @@ impl<K: PartialEq> GraphCache<K> {
         self.prepare(device, &key, &mut work);
         match self.state(&key) {
             Some(State::Captured(graph)) => Ok(graph.replay(args)?),
-            // An op that could not be written down since it fails by itself fails here too, and says why.
+            // Work that could not be captured because it fails by itself fails here too, with the reason.
             Some(State::Ran | State::Refused) => work(),
             None => {
                 work()?;
@@ -106,7 +106,7 @@ impl<K: PartialEq> GraphCache<K> {
         }
     }
 
-    /// Writes the work of `key` down if its second turn is next, as [`run`](GraphCache::run) does by itself otherwise.
+    /// Captures the work of `key` if it has run once. [`run`](GraphCache::run) does so by itself otherwise.
     pub fn prepare<E: From<Error> + Display>(
         &mut self,
         device: &Device,
@@ -135,12 +135,12 @@ impl<K: PartialEq> GraphCache<K> {
         }
     }
 
-    /// Has the work of `key` run by itself once more, before it can be written down.
+    /// Makes the work of `key` run once more before it is captured.
     pub fn forget(&mut self, key: &K) {
         self.known.retain(|(known, _)| known != key);
     }
 
-    /// Has the work of `key` run every time from now on.
+    /// Makes the work of `key` run every time from now on.
     pub fn refuse(&mut self, key: &K, why: String) {
         if let Some(state) = self.state(key) {
             *state = State::Refused;
@@ -152,7 +152,7 @@ impl<K: PartialEq> GraphCache<K> {
         self.known.iter_mut().find_map(|(known, state)| (known == key).then_some(state))
     }
 
-    /// Of all that is recorded: the pieces of work, and those of the longest chain, as [`CapturedGraph::size`] says.
+    /// The size of all captured graphs, as [`CapturedGraph::size`].
     pub fn size(&self) -> [usize; 2] {
         let sizes = self.known.iter().filter_map(|(_, state)| match state {
             State::Captured(graph) => Some(graph.size()),
@@ -161,7 +161,7 @@ impl<K: PartialEq> GraphCache<K> {
         sizes.fold([0; 2], |[works, chain], [more, longest]| [works + more, chain + longest])
     }
 
-    /// Why some work runs every time although the device can record; `None` where nothing was refused.
+    /// Why some work runs every time although the device captures graphs. `None` if nothing was refused.
     pub fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }

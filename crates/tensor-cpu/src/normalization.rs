@@ -1,6 +1,7 @@
-//! Batch normalization, and below it group normalization. Of the first each pass over the tensor is one parallel loop, and there are as few as can be, two forward
-//! and two backward, because memory sets the pace. Second passes go from the end to the start, where the caches still hold
-//! what the first pass read last.
+//! Batch normalization, and below it group normalization. For batch normalization each pass over the tensor
+//! is one parallel loop. There are as few as possible, two forward and two backward, because memory bandwidth
+//! is the limit. Second passes go from the end to the start, where the caches still hold the last reads of
+//! the first pass.
 
 use crate::dispatch::multiversion;
 use crate::element::Element;
@@ -16,8 +17,8 @@ use program::{BatchNorm, View, ViewMut, Write};
 
 /// What normalization does to each channel: `act((x - mean) * scale + beta)`.
 ///
-/// Both passes compute exactly this, so the backward pass finds what the forward pass put into the activation. The mean is
-/// subtracted first: folded into the offset, a large mean would cost digits.
+/// Both passes compute exactly this, so the backward pass finds the forward pass's input of the activation.
+/// The mean is subtracted first: folded into the offset, a large mean would cost digits.
 #[derive(Clone, Copy)]
 struct Affine<'a, A> {
     mean: &'a [f32],
@@ -113,7 +114,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// What a training pass computed, from what it saved.
+/// Recomputes the output of a training pass, from its saved statistics.
 pub(crate) fn recompute_forward<E: Element>(
     cpu: &Cpu,
     bn: &BatchNorm,

@@ -182,7 +182,7 @@ multiversion! {
     }
 }
 
-/// A step on one block of parameters, gradients and what is remembered of them.
+/// A step on one block of parameters, gradients and optimizer state.
 type Step<'a, const N: usize> = &'a (dyn Fn(&mut [f32], &[f32], [&mut [f32]; N]) + Sync);
 
 /// Runs `step` on equal blocks of all arenas; those of `memory` may be empty.

@@ -258,8 +258,8 @@ impl<'a, E: Element> Sums<'a, E> {
         unsafe { self.memory.part(start..start + c) }
     }
 
-    /// Calls `add` for every window, from the top, with the place of its output pixel, and stores the sums of each row once no window
-    /// follows that has it.
+    /// Calls `add` for every window, from the top, with the place of its output pixel. Stores the sums of
+    /// each row after the last window with that row.
     #[inline(always)]
     fn of_windows(self, add: impl Fn(usize, Window)) {
         let (windows, sample, Windows { x, y, .. }) = (self.windows, self.sample, self.windows);
@@ -317,7 +317,7 @@ trait OnLanes {
     fn run<const N: usize>(&self, channel: usize);
 }
 
-/// Does the work on all channels: several vectors at a time, then single ones, then what is left.
+/// Does the work on all channels: several vectors at a time, then single ones, then the rest.
 #[inline(always)]
 fn on_lanes(channels: usize, work: impl OnLanes) {
     let mut channel = 0;

@@ -97,7 +97,7 @@ impl Backend for Cuda {
     ) -> Result<Option<Box<dyn CapturedGraph>>> {
         let dropped = self.dropped_algorithms();
         match self.capture(work) {
-            Ok(recording) => Ok(Some(Box::new(recording))),
+            Ok(graph) => Ok(Some(Box::new(graph))),
             Err(_) if self.dropped_algorithms() > dropped => Ok(None),
             Err(why) => Err(why),
         }

@@ -113,7 +113,7 @@ impl Table {
             return Ok((kept.memory.ptr(), false));
         }
         if cuda.is_capturing() {
-            let hint = "run every op once before it is recorded";
+            let hint = "run every op once before it is captured";
             return Err(cuda.error(format!("{op}: these weights are used for the first time; {hint}")));
         }
         let at = match known {

@@ -37,7 +37,7 @@ pub(crate) struct Inner {
     kernels: Mutex<HashMap<&'static str, Kernel>>,
     scratch: Scratch,
     engine_scratch: Scratch,
-    recording: AtomicBool,
+    capturing: AtomicBool,
     /// Ops so far.
     ops: AtomicU64,
     /// Algorithms of libraries that failed so far.
@@ -98,7 +98,7 @@ impl Cuda {
                 kernels: Mutex::default(),
                 scratch: Scratch::default(),
                 engine_scratch: Scratch::default(),
-                recording: AtomicBool::new(false),
+                capturing: AtomicBool::new(false),
                 ops: AtomicU64::new(0),
                 dropped: AtomicU64::new(0),
                 next_counter: AtomicU32::new(0),
@@ -233,11 +233,11 @@ impl Cuda {
 
     /// Whether ops are being captured.
     pub(crate) fn is_capturing(&self) -> bool {
-        self.inner.recording.load(Ordering::Relaxed)
+        self.inner.capturing.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_capturing(&self, on: bool) {
-        self.inner.recording.store(on, Ordering::Relaxed);
+        self.inner.capturing.store(on, Ordering::Relaxed);
     }
 }
 

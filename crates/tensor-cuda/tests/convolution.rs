@@ -159,13 +159,13 @@ fn a_recorded_step() {
 
         cuda.begin_capture().unwrap();
         let error = run.run(&args).unwrap_err();
-        assert!(error.to_string().contains("run every op once before it is recorded"), "{error}");
+        assert!(error.to_string().contains("run every op once before it is captured"), "{error}");
         cuda.abandon_capture();
 
         run.run(&args).unwrap();
         cuda.begin_capture().unwrap();
         run.run(&args).unwrap();
-        let recording = cuda.end_capture().unwrap();
+        let graph = cuda.end_capture().unwrap();
         run.write(x, &draw("other x", shape.len())).unwrap();
         for (id, len) in [(w, conv.weights()), (b, 8)] {
             run.write(id, &draw("other params", len)).unwrap();
@@ -174,7 +174,7 @@ fn a_recorded_step() {
             [y, dw, db].into_iter().map(|id| run.read(id, 2)).collect()
         };
         let before = left(&run).unwrap();
-        recording.replay(&ReplayArgs::default()).unwrap();
+        graph.replay(&ReplayArgs::default()).unwrap();
         let replayed = left(&run).unwrap();
         assert_ne!(replayed, before);
         run.run(&args).unwrap();

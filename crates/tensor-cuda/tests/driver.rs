@@ -1,4 +1,4 @@
-//! The host's side of the real driver without a GPU: opening, copies, recordings, errors, and that nothing is left over.
+//! The host's side of the real driver without a GPU: opening, copies, captures, errors, and that nothing is left over.
 //!
 //! Each test starts this program anew on `emulation/driver`, compiled to stand in for the driver and NVRTC. Where there is no
 //! C++ compiler it prints a line that begins with `SKIPPED`.
@@ -103,11 +103,11 @@ fn work() {
     cuda.begin_capture().unwrap();
     cuda.fill(1.0, &mut buffer, Span::new(0, 10)).unwrap();
     for refused in [cuda.alloc(1).map(drop), cuda.synchronize(), cuda.upload(&[1.0], &mut buffer, 0)] {
-        assert!(refused.unwrap_err().to_string().contains("can't be part of a recording"));
+        assert!(refused.unwrap_err().to_string().contains("can't be captured in a graph"));
     }
     drop(dropped);
-    let recording = cuda.end_capture().unwrap();
-    recording.replay(&ReplayArgs::default()).unwrap();
+    let graph = cuda.end_capture().unwrap();
+    graph.replay(&ReplayArgs::default()).unwrap();
     cuda.download(&buffer, 0, &mut back[..10]).unwrap();
     assert_eq!(back[..10], [1.0; 10]);
     cuda.begin_capture().unwrap();
@@ -121,12 +121,12 @@ fn work() {
     assert!(matches!(failed, Err(Error::OutOfMemory { bytes: 7, .. })), "{failed:?}");
     cuda.begin_capture().unwrap();
     let refused = cuda.time(|| fill(4.0)).unwrap_err();
-    assert!(refused.to_string().contains("taking the time can't be part of a recording"), "{refused}");
+    assert!(refused.to_string().contains("taking the time can't be captured in a graph"), "{refused}");
     cuda.end_capture().unwrap().replay(&ReplayArgs::default()).unwrap();
-    assert!(cuda.time(|| recording.replay(&ReplayArgs::default())).unwrap() > 0.0);
+    assert!(cuda.time(|| graph.replay(&ReplayArgs::default())).unwrap() > 0.0);
     cuda.download(&buffer, 0, &mut back[..10]).unwrap();
     assert_eq!(back[..10], [1.0; 10], "the recording was played again, and what was refused left nothing");
-    // The second stream, outside of a recording, within it, and where a recording ends before it was joined. What was
+    // The second stream, outside of a capture, within it, and where a capture ends before it was joined. What was
     // recorded of it is no part of what follows.
     cuda.fork().unwrap();
     for joined in [true, false] {
@@ -146,9 +146,9 @@ fn work() {
     cuda.fork().unwrap();
     cuda.abandon_capture();
     cuda.fork().unwrap();
-    recording.replay(&ReplayArgs::default()).unwrap();
+    graph.replay(&ReplayArgs::default()).unwrap();
     // The device moves to another thread, with the last of its clones.
-    std::thread::spawn(move || drop((cuda, buffer, recording))).join().unwrap();
+    std::thread::spawn(move || drop((cuda, buffer, graph))).join().unwrap();
     // What was compiled once is not compiled again.
     assert_eq!(open().unwrap().compiled_files(), 0);
 }

@@ -38,10 +38,10 @@ fn a_recording_is_done_as_often_as_it_is_replayed() {
     cuda.fill(1.0, &mut x, Span::new(0, 5)).unwrap();
     cuda.begin_capture().unwrap();
     cuda.fill(2.0, &mut x, Span::new(1, 3)).unwrap();
-    let recording = cuda.end_capture().unwrap();
+    let graph = cuda.end_capture().unwrap();
     assert_eq!(read(&x), [1.0; 5]);
     for _ in 0..2 {
-        recording.replay(&ReplayArgs::default()).unwrap();
+        graph.replay(&ReplayArgs::default()).unwrap();
         assert_eq!(read(&x), [1.0, 2.0, 2.0, 2.0, 1.0]);
         cuda.fill(1.0, &mut x, Span::new(0, 5)).unwrap();
     }

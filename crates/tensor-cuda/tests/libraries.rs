@@ -283,9 +283,9 @@ fn a_recorded_convolution_is_replayed() {
     run.run(&args).unwrap();
     cuda.begin_capture().unwrap();
     run.run(&args).unwrap();
-    let recording = cuda.end_capture().unwrap();
+    let graph = cuda.end_capture().unwrap();
     run.write(x, &numbers(7, shape.len())).unwrap();
-    recording.replay(&program::ReplayArgs::default()).unwrap();
+    graph.replay(&program::ReplayArgs::default()).unwrap();
     let replayed = run.read(y, n).unwrap();
     run.run(&args).unwrap();
     assert!(replayed == run.read(y, n).unwrap());

@@ -1,4 +1,4 @@
-//! Programs of every op on the emulated GPU and on the f64 reference: run from end to end, again, and as a recording.
+//! Programs of every op on the emulated GPU and on the f64 reference: run from end to end, again, and as a capture.
 
 use crate::harness::*;
 use core::cell::RefCell;
@@ -320,7 +320,7 @@ fn gradients_in_mixed_precision_are_near() {
     }
 }
 
-/// The emulated driver does the work of a recording in any order that it allows.
+/// The emulated driver does the work of a capture in any order that it allows.
 #[test]
 fn a_recorded_step_leaves_what_the_step_leaves() {
     for (precision, across) in [(Precision::Fp32, None), (Precision::Bf16, Some([0, 1]))] {
@@ -348,7 +348,7 @@ fn a_recorded_step_leaves_what_the_step_leaves() {
         assert!(bits() == expected, "a step leaves nothing that changes the next");
         cuda.begin_capture().expect("it begins");
         run();
-        let recording = cuda.end_capture().expect("it ends");
+        let graph = cuda.end_capture().expect("it ends");
         for replay in 0..6 {
             begin();
             recording

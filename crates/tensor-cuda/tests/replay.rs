@@ -88,17 +88,17 @@ fn replays_have_the_bits_of_eager_steps() {
         }
         recorded.cuda.begin_capture().unwrap();
         recorded.run(&ReplayArgs::default());
-        let recording = recorded.cuda.end_capture().unwrap();
+        let graph = recorded.cuda.end_capture().unwrap();
         assert_eq!(recorded.bits(), eager.bits(), "writing ops down carries none out");
         for args in &turns[1..] {
             eager.run(args);
-            recording.replay(args).unwrap();
+            graph.replay(args).unwrap();
             assert_eq!(recorded.bits(), eager.bits(), "{args:?} in {precision}");
         }
     }
 }
 
-/// The emulated driver does the work of a recording in any order that it allows, so several replays see several.
+/// The emulated driver does the work of a capture in any order that it allows, so several replays see several.
 const REPLAYS: u64 = 12;
 
 /// What the ops leave when they run one by one must be what every replay leaves, from the same beginning.
@@ -116,10 +116,10 @@ fn replays_agree(
     let expected = bits();
     cuda.begin_capture().unwrap();
     ops();
-    let recording = cuda.end_capture().unwrap();
+    let graph = cuda.end_capture().unwrap();
     for step in 0..REPLAYS {
         begin();
-        recording.replay(&ReplayArgs { step, lr: 0.5, first: 0 }).unwrap();
+        graph.replay(&ReplayArgs { step, lr: 0.5, first: 0 }).unwrap();
         assert!(bits() == expected, "replay {step}");
     }
     recording.size()

@@ -65,7 +65,7 @@ fn forward(
     recompute_forward(bn, x, Saved { gamma, beta, saved }, y);
 }
 
-/// What a training pass computes, from what it saved.
+/// Recomputes the output of a training pass, from its saved statistics.
 pub(crate) fn recompute_forward(bn: &BatchNorm, x: Input, runs: Saved<'_, f64>, mut y: Output) {
     let Saved { gamma, beta, saved } = runs;
     let (mean, inverse) = saved.split_at(x.shape().c);

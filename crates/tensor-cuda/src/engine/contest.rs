@@ -65,8 +65,8 @@ fn race(cuda: &Cuda, runners: [Runner; 2]) -> Result<[f32; 2]> {
         for (runner, shortest) in runners.iter().zip(&mut shortest) {
             // After one that already runs, so that the clock does not start before the host has queued
             // everything.
-            runner.recording.repeat()?;
-            let time = cuda.time(|| runner.recording.repeat())?;
+            runner.graph.repeat()?;
+            let time = cuda.time(|| runner.graph.repeat())?;
             *shortest = shortest.min(time / runner.runs as f32);
         }
     }
@@ -75,7 +75,7 @@ fn race(cuda: &Cuda, runners: [Runner; 2]) -> Result<[f32; 2]> {
 
 /// A computation that was captured a number of times.
 struct Runner {
-    recording: CapturedGraph,
+    graph: CapturedGraph,
     runs: usize,
 }
 
@@ -94,7 +94,7 @@ impl Runner {
             cuda.abandon_capture();
             return Err(error);
         }
-        Ok(Runner { recording: cuda.end_capture()?, runs })
+        Ok(Runner { graph: cuda.end_capture()?, runs })
     }
 }
 

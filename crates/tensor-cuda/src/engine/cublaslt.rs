@@ -173,7 +173,7 @@ impl CublasLt {
             // A call of the heuristic could disturb a capture.
             Entry::Vacant(_) if cuda.is_capturing() => {
                 let message =
-                    format!("a dense layer must run once before it is recorded, but this did not: {product}");
+                    format!("a dense layer must run once before it is captured, but this did not: {product}");
                 return Err(cuda.error(message));
             }
             Entry::Vacant(place) => place.insert(self.plan(cuda, handle, &product)?),

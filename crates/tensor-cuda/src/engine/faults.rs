@@ -44,7 +44,7 @@ impl Cuda {
     ) -> Result<Result<(), (Fault, String)>> {
         let said = self.work(|| Ok(call()))?;
         let spoiled = said.is_ok() && self.is_capturing() && self.driver().is_spoiled()?;
-        Ok(if spoiled { Err((Fault::Refused, "it can't be recorded".into())) } else { said })
+        Ok(if spoiled { Err((Fault::Refused, "it can't be captured".into())) } else { said })
     }
 
     /// Notes that an algorithm is dropped because a call of it failed, with the reason `what`. Returns

@@ -228,7 +228,7 @@ impl Communicator {
     }
 
     pub(super) fn run(&self, call: &'static str, ops: &[Op]) -> Result<()> {
-        let way = if self.cuda.is_capturing() { Way::Recorded } else { Way::Marked };
+        let way = if self.cuda.is_capturing() { Way::Captured } else { Way::Marked };
         self.cuda.driver().leave_work()?;
         self.ask(call, ops, way)
     }

@@ -32,7 +32,7 @@ pub(crate) enum Way {
     /// On the stream, with a mark after them.
     Marked,
     /// In a capture: a replay records no marks.
-    Recorded,
+    Captured,
     /// On the second stream, in a capture or not. The next mark of the first stream, which waits for the
     /// second, covers them too.
     Aside,

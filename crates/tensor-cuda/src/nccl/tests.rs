@@ -227,8 +227,8 @@ fn buckets_are_a_fork_and_a_join() {
     communicator.finish_all_reduce(&mut rest, Span::new(0, 10)).unwrap();
     cuda.begin_capture().unwrap();
     pass(&mut communicator);
-    let recording = cuda.end_capture().unwrap();
-    recording.replay(&ReplayArgs::default()).unwrap();
+    let graph = cuda.end_capture().unwrap();
+    graph.replay(&ReplayArgs::default()).unwrap();
     communicator.finish_all_reduce(&mut rest, Span::new(0, 10)).unwrap();
     drop(communicator);
     let buckets = ["all_reduce 30 aside", "all_reduce 40 aside", "all_reduce 20 aside"];
@@ -243,7 +243,7 @@ fn a_recording_holds_no_marks() {
     let mock = Mock::default();
     let session = joined(&mock, LONG).unwrap();
     // SAFETY: the stand-in touches no memory.
-    unsafe { session.run("a sum", SUM, Way::Recorded) }.unwrap();
+    unsafe { session.run("a sum", SUM, Way::Captured) }.unwrap();
     drop(session);
     assert_eq!(mock.calls(), ["init 1 of 3", "all_reduce 5", "abort"]);
 }

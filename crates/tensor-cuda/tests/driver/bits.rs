@@ -51,10 +51,10 @@ fn steps(cuda: &Cuda) -> Vec<u32> {
     step(&mut run, 0.1);
     cuda.begin_capture().unwrap();
     step(&mut run, 0.0);
-    let recording = cuda.end_capture().unwrap();
+    let graph = cuda.end_capture().unwrap();
     for k in 0..6 {
         run.write(x, &numbers(10 + k, shape.len())).unwrap();
-        recording.replay(&ReplayArgs { lr: 0.1 / (k + 1) as f32, ..ReplayArgs::default() }).unwrap();
+        graph.replay(&ReplayArgs { lr: 0.1 / (k + 1) as f32, ..ReplayArgs::default() }).unwrap();
     }
     let mut moved = vec![0.0; len];
     cuda.download(&velocity, 0, &mut moved).unwrap();

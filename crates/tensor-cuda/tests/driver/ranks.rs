@@ -97,10 +97,10 @@ impl Rank {
         assert_eq!(self.read(data), sums(world, 0));
         self.cuda.begin_capture().unwrap();
         step(&mut self.to_others, &self.cuda, data);
-        let recording = self.cuda.end_capture().unwrap();
+        let graph = self.cuda.end_capture().unwrap();
         for seed in 1..8 {
             self.put(data, seed);
-            recording.replay(&ReplayArgs::default()).unwrap();
+            graph.replay(&ReplayArgs::default()).unwrap();
             if seed % 3 == 0 {
                 assert_eq!(self.read(data), sums(world, seed));
             }

@@ -59,7 +59,7 @@ fn a_layer_goes_on() {
     println!("{}", cuda.describe_engine().join("\n"));
 }
 
-/// A failure in a recording is found in the race, or where nothing is raced, when a recording is made.
+/// A failure in a capture is found in the race, or where nothing is raced, when a capture is made.
 #[test]
 fn what_can_not_be_recorded_gives_way_likewise() {
     for (cudnn, cublaslt) in [("1:recorded:5000", "0:recorded:14"), ("1:spoiled:0", "0:spoiled:0")] {
@@ -122,7 +122,7 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// On stand-ins of which an algorithm may fail in a recording: the next recording is made with another.
+/// On stand-ins of which an algorithm may fail in a capture: the next capture is made with another.
 #[test]
 fn a_recording_is_made_without_what_can_not_be_recorded() {
     let _alone = alone();
@@ -144,11 +144,11 @@ fn a_recording_is_made_without_what_can_not_be_recorded() {
     let expected = layer.outputs();
     cuda.begin_capture().unwrap();
     layer.convolve().and_then(|()| layer.multiply()).unwrap();
-    let recording = cuda.end_capture().unwrap();
+    let graph = cuda.end_capture().unwrap();
     for (id, values) in layer.outputs.into_iter().zip(&expected) {
         layer.run.write(id, &vec![0.0; values.len()]).unwrap();
     }
-    recording.replay(&ReplayArgs::default()).unwrap();
+    graph.replay(&ReplayArgs::default()).unwrap();
     assert!(layer.outputs() == expected);
     println!("dropped {} for a recording", cuda.dropped_algorithms());
 }

@@ -115,7 +115,7 @@ impl CudaDriver {
     /// Refuses calls that can't be captured.
     fn unless_capturing(&self, what: &str) -> Result<()> {
         if self.capturing.load(Ordering::Relaxed) {
-            return Err(self.refused(format!("{what} can't be part of a recording")));
+            return Err(self.refused(format!("{what} can't be captured in a graph")));
         }
         Ok(())
     }

@@ -135,7 +135,7 @@ impl Cudnn {
                 Some(Choice::Own { .. }) => return Ok(false),
                 None => {
                     let message =
-                        format!("a convolution must run once before it is recorded, but this did not: {key}");
+                        format!("a convolution must run once before it is captured, but this did not: {key}");
                     return Err(cuda.error(message));
                 }
             };

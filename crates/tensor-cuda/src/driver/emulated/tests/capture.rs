@@ -127,9 +127,9 @@ fn a_replay_sets_the_turn() {
         assert_eq!(turn_of(&cuda)[0], 5);
         cuda.begin_capture().unwrap();
         cuda.set_step(6).unwrap();
-        let recording = cuda.end_capture().unwrap();
+        let graph = cuda.end_capture().unwrap();
         assert_eq!(turn_of(&cuda)[0], 5);
-        recording.replay(&ReplayArgs { step: 1 << 33 | 7, lr: 0.25, first: 9 }).unwrap();
+        graph.replay(&ReplayArgs { step: 1 << 33 | 7, lr: 0.25, first: 9 }).unwrap();
         assert_eq!(turn_of(&cuda)[..5], [7, 2, 0.25f32.to_bits(), 9, scale.to_bits()]);
     }
 }
