@@ -6,7 +6,7 @@
 
 mod recordings;
 
-use program::{Device, Precision, Prepared, Recorder, Span, Turn};
+use program::{CaptureStatus, Device, GraphCache, Precision, ReplayArgs, Span};
 use std::path::Path;
 use tensor_cuda::Options as CudaOptions;
 use towers_tests::{Finished, distance, run_on};
@@ -197,7 +197,7 @@ fn a_plateau_reduces_the_rate_of_recorded_steps() {
 #[test]
 fn recorded_work_may_have_to_run_by_itself_again() {
     on_gpus(Precision::Fp32, |open| {
-        let (device, mut recorder, runs) = (open(), Recorder::default(), std::cell::Cell::new(0));
+        let (device, mut recorder, runs) = (open(), GraphCache::default(), std::cell::Cell::new(0));
         let mut x = device.alloc(3).expect("memory for three numbers");
         let mut work = || {
             runs.set(runs.get() + 1);
@@ -205,9 +205,9 @@ fn recorded_work_may_have_to_run_by_itself_again() {
         };
         let mut asked = |what: &str| {
             match what {
-                "play" => {
-                    recorder.play::<program::Error>(&device, "fill", &Turn::default(), &mut work).unwrap()
-                }
+                "play" => recorder
+                    .run::<program::Error>(&device, "fill", &ReplayArgs::default(), &mut work)
+                    .unwrap(),
                 "forget" => recorder.forget(&"fill"),
                 "refuse" => recorder.refuse(&"fill", "another can't".into()),
                 _ => {
@@ -219,14 +219,14 @@ fn recorded_work_may_have_to_run_by_itself_again() {
             }
             (None, runs.take())
         };
-        assert_eq!(asked("prepare"), (Some(Prepared::Yes), 0));
+        assert_eq!(asked("prepare"), (Some(CaptureStatus::Yes), 0));
         assert_eq!(asked("play"), (None, 1));
-        assert_eq!(asked("prepare"), (Some(Prepared::Yes), 1));
+        assert_eq!(asked("prepare"), (Some(CaptureStatus::Yes), 1));
         assert_eq!(asked("play"), (None, 0));
         asked("forget");
         assert_eq!([asked("play"), asked("play"), asked("play")].map(|(_, runs)| runs), [1, 1, 0]);
         asked("refuse");
-        assert_eq!(asked("prepare"), (Some(Prepared::Never), 0));
+        assert_eq!(asked("prepare"), (Some(CaptureStatus::Never), 0));
         assert_eq!([asked("play"), asked("play")].map(|(_, runs)| runs), [1, 1]);
         assert_eq!(recorder.refusal(), Some("another can't"));
     });
@@ -235,18 +235,18 @@ fn recorded_work_may_have_to_run_by_itself_again() {
 #[test]
 fn what_can_not_be_recorded_runs_every_time_and_says_why() {
     on_gpus(Precision::Fp32, |open| {
-        let (device, mut recorder, mut runs) = (open(), Recorder::default(), 0);
+        let (device, mut recorder, mut runs) = (open(), GraphCache::default(), 0);
         for step in 0..4 {
-            let turn = Turn { step, ..Turn::default() };
+            let turn = ReplayArgs { step, ..ReplayArgs::default() };
             let work = || {
                 device.alloc(10)?;
                 runs += 1;
                 Ok(())
             };
-            recorder.play::<program::Error>(&device, "alloc", &turn, work).expect("it can run");
+            recorder.run::<program::Error>(&device, "alloc", &turn, work).expect("it can run");
         }
         assert_eq!(runs, 4);
-        let why = recorder.refusal().expect("an allocation can't be recorded");
-        assert!(why.contains("an op can't be recorded: ") && why.contains("allocat"), "{why}");
+        let why = recorder.refusal().expect("an allocation can't be captured");
+        assert!(why.contains("an op can't be captured: ") && why.contains("allocat"), "{why}");
     });
 }

@@ -7,8 +7,8 @@ use augment::{
 };
 use ndarray::Array4;
 use program::{
-    Arena, Bytes, Device, Error, ImageSet, Ints, Layout, LoadImages, Place, Precision, Recorder, Result,
-    StepArgs, Storage, Target, Trial, Turn, ViewMut, Write, ops::CrossEntropy,
+    Arena, Bytes, Device, Error, GraphCache, ImageSet, Ints, Layout, LoadImages, Place, Precision,
+    ReplayArgs, Result, StepArgs, Storage, Target, Trial, ViewMut, Write, ops::CrossEntropy,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -316,11 +316,11 @@ fn a_recorded_step_walks_through_the_epoch() {
         let mut set = Set::new(&device, &samples, &pipeline, order.len(), 2);
         let draw = |&image: &u32| (image, places(&pipeline, &pipeline.draw(flow.seed, 0, image)));
         set.upload(&device, order.iter().map(draw));
-        let mut recorder = Recorder::default();
+        let mut recorder = GraphCache::default();
         for step in 0..flow.steps(samples.len()) {
             let first = flow.batch(step, samples.len()).start;
-            let turn = Turn { first: first as u32, ..Turn::default() };
-            recorder.play::<Error>(&device, "load", &turn, || set.load(&device, first, 2)).unwrap();
+            let turn = ReplayArgs { first: first as u32, ..ReplayArgs::default() };
+            recorder.run::<Error>(&device, "load", &turn, || set.load(&device, first, 2)).unwrap();
             let mut expected = vec![0.0; 2 * pipeline.image_len()];
             for (k, out) in expected.chunks_mut(pipeline.image_len()).enumerate() {
                 let image = order[first + k];
@@ -384,10 +384,10 @@ fn a_replay_past_the_table_reads_nothing() {
     let pipeline = ImageDataGenerator::new().build([2, 3, 3]).unwrap();
     for (device, _) in devices().into_iter().filter(|(device, _)| device.runs_ahead()) {
         let mut set = Set::new(&device, &samples, &pipeline, 3, 2);
-        let mut recorder = Recorder::default();
+        let mut recorder = GraphCache::default();
         for first in [0, 1, 2, u32::MAX] {
-            let turn = Turn { first, ..Turn::default() };
-            recorder.play::<Error>(&device, "load", &turn, || set.load(&device, 0, 2)).unwrap();
+            let turn = ReplayArgs { first, ..ReplayArgs::default() };
+            recorder.run::<Error>(&device, "load", &turn, || set.load(&device, 0, 2)).unwrap();
             let x = set.batch(&device, 2);
             let nan = x.chunks(pipeline.image_len()).map(|image| image.iter().all(|x| x.is_nan()));
             let inside = |k: u64| u64::from(first) + k < 3;

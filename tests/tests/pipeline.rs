@@ -163,7 +163,7 @@ fn what_cannot_be_split_is_an_error() {
         let run = run_on(&cpus(devices, 1), config, &data(), None, None, Vec::new());
         run.err().unwrap().to_string()
     };
-    assert!(says(3, &config(2)).contains("3 devices can't be shared out among pipelines of 2 stages"));
+    assert!(says(3, &config(2)).contains("3 devices can't be divided into pipelines of 2 stages"));
     assert!(says(99, &config(99)).contains("`devices.pipeline_stages` is 99, but must be"));
     let both = whole(2).with(|config| config.training.micro_batches = Some(2));
     assert!(says(1, &both).contains("`micro_batches` is 2, but must be left out with `virtual_replicas`"));

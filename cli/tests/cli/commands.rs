@@ -208,11 +208,11 @@ fn program_prints_every_op_with_its_place() {
     train
         .says("conv2d 3x3")
         .says("@conv2d/kernel@0")
-        .says("batch_norm_repeat")
+        .says("batch_norm_recompute")
         .says("statistics, for a batch of 4");
     place.run("program --recipe quick --mode infer").ends(0).says("fold").says("conv2d_batch_norm");
     let sync = place.run("program --recipe quick --replicas 2 --sync-batch-norm").ends(0);
-    sync.says("gather rank 0 of 2").says("sum_over_replicas");
+    sync.says("all_gather rank 0 of 2").says("all_reduce");
     place.run("program --recipe quick --pipeline-stages 2").ends(0).says("stage 2 of 2").says("receive");
 }
 

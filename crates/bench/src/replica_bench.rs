@@ -3,8 +3,8 @@ use crate::subject::{self, step_options};
 use crate::{BenchOptions, Error, Result};
 use layers::Network;
 use optim::OptimizerState;
-use parallel::{Collective, Exchanges, Facts, Replica, gather_numbers, run_replicas};
-use program::{Device, Span, Turn};
+use parallel::{Agreement, Collective, Exchanges, Replica, gather_numbers, run_replicas};
+use program::{Device, ReplayArgs, Span};
 use serde::Serialize;
 use std::time::Instant;
 use train::{
@@ -80,8 +80,8 @@ pub fn bench_process(process: Process, config: &Config, options: &BenchOptions) 
 }
 
 /// What must be the same in all processes that measure together.
-fn facts(config: &Config, options: &BenchOptions) -> Facts {
-    let facts = Facts::new()
+fn facts(config: &Config, options: &BenchOptions) -> Agreement {
+    let facts = Agreement::new()
         .with("the network", &config.training.model)
         .with("the optimizer", config.training.optimizer);
     with_device_facts(facts, config)
@@ -233,7 +233,7 @@ impl<'a> Subject<'a> {
     fn step(&mut self) -> Result<(f64, f64)> {
         let Subject { device, collective, network, optimizer, buckets, meter, capture, .. } = self;
         let numbers = step_options(self.config, self.number, self.batch * self.world);
-        let turn = Turn { step: self.number, lr: numbers.lr as f32, first: 0 };
+        let turn = ReplayArgs { step: self.number, lr: numbers.lr as f32, first: 0 };
         self.number += 1;
         let began = Instant::now();
         capture.run(device, collective.as_mut(), &Half::Gradients, &turn, |collective| {
@@ -241,7 +241,7 @@ impl<'a> Subject<'a> {
             gradients(network, &numbers, exchanges).map(drop)
         })?;
         let before = began.elapsed().as_secs_f64();
-        collective.finish_sum(device, buckets, &mut network.arena_mut().grads)?;
+        collective.finish_all_reduce(device, buckets, &mut network.arena_mut().grads)?;
         let began = Instant::now();
         capture.run(device, collective.as_mut(), &Half::Update, &turn, |_| {
             update(network, optimizer, meter, &numbers)

@@ -1,7 +1,7 @@
 use crate::options::LEAST_WARMUP;
 use crate::subject::{Subject, step_options};
 use crate::{BenchMode, BenchOptions, Error, Result};
-use program::{Recorder, Turn};
+use program::{GraphCache, ReplayArgs};
 use serde::Serialize;
 use std::time::Instant;
 use tensor_cuda::Cuda;
@@ -54,11 +54,11 @@ pub struct BenchResult {
 pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
     let subject = Subject::new(config, options)?;
     let Subject { device, mut network, mut optimizer, mut meter, batch, .. } = subject;
-    let (mut recorder, mut number) = (Recorder::default(), 0);
+    let (mut recorder, mut number) = (GraphCache::default(), 0);
     let mut step = || -> Result<()> {
-        let turn = Turn { step: number, lr: config.training.lr as f32, first: 0 };
+        let turn = ReplayArgs { step: number, lr: config.training.lr as f32, first: 0 };
         number += 1;
-        recorder.play(&device, (), &turn, || {
+        recorder.run(&device, (), &turn, || {
             if options.mode == BenchMode::Infer {
                 return Ok(network.evaluate_pass()?);
             }

@@ -11,9 +11,9 @@ use proptest::prelude::*;
 pub struct Dropped {
     /// Of the batch.
     pub shape: Shape,
-    /// Of what is read.
+    /// Of the input.
     pub from: Placement,
-    /// Of what is written.
+    /// Of the output.
     pub to: Placement,
     /// How it is written.
     pub mode: Write,

@@ -1,4 +1,4 @@
-//! The meter of losses and correct answers, and what a loss that is not finite stops.
+//! The meter of losses and correct answers, and how a loss that is not finite stops training.
 
 use crate::{Bench, Buffer, Case, Output, Subject};
 use program::{OptimizerStep, ParamRun, Result, Sgd, Span, WeightDecay};

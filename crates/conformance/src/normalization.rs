@@ -3,7 +3,7 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use program::ops::{
-    BatchNormInfer, BatchNormInputGradient, BatchNormMoments, BatchNormRepeat, BatchNormTrain,
+    BatchNormInfer, BatchNormInputGradient, BatchNormMoments, BatchNormRecompute, BatchNormTrain,
     BatchNormWeightGradient, GroupNorm, GroupNormGradient,
 };
 use program::{Activation, Arena, BatchNorm, Result, Shape, Write};
@@ -79,7 +79,7 @@ impl Case for Normalization {
         let variance: Vec<f32> = numbers("variance", c).into_iter().map(f32::abs).collect();
         let variance = ops.run_of(Arena::Averages, &variance);
         ops.set(BatchNormTrain { bn }, &[x, gamma, beta, bias], &[y, saved, sums]);
-        ops.set(BatchNormRepeat { bn }, &[x, gamma, beta, saved], &[again]);
+        ops.set(BatchNormRecompute { bn }, &[x, gamma, beta, saved], &[again]);
         ops.set(BatchNormWeightGradient { bn }, &[x, gamma, beta, saved, dy], &[dgamma, dbeta]);
         let of_input = BatchNormInputGradient { bn, shared: false };
         ops.write(of_input, &[x, gamma, beta, saved, dy, dgamma, dbeta], &[dx], self.mode);

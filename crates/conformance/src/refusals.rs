@@ -50,7 +50,7 @@ pub fn transfers_out_of_bounds(subject: &Subject) {
 /// Sizes whose products do not fit into a machine word must not wrap around into sizes that fit.
 pub fn absurd_sizes(subject: &Subject) {
     const MAX: usize = usize::MAX;
-    // Three times this is 1 more than what a word holds.
+    // Three times this overflows a word by 1.
     const THIRD: usize = MAX / 3 * 2 + 1;
     on_each!(subject, |d| {
         refused!(d.alloc(MAX).map(drop), OutOfMemory { bytes: MAX, .. });

@@ -5,7 +5,7 @@ use crate::normalization::{Normalization, Tolerances};
 use crate::operand::*;
 use crate::{Bench, Case, Ops, Output, Source, Subject};
 use core::ops::Range;
-use program::ops::{BatchNormInputGradient, BatchNormJoined, BatchNormMoments, BatchNormWeightGradient};
+use program::ops::{BatchNormInputGradient, BatchNormMoments, BatchNormWeightGradient, SyncBatchNorm};
 use program::{Activation, Arena, BatchNorm, Result, Shape, StepArgs, Write};
 use proptest::prelude::*;
 
@@ -57,7 +57,7 @@ impl Case for Parts {
             let [gamma, beta, bias] = params(&mut ops);
             let [dgamma, dbeta] = ["dgamma", "dbeta"].map(|name| ops.numbers(Arena::Gradients, name, c));
             let sums = ops.numbers(Arena::Gradients, "sums", 2 * c);
-            ops.set(BatchNormJoined { bn }, &[x, all, gamma, beta, bias], &[own_y, of_batch, sums]);
+            ops.set(SyncBatchNorm { bn }, &[x, all, gamma, beta, bias], &[own_y, of_batch, sums]);
             ops.set(BatchNormWeightGradient { bn }, &[x, gamma, beta, of_batch, dy], &[dgamma, dbeta]);
             let done = ops.run()?;
             let own = [dgamma, dbeta, sums].map(|id| done.output(id, "sums", 0.0));

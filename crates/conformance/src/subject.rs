@@ -37,7 +37,7 @@ impl Subject {
         }
     }
 
-    /// No device: every test passes without doing anything. Whoever makes one says why.
+    /// No device: every test passes without doing anything. The caller says why.
     pub fn absent() -> Self {
         Subject::new([] as [(String, Device); 0])
     }
@@ -94,7 +94,7 @@ impl Subject {
             (Precision::Fp32, _) | (_, Source::Kept) | (Precision::Tf32, Source::Stored) => 0.0,
             (Precision::Tf32 | Precision::Fp16, Source::Shifted) => unit(9),
             (Precision::Bf16, Source::Shifted) => unit(6),
-            // Half a unit in the last place, twice: some ops store what a second pass completes.
+            // Half a unit in the last place, twice: some ops store a result that a second pass completes.
             (Precision::Tf32 | Precision::Fp16, _) => unit(10),
             (Precision::Bf16, _) => unit(7),
         };

@@ -1,4 +1,4 @@
-//! Memory: what is allocated is 0, and what is copied to a device comes back.
+//! Memory: allocations are 0, and copies to a device come back.
 
 use crate::operand::*;
 use crate::{Bench, Subject};

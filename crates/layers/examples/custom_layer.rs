@@ -1,6 +1,7 @@
 //! A layer of one's own, outside of the crate `layers`: `cargo run --release -p towers-layers --example custom_layer`.
 //!
-//! `Residual` is `y = x + max(x, 0)`, from two ops. The backward pass follows from them. docs/adding-an-op.md tells how to add an op.
+//! `Residual` is `y = x + max(x, 0)`, from two ops. The backward pass follows from them. See
+//! docs/adding-an-op.md for new ops.
 
 use layers::{Dense, Draws, Graph, Layer, Lower, Mode};
 use program::{Activation, Result, TensorId, ops};
@@ -23,7 +24,7 @@ fn main() -> layers::Result<()> {
     let device = tensor_cpu::device(1);
     let mut network = graph.build(logits, &device, 4, Mode::Training)?;
     network.init(1)?;
-    // Whether the two numbers are alike: no network without a kink can tell.
+    // Whether the two numbers are alike: a network without a kink can't tell.
     network.set_input(&[0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0], &[0, 1, 1, 0])?;
     for step in 0..400 {
         network.train_pass(Draws { seed: 1, step, first_sample: 0 }, 0.0, 4)?;

@@ -2,9 +2,9 @@ use crate::{Layer, Lower};
 use program::{Activation, Error, Result, TensorId, ops};
 use std::borrow::Cow;
 
-/// An activation as a layer of its own: Keras' `Activation("relu")`. Where it follows a normalization, that layer's `activation`
-/// does the same in one pass less over the memory. Convolutions and dense layers have [`Activation::Relu`] alone: the gradients of
-/// the others need what these would overwrite.
+/// An activation as a separate layer: Keras' `Activation("relu")`. After a normalization, that layer's
+/// `activation` does the same and saves a pass over the memory. Convolutions and dense layers only take
+/// [`Activation::Relu`]: the gradients of the others need values that a fused op would overwrite.
 ///
 /// ```
 /// use layers::Graph;
@@ -24,7 +24,7 @@ impl Layer for Activation {
     }
 }
 
-/// The kind of a layer that does an activation as well: `Add+ReLU`.
+/// The kind of a layer with a fused activation: `Add+ReLU`.
 pub(crate) fn fused(kind: &'static str, act: Activation) -> Cow<'static, str> {
     match act {
         Activation::None => kind.into(),
@@ -32,7 +32,7 @@ pub(crate) fn fused(kind: &'static str, act: Activation) -> Cow<'static, str> {
     }
 }
 
-/// Refuses an activation whose gradient needs what an op with it fused in would overwrite.
+/// Refuses a fused activation whose gradient needs overwritten values.
 pub(crate) fn check_fused(op: &'static str, act: Activation) -> Result<()> {
     if !act.reads_input() {
         return Ok(());

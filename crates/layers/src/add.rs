@@ -12,12 +12,12 @@ pub struct Add {
 }
 
 impl Add {
-    /// A sum that nothing follows.
+    /// A sum without an activation.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What follows the sum: nothing or ReLU; others must be a layer of their own.
+    /// The activation after the sum: none or ReLU. Others must be separate layers.
     pub fn activation(self, activation: Activation) -> Self {
         Add { activation }
     }

@@ -2,16 +2,17 @@ use crate::activation::check_fused;
 use crate::{Initializer, Layer, Lower, ParamSpec, Role};
 use program::{Activation, Conv2d, Error, Pad, Result, Shape, TensorId, ops};
 
-/// Zeros around an image: Keras' two kinds, and a width of one's own.
+/// Zeros around an image: Keras' two kinds, or a given width.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Padding {
     /// None.
     #[default]
     Valid,
-    /// As many outputs as `ceil(size / stride)`.
+    /// For `ceil(size / stride)` outputs.
     Same,
-    /// So many on each side: PyTorch's `padding=N`, in Keras a `ZeroPadding2D(N)` before a layer without padding. For a stride of
-    /// 1 and a kernel of `2 N + 1` it is [`Padding::Same`]; with larger strides the windows lie elsewhere.
+    /// The same width on each side: PyTorch's `padding=N`, in Keras a `ZeroPadding2D(N)` before a layer
+    /// without padding. For a stride of 1 and a kernel of `2 N + 1` it is [`Padding::Same`]. With larger
+    /// strides the windows lie elsewhere.
     Pixels(usize),
 }
 
@@ -71,7 +72,7 @@ impl Conv2D {
         Conv2D { stride: [stride; 2], ..self }
     }
 
-    /// What follows the convolution; GELU must be a layer of its own.
+    /// The activation after the convolution. GELU must be a separate layer.
     pub fn activation(self, activation: Activation) -> Self {
         Conv2D { activation, ..self }
     }
@@ -81,12 +82,12 @@ impl Conv2D {
         Conv2D { use_bias, ..self }
     }
 
-    /// The weights' first values.
+    /// The initializer of the weights.
     pub fn kernel_initializer(self, kernel_initializer: Initializer) -> Self {
         Conv2D { kernel_initializer, ..self }
     }
 
-    /// Whether the weights are trained. The bias is in any case.
+    /// Whether the weights are trained. The bias always is.
     pub fn kernel_trainable(self, kernel_trainable: bool) -> Self {
         Conv2D { kernel_trainable, ..self }
     }
@@ -130,7 +131,7 @@ pub(crate) fn at_least_one(op: &'static str, what: &'static str, outputs: usize)
     if outputs > 0 { Ok(()) } else { Err(Error::Value { op, what, value: 0.0, accepted: "at least 1" }) }
 }
 
-/// The parameters of a layer that multiplies: a kernel of this shape and a bias of its last dimension.
+/// The parameters of a layer that multiplies: a kernel of this shape, and a bias of its last dimension.
 pub(crate) fn weights_and_bias(shape: Vec<usize>, init: Initializer, use_bias: bool) -> Vec<ParamSpec> {
     let outputs = shape.last().copied().unwrap_or(0);
     let mut params = vec![ParamSpec { name: "kernel", shape, init, role: Role::Trainable }];

@@ -21,7 +21,7 @@ impl Dense {
         Dense { units, activation: Activation::None, use_bias: true, kernel_initializer }
     }
 
-    /// What follows the product; GELU must be a layer of its own.
+    /// The activation after the product. GELU must be a separate layer.
     pub fn activation(self, activation: Activation) -> Self {
         Dense { activation, ..self }
     }
@@ -31,7 +31,7 @@ impl Dense {
         Dense { use_bias, ..self }
     }
 
-    /// The weights' first values.
+    /// The initializer of the weights.
     pub fn kernel_initializer(self, kernel_initializer: Initializer) -> Self {
         Dense { kernel_initializer, ..self }
     }

@@ -1,10 +1,11 @@
 use crate::{Layer, Lower};
 use program::{DropoutMask, Result, TensorId, ops};
 
-/// Sets a share of the elements to 0 in training and scales the rest by `1 / (1 - rate)`; does nothing in inference.
+/// Sets a share of the elements to 0 in training and scales the rest by `1 / (1 - rate)`. Does nothing in
+/// inference.
 ///
-/// The mask is a pure function of (seed, layer, step, place in the global batch), so it needs no memory and is the
-/// same for any number of replicas.
+/// The mask is a pure function of (seed, layer, step, place in the global batch). So it needs no memory, and
+/// is the same for any number of replicas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     rate: f32,

@@ -1,7 +1,7 @@
 /// The result of building or running a network.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// What can go wrong in a network.
+/// The errors of networks.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -10,18 +10,18 @@ pub enum Error {
     Layer {
         /// The layer's name.
         layer: String,
-        /// What the device said.
+        /// The device's error.
         source: Box<program::Error>,
     },
     /// The device failed outside of any layer.
     #[error(transparent)]
     Tensor(#[from] program::Error),
-    /// Tensors that a layer can't join.
+    /// Tensors that a layer can't combine.
     #[error("layer {layer}: {what}")]
     Graph {
         /// The layer's name.
         layer: String,
-        /// What does not fit.
+        /// The mismatch.
         what: String,
     },
     /// A place where a network can't be cut into stages.
@@ -31,40 +31,41 @@ pub enum Error {
         layer: String,
         /// Why not.
         what: String,
-        /// Where else, as a list; empty where that is no help.
+        /// The possible cuts as a list, or an empty string.
         names: String,
     },
-    /// Images that a network can't take. Nothing in this crate says so, since a layer knows its own input alone; the crate `models`, which
-    /// has no error type of its own, and whoever makes networks for images of any size may.
+    /// Images that a network can't take. This crate never returns it, since a layer only knows its own input.
+    /// It is for the crate `models`, which has no error type, and for other makers of networks for images of
+    /// any size.
     #[error("{network} can't take images of {given} (height x width): it needs at least {smallest}")]
     Images {
         /// The network's name.
         network: String,
         /// Their height and width, as in `48x24`.
         given: String,
-        /// The smallest that it can take, likewise.
+        /// The smallest size that it can take.
         smallest: String,
     },
     /// A batch that the network was not built for.
     #[error("the network was built for {accepted}, but was given {given}")]
     Batch {
-        /// What it was built for.
+        /// The batches that it was built for.
         accepted: String,
-        /// What it was given.
+        /// The given batch.
         given: String,
     },
     /// A label that is none of the network's classes.
     #[error("a label is {label}, but the network has {classes} classes, which are counted from 0")]
     Label {
-        /// The label, as it was given.
+        /// The given label.
         label: u32,
-        /// How many classes there are.
+        /// The number of classes.
         classes: usize,
     },
     /// A global batch that is smaller than this network's part of it.
     #[error("the global batch has {global_batch} samples, but this network alone has {own} of them")]
     GlobalBatch {
-        /// The samples of all replicas, as they were given.
+        /// The given number of samples of all replicas.
         global_batch: usize,
         /// This network's samples.
         own: usize,

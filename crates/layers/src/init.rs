@@ -20,13 +20,14 @@ pub enum Initializer {
     HeUniform,
     /// Truncated normal of variance 2 / fan_in.
     HeNormal,
-    /// Uniform in +-sqrt(1 / fan_in): what PyTorch's convolutions and dense layers begin with. (Their biases, too; ours with 0.)
+    /// Uniform in +-sqrt(1 / fan_in): the default of PyTorch's convolutions and dense layers. (There for
+    /// biases too; ours begin with 0.)
     PyTorch,
-    /// As [`PyTorch`](Initializer::PyTorch)'s, but the first filters pass on a channel each, as it is: PyTorch's `dirac_` on as many
-    /// filters as there are channels. For convolutions whose output is as large as their input.
+    /// As [`PyTorch`](Initializer::PyTorch)'s, but the first filters copy a channel each: PyTorch's `dirac_`
+    /// on as many filters as there are channels. For convolutions whose output is as large as their input.
     Dirac,
-    /// Filters that whiten patches of the images that a network is to learn from: who trains it computes them from those and loads
-    /// them. Until then they are [`PyTorch`](Initializer::PyTorch)'s.
+    /// Filters that whiten patches of the training images. The trainer computes them from the images and
+    /// loads them. Until then they are [`PyTorch`](Initializer::PyTorch)'s.
     Whitening {
         /// Added to the variances.
         epsilon: f32,
@@ -95,7 +96,8 @@ impl Initializer {
     }
 }
 
-/// Makes the first filters of a kernel pass on a channel each: 1 in the middle, for a filter's own channel, 0 elsewhere.
+/// Makes the first filters of a kernel copy a channel each: 1 in the middle for the filter's own channel, 0
+/// elsewhere.
 fn pass_channels_on(kernel: &mut [f32], shape: &[usize]) {
     let &[kh, kw, c, k] = shape else { return };
     for (row, weights) in kernel.chunks_mut(k).enumerate() {
@@ -107,7 +109,7 @@ fn pass_channels_on(kernel: &mut [f32], shape: &[usize]) {
     }
 }
 
-/// Inputs and outputs that a weight's unit sees.
+/// The inputs and outputs of a weight's unit.
 fn fans(shape: &[usize]) -> (f64, f64) {
     match shape {
         [] => (1.0, 1.0),
@@ -119,7 +121,8 @@ fn fans(shape: &[usize]) -> (f64, f64) {
     }
 }
 
-/// Normal numbers of standard deviation `std`, none further than two deviations of the untruncated normal from 0.
+/// Normal numbers of standard deviation `std`, truncated at two standard deviations of the untruncated
+/// normal.
 fn truncated(rng: &mut Philox, std: f64, len: usize) -> Vec<f32> {
     let mut draw = || {
         loop {

@@ -2,10 +2,10 @@ use crate::{Initializer, Lower};
 use program::{Result, Shape, TensorId};
 use std::borrow::Cow;
 
-/// A layer's configuration: what a [`Graph`](crate::Graph) holds.
+/// A layer's configuration, as a [`Graph`](crate::Graph) holds it.
 ///
-/// A custom layer lists its parameters and its ops. Everything else follows from the ops: the output's shape, the
-/// backward pass, the memory.
+/// A custom layer lists its parameters and its ops. The output's shape, the backward pass and the memory
+/// follow from the ops.
 ///
 /// ```
 /// use layers::{Graph, Layer, Lower};
@@ -40,13 +40,13 @@ pub trait Layer: core::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Adds the layer's ops to a program, and gives its output.
+    /// Adds the layer's ops to a program, and returns its output.
     ///
     /// # Errors
     /// If the layer can't take an input of this shape.
     fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId>;
 
-    /// Whether the output is a batch of vectors, not of images, for the summary; by default what the input is.
+    /// Whether the output is a batch of vectors, not of images, for the summary. By default as for the input.
     fn makes_vectors(&self) -> bool {
         false
     }
@@ -65,16 +65,16 @@ pub struct ParamSpec {
     pub role: Role,
 }
 
-/// What changes a parameter, and so where it lies in the [`Arena`](crate::Arena).
+/// How a parameter changes. This decides its place in the [`Arena`](crate::Arena).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
-    /// The optimizer, by its gradient.
+    /// By the optimizer, with its gradient.
     Trainable,
-    /// Nothing: it keeps the values that it was given, and a backward pass need not compute its gradient (Keras'
-    /// `trainable=False`, PyTorch's `requires_grad=False`).
+    /// Never: it keeps the given values, and its gradient need not be computed (Keras' `trainable=False`,
+    /// PyTorch's `requires_grad=False`).
     Frozen,
-    /// A running average of sums that the forward pass leaves in the gradients' arena:
-    /// `running = momentum * running + (1 - momentum) * new`.
+    /// As a running average of sums that the forward pass leaves in the gradients' arena: `running = momentum
+    /// * running + (1 - momentum) * new`.
     Running {
         /// The share of the old value that stays in a step.
         momentum: f32,
@@ -82,18 +82,18 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether it is a running average, which lies in memory of its own.
+    /// Whether it is a running average, which lies in separate memory.
     pub fn is_running(self) -> bool {
         matches!(self, Role::Running { .. })
     }
 
-    /// [`Role::Trainable`], or [`Role::Frozen`] if it is not to be trained.
+    /// [`Role::Trainable`] or [`Role::Frozen`].
     pub(crate) fn trained(is_trained: bool) -> Self {
         if is_trained { Role::Trainable } else { Role::Frozen }
     }
 }
 
-/// What the random numbers of a training pass depend on.
+/// The inputs of the random numbers of a training pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draws {
     /// The run's seed.

@@ -1,8 +1,8 @@
 //! Neural-network layers, and the [`Network`] they form.
 //!
-//! A [`Graph`] is an architecture: layers under Keras' names and defaults, how they are connected, the shapes that
-//! follow. It owns no memory. [`Graph::build`] makes a [`Network`] of it on a device: a program of ops, in which every activation, gradient
-//! and parameter has its place. No training step after the first allocates anything.
+//! A [`Graph`] is an architecture: layers under Keras' names and defaults, their connections and shapes. It
+//! owns no memory. [`Graph::build`] makes a [`Network`] of it on a device: a program of ops, in which every
+//! activation, gradient and parameter has its place. No training step after the first allocates anything.
 //!
 //! ```
 //! use layers::{Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode};
@@ -27,8 +27,8 @@
 //! # Ok::<(), layers::Error>(())
 //! ```
 //!
-//! Gradients are those of the loss summed over this network's samples and divided by the *global* sample count, so
-//! replicas' gradients simply add up.
+//! Gradients are those of the loss summed over this network's samples and divided by the *global* sample
+//! count. So the gradients of replicas simply add up.
 #![forbid(unsafe_code)]
 
 mod activation;

@@ -1,17 +1,17 @@
 use crate::{Layer, ParamSpec, Role};
 use program::{Arena, Builder, Op, Parameter, Result, Shape, Span, TensorId};
 
-/// The program that a layer adds its ops to, and the layer's parameters in it.
+/// The program to which a layer adds its ops, with the layer's parameters.
 pub struct Lower<'a> {
     builder: &'a mut Builder,
     name: &'a str,
     training: bool,
     params: Vec<TensorId>,
-    /// By parameter: where the sums behind a running average go.
+    /// By parameter: the place of the sums for a running average.
     sums: Vec<Span>,
 }
 
-/// Where a parameter lies.
+/// The place of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParamPlace {
     pub(crate) span: Span,
@@ -20,7 +20,7 @@ pub(crate) struct ParamPlace {
 }
 
 impl<'a> Lower<'a> {
-    /// For a layer of this name whose parameters lie at these places.
+    /// For a layer of this name with parameters at these places.
     pub(crate) fn new(
         builder: &'a mut Builder,
         name: &'a str,
@@ -63,7 +63,7 @@ impl<'a> Lower<'a> {
         &self.params
     }
 
-    /// Adds an op, and gives its first result.
+    /// Adds an op, and returns its first result.
     ///
     /// # Errors
     /// If the operands do not fit.
@@ -71,7 +71,8 @@ impl<'a> Lower<'a> {
         Ok(self.builder.push(op, operands, &[])?[0])
     }
 
-    /// Adds an op whose last result is the sums behind the layer's running averages, and gives its first result.
+    /// Adds an op whose last result is the sums for the layer's running averages, and returns its first
+    /// result.
     ///
     /// # Errors
     /// If the operands do not fit.
@@ -84,7 +85,7 @@ impl<'a> Lower<'a> {
         Ok(self.builder.push(op, operands, given.as_slice())?[0])
     }
 
-    /// The same, for another layer whose parameters are some of this one's, the first of them being number `first`.
+    /// The same for a layer that has some of this one's parameters, from number `first` on.
     ///
     /// # Errors
     /// As [`Layer::lower`].

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 /// Batch normalization over all axes but the channels, with an activation fused into it.
 ///
-/// Defaults as in Keras: momentum 0.99, epsilon 1e-3, gamma 1, beta 0. The running statistics change when replicas' sums
-/// have been added ([`Network::finish_step`](crate::Network::finish_step)), so that every replica has the same.
+/// Defaults as in Keras: momentum 0.99, epsilon 1e-3, gamma 1, beta 0. The running statistics change after
+/// the all-reduce ([`Network::finish_step`](crate::Network::finish_step)), so every replica has the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchNormalization {
     momentum: f32,
@@ -27,7 +27,7 @@ impl BatchNormalization {
         Self::default()
     }
 
-    /// The share of the old running statistics that stays in a step (PyTorch's `1 - momentum`).
+    /// The share of the old running statistics that a step keeps (PyTorch's `1 - momentum`).
     pub fn momentum(self, momentum: f32) -> Self {
         BatchNormalization { momentum, ..self }
     }
@@ -37,13 +37,13 @@ impl BatchNormalization {
         BatchNormalization { epsilon, ..self }
     }
 
-    /// Whether gamma is trained. Otherwise it is there all the same, and stays 1: PyTorch's `weight.requires_grad = False`.
-    /// Keras' `scale=False` computes the same, but has no gamma in its files.
+    /// Whether gamma is trained. Otherwise it stays 1: PyTorch's `weight.requires_grad = False`. Keras'
+    /// `scale=False` computes the same, but has no gamma in its files.
     pub fn scale(self, scale: bool) -> Self {
         BatchNormalization { scale, ..self }
     }
 
-    /// What follows the normalization.
+    /// The activation after the normalization.
     pub fn activation(self, activation: Activation) -> Self {
         BatchNormalization { activation, ..self }
     }
@@ -84,10 +84,12 @@ impl Layer for BatchNormalization {
     }
 }
 
-/// Group normalization: each sample by itself, over rows, columns and the channels of a group, with an activation fused into it.
+/// Group normalization: each sample by itself, over rows, columns and the channels of a group, with a fused
+/// activation.
 ///
-/// Defaults as in Keras: 32 groups, epsilon 1e-3, gamma 1, beta 0. One group is layer normalization over the image; as many as there are
-/// channels are instance normalization. It has no running statistics, so training and inference compute the same.
+/// Defaults as in Keras: 32 groups, epsilon 1e-3, gamma 1, beta 0. One group is layer normalization over the
+/// image. One group a channel is instance normalization. It has no running statistics, so training and
+/// inference compute the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupNormalization {
     groups: usize,
@@ -117,7 +119,7 @@ impl GroupNormalization {
         GroupNormalization { epsilon, ..self }
     }
 
-    /// What follows the normalization.
+    /// The activation after the normalization.
     pub fn activation(self, activation: Activation) -> Self {
         GroupNormalization { activation, ..self }
     }

@@ -1,4 +1,4 @@
-//! Passes in which the layers of several replicas meet: the same function as one replica with the whole batch.
+//! Passes with statistics of several replicas: the same function as one replica with the whole batch.
 #![allow(clippy::unwrap_used)]
 
 use layers::{
@@ -16,13 +16,13 @@ const SAMPLE: usize = 5 * 4 * 2;
 const LABELS: [u32; 7] = [0, 3, 1, 2, 2, 0, 1];
 const DRAWS: Draws = Draws { seed: 4, step: 9, first_sample: 0 };
 
-/// A place where threads meet: what each of them brought, in f64, so that the reference loses nothing.
+/// An exchange between threads, in f64, so that the reference loses no precision.
 struct Place {
     barrier: Barrier,
     brought: Mutex<Vec<Vec<f64>>>,
 }
 
-/// A thread's way there.
+/// A thread's side of it.
 struct Way<'a> {
     place: &'a Place,
     rank: usize,
@@ -30,7 +30,7 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    /// Brings some numbers, and hands all that were brought to `take`.
+    /// Passes this thread's numbers, and calls `take` with those of all.
     fn exchange(
         &self,
         device: &Device,
@@ -58,21 +58,22 @@ impl Way<'_> {
 }
 
 impl Exchange for Way<'_> {
-    fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+    fn all_reduce(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
         self.exchange(device, data, at, |brought| {
             let sum = |k: usize| brought.iter().map(|numbers| numbers[k]).sum();
             ((0..at.len).map(sum).collect(), at)
         })
     }
 
-    fn gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+    fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
         let len = at.len / self.world;
         let own = Span::new(at.offset + self.rank * len, len);
         self.exchange(device, data, own, |brought| (brought.concat(), at))
     }
 }
 
-/// Two normalizations: one behind a bias that it takes away, one with a wide mean before it. Dropout and pooling between.
+/// Two normalizations: one after a bias that it cancels, one with a wide mean before it. Dropout and pooling
+/// between.
 fn graph() -> (Graph, Value) {
     let mut g = Graph::new("test", SIZE);
     let x = g.add(Conv2D::new(4, 3).same(), g.input()).unwrap();
@@ -97,7 +98,7 @@ fn images() -> Vec<f64> {
     pattern(1, LABELS.len() * SAMPLE, 1.0)
 }
 
-/// What a pass leaves: gradients, sums and metrics, and the gradients of the images.
+/// The results of a pass: gradients, sums and metrics, and the gradients of the images.
 #[derive(Clone)]
 struct Left {
     grads: Vec<f64>,
@@ -137,7 +138,7 @@ fn alone(network: &mut Network, images: &[f64]) -> Left {
     left(network, &rows)
 }
 
-/// One pass of replicas that end where `cuts` say: the sums over all of what they left.
+/// One pass of replicas with slices that end at `cuts`: the sums over all results.
 fn together(networks: &mut [Network], cuts: &[usize], images: &[f64]) -> Left {
     let world = networks.len();
     let place = &Place { barrier: Barrier::new(world), brought: Mutex::new(vec![Vec::new(); world]) };
@@ -182,7 +183,7 @@ fn replicas_compute_what_one_does() {
     }
 }
 
-/// That the test above can fail: by themselves, replicas compute another function.
+/// The test above can fail: without an exchange, replicas compute another function.
 #[test]
 fn replicas_that_do_not_meet_compute_something_else() {
     let device = tensor_cpu::reference();
@@ -210,7 +211,7 @@ fn gradients_are_those_of_the_loss_of_all() {
     let grads = together(&mut networks, &cuts, &images);
     let scale = |gradients: &[f64]| gradients.iter().fold(0.0, |m: f64, g| m.max(g.abs()));
     let mut checked = 0;
-    // The mean loss with a parameter, or a pixel, so far off.
+    // The mean loss with a parameter, or a pixel, changed by this much.
     let trainable = networks[0].arena().trainable.range();
     for k in trainable.step_by(3) {
         let mut loss = |off: f64| {
@@ -241,7 +242,7 @@ fn gradients_are_those_of_the_loss_of_all() {
     assert!(checked > 20 && scale(&grads.dx) > 1e-3, "{checked} gradients that are not 0");
 }
 
-/// The running averages after a step: those of the whole batch, the same wherever samples were.
+/// The running averages after a step are those of the whole batch, wherever the samples are.
 #[test]
 fn running_averages_are_those_of_the_whole_batch() {
     let device = tensor_cpu::reference();
@@ -261,7 +262,7 @@ fn running_averages_are_those_of_the_whole_batch() {
     }
 }
 
-/// A network without such layers has nothing to meet for.
+/// A network without such layers has nothing to exchange.
 #[test]
 fn only_some_layers_meet() {
     let mut graph = Graph::new("test", SIZE);
@@ -272,7 +273,7 @@ fn only_some_layers_meet() {
     assert!(build(&tensor_cpu::device(1)).synchronize(0, 3).unwrap());
 }
 
-/// A replica that is ready for the others may still train alone.
+/// A synchronized replica may still train alone.
 #[test]
 fn a_pass_alone_is_the_same_when_replicas_are_prepared() {
     for device in [tensor_cpu::reference(), tensor_cpu::device(1)] {

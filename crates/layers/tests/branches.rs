@@ -1,4 +1,5 @@
-//! Gradients where tensors meet and part: concatenations, shared inputs, gradients written in several parts.
+//! Gradients of tensors with several readers or writers: concatenations, shared inputs, gradients written in
+//! several parts.
 #![allow(clippy::unwrap_used)]
 
 use layers::{
@@ -85,8 +86,8 @@ fn a_flattened_slice_of_a_concatenation() {
     GradientCheck::new().assert(&graph, logits);
 }
 
-/// A slice is read on its own too, before or behind the reader of the whole: its gradient is half written when the other
-/// one comes.
+/// A slice is also read by itself, before or after the reader of the whole. Its gradient is half written when
+/// the other one comes.
 #[test]
 fn half_written_gradients() {
     for slice_first in [true, false] {
@@ -117,7 +118,8 @@ fn a_concatenation_of_concatenations() {
     check(graph, x);
 }
 
-/// Memory is used again as soon as it is free; a deep chain with a skip would show a tenant that moved in too early.
+/// Memory is reused as soon as it is free. A deep chain with a skip connection would show a tensor that was
+/// placed too early.
 #[test]
 fn a_long_chain_with_a_long_skip() {
     let mut graph = Graph::new("skip", [3, 3, 2]);

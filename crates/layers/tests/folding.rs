@@ -1,4 +1,4 @@
-//! A convolution that does the normalization behind it in inference computes what both do one after the other.
+//! In inference, a convolution with a folded normalization computes the same as both one after the other.
 #![allow(clippy::unwrap_used)]
 
 use layers::{BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode, Value};
@@ -7,7 +7,7 @@ use testkit::{Tolerance, compare, on_every_device, pattern};
 
 const SAMPLES: usize = 5;
 
-/// A convolution and its normalization, for direct sums or transforms. A pooling of single pixels in between, if it is wanted,
+/// A convolution and its normalization, for direct sums or transforms. An optional pooling of single pixels
 /// changes no number and keeps both apart.
 fn module(g: &mut Graph, x: Value, conv: Conv2D, apart: bool) -> Value {
     let mut y = g.add(conv, x).unwrap();
@@ -17,7 +17,7 @@ fn module(g: &mut Graph, x: Value, conv: Conv2D, apart: bool) -> Value {
     g.add(BatchNormalization::new().momentum(0.5).activation(Activation::Relu), y).unwrap()
 }
 
-/// Branches into one tensor, of which one also reads a slice of what it writes to beside.
+/// Branches into one tensor. One of them also reads a slice beside the one that it writes.
 fn graph(apart: bool) -> (Graph, Value) {
     let mut g = Graph::new("test", [12, 12, 3]);
     let input = g.input();
@@ -32,7 +32,7 @@ fn graph(apart: bool) -> (Graph, Value) {
     (g, logits)
 }
 
-/// The probabilities before and after two steps' running averages; in the end those of a network for `mode`.
+/// The probabilities before and after two steps' running averages, at the end from a network for `mode`.
 fn predictions(device: &Device, apart: bool, mode: Mode) -> Vec<f64> {
     let (graph, logits) = graph(apart);
     let mut training = graph.build(logits, device, SAMPLES, Mode::Training).unwrap();

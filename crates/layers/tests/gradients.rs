@@ -8,7 +8,7 @@ use layers::{
 use program::Activation;
 use testkit::{GradientCheck, Report};
 
-/// A convolution, the layer, a dense layer: whatever the layer does to a gradient reaches the first parameters.
+/// A convolution, the layer, a dense layer: the layer's gradient reaches the first parameters.
 fn network(size: [usize; 3], layer: impl Layer + 'static) -> (Graph, Value) {
     let mut graph = Graph::new("one layer", size);
     let x = graph.add_named("before", Conv2D::new(3, 1), graph.input()).unwrap();

@@ -10,8 +10,8 @@ use testkit::{Golden, Tolerance, on_every_device, pattern, read};
 
 const BATCH: usize = 4;
 
-/// Keras computes its dense layers and its loss in f32 even where everything else is in f64, so that the reference agrees
-/// only as far as f32 goes; the other devices round on their own besides.
+/// Keras computes its dense layers and its loss in f32 even in an f64 model, so the reference agrees only to
+/// f32. The other devices round on top of that.
 fn tolerance(device: &Device) -> Tolerance {
     match device.kind() {
         "reference" => Tolerance::new(1e-8, 5e-7),
@@ -70,7 +70,7 @@ fn check(name: &str, size: [usize; 3], label_smoothing: f32, build: fn(&mut Grap
     });
 }
 
-/// Every layer has the name that Keras gives it, and the shape under this name; and there are no others.
+/// Every layer has Keras' name and the shape under this name, and there are no others.
 fn check_names_and_shapes(golden: &Golden, graph: &Graph, logits: Value) {
     let prefix = format!("{}/shape/", graph.name());
     let summary = graph.summary(logits);

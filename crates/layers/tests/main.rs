@@ -1,4 +1,4 @@
-//! What a user of the crate sees, one topic a file. One program, since each is linked by itself; its tests share the processor's cores.
+//! The public interface, one topic a file. One test program: each is linked by itself.
 
 mod across;
 mod branches;

@@ -1,4 +1,4 @@
-//! How networks behave: slices of a batch, empty batches, threads, misuse, memory.
+//! Networks: slices of a batch, empty batches, threads, misuse, memory.
 #![allow(clippy::unwrap_used)]
 
 use layers::{
@@ -15,7 +15,7 @@ const SIZE: [usize; 3] = [6, 6, 3];
 const WHITENING: Initializer = Initializer::Whitening { epsilon: 1e-3 };
 const SAMPLE: usize = 6 * 6 * 3;
 
-/// Every kind of layer but, unless it is wanted, batch normalization: whose statistics are those of a slice.
+/// Every kind of layer. Batch normalization is optional, since its statistics are those of a slice.
 fn graph(normalized: bool) -> (Graph, Value) {
     let mut g = Graph::new("test", SIZE);
     let mut x = g.add(Conv2D::new(8, 3).same().activation(Relu), g.input()).unwrap();
@@ -83,7 +83,7 @@ fn slices_add_up_to_the_batch() {
                 let part = gradients(&mut tower, slice[0], slice[1]);
                 sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
             }
-            // What f32 keeps of sums of a few dozen terms.
+            // The precision of f32 for sums of a few dozen terms.
             compare(&format!("{cuts:?}"), &sum, &expected, Tolerance::new(0.0, 1e-6)).unwrap();
         }
     });
@@ -146,7 +146,7 @@ impl Exchange for Starts {
     }
 }
 
-/// Where a sum starts, its gradients have their final values, and the pass does not write them again.
+/// When an all-reduce starts, its gradients are final, and the pass does not write them again.
 #[test]
 fn a_sum_starts_when_its_gradients_are_complete() {
     on_every_device(|device| {
@@ -225,7 +225,7 @@ fn the_mode_changes_no_bit_of_an_evaluation() {
     });
 }
 
-/// The input stays, so a second pass needs no second upload; and the logits stay to be read.
+/// The input stays, so a second pass needs no second upload. The logits stay readable.
 #[test]
 fn passes_leave_the_input_and_the_logits() {
     for mode in [Mode::Training, Mode::Inference] {
@@ -264,7 +264,7 @@ fn running_averages() {
     });
 }
 
-/// Frozen tensors lie behind those that the optimizer steps over, which gets the same gradients as without them.
+/// Frozen tensors lie behind the trainable ones, which get the same gradients as without them.
 #[test]
 fn what_is_frozen_stays() {
     on_every_device(|device| {
@@ -315,7 +315,7 @@ fn what_is_frozen_stays() {
     });
 }
 
-/// A bias before a normalization is left out of training passes and used in evaluations: both must agree.
+/// A bias before a normalization is left out of training passes and used in evaluations. Both must agree.
 #[test]
 fn a_bias_that_is_taken_away_stays_in_the_running_mean() {
     on_every_device(|device| {
@@ -356,7 +356,7 @@ fn wrong_batches_are_refused_and_leave_the_last_one() {
     assert_eq!(network.predict().unwrap(), before);
 }
 
-/// Running statistics of nothing would be no numbers.
+/// Running statistics of no samples would be NaN.
 #[test]
 fn a_step_of_no_samples_is_refused() {
     let mut network = build(&tensor_cpu::device(1), false, 4, Mode::Training);
@@ -386,7 +386,7 @@ fn a_label_outside_of_the_classes_is_refused() {
     assert_eq!(network.predict().unwrap(), before);
 }
 
-/// What a stage hands on are no class scores: labels are none of its business.
+/// The output of a stage is no class scores, so it does not check labels.
 #[test]
 fn a_stage_takes_any_label() {
     let (graph, logits) = graph(false);
@@ -395,7 +395,8 @@ fn a_stage_takes_any_label() {
     stage.set_input(&images, &[0, 99]).unwrap();
 }
 
-/// Where the device loads the batch itself nobody checks the labels; a wrong one is seen in the loss, and nothing else breaks.
+/// When the device loads the batch, labels are not checked. A wrong one shows in the loss, and nothing else
+/// breaks.
 #[test]
 fn a_wrong_label_of_the_device_gives_a_nan_loss() {
     on_every_device(|device| {

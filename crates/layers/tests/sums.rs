@@ -1,4 +1,5 @@
-//! Sums of two tensors: gradients, memory, and that sharing memory changes nothing, whatever else reads the operands.
+//! Sums of two tensors: gradients, memory, and that sharing memory changes no result, whatever else reads the
+//! operands.
 #![allow(clippy::unwrap_used)]
 
 use layers::{
@@ -24,7 +25,7 @@ fn conv_norm(graph: &mut Graph, x: Value, filters: usize, stride: usize, relu: b
     graph.add(BatchNormalization::new().activation(if relu { Rectified } else { Plain }), x).unwrap()
 }
 
-/// A basic block, its shortcut computed before the rest or behind it.
+/// A basic block, with its shortcut computed before or after the rest.
 fn block(graph: &mut Graph, x: Value, filters: usize, stride: usize, shortcut_first: bool) -> Value {
     let same = stride == 1 && graph.shape(x).c == filters;
     let shortcut = |graph: &mut Graph| {
@@ -91,8 +92,8 @@ fn sums_in_concatenations_and_concatenations_in_sums() {
     check(graph, x);
 }
 
-/// The gradient of the second operand of a sum is added to before the first one's has been used, or its memory is in use for two
-/// sums.
+/// The gradient of the second operand of a sum is added to before the first one's was used, or its memory is
+/// in use for two sums.
 #[test]
 fn operands_that_are_read_at_any_time() {
     for activation in [Plain, Rectified] {
@@ -183,7 +184,7 @@ fn any_graph_has_the_gradients_of_its_loss() {
         let (graph, logits) = any_graph(&mut rng, number % 2 == 0);
         println!("{number}:\n{}", graph.summary(logits));
         GradientCheck::new().elements(6).assert(&graph, logits);
-        // The gradient of the images is asked for or not: it makes no difference to any other.
+        // Whether the gradient of the images is computed or not changes no other gradient.
         let draws = Draws { seed: 5, step: 1, first_sample: 0 };
         let network = |mode| {
             let mut network = graph.build(logits, &tensor_cpu::reference(), 2, mode).unwrap();
@@ -205,7 +206,7 @@ fn any_graph_has_the_gradients_of_its_loss() {
     }
 }
 
-/// A residual block with an identity as its shortcut has no tensor of its own for the sum, nor for its gradient.
+/// A residual block with an identity shortcut needs no separate tensor for the sum, nor for its gradient.
 #[test]
 fn a_sum_takes_no_memory() {
     let mut graph = Graph::new("block", [4, 4, 8]);
@@ -216,8 +217,8 @@ fn a_sum_takes_no_memory() {
     let logits = graph.add(Dense::new(2), x).unwrap();
     let len = |mode| graph.activation_len(logits, 1, mode, true).unwrap();
     let tensor = 4 * 4 * 8;
-    // The images and what three convolutions compute are kept; gradients and all that is computed again take turns in three more.
-    // The class scores take some memory too.
+    // The images and the results of three convolutions are kept. Gradients and recomputed tensors share three
+    // more. The class scores take some memory too.
     assert!(len(Mode::Training) <= (1 + 3 + 3) * tensor + 32, "{}", len(Mode::Training));
     assert!(len(Mode::Inference) <= 4 * tensor, "{}", len(Mode::Inference));
 }

@@ -4,13 +4,13 @@ use layers::{
 };
 use program::Activation;
 
-/// The network of airbench94, made to learn CIFAR-10 within seconds: a whitening convolution that is not trained, three groups of
-/// two 3x3 convolutions, GELU throughout.
+/// The network of airbench94, made to learn CIFAR-10 within seconds: a whitening convolution that is not
+/// trained, three groups of two 3x3 convolutions, GELU throughout.
 ///
-/// With 10 classes it has 1,971,352 trainable parameters and takes 118,147,360 multiply-adds an image. Kernels begin as the
-/// identity as far as they have filters for it, so that a group begins by passing on what it gets; normalizations have no scale,
-/// and the scores are divided by 9. K. Jordan, "94% on CIFAR-10 in 3.29 seconds on a single GPU" (2024), whose code is at
-/// <https://github.com/KellerJordan/cifar10-airbench>.
+/// With 10 classes it has 1,971,352 trainable parameters and takes 118,147,360 multiply-adds an image.
+/// Kernels begin as the identity, as far as there are filters for it, so a group begins by copying its input.
+/// Normalizations have no scale, and the scores are divided by 9. K. Jordan, "94% on CIFAR-10 in 3.29 seconds
+/// on a single GPU" (2024), whose code is at <https://github.com/KellerJordan/cifar10-airbench>.
 ///
 /// # Errors
 /// None for at least one class.
@@ -45,7 +45,7 @@ fn conv(g: &mut Graph, x: Value, filters: usize) -> Result<Value> {
     g.add(Conv2D::new(filters, 3).same().use_bias(false).kernel_initializer(Initializer::Dirac), x)
 }
 
-/// Batch normalization without a scale of its own, then GELU.
+/// Batch normalization without a trained scale, then GELU.
 fn norm(g: &mut Graph, x: Value) -> Result<Value> {
     g.add(BatchNormalization::new().momentum(0.6).epsilon(1e-12).scale(false).activation(Activation::Gelu), x)
 }

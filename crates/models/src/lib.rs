@@ -27,7 +27,7 @@ pub use small_cnn::small_cnn;
 use layers::{Cut, Error, Graph, Mode, Network, Result, Step, Summary, Value};
 use program::Device;
 
-/// An architecture and where it ends.
+/// An architecture and its output.
 #[derive(Clone, Debug)]
 pub struct Model {
     graph: Graph,
@@ -38,21 +38,22 @@ pub struct Model {
 pub const NAMES: [&str; 6] =
     ["airbench94", "keras_cnn", "minigooglenet", "resnet18", "resnet18_group_norm", "small_cnn"];
 
-/// Height, width and channels of CIFAR's images, for which the networks were made.
+/// Height, width and channels of CIFAR's images, for which the networks were designed.
 pub const IMAGE: [usize; 3] = [32, 32, 3];
 
-/// The network called `name`, for 32x32 RGB images of so many classes; `None` if there is no such network.
+/// The network called `name`, for 32x32 RGB images and this number of classes. `None` if there is no such
+/// network.
 ///
 /// # Errors
-/// If a layer can't be built for so many classes.
+/// If a layer can't be built for this number of classes.
 pub fn by_name(name: &str, classes: usize) -> Option<Result<Model>> {
     by_name_for(name, IMAGE, classes)
 }
 
-/// The network called `name`, for images of `[height, width, channels]`; `None` if there is no such network.
+/// The network called `name`, for images of `[height, width, channels]`. `None` if there is no such network.
 ///
-/// `minigooglenet` and both `resnet18`s average over what is left of an image, whatever its size, so their parameters are as many as for
-/// 32x32. The others flatten it: their first dense layer grows with the images.
+/// `minigooglenet` and both `resnet18`s end with an average over the image, so images of any size need the
+/// same parameters. The others flatten it: their first dense layer grows with the images.
 ///
 /// ```
 /// let parameters = |name, image| Some(models::by_name_for(name, image, 10)?.ok()?.summary().trainable);
@@ -63,7 +64,8 @@ pub fn by_name(name: &str, classes: usize) -> Option<Result<Model>> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Images`] for images that are too small for the network's poolings and convolutions, with the smallest that are not.
+/// [`Error::Images`] for images that are too small for the network's poolings and convolutions, with the
+/// smallest possible size.
 pub fn by_name_for(name: &str, image: [usize; 3], classes: usize) -> Option<Result<Model>> {
     let build = match name {
         "airbench94" => airbench94::for_images,
@@ -77,7 +79,7 @@ pub fn by_name_for(name: &str, image: [usize; 3], classes: usize) -> Option<Resu
     Some(build(image, classes).map_err(|error| too_small(name, build, image, classes).unwrap_or(error)))
 }
 
-/// What to say of images that are smaller than what a network can take, if that is what is wrong with them.
+/// The error for images that are too small, if that is the cause.
 fn too_small(
     name: &str,
     build: fn([usize; 3], usize) -> Result<Model>,
@@ -104,7 +106,7 @@ impl Model {
         &self.graph
     }
 
-    /// Height, width and channels of the images that it takes.
+    /// Height, width and channels of its images.
     pub fn image(&self) -> [usize; 3] {
         let shape = self.graph.shape(self.graph.input());
         [shape.h, shape.w, shape.c]
@@ -115,7 +117,7 @@ impl Model {
         self.graph.summary(self.logits)
     }
 
-    /// What each layer computes, of what, up to the logits.
+    /// The op and the inputs of each layer, up to the logits.
     pub fn steps(&self) -> Vec<Step> {
         self.graph.steps(self.logits)
     }
@@ -125,11 +127,11 @@ impl Model {
         self.logits
     }
 
-    /// How many numbers a network needs for activations and their gradients, for batches of up to `batch` samples, on a
+    /// The number of elements of activations and their gradients, for batches of up to `batch` samples, on a
     /// device that [recomputes](program::Backend::recomputes) or doesn't.
     ///
     /// # Errors
-    /// If a layer leads nowhere.
+    /// If the output of a layer is unused.
     pub fn activation_len(&self, batch: usize, mode: Mode, recomputes: bool) -> Result<usize> {
         self.graph.activation_len(self.logits, batch, mode, recomputes)
     }
@@ -139,7 +141,7 @@ impl Model {
         self.graph.cuts(self.logits)
     }
 
-    /// The place behind a layer.
+    /// The cut after a layer.
     ///
     /// # Errors
     /// If there is no such layer, or the network can't be cut there.
@@ -147,7 +149,7 @@ impl Model {
         self.graph.cut_behind(layer, self.logits)
     }
 
-    /// Cuts it into stages, each of which reads what the one before computed.
+    /// Cuts it into stages, each of which reads the output of the one before.
     ///
     /// ```
     /// let model = models::small_cnn(10)?;
@@ -165,12 +167,19 @@ impl Model {
         Ok(stages.into_iter().map(|(graph, output)| Model::new(graph, output)).collect())
     }
 
-    /// As [`build`](Model::build), for a stage that [`split`](Model::split) made: with so many lanes, each for a batch.
+    /// As [`build`](Model::build), for a stage from [`split`](Model::split), with memory for this number of
+    /// micro-batches.
     ///
     /// # Errors
     /// If the device's memory doesn't suffice.
-    pub fn build_stage(&self, device: &Device, batch: usize, mode: Mode, lanes: usize) -> Result<Network> {
-        self.graph.build_stage(self.logits, device, batch, mode, lanes)
+    pub fn build_stage(
+        &self,
+        device: &Device,
+        batch: usize,
+        mode: Mode,
+        micro_batches: usize,
+    ) -> Result<Network> {
+        self.graph.build_stage(self.logits, device, batch, mode, micro_batches)
     }
 
     /// The network on a device, for batches of up to `batch` samples.

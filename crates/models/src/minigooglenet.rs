@@ -7,9 +7,10 @@ use program::Activation::Relu;
 
 /// MiniGoogLeNet: inception modules of two branches for 32x32 images.
 ///
-/// With 10 classes it has 1,652,826 trainable parameters and 3,424 running averages, and takes 234,597,920 multiply-adds an
-/// image. The architecture is the one of Zhang, Bengio, Hardt, Recht, Vinyals, "Understanding deep learning requires
-/// rethinking generalization" (ICLR 2017, figure 3), in the form of Keras' multi-GPU tutorial by A. Rosebrock.
+/// With 10 classes it has 1,652,826 trainable parameters and 3,424 running averages, and takes 234,597,920
+/// multiply-adds an image. The architecture is that of Zhang, Bengio, Hardt, Recht, Vinyals, "Understanding
+/// deep learning requires rethinking generalization" (ICLR 2017, figure 3), in the form of Keras' multi-GPU
+/// tutorial by A. Rosebrock.
 ///
 /// # Errors
 /// None for at least one class.

@@ -22,8 +22,8 @@ pub(crate) fn for_images(image: [usize; 3], classes: usize) -> Result<Model> {
     network("resnet18", Norm::Batch, image, classes)
 }
 
-/// [`resnet18`] with group normalization, of 32 groups, in place of batch normalization: as many trainable parameters, no running
-/// averages, and no influence of one image of a batch on another.
+/// [`resnet18`] with group normalization, of 32 groups, in place of batch normalization: the same trainable
+/// parameters, no running averages, and no influence of one image of a batch on another.
 ///
 /// # Errors
 /// None for at least one class.
@@ -35,7 +35,7 @@ pub(crate) fn group_norm_for_images(image: [usize; 3], classes: usize) -> Result
     network("resnet18_group_norm", Norm::Group, image, classes)
 }
 
-/// What follows each convolution.
+/// The normalization after each convolution.
 #[derive(Clone, Copy)]
 enum Norm {
     Batch,
@@ -77,7 +77,7 @@ impl Norm {
     }
 }
 
-/// Two 3x3 convolutions, to whose result their input is added.
+/// Two 3x3 convolutions. Their input is added to the result.
 fn basic_block(g: &mut Graph, norm: Norm, x: Value, filters: usize, stride: usize) -> Result<Value> {
     let same = stride == 1 && g.shape(x).c == filters;
     // Before the other branch, so that both have one gradient in one place.

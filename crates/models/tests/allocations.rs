@@ -1,5 +1,5 @@
-//! Steps allocate nothing once a network has been built and stepped once. Alone in its binary: the count is for the whole
-//! process, all threads.
+//! Steps allocate nothing after a network has been built and stepped once. Alone in its test program: the
+//! count is for the whole process, all threads.
 #![allow(clippy::unwrap_used)]
 #![allow(unsafe_code)]
 

@@ -8,15 +8,15 @@ use testkit::{Golden, Tolerance, compare, fingerprint, pattern, read};
 
 const SEED: u64 = 7;
 
-/// How far a device may be from f64: in the first step, where only one pass rounds, and after the last one: each rounding error
-/// grows.
+/// How far a device may be from f64: in the first step, where only one pass rounds, and after the last one,
+/// since rounding errors grow.
 struct Precision {
     first: Tolerance,
     last: Tolerance,
 }
 
-/// `rounding` are the relative errors that the first step and all of them may leave in f32: few samples under many batch
-/// normalizations make a network that enlarges every error.
+/// `rounding` are the relative errors in f32 after the first step and after all of them. Few samples under
+/// many batch normalizations enlarge every error.
 fn precision(device: &Device, [first, last]: [f64; 2]) -> Precision {
     match device.kind() {
         // PyTorch sums in another order, in f64 too.
@@ -64,7 +64,8 @@ impl Case {
         self.golden.check(&format!("{}/{what}", self.name), got, tolerance).unwrap_or_else(|e| panic!("{e}"));
     }
 
-    /// Every tensor's fingerprint: the product and the norm apart from the elements, each for its own size.
+    /// Every tensor's fingerprint. The product and the norm are apart from the elements, each with a
+    /// tolerance for its own size.
     fn check_tensor(&self, what: &str, got: &[f64], tolerance: Tolerance) {
         let name = format!("{}/{what}", self.name);
         let (got, expected) = (fingerprint(got), self.golden.get(&name).unwrap());
@@ -75,7 +76,7 @@ impl Case {
             .unwrap_or_else(|e| panic!("{e} (norm {norm:e})"));
     }
 
-    /// The gradients, and what the running averages became.
+    /// The gradients, and the new running averages.
     fn check_gradients(&self) {
         let (device, arena) = (self.network.device(), self.network.arena());
         for slot in arena.slots().iter().filter(|slot| slot.role != Role::Frozen) {

@@ -1,4 +1,4 @@
-//! What the networks compute, one topic a file. One program, since each is linked by itself; its tests share the processor's cores.
+//! The results of the networks, one topic a file. One test program: each is linked by itself.
 
 mod golden;
 mod networks;

@@ -15,7 +15,7 @@ fn parameter_counts() {
     assert_eq!((summary.trainable, summary.non_trainable), (1_971_352, 24 * 12 + 3 * 1_152));
 }
 
-/// What PyTorch counts in the same networks.
+/// PyTorch's counts for the same networks.
 #[test]
 fn multiply_adds_of_an_image() {
     let multiply_adds =
@@ -26,7 +26,7 @@ fn multiply_adds_of_an_image() {
     assert_eq!(multiply_adds(airbench94(10).unwrap()), 118_147_360);
 }
 
-/// As many trainable parameters, and no averages.
+/// The same trainable parameters, and no averages.
 #[test]
 fn resnet18_with_group_normalization() {
     let [batch, group] =
@@ -109,7 +109,7 @@ fn every_network_takes_images_of_other_sizes() {
     }
 }
 
-/// The one that is named works, and nothing smaller does on either side.
+/// The named size works, and no smaller one does on either side.
 #[test]
 fn what_is_too_small_is_told_with_what_is_not() {
     for (name, smallest) in [("airbench94", 25), ("keras_cnn", 10), ("minigooglenet", 7), ("small_cnn", 8)] {
@@ -125,7 +125,7 @@ fn what_is_too_small_is_told_with_what_is_not() {
     assert!(by_name_for("resnet18", [1, 1, 3], 10).unwrap().is_ok());
 }
 
-/// A map of 7x7 is pooled as in the paper, any other one by its mean: the parameters are the same ones.
+/// A map of 7x7 is pooled as in the paper, any other one by its mean. The parameters are the same.
 #[test]
 fn minigooglenet_averages_over_all_of_an_image() {
     let rows = |image| by_name_for("minigooglenet", image, 10).unwrap().unwrap().summary();

@@ -28,15 +28,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Ema {
-    /// What of the average one step leaves (default 0.99, Keras' `ema_momentum`); where it moves every 5 steps, the fifth power
-    /// of this is left each time.
+    /// The share of the average that one step keeps (default 0.99, Keras' `ema_momentum`). If it moves every
+    /// 5 steps, it keeps the fifth power of this each time.
     pub momentum: f64,
     /// It moves every so many steps (default 1).
     pub every: u64,
     /// The momentum grows over the run as `(steps done / all steps)^power`; 0 (default) for one that stays.
     pub power: f64,
-    /// The average takes the place of the weights after every so many steps. After the last one it does so in any case; who ends a run
-    /// before that, as early stopping does, has to see to it.
+    /// The average replaces the weights after every so many steps, and after the last one. A run that ends
+    /// earlier, as by early stopping, must do that itself.
     pub overwrite_frequency: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ impl Default for Ema {
 }
 
 impl Ema {
-    /// What is left of the average once so many steps are done; `None` where it doesn't move.
+    /// The share of the average that step `steps` keeps. `None` if it doesn't move.
     pub fn momentum_after(&self, done: &Progress) -> Option<f64> {
         if !done.step.is_multiple_of(self.every) {
             return None;
@@ -56,7 +56,7 @@ impl Ema {
         Some(self.momentum.powf(self.every as f64) * part.powf(self.power))
     }
 
-    /// Whether the average takes the place of the weights once so many steps are done.
+    /// Whether the average replaces the weights after this number of steps.
     pub fn overwrites_after(&self, done: &Progress) -> bool {
         let due = self.overwrite_frequency.is_some_and(|steps| done.step.is_multiple_of(steps));
         due || done.step == done.steps_per_epoch.saturating_mul(done.epochs)

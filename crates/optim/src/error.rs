@@ -3,7 +3,7 @@ use crate::text::Number;
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// What can be wrong with a schedule, an optimizer, or a step. Every variant names what it refused.
+/// The errors of schedules, optimizers and steps. Every variant names the refused value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

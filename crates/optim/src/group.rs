@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 /// How many names an error lists.
 const SHOWN: usize = 8;
 
-/// Parameters with rules of their own, told by their names: PyTorch's `param_groups`.
+/// Parameters with other rules than the optimizer's, chosen by their names: PyTorch's `param_groups`.
 ///
-/// Of several groups the first one whose pattern matches takes a parameter; a parameter that none takes follows the optimizer.
-/// [`OptimizerState::grouped`](crate::OptimizerState::grouped) puts groups to work.
+/// A parameter belongs to the first group whose pattern matches. Without a match it follows the optimizer.
+/// [`OptimizerState::grouped`](crate::OptimizerState::grouped) applies groups.
 ///
 /// # Compact form
 /// [`FromStr`] reads and [`Display`] writes `PATTERN[:OPTION=VALUE,...]`. In the pattern `*` stands for any characters, or none.
@@ -33,18 +33,18 @@ const SHOWN: usize = 8;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ParamGroup {
-    /// Which names belong to it.
+    /// The pattern of its names.
     pub pattern: String,
-    /// What the learning rate is multiplied with.
+    /// The factor of the learning rate.
     pub lr_multiplier: f32,
-    /// In place of the optimizer's; `None` for that.
+    /// The weight decay, or `None` for the optimizer's.
     pub weight_decay: Option<WeightDecay>,
-    /// Trained in the first so many epochs alone; `None` for all.
+    /// Trained only in this number of first epochs; `None` for all.
     pub epochs: Option<u64>,
 }
 
 impl ParamGroup {
-    /// The parameters whose names match `pattern`, with the optimizer's own rules so far.
+    /// The parameters whose names match `pattern`, with the optimizer's rules.
     pub fn new(pattern: impl Into<String>) -> Self {
         ParamGroup { pattern: pattern.into(), lr_multiplier: 1.0, weight_decay: None, epochs: None }
     }
@@ -54,17 +54,17 @@ impl ParamGroup {
         ParamGroup { lr_multiplier, ..self }
     }
 
-    /// The same with a weight decay of its own.
+    /// The same with this weight decay.
     pub fn weight_decay(self, weight_decay: WeightDecay) -> Self {
         ParamGroup { weight_decay: Some(weight_decay), ..self }
     }
 
-    /// The same, trained in the first `epochs` epochs alone.
+    /// The same, trained only in the first `epochs` epochs.
     pub fn epochs(self, epochs: u64) -> Self {
         ParamGroup { epochs: Some(epochs), ..self }
     }
 
-    /// Whether the parameter of this name belongs to it, if no group before does.
+    /// Whether it takes the parameter of this name, unless an earlier group does.
     pub fn takes(&self, name: &str) -> bool {
         matches(&self.pattern, name)
     }
@@ -111,8 +111,8 @@ impl ParamGroup {
     }
 }
 
-/// Whether `name` is `pattern`, with any characters in place of each `*`, in linear time: each part takes the first place where it fits,
-/// since a later one would leave less for the parts behind it.
+/// Whether `name` matches `pattern`, with any characters in place of each `*`, in linear time. Each part
+/// takes the first place where it fits, since a later one would leave less room for the next parts.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

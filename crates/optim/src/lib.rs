@@ -3,10 +3,10 @@
 //! - [`Schedule`] gives the learning rate at a [`Progress`]: a [`Curve`] and, before it, a [`Warmup`]. It needs no
 //!   device and works alone. [`LinearScaling`] multiplies it for larger batches.
 //! - [`Optimizer`] is a rule with its constants: [`Sgd`], [`Rmsprop`] or [`Adam`], in the conventions of Keras or PyTorch.
-//! - [`ParamGroup`] gives some of the parameters a rate, a weight decay or an end of their own.
-//! - [`Ema`] says when a moving average of the weights moves, and when it takes their place.
-//! - [`OptimizerState`] is an optimizer at work on a device: one step is one launch over the whole arena, or one for each run
-//!   of parameters of one group.
+//! - [`ParamGroup`] gives some of the parameters another rate, weight decay or end.
+//! - [`Ema`] decides when a moving average of the weights moves, and when it replaces them.
+//! - [`OptimizerState`] is an optimizer on a device: one step is one launch over the whole arena, or one for
+//!   each run of parameters of one group.
 //!
 //! All of them are plain data with a compact form, `sgd:momentum=0.9`: on a command line, and in files by serde.
 //!

@@ -1,4 +1,4 @@
-/// Where a training run stands: all that a schedule may look at.
+/// The position of a training run: all that a schedule may depend on.
 ///
 /// ```
 /// use optim::Progress;
@@ -10,7 +10,7 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Progress {
-    /// The optimizer steps that were done before this one, over the whole run: Keras' `iterations`.
+    /// The number of optimizer steps before this one, over the whole run: Keras' `iterations`.
     pub step: u64,
     /// The current epoch, counted from 0, as Keras gives it to its `LearningRateScheduler`.
     pub epoch: u64,

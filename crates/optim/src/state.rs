@@ -2,12 +2,12 @@ use crate::group::Grouped;
 use crate::{Error, Optimizer, ParamGroup, Result};
 use program::{Device, Moments, OptimizerStep, ParamRun, Span, Storage};
 
-/// An optimizer at work on one arena of parameters: its rule, and what it remembers from step to step.
+/// An optimizer for one arena of parameters: its rule, and its state.
 ///
-/// The memory lies on the device, in arenas that are laid out as the parameters are: the velocity of SGD with momentum, the mean
-/// squares of RMSprop, the means and mean squares of Adam, which also counts its steps; nothing for SGD without momentum. It
-/// starts at 0. To save a run, write [`export`](OptimizerState::export)'s numbers; to go on with exactly the steps of a run
-/// that was never stopped, [`import`](OptimizerState::import) them.
+/// The state lies on the device, in arenas with the layout of the parameters: the velocity of SGD with
+/// momentum, the mean squares of RMSprop, the means and mean squares of Adam, which also counts its steps.
+/// SGD without momentum has none. It starts at 0. To save a run, write [`export`](OptimizerState::export)'s
+/// numbers. To resume it exactly, [`import`](OptimizerState::import) them.
 ///
 /// Here a straight line is fitted to four points, by least squares:
 ///
@@ -40,14 +40,14 @@ use program::{Device, Moments, OptimizerStep, ParamRun, Span, Storage};
 #[derive(Debug)]
 pub struct OptimizerState {
     optimizer: Optimizer,
-    /// Those that the rule has no use for are empty.
+    /// Empty if the rule has no use for them.
     arenas: [Storage; 2],
-    /// How many steps were taken; empty where the rule need not know.
+    /// The number of steps; empty if the rule does not use it.
     steps: Storage,
-    /// `None` where all parameters follow the same rule.
+    /// `None` if all parameters follow the same rule.
     groups: Option<Grouped>,
     epoch: u64,
-    /// What the next step moves: here so that a step allocates nothing.
+    /// The runs of the next step, kept so that a step allocates nothing.
     runs: Vec<ParamRun>,
 }
 

@@ -58,7 +58,7 @@ impl Options<'_> {
         Ok(self.get(option, accepted)?.unwrap_or(default))
     }
 
-    /// Refuses what was not asked for.
+    /// Refuses unknown options.
     pub(crate) fn finish(self) -> Result<()> {
         let Some((option, _)) = self.pairs.first() else { return Ok(()) };
         let mut accepted = if self.asked.is_empty() { "none".into() } else { self.asked.join(", ") };
@@ -70,7 +70,7 @@ impl Options<'_> {
     }
 }
 
-/// Refuses a value of an option unless it `holds` what is accepted.
+/// Refuses a value of an option unless it `holds`.
 pub(crate) fn check(
     of: &str,
     option: &'static str,

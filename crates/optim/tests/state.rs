@@ -76,7 +76,7 @@ fn the_cpu_does_as_the_reference() {
     // Longer than a thread's part of the work, and no multiple of a vector.
     let len = 40_013;
     let weights: Vec<f32> = (0..len).map(|k| (k as f32 * 0.37).sin()).collect();
-    // No `g + w * p` near 0: RMSprop would magnify what is lost in the cancellation.
+    // No `g + w * p` near 0: RMSprop would magnify the error of the cancellation.
     let grad: Vec<f32> =
         (0..len).map(|k| 0.1 * (1.5 + (k as f32 * 1.7).cos()) * [1.0, -1.0][k % 2]).collect();
     for optimizer in all_kinds() {

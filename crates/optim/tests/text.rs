@@ -1,4 +1,4 @@
-//! The compact form and JSON: what is written reads back the same, and what is wrong is named.
+//! The compact form and JSON: written text reads back the same, and errors are named.
 #![allow(clippy::unwrap_used)]
 
 use optim::{

@@ -1,4 +1,4 @@
-//! How fast replicas add up what they have, as one JSON object a line:
+//! The speed of an all-reduce, as one JSON object a line:
 //!
 //! ```text
 //! cargo run --release -p towers-parallel --example all_reduce_bench                    # threads, and memory to compare with
@@ -74,7 +74,7 @@ fn all_reduce() {
     }
 }
 
-/// Copies as many numbers from one place to another.
+/// Copies the same count of numbers from one place to another.
 fn memory() {
     let (from, mut to) = (vec![1.0_f32; NUMBERS], vec![0.0_f32; NUMBERS]);
     let round = |_| {

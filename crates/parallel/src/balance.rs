@@ -1,7 +1,8 @@
-//! Where to cut a row of layers so that no stage has much more to do than the others.
+//! Where to cut a list of layers so that no stage has much more to do than the others.
 
-/// Cuts a row of pieces with these costs into `stages` runs, so that the most expensive run is as cheap as can be: the numbers of
-/// the pieces that runs but the first begin with. `None` if there are fewer pieces than stages.
+/// Cuts a list of pieces with these costs into `stages` runs, so that the most expensive run is as cheap as
+/// possible. Returns the number of the first piece of each run but the first. `None` if there are fewer
+/// pieces than stages.
 ///
 /// ```
 /// // Two stages: 3 + 1 + 2 and 5.
@@ -18,8 +19,8 @@ pub fn balance(costs: &[u64], stages: usize) -> Option<Vec<usize>> {
         *sum = sum.saturating_add(cost);
         Some(*sum)
     }));
-    // best[end]: the cost of the most expensive of so many runs over the first `end` pieces. chosen[runs][end]: where the last
-    // of them begins.
+    // best[end]: the cost of the most expensive run over the first `end` pieces. chosen[runs][end]: where the
+    // last run begins.
     let mut best = sums.clone();
     let mut chosen = vec![vec![0; n + 1]];
     for runs in 2..=stages {

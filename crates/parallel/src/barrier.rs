@@ -1,8 +1,8 @@
 use crate::Result;
-use crate::meeting::{Ended, Meeting};
+use crate::abort::{AbortState, Abortable};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// A meeting point of a fixed number of threads that any of them can call off.
+/// A barrier for a fixed number of threads that any of them can abort.
 pub(crate) struct Barrier {
     world: usize,
     state: Mutex<State>,
@@ -12,12 +12,12 @@ pub(crate) struct Barrier {
 #[derive(Default)]
 struct State {
     waiting: usize,
-    /// Whether one of those who wait said no.
+    /// Whether a waiting thread said no.
     no: bool,
-    /// Whether somebody did in the round before.
+    /// Whether a thread said no in the round before.
     said_no: bool,
     round: u64,
-    ended: Ended,
+    ended: AbortState,
 }
 
 impl Barrier {
@@ -29,12 +29,12 @@ impl Barrier {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Waits for the others; an error if the meeting was called off.
+    /// Waits for the others. An error if the barrier was aborted.
     pub(crate) fn wait(&self) -> Result<()> {
         self.all(true).map(drop)
     }
 
-    /// Waits for the others. Returns whether all say yes; an error if the meeting was called off.
+    /// Waits for the others. Returns whether all say yes. An error if the barrier was aborted.
     pub(crate) fn all(&self, yes: bool) -> Result<bool> {
         let mut state = self.lock();
         state.ended.check()?;
@@ -52,17 +52,17 @@ impl Barrier {
             state.ended.check()?;
             state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
-        // Nobody comes to the end of the next round before all have left this one.
+        // The next round can't end before all threads have left this one.
         Ok(!state.said_no)
     }
 
-    /// Why the meetings were called off, if a replica failed.
+    /// The reason of the abort, if a replica failed.
     pub(crate) fn failure(&self) -> Option<String> {
         self.lock().ended.failure().cloned()
     }
 }
 
-impl Meeting for Barrier {
+impl Abortable for Barrier {
     fn abort(&self, rank: usize, reason: &str) -> bool {
         let first = self.lock().ended.abort(rank, reason);
         self.changed.notify_all();

@@ -1,8 +1,9 @@
 use crate::Result;
 use program::{Device, Span, Storage};
 
-/// What replicas do together. Every replica of a group calls the same operations in the same order; each call returns when
-/// all have come, or with an error in bounded time when one has failed.
+/// The collective operations of a group of replicas. All replicas call the same operations in the same order.
+/// A call returns when all replicas have called it. If a replica fails, it returns an error within bounded
+/// time.
 pub trait Collective: Send {
     /// This replica's number, from 0.
     fn rank(&self) -> usize;
@@ -10,21 +11,23 @@ pub trait Collective: Send {
     /// How many replicas there are.
     fn world(&self) -> usize;
 
-    /// Replaces the run `at` of `data` by its sum over all replicas, with the same bits on all: added in the order of the ranks,
-    /// but for [`Nccl`](crate::Nccl), which has an order of its own unless it is told otherwise.
+    /// Replaces the run `at` of `data` by its sum over all replicas, with the same bits on all. The sum is
+    /// taken in the order of the ranks, except for [`Nccl`](crate::Nccl), which by default uses NCCL's order.
     ///
     /// # Errors
-    /// If another replica failed, or brought another number of elements.
+    /// If another replica failed, or passed another number of elements.
     fn all_reduce_sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()>;
 
-    /// Sets the run `at` of `into` to the sum of that run of all replicas' `parts`: those of replica 0 one after the other, then
-    /// those of replica 1, and so on, each added to the sum of all before it. Replicas may bring different numbers of parts.
+    /// Sets the run `at` of `into` to the sum of that run of all replicas' `parts`. First those of replica 0
+    /// one after the other, then those of replica 1, and so on: each is added to the sum of all before it.
+    /// Replicas may have different numbers of parts.
     ///
-    /// So the sum depends on the parts and their order alone, not on which replica brought which: the same bits for any number
-    /// of replicas. With one part each it is that of [`all_reduce_sum`](Collective::all_reduce_sum) in the order of the ranks.
+    /// So the sum depends on the parts and their order alone, and has the same bits for any number of
+    /// replicas. With one part each it is [`all_reduce_sum`](Collective::all_reduce_sum) in the order of the
+    /// ranks.
     ///
     /// # Errors
-    /// If another replica failed, or brought another number of elements.
+    /// If another replica failed, or passed another number of elements.
     fn all_reduce_in_order(
         &mut self,
         device: &Device,
@@ -33,36 +36,39 @@ pub trait Collective: Send {
         into: &mut Storage,
     ) -> Result<()>;
 
-    /// Begins to replace the run `at` of `data` by its sum over all replicas, as [`all_reduce_sum`](Collective::all_reduce_sum)
-    /// does, while the caller goes on with other runs of it. This one is left alone until
-    /// [`finish_sum`](Collective::finish_sum).
+    /// Starts an asynchronous all-reduce of the run `at` of `data`. The caller may work on other runs of
+    /// `data`, but must not touch this one before [`finish_all_reduce`](Collective::finish_all_reduce).
     ///
-    /// All replicas begin with the same [buckets](layers::Network::buckets) of gradients, in their order. The last run, without gradients,
-    /// is left to [`finish_sum`](Collective::finish_sum). On a device that records its work this may be part of a recording: then a
-    /// replay does it again, and nobody calls this.
+    /// All replicas start with the same [buckets](layers::Network::buckets) of gradients, in their order. The
+    /// last run, without gradients, is left to [`finish_all_reduce`](Collective::finish_all_reduce). A device
+    /// may capture this call in a graph: then a replay repeats it.
     ///
-    /// By default nothing is begun, for a collective that would gain nothing.
+    /// By default this does nothing, and [`finish_all_reduce`](Collective::finish_all_reduce) does all of the
+    /// work.
     ///
     /// # Errors
     /// If another replica failed.
-    fn begin_sum(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> Result<()> {
+    fn start_all_reduce(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> Result<()> {
         Ok(())
     }
 
-    /// Ends what [`begin_sum`](Collective::begin_sum) began with every run of gradients, and adds up what lies behind them: then
-    /// all of `data` is as after [`all_reduce_sum`](Collective::all_reduce_sum).
+    /// Waits for the all-reduces that [`start_all_reduce`](Collective::start_all_reduce) started, and adds up
+    /// the last run, which has no gradients. Then all of `data` is as after
+    /// [`all_reduce_sum`](Collective::all_reduce_sum).
     ///
     /// # Errors
-    /// If another replica failed, or brought another number of elements.
-    fn finish_sum(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
+    /// If another replica failed, or passed another number of elements.
+    fn finish_all_reduce(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
         self.all_reduce_sum(device, data, whole(buckets))
     }
 
-    /// As [`begin_sum`](Collective::begin_sum), for the run `at` of this replica's parts in order: `earlier` ones, and its last.
+    /// As [`start_all_reduce`](Collective::start_all_reduce), for
+    /// [`all_reduce_in_order`](Collective::all_reduce_in_order) of the run `at` of this replica's parts: the
+    /// `earlier` ones, and the last.
     ///
     /// # Errors
     /// If another replica failed.
-    fn begin_in_order(
+    fn start_all_reduce_in_order(
         &mut self,
         _device: &Device,
         _earlier: &[Storage],
@@ -72,12 +78,13 @@ pub trait Collective: Send {
         Ok(())
     }
 
-    /// Ends what [`begin_in_order`](Collective::begin_in_order) began, and adds up what lies behind the gradients: then all of
-    /// `into` is as after [`all_reduce_in_order`](Collective::all_reduce_in_order) of these parts.
+    /// Waits for the all-reduces that [`start_all_reduce_in_order`](Collective::start_all_reduce_in_order)
+    /// started, and adds up the last run, which has no gradients. Then all of `into` is as after
+    /// [`all_reduce_in_order`](Collective::all_reduce_in_order) of these parts.
     ///
     /// # Errors
-    /// If another replica failed, or brought another number of elements.
-    fn finish_in_order(
+    /// If another replica failed, or passed another number of elements.
+    fn finish_all_reduce_in_order(
         &mut self,
         device: &Device,
         parts: &[Storage],
@@ -87,14 +94,14 @@ pub trait Collective: Send {
         self.all_reduce_in_order(device, parts, whole(buckets), into)
     }
 
-    /// Replaces the run `at` of `data` by what replica `root` has there.
+    /// Replaces the run `at` of `data` by that of replica `root`.
     ///
     /// # Errors
-    /// If another replica failed, or brought another number of elements.
+    /// If another replica failed, or passed another number of elements.
     fn broadcast(&mut self, device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()>;
 
-    /// Completes the run `at` of `data`, which has a part for each replica, one behind the other and all as long: each replica
-    /// brings its own, and has all of them afterwards.
+    /// Completes the run `at` of `data`, which has an equal part for each replica, in the order of the ranks.
+    /// Each replica sends its own part and receives the others.
     ///
     /// ```
     /// use parallel::{Error, run_replicas};
@@ -112,37 +119,39 @@ pub trait Collective: Send {
     /// ```
     ///
     /// # Errors
-    /// If another replica failed or brought another number of elements, or if the run can't be cut into as many equal parts as
-    /// there are replicas.
+    /// If another replica failed or passed another number of elements, or if the run can't be cut into that
+    /// many equal parts.
     fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()>;
 
-    /// Waits until all replicas have come here.
+    /// Waits until all replicas have called this.
     ///
     /// # Errors
     /// If another replica failed.
     fn barrier(&mut self) -> Result<()>;
 
-    /// Waits until all replicas have come here, where what follows depends on it. Returns whether all say that it went `well`.
+    /// Waits until all replicas have called this, where the next operation depends on it. Returns whether all
+    /// passed `true`.
     ///
-    /// By default nobody is waited for: for collectives whose operations are the host's, and never recorded.
+    /// By default it does not wait: the operations of most collectives run on the host, and are never
+    /// captured.
     ///
     /// # Errors
     /// If another replica failed.
-    fn come_together(&mut self, well: bool) -> Result<bool> {
+    fn all_agree(&mut self, well: bool) -> Result<bool> {
         Ok(well)
     }
 
-    /// Whether an operation is to end before anything else is begun, as it is at first: replicas need that while one of them may
-    /// reserve memory, choose an algorithm or record a step. Those that only do again what they have done may let operations run
+    /// Whether an operation ends before the next one starts, as it does by default. Replicas need that while
+    /// one of them may reserve memory, choose an algorithm or capture a step. Otherwise operations may run
     /// ahead of the host.
     ///
-    /// By default that makes no difference.
-    fn one_by_one(&mut self, _one_by_one: bool) {}
+    /// By default this does nothing.
+    fn set_blocking(&mut self, _blocking: bool) {}
 
-    /// Says which step this replica has come to. Who watches over processes tells it when one is lost.
+    /// Reports the step of this replica. A watchdog names the last step of a lost process.
     fn at_step(&self, _step: u64) {}
 
-    /// Makes every operation of every replica fail, now and later, with this reason.
+    /// Makes every operation of every replica fail with this reason, now and later.
     fn abort(&self, reason: &str);
 }
 
@@ -156,7 +165,7 @@ pub(crate) fn behind(buckets: &[Span]) -> Span {
     buckets.last().copied().unwrap_or(Span::new(0, 0))
 }
 
-/// The part of the run `at` that is replica `rank`'s where each of `world` has an equal one.
+/// The part of the run `at` that belongs to replica `rank` of `world`, with equal parts.
 pub(crate) fn equal_part(at: Span, world: usize, rank: usize) -> Result<Span> {
     if at.len.is_multiple_of(world) {
         let len = at.len / world;

@@ -8,13 +8,11 @@ pub enum Error {
     /// Another replica failed, so this one was stopped too.
     #[error("stopped because {reason}")]
     Aborted {
-        /// Who failed, and how.
+        /// The failed replica, and its failure.
         reason: String,
     },
     /// Replicas called the same collective with different sizes.
-    #[error(
-        "replica {rank} brought {got} numbers to a collective in which replica {other} brought {expected}"
-    )]
+    #[error("replica {rank} passed {got} numbers to a collective to which replica {other} passed {expected}")]
     Mismatch {
         /// The replica that noticed.
         rank: usize,
@@ -38,23 +36,23 @@ pub enum Error {
     Spawn {
         /// The replica.
         rank: usize,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A variable of the environment that says where this process belongs makes no sense.
+    /// A variable of the environment that describes this process's place makes no sense.
     #[error("{variable} is {value}, but must be {accepted}")]
     Variable {
         /// The variable.
         variable: &'static str,
         /// Its value in quotes, or that it is not set.
         value: String,
-        /// What would be accepted.
+        /// The accepted values.
         accepted: String,
     },
-    /// Two variables that say where this process belongs disagree.
+    /// Two variables that describe this process's place disagree.
     #[error("{one} is {value}, but {other} is {against}: unset the one that is left from another launcher")]
     Contradiction {
-        /// The variable that comes first.
+        /// The variable of higher priority.
         one: &'static str,
         /// Its value.
         value: usize,
@@ -63,13 +61,13 @@ pub enum Error {
         /// Its value.
         against: usize,
     },
-    /// The processes of a run did not find each other, or are not of one run.
+    /// The processes of a run did not find each other, or belong to different runs.
     #[error("{0}")]
     Rendezvous(String),
-    /// Nothing in this build or on this machine can join the processes of a run.
+    /// Nothing in this build or on this machine can connect the processes of a run.
     #[error("{0}")]
     NoTransport(String),
-    /// Other processes did not come to an operation in time, or sent nothing more.
+    /// Other processes did not come to an operation in time, or stopped sending.
     #[error("rank {rank} waited {} seconds in {operation} for {}, which did not come", waited.as_secs_f64(), ranks(missing))]
     Late {
         /// Who waited.
@@ -81,19 +79,19 @@ pub enum Error {
         /// For whom.
         missing: Vec<usize>,
     },
-    /// Processes came to different operations: they run different programs.
+    /// Processes called different operations: they run different programs.
     #[error("rank {other} came to {got} when rank {rank} came to {expected}")]
     OutOfStep {
         /// The rank that noticed.
         rank: usize,
-        /// What it came for.
+        /// This rank's operation.
         expected: &'static str,
         /// The other rank.
         other: usize,
-        /// What that came for.
+        /// The other rank's operation.
         got: &'static str,
     },
-    /// The processes of a job were not started alike.
+    /// The processes of a job were started with different settings.
     #[error(
         "rank {rank} has {what} {got}, but rank 0 has {expected}; start all of them with the same program and options"
     )]
@@ -104,32 +102,32 @@ pub enum Error {
         what: String,
         /// What it has.
         got: String,
-        /// What rank 0 has.
+        /// The value of rank 0.
         expected: String,
     },
-    /// The way to the other processes failed.
+    /// The connection to the other processes failed.
     #[error("MPI can't be used: {what}")]
     Transport {
         /// How.
         what: String,
     },
-    /// Weights that nothing can be shared out by.
+    /// Weights that can't divide a batch.
     #[error("the weights are `{0}`, but must be positive finite numbers as in 2,1,1")]
     Weights(String),
-    /// Devices that can't be shared out among pipelines.
-    #[error("{devices} devices can't be shared out among pipelines of {stages} stages")]
+    /// Devices that can't be divided among pipelines.
+    #[error("{devices} devices can't be divided into pipelines of {stages} stages")]
     Uneven {
         /// The devices.
         devices: usize,
         /// The stages.
         stages: usize,
     },
-    /// A stage that there is none of.
+    /// A stage that does not exist.
     #[error("there is no stage {place} one of {stages}")]
     NoStage {
-        /// Where it would be.
+        /// The place where it would be.
         place: &'static str,
-        /// How many there are.
+        /// The number of stages.
         stages: usize,
     },
     /// A device failed.

@@ -4,7 +4,8 @@ use program::ops::Neighbor;
 use program::{Device, Layout, Span, Storage};
 use std::time::{Duration, Instant};
 
-/// The exchanges of a pass: with the other replicas by their collective, or with the stages before and behind.
+/// The exchanges of a pass: with the other replicas through their collective, or with the neighbouring
+/// stages.
 ///
 /// ```
 /// use layers::{Dense, Draws, Flatten, Graph, Mode};
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 ///     let exchanges = Exchanges::of_replicas(replica.collective.as_mut()).with_sums(None);
 ///     exchanges.run(|exchange| Ok::<_, Error>(network.train_pass_with(draws, 0.0, 2, exchange)?))?;
 ///     let buckets = network.buckets();
-///     replica.collective.finish_sum(&replica.device, &buckets, &mut network.arena_mut().grads)?;
+///     replica.collective.finish_all_reduce(&replica.device, &buckets, &mut network.arena_mut().grads)?;
 ///     Ok::<_, Error>(network.metrics()?.loss_sum)
 /// })?;
 /// assert_eq!(losses[0], losses[1]);
@@ -33,7 +34,7 @@ pub struct Exchanges<'a> {
     way: Way<'a>,
     /// How long the pass has waited for others.
     waited: Duration,
-    /// The whole error of a failed exchange: the pass returns its message alone.
+    /// The error of a failed exchange. The pass returns its message alone.
     failure: Option<Error>,
 }
 
@@ -42,18 +43,19 @@ enum Way<'a> {
     Stages(&'a Stage),
 }
 
-/// Which sums of gradients start in a pass.
+/// Which all-reduces of gradients start in a pass.
 enum Sums<'a> {
-    /// None: the trainer adds up all of them after the pass.
+    /// None. The trainer adds up all gradients after the pass.
     None,
     /// Those of this pass.
     Own,
-    /// Those of this pass behind the gradients of passes before it, in this order.
+    /// Those of this pass and of the earlier passes of this step, in order.
     InOrder(&'a [Storage]),
 }
 
 impl<'a> Exchanges<'a> {
-    /// With the other replicas: statistics of the batch alone, unless [sums](Exchanges::with_sums) start too.
+    /// Exchanges with the other replicas. Without [sums](Exchanges::with_sums) only batch statistics are
+    /// exchanged.
     pub fn of_replicas(collective: &'a mut dyn Collective) -> Self {
         Exchanges {
             way: Way::Replicas { collective, sums: Sums::None },
@@ -62,8 +64,8 @@ impl<'a> Exchanges<'a> {
         }
     }
 
-    /// The same, and sums of gradients start in the pass. With `earlier` ones, gradients are added behind those in their order; see
-    /// [`Collective::begin_in_order`].
+    /// Also starts the all-reduces of gradients in the pass. `earlier` are the gradients of earlier passes,
+    /// in their order; see [`Collective::start_all_reduce_in_order`].
     pub fn with_sums(self, earlier: Option<&'a [Storage]>) -> Self {
         let sums = earlier.map_or(Sums::Own, Sums::InOrder);
         let way = match self.way {
@@ -73,7 +75,7 @@ impl<'a> Exchanges<'a> {
         Exchanges { way, ..self }
     }
 
-    /// With the stages before and behind.
+    /// Exchanges with the neighbouring stages.
     pub fn of_stage(stage: &'a Stage) -> Self {
         Exchanges { way: Way::Stages(stage), waited: Duration::ZERO, failure: None }
     }
@@ -97,7 +99,7 @@ impl<'a> Exchanges<'a> {
         result.map_err(|error| {
             let message = error.to_string();
             self.failure = Some(error);
-            program::Error::Device { device: "the way to the other replicas".into(), message }
+            program::Error::Device { device: "the connection to the other replicas".into(), message }
         })
     }
 
@@ -122,20 +124,20 @@ impl<'a> Exchanges<'a> {
 impl Exchange for Exchanges<'_> {
     fn all_reduce_start(&mut self, device: &Device, grads: &mut Storage, at: Span) -> program::Result<()> {
         let begun = match &mut self.way {
-            Way::Replicas { collective, sums: Sums::Own } => collective.begin_sum(device, grads, at),
+            Way::Replicas { collective, sums: Sums::Own } => collective.start_all_reduce(device, grads, at),
             Way::Replicas { collective, sums: Sums::InOrder(earlier) } => {
-                collective.begin_in_order(device, earlier, grads, at)
+                collective.start_all_reduce_in_order(device, earlier, grads, at)
             }
             Way::Replicas { sums: Sums::None, .. } | Way::Stages(_) => Ok(()),
         };
         self.told(begun)
     }
 
-    fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
+    fn all_reduce(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
         self.meet(|collective| collective.all_reduce_sum(device, data, at))
     }
 
-    fn gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
+    fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
         self.meet(|collective| collective.all_gather(device, data, at))
     }
 
@@ -169,7 +171,8 @@ mod tests {
     use super::*;
     use crate::run_replicas;
 
-    /// A pass that hears of another replica's failure ends with that, not with the words that layers made of it.
+    /// If another replica fails during a pass, the pass returns that failure, not the message that layers
+    /// made of it.
     #[test]
     fn what_keeps_replicas_from_meeting_is_told_as_it_is() {
         let devices = [tensor_cpu::device(1), tensor_cpu::device(1)];
@@ -181,7 +184,7 @@ mod tests {
             let mut data = replica.device.alloc(2)?;
             let exchanges = Exchanges::of_replicas(replica.collective.as_mut());
             let met =
-                exchanges.run(|exchange| Ok(exchange.gather(&devices[0], &mut data, Span::new(0, 2))?));
+                exchanges.run(|exchange| Ok(exchange.all_gather(&devices[0], &mut data, Span::new(0, 2))?));
             *heard.lock().unwrap() = Some(met.unwrap_err());
             Ok(())
         });

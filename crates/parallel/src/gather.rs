@@ -1,7 +1,7 @@
 use crate::{Collective, Result};
 use program::{Device, Span};
 
-/// Gathers as many numbers from each member of a collective: those of rank 0, then those of rank 1, and so on. They travel as `f32`.
+/// Gathers the same number of values from each replica, in the order of the ranks. They travel as `f32`.
 ///
 /// ```
 /// use parallel::{gather_numbers, run_replicas};
@@ -16,7 +16,7 @@ use program::{Device, Span};
 /// ```
 ///
 /// # Errors
-/// What the device says, and what ends the collective.
+/// The errors of the device and of the collective.
 pub fn gather_numbers(collective: &mut dyn Collective, device: &Device, own: &[f64]) -> Result<Vec<f64>> {
     let all = Span::new(0, own.len() * collective.world());
     let mut numbers = device.alloc(all.len)?;

@@ -1,10 +1,10 @@
 use crate::Result;
 use program::{Device, Layout, Shape, Span, Storage, View, ViewMut, Write};
 
-/// Sets the run `at` of `into` to the sum of those of `parts`, on the device, added one after the other: the sum that replicas
-/// take of what each of them has, where there is only one.
+/// Sets the run `at` of `into` to the sum of that run of `parts`, on the device, added one after the other.
+/// This is the all-reduce of a single replica.
 ///
-/// Adding two f32 has one result, so it is the same sum as on the host.
+/// The sum of two f32 has one result, so the host would compute the same bits.
 pub(crate) fn add_in_order(device: &Device, parts: &[Storage], at: Span, into: &mut Storage) -> Result<()> {
     let layout = Layout { offset: at.offset, ..Layout::contiguous(Shape::vectors(1, at.len)) };
     let Some((first, rest)) = parts.split_first() else {
@@ -17,7 +17,7 @@ pub(crate) fn add_in_order(device: &Device, parts: &[Storage], at: Span, into: &
     Ok(())
 }
 
-/// Adds numbers of the host to those that stand in their place.
+/// Adds numbers of the host to those in place.
 pub(crate) fn add(sums: &mut [f32], part: &[f32]) {
     sums.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
 }

@@ -1,15 +1,15 @@
 //! Data parallelism: batch slicing, replicas on threads, collectives with a fixed summing order.
 //!
-//! Every replica (the tutorials' *tower*) runs the same body with a device of its own, on its own slice of every batch; what
-//! they exchange goes through a [`Collective`]. Gradients are divided by the global sample count before they are summed, so
-//! uneven slices and a short last batch weigh every sample alike, and the sum is taken in the order of the ranks, so a run
-//! repeats bit for bit.
+//! Every replica (a *tower* in Keras' tutorials) runs the same body on its own device, with its own slice of
+//! every batch. Replicas exchange data through a [`Collective`]. Gradients are divided by the global sample
+//! count before they are summed, so uneven slices and a short last batch weigh every sample alike. The sum is
+//! taken in the order of the ranks, so a run repeats bit for bit.
 //!
 //! ```
 //! use parallel::{run_replicas, slice_batch};
 //! use program::Span;
 //!
-//! // Three towers on one machine add up what they have.
+//! // Three replicas on one machine add up their numbers.
 //! let devices = vec![tensor_cpu::device(1); 3];
 //! let sums = run_replicas(&devices, |mut replica| {
 //!     let device = replica.device.clone();
@@ -23,32 +23,32 @@
 //! # Ok::<(), parallel::Error>(())
 //! ```
 //!
-//! Where [`Shards`] cut every batch in the same way for any number of replicas, and [`Collective::all_reduce_in_order`] adds up
-//! what was computed of them, results don't depend on that number either.
+//! With [`Shards`], which cut every batch in the same way for any number of replicas, and
+//! [`Collective::all_reduce_in_order`], results don't depend on the number of replicas.
 //!
-//! Replicas of unlike speed take unlike slices: by [`Weights`], given or measured.
+//! Replicas of unequal speed take unequal slices, by [`Weights`] that are given or measured.
 //!
-//! Replicas on GPUs of their own add up by [`Nccl`], towers on one GPU from device to device, all others in host memory:
-//! [`run_replicas`] chooses.
+//! Replicas with a GPU each add up by [`Nccl`], replicas that share a GPU from device to device, and all
+//! others in host memory. [`run_replicas`] chooses.
 //!
-//! Model parallelism: [`run_stages`] runs pipelines of [`Stage`]s, each with some consecutive layers; [`balance`] says where to cut
-//! and [`one_forward_one_backward`] in which order each stage passes micro-batches.
+//! Model parallelism: [`run_stages`] runs pipelines of [`Stage`]s, each with some consecutive layers.
+//! [`balance`] chooses the cuts, and [`one_forward_one_backward`] the order of each stage's micro-batches.
 //!
-//! A process finds its place among others by [`cluster`], and hears from the first one by [`rendezvous`].
+//! A process finds its rank by [`cluster`], and the other processes by [`rendezvous`].
 #![forbid(unsafe_code)]
 
+mod abort;
+mod agreement;
 mod balance;
 mod barrier;
 pub mod cluster;
 mod collective;
 mod error;
 mod exchanges;
-mod facts;
 mod gather;
 mod in_order;
 mod link;
 mod local;
-mod meeting;
 mod members;
 #[cfg(feature = "mpi")]
 mod mpi;
@@ -62,11 +62,11 @@ mod slice;
 mod stages;
 mod weights;
 
+pub use agreement::Agreement;
 pub use balance::balance;
 pub use collective::Collective;
 pub use error::{Error, Result};
 pub use exchanges::Exchanges;
-pub use facts::Facts;
 pub use gather::gather_numbers;
 pub use local::Local;
 #[cfg(feature = "mpi")]

@@ -1,10 +1,10 @@
-use crate::meeting::{Ended, Meeting};
+use crate::abort::{AbortState, Abortable};
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// A way for tensors from one thread to another, through host memory. The memory goes back and is used again, so that in the
-/// long run none is allocated.
+/// A queue of tensors from one thread to another, through host memory. The memory is reused, so none is
+/// allocated in the long run.
 #[derive(Default)]
 pub(crate) struct Link {
     state: Mutex<State>,
@@ -16,7 +16,7 @@ struct State {
     sent: VecDeque<Vec<f32>>,
     /// Memory that has been read.
     free: Vec<Vec<f32>>,
-    ended: Ended,
+    ended: AbortState,
 }
 
 impl Link {
@@ -28,7 +28,7 @@ impl Link {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Sends what `fill` writes; doesn't wait for the other thread.
+    /// Sends a tensor that `fill` writes. Doesn't wait for the other thread.
     pub(crate) fn send<E: From<Error>>(
         &self,
         fill: impl FnOnce(&mut Vec<f32>) -> Result<(), E>,
@@ -44,7 +44,7 @@ impl Link {
         Ok(())
     }
 
-    /// Waits for the next tensor, and has it read.
+    /// Waits for the next tensor, and passes it to `read`.
     pub(crate) fn receive<E: From<Error>>(
         &self,
         read: impl FnOnce(&[f32]) -> Result<(), E>,
@@ -65,7 +65,7 @@ impl Link {
     }
 }
 
-impl Meeting for Link {
+impl Abortable for Link {
     fn abort(&self, number: usize, reason: &str) -> bool {
         let first = self.lock().ended.abort(number, reason);
         self.changed.notify_all();

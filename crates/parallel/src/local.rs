@@ -1,7 +1,7 @@
+use crate::abort::Abortable;
 use crate::barrier::Barrier;
 use crate::collective::equal_part;
 use crate::in_order::{add, add_in_order};
-use crate::meeting::Meeting;
 use crate::on_device::OnDevice;
 use crate::{Collective, Error, Result, slice_batch};
 use program::{Device, Span, Storage};
@@ -9,14 +9,16 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::{mem, slice};
 use tensor_cpu::Buffer as HostBuffer;
 
-/// The collective of threads of one process: on their GPUs where all have one, else through host memory, with the same bits.
+/// The collective of threads of one process: from GPU to GPU if all replicas have one, else through host
+/// memory. Both give the same bits.
 ///
-/// Through host memory an all-reduce puts each replica's numbers on a board, meets, adds one stretch of the board on each replica,
-/// meets again and copies the sums back. The CPU's own memory goes on the board as it is; a GPU's, and where replicas bring
-/// several parts each, is copied there. Several replicas may share a device; a replica alone adds its parts up on its device.
+/// Through host memory, each replica publishes its numbers and waits at a barrier. It adds up one part of all
+/// numbers, waits again, and copies all sums back. Numbers in host memory are published in place. Those of a
+/// GPU, or of a replica with several parts, are copied first. Several replicas may share a device. A single
+/// replica adds its parts up on its device.
 ///
-/// On GPUs ([`on`](Local::on)) the threads meet as often, but the numbers go from device to device, and the streams wait for
-/// each other by themselves: see [`tensor_cuda::Peers`].
+/// On GPUs ([`on`](Local::on)) the threads wait as often, but the numbers go from device to device, and the
+/// streams wait for each other; see [`tensor_cuda::Peers`].
 pub struct Local {
     rank: usize,
     group: Arc<Group>,
@@ -24,23 +26,23 @@ pub struct Local {
 
 struct Group {
     barrier: Arc<Barrier>,
-    /// What each replica brought.
-    brought: Vec<RwLock<Board>>,
-    /// The sums of each replica's stretch.
+    /// The numbers of each replica.
+    contributions: Vec<RwLock<Contribution>>,
+    /// The sums that each replica has computed.
     sums: Vec<RwLock<Vec<f32>>>,
     on_device: Option<OnDevice>,
 }
 
-/// What a replica brought: some parts of `len` numbers, one behind the other, from the place `first` on.
+/// The numbers of a replica: some parts of `len` numbers, one behind the other, from index `first` on.
 #[derive(Default)]
-struct Board {
+struct Contribution {
     first: usize,
     len: usize,
     parts: usize,
     numbers: HostBuffer,
 }
 
-impl Board {
+impl Contribution {
     fn part(&self, part: usize) -> &[f32] {
         &self.numbers[self.first + part * self.len..][..self.len]
     }
@@ -58,105 +60,111 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// So many numbers are added up at a time: few enough that their sums stay in the fastest cache until the last is added.
+/// So many numbers are added up at a time: their sums fit the L1 cache until the last part is added.
 const BLOCK: usize = 4096;
 
 impl Local {
     /// The members of a group of `world` replicas, by rank, through host memory.
     pub fn group(world: usize) -> Vec<Local> {
-        Local::group_at(&Arc::new(Barrier::new(world)), world)
+        Local::with_barrier(&Arc::new(Barrier::new(world)), world)
     }
 
-    /// The same; who runs the members calls their meetings off when one has ended.
-    pub(crate) fn group_at(barrier: &Arc<Barrier>, world: usize) -> Vec<Local> {
+    /// As [`group`](Local::group), with a barrier that the runner of the threads can abort.
+    pub(crate) fn with_barrier(barrier: &Arc<Barrier>, world: usize) -> Vec<Local> {
         Local::members(barrier, world, None)
     }
 
-    /// The members of a group of replicas on these devices, by rank: on the devices, if all of them are GPUs.
+    /// The members of a group of replicas on these devices, by rank. The numbers stay on the devices if all
+    /// of them are GPUs.
     ///
     /// # Errors
-    /// What a GPU's driver says.
+    /// The errors of the driver.
     pub fn on(devices: &[Device]) -> Result<Vec<Local>> {
-        Local::meeting_at(&Arc::new(Barrier::new(devices.len())), devices)
+        Local::on_with_barrier(&Arc::new(Barrier::new(devices.len())), devices)
     }
 
-    /// The same; who runs the members calls their meetings off when one has ended.
-    pub(crate) fn meeting_at(barrier: &Arc<Barrier>, devices: &[Device]) -> Result<Vec<Local>> {
+    /// As [`on`](Local::on), with a barrier that the runner of the threads can abort.
+    pub(crate) fn on_with_barrier(barrier: &Arc<Barrier>, devices: &[Device]) -> Result<Vec<Local>> {
         Ok(Local::members(barrier, devices.len(), OnDevice::of(devices)?))
     }
 
     fn members(barrier: &Arc<Barrier>, world: usize, on_device: Option<OnDevice>) -> Vec<Local> {
         let barrier = Arc::clone(barrier);
-        let brought = (0..world).map(|_| RwLock::default()).collect();
+        let contributions = (0..world).map(|_| RwLock::default()).collect();
         let sums = (0..world).map(|_| RwLock::default()).collect();
-        let group = Arc::new(Group { barrier, brought, sums, on_device });
+        let group = Arc::new(Group { barrier, contributions, sums, on_device });
         (0..world).map(|rank| Local { rank, group: Arc::clone(&group) }).collect()
     }
 
     /// A group of one, for a run without replicas.
     pub fn alone() -> Local {
         let barrier = Arc::new(Barrier::new(1));
-        let group = Group { barrier, brought: Vec::new(), sums: Vec::new(), on_device: None };
+        let group = Group { barrier, contributions: Vec::new(), sums: Vec::new(), on_device: None };
         Local { rank: 0, group: Arc::new(group) }
     }
 
-    /// The way from GPU to GPU, for numbers that lie on one.
+    /// The path from GPU to GPU, for numbers that lie on one.
     fn on_device(&self, data: &Storage) -> Option<&OnDevice> {
         self.group.on_device.as_ref().filter(|_| data.get::<tensor_cuda::Buffer>().is_some())
     }
 
-    /// Writes this replica's numbers on the board: the run `at` of each part.
+    /// Copies the run `at` of each part of this replica for the others to read.
     fn bring(&self, device: &Device, parts: &[Storage], at: Span) -> Result<()> {
-        let mut board = write(&self.group.brought[self.rank]);
-        (board.first, board.len, board.parts) = (0, at.len, parts.len());
-        board.numbers.grow(parts.len() * at.len);
+        let mut contribution = write(&self.group.contributions[self.rank]);
+        (contribution.first, contribution.len, contribution.parts) = (0, at.len, parts.len());
+        contribution.numbers.grow(parts.len() * at.len);
         for (k, part) in parts.iter().enumerate() {
             at.check("collective", "the run", part.len())?;
-            device.download(part, at.offset, &mut board.numbers[k * at.len..][..at.len])?;
+            device.download(part, at.offset, &mut contribution.numbers[k * at.len..][..at.len])?;
         }
         Ok(())
     }
 
-    /// Has all see the run `at` of this replica's numbers where they are, while `meet` takes place.
+    /// Publishes the run `at` of this replica's numbers in place, during `meet`.
     ///
-    /// Where the meeting fails others may still be reading: then the numbers stay on the board, and this replica gets a copy.
+    /// If `meet` fails, others may still be reading. Then they keep the numbers, and this replica gets a
+    /// copy.
     fn lend(&self, numbers: &mut HostBuffer, at: Span, meet: impl FnOnce() -> Result<()>) -> Result<()> {
         at.check("collective", "the run", numbers.len())?;
         let swap = |numbers: &mut HostBuffer| {
-            let mut board = write(&self.group.brought[self.rank]);
-            (board.first, board.len, board.parts) = (at.offset, at.len, 1);
-            mem::swap(&mut board.numbers, numbers);
+            let mut contribution = write(&self.group.contributions[self.rank]);
+            (contribution.first, contribution.len, contribution.parts) = (at.offset, at.len, 1);
+            mem::swap(&mut contribution.numbers, numbers);
         };
         swap(numbers);
         let met = meet();
         match met {
             Ok(()) => swap(numbers),
-            Err(_) => numbers.clone_from(&read(&self.group.brought[self.rank]).numbers),
+            Err(_) => numbers.clone_from(&read(&self.group.contributions[self.rank]).numbers),
         }
         met
     }
 
-    /// What replica `other` has on the board, if its parts are as long as this one's.
-    fn brought(&self, other: usize, len: usize) -> Result<RwLockReadGuard<'_, Board>> {
-        let board = read(&self.group.brought[other]);
-        if board.len == len {
-            return Ok(board);
+    /// The numbers of replica `other`, if its parts are as long as this one's.
+    fn contribution(&self, other: usize, len: usize) -> Result<RwLockReadGuard<'_, Contribution>> {
+        let contribution = read(&self.group.contributions[other]);
+        if contribution.len == len {
+            return Ok(contribution);
         }
-        Err(Error::Mismatch { rank: self.rank, got: len, other, expected: board.len })
+        Err(Error::Mismatch { rank: self.rank, got: len, other, expected: contribution.len })
     }
 
-    /// Adds this replica's stretch of the board, in the order of the ranks and of each one's parts.
+    /// Adds up this replica's part of the run, in the order of the ranks and of each one's parts.
     fn add_stretch(&self, len: usize) -> Result<()> {
         let own = slice_batch(len, self.world(), self.rank);
         let mut sums = write(&self.group.sums[self.rank]);
         sums.resize(own.len(), 0.0);
-        let boards = (0..self.world()).map(|other| self.brought(other, len)).collect::<Result<Vec<_>>>()?;
+        let contributions =
+            (0..self.world()).map(|other| self.contribution(other, len)).collect::<Result<Vec<_>>>()?;
         for (k, sums) in sums.chunks_mut(BLOCK).enumerate() {
             let block = Span::new(own.start + k * BLOCK, sums.len()).range();
-            let mut parts = boards.iter().flat_map(|board| board.parts()).map(|part| &part[block.clone()]);
+            let mut parts = contributions
+                .iter()
+                .flat_map(|contribution| contribution.parts())
+                .map(|part| &part[block.clone()]);
             match parts.next() {
                 Some(first) => sums.copy_from_slice(first),
-                // Nobody brought a part.
+                // No replica has a part.
                 None => sums.fill(0.0),
             }
             parts.for_each(|part| add(sums, part));
@@ -164,14 +172,14 @@ impl Local {
         Ok(())
     }
 
-    /// Meets the others over what all have brought, of which each adds up its stretch.
+    /// Waits for all contributions, adds up this replica's part of them, and waits for the other sums.
     fn add_up(&self, len: usize) -> Result<()> {
         self.group.barrier.wait()?;
         self.add_stretch(len)?;
         self.group.barrier.wait()
     }
 
-    /// Copies the sums of all stretches to the run `at` of `into`.
+    /// Copies the sums of all replicas to the run `at` of `into`.
     fn copy_sums(&self, device: &Device, at: Span, into: &mut Storage) -> Result<()> {
         for rank in 0..self.world() {
             let stretch = slice_batch(at.len, self.world(), rank);
@@ -186,7 +194,7 @@ impl Local {
         }
         self.group.barrier.wait()?;
         if self.rank != root {
-            device.upload(self.brought(root, at.len)?.part(0), data, at.offset)?;
+            device.upload(self.contribution(root, at.len)?.part(0), data, at.offset)?;
         }
         self.group.barrier.wait()
     }
@@ -197,12 +205,12 @@ impl Local {
         self.group.barrier.wait()?;
         for other in (0..self.world()).filter(|other| *other != self.rank) {
             let theirs = equal_part(at, self.world(), other)?;
-            device.upload(self.brought(other, own.len)?.part(0), data, theirs.offset)?;
+            device.upload(self.contribution(other, own.len)?.part(0), data, theirs.offset)?;
         }
         self.group.barrier.wait()
     }
 
-    /// Has a failure of this replica in the middle of an operation stop the others, who would wait for it.
+    /// If this replica fails during an operation, aborts it for the others, which would wait for it.
     fn telling(&self, result: Result<()>) -> Result<()> {
         result.inspect_err(|error| self.abort(&format!("replica {} failed: {error}", self.rank)))
     }
@@ -214,7 +222,7 @@ impl Collective for Local {
     }
 
     fn world(&self) -> usize {
-        self.group.brought.len().max(1)
+        self.group.contributions.len().max(1)
     }
 
     fn all_reduce_sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {

@@ -6,15 +6,15 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tensor_cuda::{Cuda, Peers};
 
-/// The way of [`Local`](crate::Local) from GPU to GPU.
+/// The operations of [`Local`](crate::Local) from GPU to GPU.
 pub(crate) struct OnDevice {
     peers: Peers,
-    /// How many numbers each replica brought.
+    /// The length that each replica passed.
     lens: Vec<AtomicUsize>,
 }
 
 impl OnDevice {
-    /// `None` if there is a device that is no GPU.
+    /// `None` if a device is no GPU.
     pub(crate) fn of(devices: &[Device]) -> Result<Option<OnDevice>> {
         let gpus = devices.iter().map(|device| device.get().cloned()).collect::<Option<Vec<Cuda>>>();
         let Some(gpus) = gpus else { return Ok(None) };
@@ -29,7 +29,7 @@ impl OnDevice {
         data: &mut Storage,
         at: Span,
     ) -> Result<()> {
-        self.peers.all_reduce_sum(rank, data, at, self.meeting(rank, barrier, at.len, None))
+        self.peers.all_reduce_sum(rank, data, at, self.host_barrier(rank, barrier, at.len, None))
     }
 
     pub(crate) fn all_reduce_in_order(
@@ -40,7 +40,7 @@ impl OnDevice {
         at: Span,
         into: &mut Storage,
     ) -> Result<()> {
-        self.peers.all_reduce_in_order(rank, parts, at, into, self.meeting(rank, barrier, at.len, None))
+        self.peers.all_reduce_in_order(rank, parts, at, into, self.host_barrier(rank, barrier, at.len, None))
     }
 
     pub(crate) fn broadcast(
@@ -51,7 +51,7 @@ impl OnDevice {
         at: Span,
         root: usize,
     ) -> Result<()> {
-        self.peers.broadcast(rank, data, at, root, self.meeting(rank, barrier, at.len, Some(root)))
+        self.peers.broadcast(rank, data, at, root, self.host_barrier(rank, barrier, at.len, Some(root)))
     }
 
     pub(crate) fn all_gather(
@@ -62,12 +62,12 @@ impl OnDevice {
         at: Span,
     ) -> Result<()> {
         equal_part(at, self.lens.len(), rank)?;
-        self.peers.all_gather(rank, data, at, self.meeting(rank, barrier, at.len, None))
+        self.peers.all_gather(rank, data, at, self.host_barrier(rank, barrier, at.len, None))
     }
 
-    /// How replicas meet within an operation. The first time, each compares what it brings with what the others do, or with
-    /// what the root of a broadcast does.
-    fn meeting<'a>(
+    /// The barrier of an operation. At the first wait, each replica compares its length with that of the
+    /// others, or of the root of a broadcast.
+    fn host_barrier<'a>(
         &'a self,
         rank: usize,
         barrier: &'a Barrier,

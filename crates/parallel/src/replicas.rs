@@ -1,4 +1,4 @@
-use crate::meeting::{Meeting, Ties};
+use crate::abort::{Abortable, Participant};
 use crate::members::Members;
 use crate::{Collective, Error, Local};
 use program::Device;
@@ -7,11 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
-/// What the body of a replica works with.
+/// The argument of a replica's body.
 pub struct Replica {
     /// The replica's device.
     pub device: Device,
-    /// The way to the other replicas.
+    /// The collective of all replicas.
     pub collective: Box<dyn Collective>,
 }
 
@@ -32,11 +32,11 @@ impl Replica {
     }
 }
 
-/// Runs `body` once for each device, each on a thread of its own, and returns what they return, by rank.
+/// Runs `body` once for each device, each on a separate thread, and returns the results by rank.
 ///
-/// When a body fails or panics, the collectives of all others fail, so none waits for it forever; the error that is returned
-/// is that first failure, not the others' stopping. So do collectives that a body calls after another has returned. (On a
-/// single device the body runs on the calling thread, and its panic is the caller's.)
+/// If a body fails or panics, the collectives of all others fail, so none waits for it forever. The returned
+/// error is that first failure, not one that follows from it. Collectives also fail after another body has
+/// returned. (On a single device the body runs on the calling thread, and its panic is the caller's.)
 ///
 /// # Errors
 /// The error of the replica that failed first.
@@ -54,26 +54,31 @@ where
     run_members(devices, Members::of(devices)?, body)
 }
 
-/// The same with the members of a group that is there.
+/// The same with the members of an existing group.
 pub(crate) fn run_members<T, E, F>(devices: &[Device], group: Members, body: F) -> Result<Vec<T>, E>
 where
     T: Send,
     E: From<Error> + core::fmt::Display + Send,
     F: Fn(Replica) -> Result<T, E> + Sync,
 {
-    let Members { collectives, meeting } = group;
-    let all: Arc<[Arc<dyn Meeting>]> = Arc::new([meeting]);
+    let Members { collectives, barrier } = group;
+    let all: Arc<[Arc<dyn Abortable>]> = Arc::new([barrier]);
     let member = |(device, collective): (&Device, Box<dyn Collective>)| {
         let (rank, all) = (collective.rank(), Arc::clone(&all));
-        let ties =
-            Ties { number: rank, replica: rank, who: format!("replica {rank}"), own: all.to_vec(), all };
-        (Replica { device: device.clone(), collective }, ties)
+        let participant = Participant {
+            number: rank,
+            replica: rank,
+            who: format!("replica {rank}"),
+            own: all.to_vec(),
+            all,
+        };
+        (Replica { device: device.clone(), collective }, participant)
     };
     run_threads(devices.iter().zip(collectives).map(member).collect(), body)
 }
 
-/// Runs `body` once for each member, each on a thread of its own.
-pub(crate) fn run_threads<M, T, E, F>(members: Vec<(M, Ties)>, body: F) -> Result<Vec<T>, E>
+/// Runs `body` once for each member, each on a separate thread.
+pub(crate) fn run_threads<M, T, E, F>(members: Vec<(M, Participant)>, body: F) -> Result<Vec<T>, E>
 where
     M: Send,
     T: Send,
@@ -82,14 +87,14 @@ where
 {
     let body = &body;
     let results: Vec<Result<T, Failure<E>>> = std::thread::scope(|scope| {
-        let spawn = |(member, ties): (M, Ties)| {
-            let (name, replica) = (ties.who.replace(' ', "-"), ties.replica);
-            let ties = Arc::new(ties);
-            let own = Arc::clone(&ties);
+        let spawn = |(member, participant): (M, Participant)| {
+            let (name, replica) = (participant.who.replace(' ', "-"), participant.replica);
+            let participant = Arc::new(participant);
+            let own = Arc::clone(&participant);
             let run = move || run_one(member, &own, body);
             let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, run);
             if let Err(source) = &thread {
-                ties.abort(&format!("could not be started: {source}"));
+                participant.abort(&format!("could not be started: {source}"));
             }
             (replica, thread)
         };
@@ -114,10 +119,10 @@ where
     failures.into_iter().next().map_or(Ok(done), |failure| Err(failure.error))
 }
 
-/// How a replica ended early.
+/// The early end of a replica.
 struct Failure<E> {
     error: E,
-    /// Whether it was the first, and not stopped by another's.
+    /// Whether it was the first, not a consequence of another's.
     first: bool,
 }
 
@@ -127,26 +132,26 @@ impl<E: From<Error>> Failure<E> {
     }
 }
 
-/// Runs one body; the others are told when it has ended, and how.
-fn run_one<M, T, E, F>(member: M, ties: &Ties, body: &F) -> Result<T, Failure<E>>
+/// Runs one body, and tells the others how it ended.
+fn run_one<M, T, E, F>(member: M, participant: &Participant, body: &F) -> Result<T, Failure<E>>
 where
     E: From<Error> + core::fmt::Display,
     F: Fn(M) -> Result<T, E>,
 {
     match catch_unwind(AssertUnwindSafe(|| body(member))) {
         Ok(Ok(done)) => {
-            ties.leave();
+            participant.leave();
             Ok(done)
         }
-        Ok(Err(error)) => Err(Failure { first: ties.abort(&format!("failed: {error}")), error }),
+        Ok(Err(error)) => Err(Failure { first: participant.abort(&format!("failed: {error}")), error }),
         Err(panic) => {
-            let first = ties.abort(&format!("panicked: {}", message(panic.as_ref())));
-            Err(Failure::panicked(ties.replica, panic.as_ref(), first))
+            let first = participant.abort(&format!("panicked: {}", message(panic.as_ref())));
+            Err(Failure::panicked(participant.replica, panic.as_ref(), first))
         }
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())

@@ -1,4 +1,4 @@
-//! In which order a pipeline's stages pass micro-batches: one forward, one backward.
+//! The order of micro-batches in a pipeline: one forward, one backward (1F1B).
 
 /// A pass of a stage over one micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,8 +12,8 @@ pub enum Pass {
 /// The passes of stage `stage` of `stages` over the micro-batches of one step, in order: "1F1B" (Narayanan et al., "PipeDream:
 /// Generalized Pipeline Parallelism for DNN Training", 2019), with all gradients added up before the only update of the step.
 ///
-/// A stage begins with as many forward passes as there are stages behind it, then alternates, so that no more than
-/// [`in_flight`] micro-batches wait for their backward pass, however many there are.
+/// A stage begins with as many forward passes as there are stages after it, then alternates. So at most
+/// [`in_flight`] micro-batches wait for their backward pass.
 ///
 /// ```
 /// use parallel::Pass::{Backward as B, Forward as F};
@@ -35,7 +35,7 @@ pub fn one_forward_one_backward(stages: usize, stage: usize, micro_batches: usiz
     passes
 }
 
-/// How many micro-batches a stage has at most between their forward and their backward pass.
+/// The most micro-batches of a stage between their forward and their backward pass.
 ///
 /// # Panics
 /// If `stage` is not below `stages`.
@@ -58,7 +58,7 @@ mod tests {
                 let (mut forward, mut backward) = (0, 0);
                 let mut most = 0;
                 for pass in passes {
-                    // Each kind in order: so gradients are added in order, too.
+                    // Each kind in order, so gradients are added in order, too.
                     match pass {
                         Forward(m) => assert_eq!(m, core::mem::replace(&mut forward, m + 1)),
                         Backward(m) => assert_eq!(m, core::mem::replace(&mut backward, m + 1)),
@@ -72,8 +72,8 @@ mod tests {
         }
     }
 
-    /// Every stage waits for what its next pass needs. In each round all that can go on do: with passes of one length and as
-    /// many micro-batches as one likes, a pipeline of S stages idles for no more than the 2 (S - 1) passes of its beginning and end.
+    /// Every stage waits for the inputs of its next pass, and in each round all ready stages run. With passes
+    /// of one length, a pipeline of S stages idles for at most the 2 (S - 1) passes of its beginning and end.
     #[test]
     fn no_stage_waits_for_ever_or_longer_than_it_must() {
         for (stages, micro_batches) in (1..=5).flat_map(|s| (1..=9).map(move |m| (s, m))) {

@@ -1,11 +1,11 @@
 use crate::{Weights, slice_batch};
 use core::ops::Range;
 
-/// The shards that every batch is cut into, and which of them are one replica's.
+/// The shards of every batch, and which of them belong to one replica.
 ///
-/// A shard is what one pass takes. By default every replica has one. With more shards than replicas their number is a property
-/// of the run, not of its devices: each replica has some of them, one after the other, and the results are those of the
-/// shards, whoever computed them.
+/// A shard is the batch of one pass. By default every replica has one. With more shards than replicas, the
+/// number of shards is a property of the run, not of its devices. Each replica computes some of them, one
+/// after the other, and the results depend on the shards alone.
 ///
 /// ```
 /// use parallel::Shards;
@@ -24,16 +24,18 @@ pub struct Shards {
 /// How a batch is cut into shards.
 #[derive(Clone, Debug, PartialEq)]
 enum Cut {
-    /// Into so many, as [`slice_batch`] does.
+    /// Into this number of shards, as [`slice_batch`] does.
     Even(usize),
-    /// A slice for each replica, in proportion to its weight, and each slice into so many shards, as [`slice_batch`] does.
+    /// A slice for each replica, in proportion to its weight, and each slice into this number of shards, as
+    /// [`slice_batch`] does.
     Weighted(Weights, usize),
 }
 
 impl Shards {
-    /// The shards, `total` over all, of replica `rank` of `world`: as many as the others have, or one more.
+    /// The shards of replica `rank` of `world`, out of `total`: as many as the others have, or one more.
     ///
-    /// No result depends on who has which, so they are shared out evenly, other than samples: all wait for who has most.
+    /// Results don't depend on this division, so shards are divided evenly: all wait for the replica with the
+    /// most.
     ///
     /// # Panics
     /// If `rank` is not below `world`.
@@ -42,8 +44,8 @@ impl Shards {
         Shards { cut: Cut::Even(total), own: total * rank / world..total * (rank + 1) / world }
     }
 
-    /// The same shards, and so the same results, on replicas of unlike speed: each has shards in proportion to its weight, at
-    /// least one if there are enough.
+    /// The same shards, and so the same results, on replicas of unequal speed. Each has shards in proportion
+    /// to its weight, at least one if there are enough.
     ///
     /// ```
     /// use parallel::{Shards, Weights};
@@ -68,8 +70,8 @@ impl Shards {
         Shards { cut: Cut::Even(total), own: start..start + counts[rank] }
     }
 
-    /// Every batch cut into a slice for each replica, in proportion to its weight, and that into `each` shards of replica
-    /// `rank`'s.
+    /// Cuts every batch into a slice for each replica, in proportion to its weight, and that into `each`
+    /// shards of replica `rank`'s.
     ///
     /// ```
     /// use parallel::{Shards, Weights};
@@ -87,7 +89,7 @@ impl Shards {
         Shards { cut: Cut::Weighted(weights.clone(), each), own: rank * each..(rank + 1) * each }
     }
 
-    /// How many there are over all replicas.
+    /// The number of shards over all replicas.
     pub fn total(&self) -> usize {
         match &self.cut {
             Cut::Even(total) => *total,
@@ -95,7 +97,7 @@ impl Shards {
         }
     }
 
-    /// The numbers of this replica's.
+    /// The numbers of this replica's shards.
     pub fn own(&self) -> Range<usize> {
         self.own.clone()
     }
@@ -153,7 +155,7 @@ mod tests {
         }
     }
 
-    /// However they are shared out, the shards of all replicas are those of one alone, in order.
+    /// The shards of all replicas are those of a single replica, in order.
     #[test]
     fn weights_say_who_has_how_many_shards() {
         for (weights, total, expected) in [

@@ -1,7 +1,8 @@
 use core::ops::Range;
 
-/// The part of a batch of `n` samples that belongs to replica `part` of `parts`: `n / parts` samples each, the last one takes
-/// the remainder too, as `multi_gpu_model` and the tutorials' `slice_batch` do.
+/// The part of a batch of `n` samples that belongs to replica `part` of `parts`. Each has `n / parts`
+/// samples, and the last takes the remainder too, as in Keras' `multi_gpu_model` and its tutorials'
+/// `slice_batch`.
 ///
 /// ```
 /// use parallel::slice_batch;

@@ -1,6 +1,6 @@
+use crate::abort::{Abortable, Participant};
 use crate::barrier::Barrier;
 use crate::link::Link;
-use crate::meeting::{Meeting, Ties};
 use crate::members::Members;
 use crate::replicas::run_threads;
 use crate::{Collective, Error, Local, Replica, Result, run_replicas};
@@ -9,8 +9,8 @@ use program::Device;
 use program::ops::Neighbor;
 use std::sync::Arc;
 
-/// A place in a replica's pipeline: some consecutive layers on a device of their own, and the ways to the stages before and
-/// behind.
+/// A stage of a replica's pipeline: some consecutive layers on a separate device, with links to the
+/// neighbouring stages.
 pub struct Stage {
     number: usize,
     stages: usize,
@@ -20,7 +20,7 @@ pub struct Stage {
     pub replica: Box<dyn Collective>,
 }
 
-/// The ways from and to a stage next to this one.
+/// The links from and to a neighbouring stage.
 struct Ways {
     from: Arc<Link>,
     to: Arc<Link>,
@@ -37,7 +37,7 @@ impl Stage {
         self.number
     }
 
-    /// How many stages there are.
+    /// The number of stages.
     pub fn stages(&self) -> usize {
         self.stages
     }
@@ -52,11 +52,12 @@ impl Stage {
         self.number + 1 == self.stages
     }
 
-    /// Sends a stage next to this one what `fill` writes. Doesn't wait. The memory has been used before: `fill` finds some
-    /// older tensor in it. [`Exchanges::of_stage`](crate::Exchanges::of_stage) does this in the middle of a pass.
+    /// Sends a neighbouring stage the tensor that `fill` writes. Doesn't wait. The memory is reused, so
+    /// `fill` finds an older tensor in it. [`Exchanges::of_stage`](crate::Exchanges::of_stage) does this in
+    /// the middle of a pass.
     ///
     /// # Errors
-    /// If another stage failed, and those of `fill`.
+    /// If another stage failed, and the errors of `fill`.
     pub fn send<E: From<Error>>(
         &self,
         to: Neighbor,
@@ -65,10 +66,10 @@ impl Stage {
         self.neighbor(to)?.to.send(fill)
     }
 
-    /// Waits for the next tensor from a stage next to this one.
+    /// Waits for the next tensor from a neighbouring stage.
     ///
     /// # Errors
-    /// If another stage failed, and those of `read`.
+    /// If another stage failed, and the errors of `read`.
     pub fn receive<E: From<Error>>(
         &self,
         from: Neighbor,
@@ -86,12 +87,12 @@ impl Stage {
     }
 }
 
-/// Runs `body` for every stage of every replica, each on a thread of its own, and returns what they return: `devices` are those
-/// of the first replica's stages, then those of the second one's, and so on.
+/// Runs `body` for every stage of every replica, each on a separate thread, and returns the results.
+/// `devices` are those of the first replica's stages, then those of the second one's, and so on.
 ///
-/// The collective of each [`Replica`] joins the same stage of all replicas, for gradients; that of each [`Stage`] joins
-/// the stages of one replica. With one stage this is [`run_replicas`]. When a body fails or panics, all others fail at their
-/// next operation, as there.
+/// The collective of each [`Replica`] connects the same stage of all replicas, for gradients. That of each
+/// [`Stage`] connects the stages of one replica. With one stage this is [`run_replicas`]. If a body fails or
+/// panics, all others fail at their next operation, as there.
 ///
 /// ```
 /// use parallel::{Error, run_stages};
@@ -126,7 +127,7 @@ impl Stage {
 /// ```
 ///
 /// # Errors
-/// The error of the body that failed first; [`Error::Uneven`] if the devices can't be shared out.
+/// The error of the body that failed first, or [`Error::Uneven`] if the devices can't be divided.
 pub fn run_stages<T, E, F>(devices: &[Device], stages: usize, body: F) -> Result<Vec<T>, E>
 where
     T: Send,
@@ -142,22 +143,22 @@ where
     run_threads(members(devices, stages)?, |(replica, stage)| body(replica, stage))
 }
 
-/// What the body of a stage works with.
+/// The argument of a stage's body.
 type Member = (Replica, Stage);
 
-/// Who takes part, replica by replica, and what each is tied to.
-fn members(devices: &[Device], stages: usize) -> Result<Vec<(Member, Ties)>> {
+/// All threads, replica by replica.
+fn members(devices: &[Device], stages: usize) -> Result<Vec<(Member, Participant)>> {
     let replicas = devices.len() / stages;
     let mut across = Vec::new();
     for stage in 0..stages {
         let of_stage: Vec<Device> = devices.iter().skip(stage).step_by(stages).cloned().collect();
         let group = if replicas == 1 { Members::in_host_memory(1) } else { Members::of(&of_stage)? };
-        let Members { collectives, meeting } = group;
-        across.push((collectives.into_iter(), meeting));
+        let Members { collectives, barrier } = group;
+        across.push((collectives.into_iter(), barrier));
     }
-    let (mut members, mut own) = (Vec::new(), Vec::<Vec<Arc<dyn Meeting>>>::new());
+    let (mut members, mut own) = (Vec::new(), Vec::<Vec<Arc<dyn Abortable>>>::new());
     for devices in devices.chunks(stages) {
-        let Members { collectives, meeting: within } = Members::in_host_memory(stages);
+        let Members { collectives, barrier: within } = Members::in_host_memory(stages);
         let on: Vec<Arc<Link>> = (1..stages).map(|_| Link::new()).collect();
         let back: Vec<Arc<Link>> = (1..stages).map(|_| Link::new()).collect();
         for ((number, collective), device) in collectives.into_iter().enumerate().zip(devices) {
@@ -166,25 +167,25 @@ fn members(devices: &[Device], stages: usize) -> Result<Vec<(Member, Ties)>> {
                 (number > 0).then(|| Ways { from: link(&on, number - 1), to: link(&back, number - 1) });
             let behind =
                 (number + 1 < stages).then(|| Ways { from: link(&back, number), to: link(&on, number) });
-            let (group, meeting) = &mut across[number];
-            let mut meetings: Vec<Arc<dyn Meeting>> =
-                vec![Arc::clone(meeting) as _, Arc::clone(&within) as _];
+            let (group, barrier) = &mut across[number];
+            let mut abortables: Vec<Arc<dyn Abortable>> =
+                vec![Arc::clone(barrier) as _, Arc::clone(&within) as _];
             for side in before.iter().chain(&behind) {
-                meetings.extend([Arc::clone(&side.from) as Arc<dyn Meeting>, Arc::clone(&side.to) as _]);
+                abortables.extend([Arc::clone(&side.from) as Arc<dyn Abortable>, Arc::clone(&side.to) as _]);
             }
-            own.push(meetings);
+            own.push(abortables);
             let collective_across = group.next().ok_or(Error::Uneven { devices: devices.len(), stages })?;
             let across = Replica { device: device.clone(), collective: collective_across };
             members.push((across, Stage { number, stages, before, behind, replica: collective }));
         }
     }
-    // Nobody meets at the first: it only remembers who failed first.
-    let ledger: Arc<dyn Meeting> = Arc::new(Barrier::new(devices.len()));
-    let all: Arc<[Arc<dyn Meeting>]> = [ledger].into_iter().chain(own.iter().flatten().cloned()).collect();
+    // No thread waits at the first barrier: it only records who failed first.
+    let ledger: Arc<dyn Abortable> = Arc::new(Barrier::new(devices.len()));
+    let all: Arc<[Arc<dyn Abortable>]> = [ledger].into_iter().chain(own.iter().flatten().cloned()).collect();
     let tie = |(number, own)| {
         let (replica, stage) = (number / stages, number % stages);
         let who = format!("stage {stage} of replica {replica}");
-        Ties { number, replica, who, own, all: Arc::clone(&all) }
+        Participant { number, replica, who, own, all: Arc::clone(&all) }
     };
     Ok(members.into_iter().zip(own.into_iter().enumerate().map(tie)).collect())
 }

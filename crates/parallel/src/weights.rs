@@ -3,13 +3,14 @@ use core::fmt;
 use core::ops::Range;
 use core::str::FromStr;
 
-/// How much of the work each replica takes, as one positive number for each: a replica with twice another's weight takes twice
-/// as much.
+/// The share of the work of each replica, as one positive number for each. A replica with twice another's
+/// weight takes twice as much.
 ///
-/// Samples can't be cut, so each replica gets the whole part of its exact share, and what is left goes, one by one, to those
-/// with the largest fractions: the method of the largest remainder. Of equal fractions the earlier replica's comes first. So
-/// every share is the exact one rounded up or down, a heavier replica never gets less than a lighter one, shares add up
-/// to the whole, and the same weights give the same shares everywhere.
+/// Samples can't be cut, so each replica gets its exact share rounded down. The remaining samples go one by
+/// one to the replicas with the largest fractions: the method of the largest remainder. Of equal fractions
+/// the earlier replica's comes first. Every share is the exact one rounded up or down, and a heavier replica
+/// never gets less than a lighter one. Shares add up to the whole, and the same weights give the same shares
+/// everywhere.
 ///
 /// ```
 /// use parallel::Weights;
@@ -36,8 +37,8 @@ impl Weights {
         }
     }
 
-    /// Weights in proportion to speeds that were measured, in whatever unit, with one decimal: the slowest has 1. Smaller
-    /// differences are those of the clock.
+    /// Weights in proportion to measured speeds, in any unit, with one decimal: the slowest has 1. Smaller
+    /// differences are noise of the clock.
     ///
     /// ```
     /// use parallel::Weights;
@@ -58,7 +59,7 @@ impl Weights {
         self.0.len()
     }
 
-    /// How many of `n` things each replica gets.
+    /// The shares of `n` things.
     pub fn share_out(&self, n: usize) -> Vec<usize> {
         // Of numbers of at most 1 the sum is finite.
         let largest = self.0.iter().copied().fold(0.0, f64::max);

@@ -1,4 +1,5 @@
-//! Replicas whose layers meet in the middle of a pass: one that fails there ends all, and nobody waits for ever.
+//! Replicas that exchange data in the middle of a pass. One that fails there ends all, and none waits for
+//! ever.
 #![allow(clippy::unwrap_used)]
 
 use layers::{BatchNormalization, Conv2D, Dense, Draws, Exchange, Flatten, Graph, Mode, Network, Value};
@@ -7,7 +8,7 @@ use program::{Device, Precision, Span, Storage};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A fault of a replica in the middle of a pass: when it meets the others for the second time.
+/// A fault of a replica in the middle of a pass, at its second exchange.
 #[derive(Clone, Debug)]
 struct Trap {
     how: How,
@@ -33,7 +34,8 @@ impl Trap {
     }
 }
 
-/// Two normalizations: the second one's meeting comes second in the forward pass, and the first one's in the backward pass.
+/// Two normalizations: the second one's exchange is the second of the forward pass, and the first one's of
+/// the backward pass.
 fn graph() -> (Graph, Value) {
     let mut graph = Graph::new("trapped", [4, 4, 3]);
     let x = graph.add(Conv2D::new(4, 3), graph.input()).unwrap();
@@ -63,12 +65,12 @@ impl Way<'_> {
 }
 
 impl Exchange for Way<'_> {
-    fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
+    fn all_reduce(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
         self.spring(true)?;
         self.others.all_reduce_sum(device, data, at).map_err(told)
     }
 
-    fn gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
+    fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
         self.spring(false)?;
         self.others.all_gather(device, data, at).map_err(told)
     }
@@ -82,7 +84,7 @@ enum Ended {
     Layers(#[from] layers::Error),
 }
 
-/// Three steps on samples that the middle replica has none of; the last replica has the trap.
+/// Three steps on samples of which the middle replica has none. The last replica has the fault.
 fn run(devices: &[Device], trap: &Trap) -> Result<Vec<Vec<f32>>, Ended> {
     run_replicas(devices, |mut replica: Replica| {
         let (rank, device) = (replica.rank(), replica.device.clone());
@@ -142,7 +144,7 @@ fn one_that_fails_in_the_middle_of_a_pass_ends_all() {
     }
 }
 
-/// Without a fault all have the same sums, also those without samples.
+/// Without a fault all have the same sums, also replicas without samples.
 #[test]
 fn all_replicas_see_the_same_sums() {
     for devices in groups() {

@@ -1,4 +1,4 @@
-//! Where launchers say a process belongs, and what is refused.
+//! The places that launchers assign, and the refusals.
 
 use parallel::cluster::{Place, Source, discover, is_restarted};
 use parallel::{Error, Result};
@@ -105,7 +105,7 @@ fn the_batch_script_is_no_task() {
     assert_eq!(place(&format!("{batch} SLURM_STEP_ID=0")).world, 8);
 }
 
-/// SLURM starts the batch script again, and whatever that starts: a launcher, or a process alone. For the place that counts nothing.
+/// SLURM starts the batch script again, and every process that it starts. The place does not depend on that.
 #[test]
 fn a_requeued_job_is_restarted_whoever_launches() {
     let job = "SLURM_JOB_ID=1 SLURM_PROCID=0 SLURM_NTASKS=2";
@@ -263,7 +263,7 @@ fn contradictions_name_both_variables_and_values() {
 fn sources_that_agree_are_fine() {
     assert_eq!(place(&format!("RANK=3 WORLD_SIZE=4 {OPEN_MPI} {MPICH}")).source, Source::Variables);
     assert_eq!(place(&format!("RANK=5 WORLD_SIZE=7 {SRUN}")).source, Source::Variables);
-    // `srun --mpi=pmi2` sets two variables of MPICH; SLURM's own know the machine.
+    // `srun --mpi=pmi2` sets two variables of MPICH, but only SLURM's own describe the machine.
     let pmi2 = place(&format!("PMI_RANK=5 PMI_SIZE=7 {SRUN}"));
     assert_eq!((pmi2.source, pmi2.local_world), (Source::Slurm, 3));
 }
@@ -310,7 +310,7 @@ const NAMES: &[&str] = &[
     "SLURM_RESTART_COUNT",
 ];
 
-/// Small numbers, so that some environments make sense; broken pieces of everything else.
+/// Small numbers, so that some environments make sense, and broken pieces of all other texts.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => (0u8..4).prop_map(|n| n.to_string()),

@@ -1,11 +1,12 @@
-//! The in-process collective on GPUs, emulated ones here: the bits of the way through host memory, and its errors.
+//! The in-process collective on GPUs, emulated ones here: the bits of the collective in host memory, and its
+//! errors.
 
 #![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
 
 use parallel::{Error, Replica, run_replicas};
 use program::{Device, Precision, Span, Storage};
 
-/// So many GPUs, or none without a C++ compiler.
+/// This number of GPUs, or none without a C++ compiler.
 fn gpus(count: usize) -> Option<Vec<Device>> {
     let devices: Result<Vec<_>, _> = (0..count).map(|_| tensor_cuda::emulated(Precision::Fp32)).collect();
     devices.inspect_err(|error| println!("SKIPPED: collectives on GPUs: {error}")).ok()
@@ -27,7 +28,8 @@ fn bring(device: &Device, part: usize, len: usize) -> Result<Storage, Error> {
     Ok(data)
 }
 
-/// Sums, sums of `rank` parts each in order, a broadcast and a gathering; most of them on what the last left behind.
+/// Sums, sums of `rank` parts each in order, a broadcast and a gather. Most of them work on the results of
+/// the last one.
 fn everything(devices: &[Device], lens: &[usize]) -> Vec<Vec<f32>> {
     run_replicas(devices, |mut replica: Replica| {
         let (device, rank) = (replica.device.clone(), replica.rank());
@@ -69,7 +71,7 @@ fn gpus_add_up_to_the_bits_of_host_memory() {
     }
 }
 
-/// Some towers share a device, as clones of it.
+/// Some replicas share a device, as clones of it.
 #[test]
 fn towers_may_share_a_device() {
     let Some(mut devices) = gpus(2) else { return };
@@ -78,7 +80,7 @@ fn towers_may_share_a_device() {
     assert_eq!(everything(&devices, &lens), everything(&vec![tensor_cpu::device(1); 3], &lens));
 }
 
-/// A GPU and a processor have no memory to exchange but the host's.
+/// A GPU and a CPU exchange data through host memory.
 #[test]
 fn unlike_devices_meet_in_host_memory() {
     let Some(mut devices) = gpus(1) else { return };
@@ -87,7 +89,7 @@ fn unlike_devices_meet_in_host_memory() {
     assert_eq!(everything(&devices, &lens), everything(&vec![tensor_cpu::device(1); 2], &lens));
 }
 
-/// Parameters that are used are mirrored beside their arena: a broadcast changes the mirrors too.
+/// Used weights have compute copies beside their arena. A broadcast changes the copies too.
 #[test]
 fn a_broadcast_reaches_the_mirrors_of_weights() {
     let Some(devices) = gpus(2) else { return };
@@ -132,7 +134,8 @@ fn different_sizes_are_an_error_on_all() {
     }
 }
 
-/// A replica that fails, before an operation or in it, stops the others and is named; nobody reads memory that is gone.
+/// A replica that fails, before an operation or in it, stops the others and is named. No replica reads freed
+/// memory.
 #[test]
 fn a_failing_replica_stops_the_others() {
     for bad in 0..3 {
@@ -159,20 +162,20 @@ fn a_failing_replica_stops_the_others() {
     }
 }
 
-/// The host meets the other towers, which no recording can hold.
+/// The host waits for the other replicas, which can't be captured in a graph.
 #[test]
 fn a_sum_is_not_recorded() {
-    use program::{Recorder, Turn};
+    use program::{GraphCache, ReplayArgs};
     let Some(devices) = gpus(2) else { return };
     let result = run_replicas(&devices, |mut replica: Replica| {
         let device = replica.device.clone();
         let mut data = device.alloc(4)?;
-        let mut recorder = Recorder::default();
+        let mut recorder = GraphCache::default();
         let collective = &mut replica.collective;
         let mut work = || collective.all_reduce_sum(&device, &mut data, Span::new(0, 4));
-        recorder.play(&device, "sum", &Turn::default(), &mut work)?;
-        recorder.play(&device, "sum", &Turn::default(), &mut work)
+        recorder.run(&device, "sum", &ReplayArgs::default(), &mut work)?;
+        recorder.run(&device, "sum", &ReplayArgs::default(), &mut work)
     });
     let error = result.unwrap_err().to_string();
-    assert!(error.contains("part of a recording"), "{error}");
+    assert!(error.contains("captured in a graph"), "{error}");
 }

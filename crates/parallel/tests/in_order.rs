@@ -19,7 +19,7 @@ fn value(part: usize, k: usize) -> f32 {
     size * (1.0 + k as f32 * 0.37) / (part + 1) as f32
 }
 
-/// What every replica has after the sum of `total` parts, shared out over `world` replicas.
+/// The sum of `total` parts on every replica, with the parts divided over `world` replicas.
 fn sums(total: usize, world: usize) -> Vec<Vec<f32>> {
     run_replicas(&devices(world), |mut replica: Replica| {
         let device = replica.device.clone();
@@ -33,7 +33,7 @@ fn sums(total: usize, world: usize) -> Vec<Vec<f32>> {
         let parts = shards.own().map(bring).collect::<Result<Vec<_>, _>>()?;
         let mut into = device.alloc(LEN + 2 * EDGE)?;
         device.fill(7.0, &mut into, Span::new(0, LEN + 2 * EDGE))?;
-        // Twice, with another collective and a shorter run between: nothing stays behind on the board.
+        // Twice, with another collective and a shorter run between: no earlier number remains.
         replica.collective.all_reduce_in_order(&device, &parts, Span::new(EDGE, LEN), &mut into)?;
         replica.collective.all_reduce_sum(&device, &mut into, Span::new(0, 1))?;
         replica.collective.all_reduce_in_order(&device, &parts, Span::new(EDGE, 3), &mut into)?;
@@ -58,7 +58,7 @@ fn the_sum_is_that_of_the_parts_in_their_order() {
     }
 }
 
-/// That the test above can fail: in another order the sum has other bits.
+/// The test above can fail: in another order the sum has other bits.
 #[test]
 fn the_order_matters() {
     let sum = |parts: &mut dyn Iterator<Item = usize>| parts.fold(0.0, |sum, part| sum + value(part, 1));
@@ -81,7 +81,7 @@ fn with_one_part_each_it_is_the_plain_sum() {
     }
 }
 
-/// A replica without a part takes part; where nobody has one, the sum is 0.
+/// A replica without a part takes part. Without any part, the sum is 0.
 #[test]
 fn no_parts_add_nothing() {
     for (world, parts) in [(1, 0), (3, 0), (3, 1)] {
@@ -109,7 +109,7 @@ fn parts_of_different_sizes_are_an_error_on_all() {
     assert!(matches!(result, Err(Error::Mismatch { .. })), "{result:?}");
 }
 
-/// A run outside of the parts is an error, alone and among others, and leaves nobody waiting.
+/// A run outside of the parts is an error, alone and among others, and no replica keeps waiting.
 #[test]
 fn a_run_outside_of_the_parts_is_an_error() {
     for world in [1, 2] {

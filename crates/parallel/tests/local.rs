@@ -48,7 +48,7 @@ fn broadcast_brings_the_roots_numbers() {
     assert_eq!(all.unwrap(), [[2.0, 0.0], [2.0, 1.0], [2.0, 2.0]]);
 }
 
-/// Of every length, also none, for as many replicas as there are; what lies around the run stays.
+/// Of every length, also none, for every number of replicas. Elements around the run stay.
 #[test]
 fn a_gathering_brings_everybodys_part() {
     for (world, len) in (1..=4).flat_map(|world| [0, 1, 5, 64].map(|len| (world, len))) {
@@ -87,7 +87,7 @@ fn a_gathering_needs_equal_parts_as_long_on_all() {
     assert!(odd.contains("the length of the run is 7, but must be a multiple"), "{odd}");
 }
 
-/// One replica panics, fails or goes home early: the others stop, and the caller learns the cause.
+/// One replica panics, fails or returns early. The others stop, and the caller learns the cause.
 #[test]
 fn a_failing_replica_stops_the_others() {
     for bad in 0..3 {
@@ -101,7 +101,7 @@ fn a_failing_replica_stops_the_others() {
     }
 }
 
-/// Nobody waits for a replica that will not come again.
+/// No replica waits for one that has returned.
 #[test]
 fn a_replica_that_finished_early_keeps_nobody_waiting() {
     let result = run_replicas(&devices(3), |mut replica: Replica| match replica.rank() {
@@ -133,7 +133,7 @@ fn different_sizes_are_an_error_on_all() {
     assert!(matches!(result, Err(Error::Mismatch { .. })), "{result:?}");
 }
 
-/// The root, the only one to bring numbers, can't know; its error is not the cause.
+/// The root has the only numbers, so it can't know. Its error is not the cause.
 #[test]
 fn a_broadcast_of_different_sizes_names_the_cause() {
     let result = run_replicas(&devices(2), |mut replica: Replica| {
@@ -145,7 +145,7 @@ fn a_broadcast_of_different_sizes_names_the_cause() {
     assert!(matches!(result, Err(Error::Mismatch { rank: 1, .. })), "{result:?}");
 }
 
-/// A replica whose own memory does not fit leaves nobody waiting, even if it carries on.
+/// If a replica's memory does not fit, no replica keeps waiting, even if it carries on.
 #[test]
 fn an_operation_that_fails_on_one_fails_on_all() {
     let result = run_replicas(&devices(2), |mut replica: Replica| {

@@ -1,4 +1,4 @@
-//! Pipelines of stages: what goes between them, and how they end.
+//! Pipelines of stages: their tensors, and how they end.
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
@@ -32,7 +32,7 @@ fn into(number: &mut f32) -> impl FnOnce(&[f32]) -> Result<(), Error> {
     }
 }
 
-/// Every stage adds its number plus 1 on the way on, and doubles on the way back.
+/// Every stage adds its number plus 1 on the way forward, and doubles on the way back.
 fn relay(replica: &Replica, stage: &Stage, micro_batches: usize) -> Result<Vec<f32>, Error> {
     let mut kept = vec![0.0; micro_batches];
     for pass in one_forward_one_backward(stage.stages(), stage.number(), micro_batches) {
@@ -96,7 +96,7 @@ fn stages_add_up_across_replicas_and_within_one() {
     assert_eq!(sums, [[12.0, 6.0], [14.0, 6.0], [16.0, 6.0], [12.0, 36.0], [14.0, 36.0], [16.0, 36.0]]);
 }
 
-/// Whatever the others wait for, and in whichever replica, they stop.
+/// All stages stop, whatever they wait for, and in whichever replica.
 #[test]
 fn a_stage_that_fails_stops_all_of_all_replicas() {
     for failing in 0..4 {
@@ -141,7 +141,7 @@ fn what_cannot_be_is_an_error() {
         .unwrap_err()
         .to_string()
     };
-    assert_eq!(run(3, 2), "3 devices can't be shared out among pipelines of 2 stages");
-    assert_eq!(run(1, 0), "1 devices can't be shared out among pipelines of 0 stages");
+    assert_eq!(run(3, 2), "3 devices can't be divided into pipelines of 2 stages");
+    assert_eq!(run(1, 0), "1 devices can't be divided into pipelines of 0 stages");
     assert_eq!(run(1, 1), "there is no stage behind the last one of 1");
 }

@@ -19,8 +19,8 @@ impl Activation {
     /// All of them. Each gives 0 for 0.
     pub const ALL: [Activation; 4] = [Activation::None, Activation::Relu, Activation::Gelu, Activation::Silu];
 
-    /// Whether its gradient follows from what comes in. That of the others follows from what comes out; but GELU and
-    /// SiLU fall before they rise, so two numbers give the same.
+    /// Whether its gradient needs its input. That of the others follows from its output. But GELU and SiLU
+    /// fall before they rise, so two inputs give the same output.
     pub const fn reads_input(self) -> bool {
         matches!(self, Activation::Gelu | Activation::Silu)
     }

@@ -1,5 +1,5 @@
 use crate::{
-    Bytes, Executable, ImageSet, Ints, LoadImages, Memory, OptimizerStep, ParamRun, Precision, Recording,
+    Bytes, CapturedGraph, Executable, ImageSet, Ints, LoadImages, Memory, OptimizerStep, ParamRun, Precision,
     Result, Span, StepArgs, Storage, View, ViewMut,
 };
 use core::any::Any;
@@ -64,7 +64,7 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// Copies `src` to the device, into `dst` from byte `offset` on.
     fn upload_bytes(&self, src: &[u8], dst: &mut Bytes, offset: usize) -> Result<()>;
 
-    /// Copies elements of `src` from `offset` on from the device, waiting for what was asked before.
+    /// Copies elements of `src` from `offset` on from the device, after all earlier work.
     fn download(&self, src: &Storage, offset: usize, dst: &mut [f32]) -> Result<()>;
 
     /// Waits until everything that was asked for is done. By default it is when ops return.
@@ -77,8 +77,9 @@ pub trait Backend: Any + Debug + Send + Sync {
         false
     }
 
-    /// Whether memory is dearer here than a cheap pass over it: training then [recomputes](crate::passes::recompute) outputs of
-    /// normalizations in the backward pass instead of keeping them, and memory is used again as soon as it can be. By default not.
+    /// Whether memory is scarcer here than time for a cheap pass over it. Then training
+    /// [recomputes](crate::passes::recompute) outputs of normalizations in the backward pass instead of
+    /// keeping them, and memory is reused as early as possible. By default not.
     fn recomputes(&self) -> bool {
         false
     }
@@ -95,13 +96,16 @@ pub trait Backend: Any + Debug + Send + Sync {
     }
 
     /// Whether work can be written down, to be done again at the cost of one call. By default not.
-    fn records(&self) -> bool {
+    fn captures_graphs(&self) -> bool {
         false
     }
 
-    /// Writes `work` down, which is not done meanwhile: see [`Recorder`](crate::Recorder). `None` if something of the device gave way
+    /// Writes `work` down, which is not done meanwhile: see [`GraphCache`](crate::GraphCache). `None` if something of the device gave way
     /// that can't be written down: then the work must run once more first.
-    fn record(&self, _work: &mut dyn FnMut() -> Result<(), String>) -> Result<Option<Box<dyn Recording>>> {
+    fn capture(
+        &self,
+        _work: &mut dyn FnMut() -> Result<(), String>,
+    ) -> Result<Option<Box<dyn CapturedGraph>>> {
         Ok(None)
     }
 
@@ -123,8 +127,9 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// `y = x` or `y += x`, for tensors of one shape.
     fn copy(&self, x: View, y: ViewMut, write: Write) -> Result<()>;
 
-    /// Completes the gradients of the weights that lie in the run `at` of `grads`: until then a device may keep what a program computed
-    /// in a form of its own, to bring all of it into place at once. By default there is nothing to do.
+    /// Completes the gradients of the weights in the run `at` of `grads`. Until then a device may keep a
+    /// program's results in another form, to bring all of it into place at once. By default this does
+    /// nothing.
     fn finish_grads(&self, _grads: &mut Storage, _at: Span) -> Result<()> {
         Ok(())
     }
@@ -161,12 +166,12 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// Softmax over the channels of each pixel. The output may also be in f32 where activations are in another format.
     fn softmax(&self, x: View, y: ViewMut) -> Result<()>;
 
-    /// Adds a step's metrics to those of the steps before it: `meter` (4 elements) holds the sum of the losses as a number
-    /// and what rounding took from it (together exact to 48 bits), the sum of the correct answers, and the steps.
+    /// Adds a step's metrics to those of the steps before it. `meter` has 4 elements: the sum of the losses
+    /// and its rounding error (together exact to 48 bits), the sum of the correct answers, and the steps.
     ///
-    /// A device that [`runs_ahead`](Backend::runs_ahead) ignores all steps of optimizers and running averages from the first
-    /// loss on that is not finite, until the meter is uploaded anew: so nobody need look at each loss before the next
-    /// step. The meter then holds that loss, and counts no further steps.
+    /// On a device that [`runs_ahead`](Backend::runs_ahead), a loss that is not finite disables all later
+    /// steps of optimizers and running averages, until the meter is uploaded anew. So the host need not check
+    /// each loss before the next step. The meter then holds that loss, and counts no further steps.
     fn meter(&self, sums: &Storage, metrics: Span, meter: &mut Storage) -> Result<()>;
 
     /// One step of an optimizer at learning rate `lr`, on runs of parameters, which don't overlap and say their weight decay. All arenas are laid out alike, and nothing outside of the

@@ -1,6 +1,6 @@
 //! Live ranges of tensors, and the check that no step overwrites a live tensor.
 
-use crate::ops::{Concat, Gather, Slice};
+use crate::ops::{AllGather, Concat, Slice};
 use crate::{Arena, Error, Home, Op, Program, Result, Shape, Span, Step, TensorId};
 use core::ops::Range;
 
@@ -159,13 +159,13 @@ pub fn conflict(program: &Program) -> Option<Conflict> {
 fn may_replace(program: &Program, step: &Step, id: TensorId) -> bool {
     let in_place = step.op.in_place().iter().any(|&at| step.operands[at] == id);
     let once = step.reads().filter(|&read| program.overlap(read, id)).count() == 1;
-    let is_part = matches!(step.op, Op::Gather(Gather { rank, .. })
+    let is_part = matches!(step.op, Op::AllGather(AllGather { rank, .. })
         if is_inside(program, id, step.results[0], rank * program.shape(id).c));
     is_part || (in_place || step.onto == Some(id)) && once && program.is_same_memory(id, step.results[0])
 }
 
-/// When the memory of each root tensor is in use: from the first write to the last read of all that lies in it. `None` for memory that is
-/// not [placed](crate::Arena::is_placed), and for what lies in another tensor.
+/// The live range of the memory of each root tensor: from the first write to the last read of any tensor in
+/// it. `None` for memory that is not [placed](crate::Arena::is_placed), and for tensors within another.
 pub fn live_ranges(program: &Program) -> Vec<Option<LiveRange>> {
     let uses = Uses::new(program);
     let mut ranges: Vec<Option<LiveRange>> = vec![None; program.tensors.len()];

@@ -40,8 +40,8 @@ impl Pad {
 /// few that no place in one overflows.
 const MOST: usize = u32::MAX as usize;
 
-/// Rows and columns that a window of `kernel` leaves when it moves over `h x w` by `stride`, or `None` where it does
-/// not fit once or a size is absurd.
+/// Rows and columns of the output, for a window of `kernel` that moves over `h x w` by `stride`. `None` if it
+/// does not fit once or a size is absurd.
 pub(crate) fn windows(
     h: usize,
     w: usize,

@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub struct Device(Arc<dyn Backend>);
 
 impl Device {
-    /// The backend behind it, if it is this one: for what only one kind of device can do.
+    /// The backend, if it is of this type, for functions that only one kind of device has.
     pub fn get<B: Backend>(&self) -> Option<&B> {
         let backend: &dyn Any = &*self.0;
         backend.downcast_ref()

@@ -106,7 +106,8 @@ pub struct ImageSet<'a> {
     pub images: &'a Bytes,
     /// One integer an image.
     pub labels: &'a Ints,
-    /// What is subtracted first (H, W, C), then what is subtracted after the scale (H, W, C).
+    /// The numbers that are subtracted first (H, W, C), then those that are subtracted after the scale (H, W,
+    /// C).
     pub means: &'a Storage,
 }
 

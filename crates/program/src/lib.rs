@@ -13,8 +13,9 @@
 //! - Convolution weights lie as `(kh, kw, c, k)` and dense weights as `(inputs, outputs)`, as in Keras.
 //! - Every gradient is of the sum over samples that the caller scaled in the loss; no op averages on its own.
 //!
-//! [`Backend`] is what a kind of device implements, each in a crate of its own; [`Device`] is any of them. [`Storage`] is a run of
-//! numbers there. A [`Recorder`] plays work that repeats from step to step; on a GPU it is written down once, as a CUDA graph.
+//! [`Backend`] is the interface of a kind of device, each in its own crate. [`Device`] is any of them.
+//! [`Storage`] is a run of numbers there. A [`GraphCache`] runs work that repeats from step to step; on a GPU
+//! it is captured once, as a CUDA graph.
 #![forbid(unsafe_code)]
 
 mod activation;
@@ -26,6 +27,7 @@ mod conv;
 mod device;
 mod error;
 mod execute;
+mod graph_cache;
 mod images;
 mod norm;
 pub mod ops;
@@ -36,7 +38,6 @@ mod pool;
 mod precision;
 mod program;
 mod random;
-mod recorder;
 mod rule;
 mod shape;
 mod tensor;
@@ -55,6 +56,7 @@ pub use conv::{Conv2d, Linear, Pad};
 pub use device::Device;
 pub use error::{Error, Misfit, Result};
 pub use execute::{Memory, StepArgs};
+pub use graph_cache::{CaptureStatus, CapturedGraph, GraphCache, ReplayArgs};
 pub use images::{ImageDraw, ImageSet, LoadImages, Place};
 pub use norm::{BatchNorm, SoftmaxXent, Target};
 pub use ops::Op;
@@ -64,7 +66,6 @@ pub use pool::Pool2d;
 pub use precision::Precision;
 pub use program::{Phase, Program, Step};
 pub use random::DropoutMask;
-pub use recorder::{Prepared, Recorder, Recording, Turn};
 pub use rule::Rule;
 pub use shape::{Layout, Shape, Span};
 pub use tensor::{Arena, Home, Parameter, Tensor, TensorId};

@@ -14,8 +14,8 @@ pub struct BatchNorm {
 }
 
 impl BatchNorm {
-    /// Elements of what a replica tells others of its part of a batch: of each of `c` channels the mean and the sum of squared
-    /// differences from it, then the number of samples.
+    /// Elements of a replica's message about its part of a batch: of each of `c` channels the mean and the
+    /// sum of squared differences from it, then the number of samples.
     pub const fn stats_len(c: usize) -> usize {
         2 * c + 1
     }
@@ -73,7 +73,7 @@ impl Target {
         Target { label, other, weight: f32::from_bits(weight) }
     }
 
-    /// The label that counts more: what a correct answer is.
+    /// The label with the larger share: the correct answer.
     #[inline]
     pub fn main(self) -> u32 {
         if self.weight >= 0.5 { self.label } else { self.other }

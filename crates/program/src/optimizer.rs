@@ -52,10 +52,10 @@ impl ParamRun {
 /// | with Nesterov | `p += m v - lr g` | `p -= lr (g + m v)` |
 /// | weight decay `w` | Keras 3: first `p -= lr w p`; Keras 2: none | first `g += w p` |
 ///
-/// As long as the rate stays, both give the same weights. When it drops, Keras' velocity still carries the old rate and
-/// PyTorch's takes the new one at once. At a momentum of 0.9 and a steady gradient, a drop to a tenth makes the next step
-/// of Keras 9.1 times as long as PyTorch's, an excess that fades by a factor of 0.9 a step. A weight decay acts the
-/// same without momentum; with it, PyTorch's also runs through the velocity.
+/// As long as the rate stays, both give the same weights. When it drops, Keras' velocity still carries the
+/// old rate and PyTorch's takes the new one at once. At a momentum of 0.9 and a steady gradient, a drop to a
+/// tenth makes the next step of Keras 9.1 times as long as PyTorch's. The excess fades by a factor of 0.9 a
+/// step. Weight decay acts the same without momentum. With it, PyTorch's also runs through the velocity.
 ///
 /// ```
 /// use program::Sgd;
@@ -179,9 +179,10 @@ impl Rmsprop {
 /// | weight decay `w` | Keras 3: first `p -= lr w p`; Keras 2: none | first `g += w p` |
 /// | `AdamW` | 0.004, first `p -= lr w p` | 0.01, first `p -= lr w p` |
 ///
-/// In the first step Keras' epsilon weighs 32 times as much, so gradients of about 1e-5 move a parameter by a quarter less than
-/// with PyTorch's of the same size. From D. Kingma and J. Ba, "Adam: a method for stochastic optimization" (2015), which calls
-/// Keras' "epsilon hat"; AdamW is I. Loshchilov and F. Hutter, "Decoupled weight decay regularization" (2019).
+/// In the first step Keras' epsilon weighs 32 times as much. So gradients of about 1e-5 move a parameter by a
+/// quarter less than with PyTorch's of the same size. From D. Kingma and J. Ba, "Adam: a method for
+/// stochastic optimization" (2015), which calls Keras' "epsilon hat"; AdamW is I. Loshchilov and F. Hutter,
+/// "Decoupled weight decay regularization" (2019).
 ///
 /// ```
 /// use program::{Adam, WeightDecay};
@@ -237,7 +238,7 @@ impl Adam {
     }
 }
 
-/// A rule for one step, with what it remembers from one to the next: arenas that are laid out as the parameters.
+/// A rule for one step, with its state: arenas with the layout of the parameters.
 #[derive(Debug)]
 pub enum OptimizerStep<'a> {
     /// With the velocities. With a momentum of 0 they are not touched.

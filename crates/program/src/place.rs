@@ -30,7 +30,7 @@ impl Executable {
             let (what, accepted) = ("a tensor", "read before it is overwritten, and apart from what is read");
             Err(Error::Option { op: "place", what, value, accepted })
         };
-        // The fields of a program are public: whatever they hold, devices rely on what is checked here.
+        // The fields of a program are public, and devices rely on this check.
         check::homes_fit(&program)?;
         for step in &program.steps {
             check::fits(&program, step)?;

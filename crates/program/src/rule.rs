@@ -46,7 +46,7 @@ pub trait Rule {
 
     /// For an op that costs little: the op and the operands that compute the first result of `step` once more, with the same bits,
     /// where all results are still there but the first one.
-    fn repeat(&self, _step: &Step) -> Option<(Op, Vec<TensorId>)> {
+    fn recompute(&self, _step: &Step) -> Option<(Op, Vec<TensorId>)> {
         None
     }
 

@@ -53,7 +53,7 @@ impl Layers {
     }
 
     /// With the kernel of the convolution before.
-    pub(crate) fn conv_again(&mut self, layer: &str, x: TensorId) -> TensorId {
+    pub(crate) fn conv_shared(&mut self, layer: &str, x: TensorId) -> TensorId {
         let conv = self.spec(self.builder.shape(x).c, x);
         self.builder.layer(layer);
         self.builder.push(Conv2dForward { conv, act: Activation::None }, &[x, self.last[0]], &[]).unwrap()[0]
@@ -115,5 +115,6 @@ impl Layers {
 }
 
 pub(crate) fn training_step(forward: Program, input_gradient: bool) -> Program {
-    training(forward, Training { input_gradient, recompute: true, across: None, bucket: None }).unwrap()
+    training(forward, Training { input_gradient, recompute: true, sync_batch_norm: None, bucket: None })
+        .unwrap()
 }

@@ -6,8 +6,8 @@ use core::ops::Range;
 
 /// A program of some ops, with the numbers that their tensors hold before it runs: for tests and benchmarks of ops.
 ///
-/// Every tensor has memory of its own, with other numbers around it. A result may also lie where an operand does:
-/// [`in_place_of`](Trial::in_place_of).
+/// Every tensor has separate memory with other numbers around it. A result may also lie in the place of an
+/// operand: [`in_place_of`](Trial::in_place_of).
 ///
 /// ```
 /// use program::{Activation, Layout, Shape, Trial, Write, ops::Activate};
@@ -31,7 +31,7 @@ pub struct Trial {
     phase: Phase,
 }
 
-/// Tensors begin at a multiple of so many elements, or some elements behind it.
+/// Tensors begin at a multiple of so many elements, or some elements after it.
 const ALIGN: usize = 64;
 
 impl Trial {
@@ -124,7 +124,7 @@ impl Trial {
     /// The program on a device, with all numbers in their places.
     ///
     /// # Errors
-    /// As [`Executable::place`], and what the device says.
+    /// As [`Executable::place`], and the errors of the device.
     pub fn on(self, device: &dyn Backend) -> Result<TrialRun<'_>> {
         let executable = self.executable()?;
         device.prepare(&executable)?;
@@ -244,7 +244,7 @@ impl TrialRun<'_> {
         device.upload(values, self.buffer_mut(arena), offset)
     }
 
-    /// An element outside of all results that is not what it was, for batches of `n` samples.
+    /// An element outside of all results that has changed, for batches of `n` samples.
     ///
     /// # Errors
     /// What the device says.

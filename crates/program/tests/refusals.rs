@@ -56,7 +56,7 @@ fn convolutions() {
 #[test]
 fn absurd_convolutions() {
     const MAX: usize = usize::MAX;
-    // Three times this is 1 more than what a word holds.
+    // Three times this overflows a word by 1.
     const THIRD: usize = MAX / 3 * 2 + 1;
     assert_eq!(THIRD.wrapping_mul(3), 1);
     let valid = Conv2d { inputs: 1, outputs: 1, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
@@ -90,9 +90,9 @@ fn normalizations() {
     refused(train, &[x, run(2), c], "gamma");
     refused(train, &[x, c, c, run(4)], "the bias");
     refused(train, &[x, c], "the list of operands");
-    refused(BatchNormRepeat { bn: BN }, &[x, c, c, run(5)], "the saved statistics");
+    refused(BatchNormRecompute { bn: BN }, &[x, c, c, run(5)], "the saved statistics");
     refused(BatchNormInfer { bn: BN }, &[x, c, c, c, run(2)], "the variance");
-    let joined = BatchNormJoined { bn: BN };
+    let joined = SyncBatchNorm { bn: BN };
     assert_eq!(told(joined, &[x, run(14), c, c]), "nothing");
     refused(joined, &[x, run(13), c, c], "the replicas' statistics");
     refused(joined, &[x, run(0), c, c], "the replicas' statistics");

@@ -1,4 +1,4 @@
-//! The speed of every convolution and dense layer of the recipes' networks, beside what the processor can do.
+//! The speed of every convolution and dense layer of the recipes' networks, beside the CPU's peak.
 //!
 //! `cargo run --release -p towers-tensor-cpu --example conv_bench -- [THREADS] [keras_cnn|minigooglenet] [LAYER] [--bf16]`
 //!

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Each line counts the bytes that an op must read and write at least once (twice for the input of a batch
-//! normalization, whose statistics need a pass of their own) and divides by its best time. `share` compares with a copy of a
-//! buffer much larger than the caches; small tensors that stay in a cache exceed it.
+//! normalization, whose statistics need a separate pass) and divides by its best time. `share` compares with
+//! a copy of a buffer much larger than the caches. Small tensors that stay in a cache exceed it.
 
 mod arguments;
 
@@ -20,7 +20,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 use tensor_cpu::Cpu;
 
-/// The device, and what a copy of a large buffer reached on it in GB/s.
+/// The device, and the GB/s of a copy of a large buffer on it.
 struct Bench {
     cpu: Cpu,
     copy: f64,
@@ -70,7 +70,7 @@ impl Bench {
         })
     }
 
-    /// A batch normalization whose input is a tensor of its own and whose output is the last channels of `width`.
+    /// A batch normalization of a whole tensor whose output is the last channels of `width`.
     fn batch_norm(&self, act: Activation, shape: Shape, width: usize) -> Result<()> {
         let (c, len, bn, mut trial) =
             (shape.c, shape.len(), BatchNorm { epsilon: 1e-3, act }, Trial::new(shape.n));

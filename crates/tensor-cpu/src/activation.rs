@@ -16,7 +16,7 @@ pub(crate) fn forward<E: Element>(cpu: &Cpu, act: Activation, x: View<[E]>, y: V
 multiversion! {
     fn map<A: Pointwise, E: Element>(x: Rows<E>, y: RowsMut<E>, act: A, rows: Range<usize>) {
         for row in rows {
-            // SAFETY: each task has rows of its own.
+            // SAFETY: each task has separate rows.
             let y = unsafe { y.row(row) };
             y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = E::of(act.forward(x.get())));
         }
@@ -33,7 +33,7 @@ pub(crate) fn forward_in_place<E: Element>(cpu: &Cpu, act: Activation, y: ViewMu
 multiversion! {
     fn map_in_place<A: Pointwise, E: Element>(y: RowsMut<E>, act: A, rows: Range<usize>) {
         for row in rows {
-            // SAFETY: each task has rows of its own.
+            // SAFETY: each task has separate rows.
             unsafe { y.row(row) }.iter_mut().for_each(|y| *y = E::of(act.forward(y.get())));
         }
     }
@@ -49,7 +49,7 @@ pub(crate) fn add_forward<E: Element>(cpu: &Cpu, act: Activation, x: View<[E]>, 
 multiversion! {
     fn add_map<A: Pointwise, E: Element>(x: Rows<E>, y: RowsMut<E>, act: A, rows: Range<usize>) {
         for row in rows {
-            // SAFETY: each task has rows of its own.
+            // SAFETY: each task has separate rows.
             let y = unsafe { y.row(row) };
             y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = E::of(act.forward(y.get() + x.get())));
         }
@@ -75,7 +75,7 @@ pub(crate) fn backward<E: Element>(
 multiversion! {
     fn gradients<A: Pointwise, E: Element>(of: Rows<E>, dy: Rows<E>, dx: RowsMut<E>, act: A, mode: Write, rows: Range<usize>) {
         for row in rows {
-            // SAFETY: each task has rows of its own.
+            // SAFETY: each task has separate rows.
             let dx = unsafe { dx.row(row) };
             let gradient = of.row(row).iter().zip(dy.row(row)).map(|(&of, &dy)| act.gradient(of.get(), dy.get()));
             put(dx, gradient, mode);
@@ -98,7 +98,7 @@ pub(crate) fn backward_in_place<E: Element>(cpu: &Cpu, act: Activation, of: View
 multiversion! {
     fn gradients_in_place<A: Pointwise, E: Element>(of: Rows<E>, dy: RowsMut<E>, act: A, rows: Range<usize>) {
         for row in rows {
-            // SAFETY: each task has rows of its own.
+            // SAFETY: each task has separate rows.
             let dy = unsafe { dy.row(row) };
             dy.iter_mut().zip(of.row(row)).for_each(|(dy, &of)| *dy = E::of(act.gradient(of.get(), dy.get())));
         }

@@ -83,7 +83,7 @@ impl Buffer {
         }
     }
 
-    /// A copy with zeros behind it.
+    /// A copy with zeros after it.
     fn extended(&self, len: usize) -> Self {
         let words = |len: usize| (len * self.format.bytes()).div_ceil(size_of::<f32>());
         let mut copy = Buffer::of(vec![0.0; words(len) + LINE - 1], len, self.format);

@@ -61,10 +61,10 @@ impl Cpu {
         Cpu { winograd: false, ..self }
     }
 
-    /// The same device, with [activations](program::Backend::alloc_activations) in bf16. Convolutions and dense layers
-    /// round their weights to it as well, and add up products in 32 bits in matrix units of the processor (Intel's AMX).
-    /// Everything else is computed in 32 bits, from what was stored and rounded to what is. `None` where there are no such
-    /// units.
+    /// The same device, with [activations](program::Backend::alloc_activations) in bf16. Convolutions and
+    /// dense layers round their weights to it as well, and add up products in 32 bits in matrix units of the
+    /// CPU (Intel's AMX). All other ops compute in 32 bits: they read stored values and round results. `None`
+    /// without such units.
     pub fn with_bf16(self) -> Option<Self> {
         let level = Bf16Level::detect(self.simd())?;
         Some(Cpu { bf16: Some(level), ..self })
@@ -102,7 +102,7 @@ impl Cpu {
         for (memory, len) in [(&self.inner.scratch, scratch), (&self.inner.channels, channels)] {
             let mut memory = lock(memory);
             if memory.len() < len {
-                // First of all the old one goes: nobody wants what it held.
+                // The old buffer is freed first: its content is not needed.
                 *memory = Buffer::default();
                 *memory = Buffer::try_zeros(self, len, Format::F32)?;
             }

@@ -52,7 +52,7 @@ multiversion! {
             let mut at = start;
             while at < end {
                 let len = run(from, at).min(run(to, at)).min(end - at);
-                // SAFETY: each task has elements of its own, and lends one run at a time.
+                // SAFETY: each task has separate elements, and lends one run at a time.
                 let y = unsafe { y.part(place(to, sample, at)..place(to, sample, at) + len) };
                 let x = &x[place(from, sample, at)..][..len];
                 let kept = |x: E, word: u32| if word < threshold { 0.0 } else { x.get() * scale };

@@ -18,7 +18,7 @@ pub(crate) trait Element: Copy + Send + Sync + 'static {
     }
 }
 
-/// Stores numbers, or adds them to what is there.
+/// Stores numbers, or adds them to the old ones.
 #[inline(always)]
 pub(crate) fn put<E: Element>(to: &mut [E], numbers: impl Iterator<Item = f32>, mode: Write) {
     match mode {
@@ -89,7 +89,7 @@ impl Element for Bf16 {
     }
 }
 
-/// Code with a name for what the buffer holds, compiled for each format.
+/// Code that is compiled for each format of the buffer, with a name for its contents.
 macro_rules! typed {
     ($buffer:expr, |$name:ident| $code:expr) => {
         match $buffer.format() {

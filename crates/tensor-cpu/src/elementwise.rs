@@ -20,7 +20,7 @@ pub(crate) fn copy<E: Element>(threads: &Threads, factor: f32, x: View<[E]>, y: 
 multiversion! {
     fn copy_rows<E: Element>(x: Rows<E>, y: RowsMut<E>, mode: Write, rows: Range<usize>) {
         for row in rows {
-            // SAFETY: each task has rows of its own.
+            // SAFETY: each task has separate rows.
             let (x, y) = (x.row(row), unsafe { y.row(row) });
             match mode {
                 Write::Set => y.copy_from_slice(x),
@@ -33,7 +33,7 @@ multiversion! {
 multiversion! {
     fn scale_rows<E: Element>(factor: f32, x: Rows<E>, y: RowsMut<E>, mode: Write, rows: Range<usize>) {
         for row in rows {
-            // SAFETY: each task has rows of its own.
+            // SAFETY: each task has separate rows.
             let y = unsafe { y.row(row) };
             put(y, x.row(row).iter().map(|x| factor * x.get()), mode);
         }
@@ -51,7 +51,7 @@ pub(crate) fn column_sums<E: Element>(cpu: &Cpu, x: View<[E]>, sums: &mut [f32])
     let partials = &mut scratch[..blocks.count() * width];
     let shards = Shards::new(partials);
     cpu.pool().run(blocks.count(), &|block| {
-        // SAFETY: each task has a part of its own.
+        // SAFETY: each task has a separate part.
         let sums = unsafe { shards.part(block * width..(block + 1) * width) };
         sum_rows(x, blocks.range(block), sums);
     });

@@ -4,8 +4,7 @@
 /// The size of a large page on the systems that [`prefer`] knows.
 const PAGE: usize = 2 << 20;
 
-/// Asks the system to put memory that nothing was written to yet on large pages. Only a wish: where it is not granted,
-/// things go on more slowly.
+/// Asks the system to put untouched memory on large pages. If it refuses, everything works, but more slowly.
 pub(crate) fn prefer<T>(memory: &mut [T]) {
     let range = memory.as_mut_ptr_range();
     let (start, end) = ((range.start as usize).next_multiple_of(PAGE), range.end as usize / PAGE * PAGE);

@@ -31,7 +31,7 @@ pub(crate) fn load(
     Ok(())
 }
 
-/// The images themselves; what is subtracted before they are resampled, and after.
+/// The images themselves; the numbers to subtract before they are resampled, and after.
 fn fill<E: Element>(
     pool: &Threads,
     load: &LoadImages,
@@ -73,7 +73,7 @@ pub(crate) fn copy_labels(load: &LoadImages, labels: &[u32], draws: &[u32], firs
     }
 }
 
-/// An image of the set, and what is subtracted from it.
+/// An image of the set, and the numbers to subtract from it.
 struct Image<'a> {
     load: &'a LoadImages,
     bytes: &'a [u8],

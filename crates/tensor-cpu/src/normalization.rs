@@ -1,6 +1,7 @@
-//! Batch normalization, and below it group normalization. Of the first each pass over the tensor is one parallel loop, and there are as few as can be, two forward
-//! and two backward, because memory sets the pace. Second passes go from the end to the start, where the caches still hold
-//! what the first pass read last.
+//! Batch normalization, and below it group normalization. For batch normalization each pass over the tensor
+//! is one parallel loop. There are as few as possible, two forward and two backward, because memory bandwidth
+//! is the limit. Second passes go from the end to the start, where the caches still hold the last reads of
+//! the first pass.
 
 use crate::dispatch::multiversion;
 use crate::element::Element;
@@ -16,8 +17,8 @@ use program::{BatchNorm, View, ViewMut, Write};
 
 /// What normalization does to each channel: `act((x - mean) * scale + beta)`.
 ///
-/// Both passes compute exactly this, so the backward pass finds what the forward pass put into the activation. The mean is
-/// subtracted first: folded into the offset, a large mean would cost digits.
+/// Both passes compute exactly this, so the backward pass finds the forward pass's input of the activation.
+/// The mean is subtracted first: folded into the offset, a large mean would cost digits.
 #[derive(Clone, Copy)]
 struct Affine<'a, A> {
     mean: &'a [f32],
@@ -56,7 +57,7 @@ pub(crate) fn statistics<E: Element>(cpu: &Cpu, x: View<[E]>, stats: &mut [f32])
 }
 
 /// The second half of a training pass forward, with the statistics of all replicas.
-pub(crate) fn forward_joined<E: Element>(
+pub(crate) fn forward_synchronized<E: Element>(
     cpu: &Cpu,
     bn: &BatchNorm,
     x: View<[E]>,
@@ -65,7 +66,7 @@ pub(crate) fn forward_joined<E: Element>(
     runs: Train<'_, f32>,
 ) {
     let shape = x.layout.shape;
-    let joined = statistics::Joined::of(stats, shape);
+    let joined = statistics::GatheredStats::of(stats, shape);
     let mut whole = Whole::new(bn, runs, shape.n as f64, joined.count());
     (0..shape.c).for_each(|k| {
         let (mean, squares) = joined.column(k);
@@ -113,8 +114,8 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// What a training pass computed, from what it saved.
-pub(crate) fn forward_again<E: Element>(
+/// Recomputes the output of a training pass, from its saved statistics.
+pub(crate) fn recompute_forward<E: Element>(
     cpu: &Cpu,
     bn: &BatchNorm,
     x: View<[E]>,
@@ -190,7 +191,7 @@ multiversion! {
         let c = x.width();
         let (mean, scale, beta) = (&affine.mean[..c], &affine.scale[..c], &affine.beta[..c]);
         for row in rows {
-            // SAFETY: each task has rows of its own.
+            // SAFETY: each task has separate rows.
             let (x, y) = (&x.row(row)[..c], &mut unsafe { y.row(row) }[..c]);
             for k in 0..c {
                 y[k] = E::of(affine.act.forward((x[k].get() - mean[k]) * scale[k] + beta[k]));
@@ -222,7 +223,7 @@ pub(crate) fn backward_params<E: Element>(
 
     let shards = Shards::new(partials);
     pointwise!(bn.act, |act| cpu.pool().run(blocks.count(), &|block| {
-        // SAFETY: each task has a part of its own.
+        // SAFETY: each task has a separate part.
         let sums = unsafe { shards.part(block * 2 * c..(block + 1) * 2 * c) };
         sum_gradients(Affine { mean, scale, beta, act }, x, dy, blocks.range(block), sums);
     }));
@@ -301,7 +302,7 @@ multiversion! {
         let (offset, slope) = (&offset[..c], &slope[..c]);
         for row in rows {
             let (x, dy) = (&x.row(row)[..c], &dy.row(row)[..c]);
-            // SAFETY: each task has rows of its own.
+            // SAFETY: each task has separate rows.
             let dx = &mut unsafe { dx.row(row) }[..c];
             for k in 0..c {
                 let centred = x[k].get() - mean[k];
@@ -364,7 +365,7 @@ impl Groups<'_> {
         let mut scratch = cpu.scratch(samples * 4 * c);
         let shards = Shards::new(&mut scratch);
         pointwise!(self.op.act, |act| cpu.pool().run(samples, &|sample| {
-            // SAFETY: each task has a part of its own.
+            // SAFETY: each task has a separate part.
             let own = unsafe { shards.part(sample * 4 * c..(sample + 1) * 4 * c) };
             let (numbers, part) = own.split_at_mut(2 * c);
             let rows = sample * pixels..(sample + 1) * pixels;
@@ -399,7 +400,7 @@ impl Groups<'_> {
         let partials = &mut scratch[..samples * pitch];
         let shards = Shards::new(partials);
         pointwise!(self.op.act, |act| cpu.pool().run(samples, &|sample| {
-            // SAFETY: each task has a part of its own.
+            // SAFETY: each task has a separate part.
             let own = unsafe { shards.part(sample * pitch..(sample + 1) * pitch) };
             let (sums, own) = own.split_at_mut(2 * c);
             let (numbers, part) = own.split_at_mut(2 * c);
@@ -450,7 +451,7 @@ multiversion! {
         let (offset, slope) = (&offset[..c], &slope[..c]);
         for row in rows {
             let (x, dy) = (&x.row(row)[..c], &dy.row(row)[..c]);
-            // SAFETY: each task has rows of its own.
+            // SAFETY: each task has separate rows.
             let dx = &mut unsafe { dx.row(row) }[..c];
             for k in 0..c {
                 let centred = x[k].get() - mean[k];

@@ -132,7 +132,7 @@ pub(crate) struct Rate {
     pub weight_decay: WeightDecay,
 }
 
-/// The rules of the optimizers, each on one run; what is remembered of it may be empty.
+/// The rules of the optimizers, each on one run. The optimizer's state may be empty.
 pub(crate) trait Rules<T> {
     fn sgd(&self, rule: &Sgd, rate: Rate, params: &mut [T], grads: &[T], velocity: [&mut [T]; 1]);
     fn rmsprop(&self, rule: &Rmsprop, rate: Rate, params: &mut [T], grads: &[T], mean_square: [&mut [T]; 1]);
@@ -199,7 +199,7 @@ fn arena<T, B: Any + DerefMut<Target = [T]>>(data: &mut Storage) -> Result<&mut 
     Ok(data.on_mut::<B>("optimizer_step")?)
 }
 
-/// Calls `step` with what lies in each of the runs; nothing of `memory` where the step looks at none.
+/// Calls `step` with the slices of each of the runs, without `memory` if the step does not use it.
 fn for_runs<T, const N: usize>(
     op: &'static str,
     lr: f32,

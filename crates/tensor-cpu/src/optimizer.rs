@@ -182,7 +182,7 @@ multiversion! {
     }
 }
 
-/// A step on one block of parameters, gradients and what is remembered of them.
+/// A step on one block of parameters, gradients and optimizer state.
 type Step<'a, const N: usize> = &'a (dyn Fn(&mut [f32], &[f32], [&mut [f32]; N]) + Sync);
 
 /// Runs `step` on equal blocks of all arenas; those of `memory` may be empty.
@@ -197,7 +197,7 @@ fn for_blocks<const N: usize>(
     let (params, memory) = (Shards::new(params), memory.map(Shards::new));
     threads.run(len.div_ceil(BLOCK), &|block| {
         let range = block * BLOCK..((block + 1) * BLOCK).min(len);
-        // SAFETY: each task has parts of its own.
+        // SAFETY: each task has separate parts.
         let (params, memory) = unsafe {
             let memory = memory.each_ref();
             let parts = memory.map(|all| all.part(range.start.min(all.len())..range.end.min(all.len())));

@@ -53,8 +53,9 @@ impl Pointwise for Cut {
     }
 }
 
-/// GELU, by what lies above `|x|` in the normal distribution: the tail and `|x|` times it are small where they are subtracted, so no
-/// digit is lost. Of the result at most 1e-7 is wrong, or as much of it as f32 rounds; of its slope 3e-7.
+/// GELU, by the tail of the normal distribution above `|x|`: the tail and `|x|` times it are small where they
+/// are subtracted, so no digit is lost. The error is at most 1e-7, or f32's rounding error; that of the slope
+/// is 3e-7.
 #[derive(Clone, Copy)]
 pub(crate) struct Gelu;
 
@@ -83,7 +84,7 @@ impl Silu {
     /// Further out than this the power could leave the normal numbers.
     const FAR: f32 = 87.0;
 
-    /// The distance from 0, up to [`FAR`](Self::FAR); `1 / (1 + exp(-distance))`, and what it lacks to 1.
+    /// The distance from 0, up to [`FAR`](Self::FAR); `1 / (1 + exp(-distance))`, and 1 minus that.
     #[inline(always)]
     fn logistic(x: f32) -> [f32; 3] {
         let distance = if x.abs() > Self::FAR { Self::FAR } else { x.abs() };

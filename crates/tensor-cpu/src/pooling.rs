@@ -135,7 +135,7 @@ multiversion! {
     fn pool_row<P: Pooled, E: Element>(kind: P, windows: Windows, x: Rows<E>, y: RowsMut<E>, line: usize) {
         let (sample, i) = (line / windows.y.h, line % windows.y.h);
         for j in 0..windows.y.w {
-            // SAFETY: each task has pixels of its own.
+            // SAFETY: each task has separate pixels.
             let y = unsafe { y.row(windows.output(sample, i, j)) };
             on_lanes(x.width(), Forward { kind, x, window: windows.window(sample, i, j), y: Shards::new(y) });
         }
@@ -216,7 +216,7 @@ impl<E: Element> OnLanes for MaxBackward<'_, E> {
         for row in 0..rows {
             for column in 0..columns {
                 let x: [f32; N] = load(self.x.row(first + row * pitch + column), channel);
-                // SAFETY: each task has sums of its own, and lends one pixel at a time.
+                // SAFETY: each task has separate sums, and lends one pixel at a time.
                 let of_pixel = unsafe { self.sums.pixel(row, left + column) };
                 let mut sums: [f32; N] = load(of_pixel, channel);
                 for k in 0..N {
@@ -258,8 +258,8 @@ impl<'a, E: Element> Sums<'a, E> {
         unsafe { self.memory.part(start..start + c) }
     }
 
-    /// Calls `add` for every window, from the top, with the place of its output pixel, and stores the sums of each row once no window
-    /// follows that has it.
+    /// Calls `add` for every window, from the top, with the place of its output pixel. Stores the sums of
+    /// each row after the last window with that row.
     #[inline(always)]
     fn of_windows(self, add: impl Fn(usize, Window)) {
         let (windows, sample, Windows { x, y, .. }) = (self.windows, self.sample, self.windows);
@@ -277,11 +277,11 @@ impl<'a, E: Element> Sums<'a, E> {
                     dx.iter_mut().filter(|_| self.mode == Write::Set).for_each(|dx| *dx = E::of(0.0));
                     continue;
                 }
-                // SAFETY: each task has sums of its own, and lends one pixel at a time.
+                // SAFETY: each task has separate sums, and lends one pixel at a time.
                 let sums = unsafe { self.pixel(row - top, column) };
                 put(dx, sums.iter().copied(), self.mode);
             }
-            // SAFETY: each task has sums of its own, of which none is lent.
+            // SAFETY: each task has separate sums, of which none is lent.
             let memory = unsafe { self.memory.part(0..self.memory.len()) };
             let stored = ((next - top) * x.w * x.c).min(memory.len());
             memory.copy_within(stored.., 0);
@@ -317,7 +317,7 @@ trait OnLanes {
     fn run<const N: usize>(&self, channel: usize);
 }
 
-/// Does the work on all channels: several vectors at a time, then single ones, then what is left.
+/// Does the work on all channels: several vectors at a time, then single ones, then the rest.
 #[inline(always)]
 fn on_lanes(channels: usize, work: impl OnLanes) {
     let mut channel = 0;
@@ -368,7 +368,7 @@ multiversion! {
             let Window { left, rows, columns, .. } = window;
             let (dy, weight) = (dy.row(output), window.weight());
             for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
-                // SAFETY: each task has sums of its own, and lends one pixel at a time.
+                // SAFETY: each task has separate sums, and lends one pixel at a time.
                 let sums = unsafe { sums.pixel(row, left + column) };
                 sums.iter_mut().zip(dy).for_each(|(sum, dy)| *sum += dy.get() * weight);
             }

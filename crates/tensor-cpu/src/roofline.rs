@@ -72,7 +72,7 @@ fn copy(cpu: &Cpu, from: &Buffer, to: &mut Buffer) {
     let to = Shards::new(to);
     cpu.pool().run(cpu.pool().count(), &|thread| {
         let range = thread * COPY_LEN..(thread + 1) * COPY_LEN;
-        // SAFETY: each task has a part of its own.
+        // SAFETY: each task has a separate part.
         unsafe { to.part(range.clone()) }.copy_from_slice(&from[range]);
     });
 }

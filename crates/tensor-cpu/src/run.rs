@@ -86,13 +86,13 @@ fn run_step<E: Convolved>(
         Op::BatchNormInfer(op) => {
             normalization::forward_infer(cpu, &op.bn, at.read(0), infer(&at, 1), at.write(0));
         }
-        Op::BatchNormRepeat(op) => {
-            normalization::forward_again(cpu, &op.bn, at.read(0), saved(&at), at.write(0));
+        Op::BatchNormRecompute(op) => {
+            normalization::recompute_forward(cpu, &op.bn, at.read(0), saved(&at), at.write(0));
         }
         Op::BatchNormMoments(_) => normalization::statistics(cpu, at.read(0), at.run_mut(0)),
-        Op::BatchNormJoined(op) => {
+        Op::SyncBatchNorm(op) => {
             let (x, y, stats) = (at.read(0), at.write(0), at.run(1));
-            normalization::forward_joined(cpu, &op.bn, x, y, stats, train(&mut at, 2));
+            normalization::forward_synchronized(cpu, &op.bn, x, y, stats, train(&mut at, 2));
         }
         Op::BatchNormWeightGradient(op) => {
             let (x, dy, runs) = (at.read(0), at.read(4), saved(&at));
@@ -165,7 +165,7 @@ fn run_step<E: Convolved>(
             second.copy_from_slice(b);
         }
         // The caller's.
-        Op::Gather(_) | Op::SumOverReplicas(_) | Op::AllReduceStart(_) | Op::Send(_) | Op::Receive(_) => {}
+        Op::AllGather(_) | Op::AllReduce(_) | Op::AllReduceStart(_) | Op::Send(_) | Op::Receive(_) => {}
         Op::CrossEntropy(op) => {
             let loss = op.loss(args);
             loss.check("cross_entropy")?;
@@ -278,14 +278,17 @@ pub(crate) fn run_reference(
         Op::BatchNormInfer(op) => {
             reference::normalization::forward_infer(&op.bn, at.read(0)?, at.infer(1), at.write(activations)?)
         }
-        Op::BatchNormRepeat(op) => {
-            reference::normalization::forward_again(&op.bn, at.read(0)?, at.saved(), at.write(activations)?)
-        }
+        Op::BatchNormRecompute(op) => reference::normalization::recompute_forward(
+            &op.bn,
+            at.read(0)?,
+            at.saved(),
+            at.write(activations)?,
+        ),
         Op::BatchNormMoments(_) => {
             reference::normalization::statistics(at.read(0)?, &mut statistics[at.span(0).range()]);
         }
-        Op::BatchNormJoined(op) => {
-            reference::normalization::forward_joined(
+        Op::SyncBatchNorm(op) => {
+            reference::normalization::forward_synchronized(
                 &op.bn,
                 at.read(0)?,
                 at.write(activations)?,
@@ -391,7 +394,7 @@ pub(crate) fn run_reference(
             second.copy_from_slice(at.run(1));
         }
         // The caller's.
-        Op::Gather(_) | Op::SumOverReplicas(_) | Op::AllReduceStart(_) | Op::Send(_) | Op::Receive(_) => {}
+        Op::AllGather(_) | Op::AllReduce(_) | Op::AllReduceStart(_) | Op::Send(_) | Op::Receive(_) => {}
         Op::CrossEntropy(op) => {
             let loss = op.loss(args);
             loss.check(name)?;

@@ -31,7 +31,7 @@ pub(crate) fn of_columns<E: Element>(
     let (blocks, c) = (Blocks::for_sums(x), x.width());
     let shards = Shards::new(scratch);
     cpu.pool().run(blocks.count(), &|block| {
-        // SAFETY: each task has a part of its own.
+        // SAFETY: each task has a separate part.
         let part = unsafe { shards.part(block * 2 * c..(block + 1) * 2 * c) };
         reduce(x, blocks.range(block), part);
     });
@@ -99,16 +99,16 @@ fn join(
 
 /// The statistics of several replicas, each of its part of a batch, as those of the whole: joined like blocks.
 #[derive(Clone, Copy)]
-pub(crate) struct Joined<'a> {
+pub(crate) struct GatheredStats<'a> {
     stats: &'a [f32],
     /// Of one replica's input.
     shape: Shape,
 }
 
-impl<'a> Joined<'a> {
+impl<'a> GatheredStats<'a> {
     /// `shape` is that of any replica's input.
     pub(crate) fn of(stats: &'a [f32], shape: Shape) -> Self {
-        Joined { stats, shape }
+        GatheredStats { stats, shape }
     }
 
     /// Of each replica: how many numbers a channel has, a channel's mean and its sum of squared differences from that.

@@ -16,7 +16,7 @@ struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes on to the system's allocator as it came.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, memory: Memory) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -43,7 +43,7 @@ fn numbers(len: usize) -> Vec<f32> {
     (0..len).map(|k| (k % 11) as f32 - 5.0).collect()
 }
 
-/// Every op with a kernel of its own. Those that add, add.
+/// Every op with a separate kernel. Those that add, add.
 fn every_op(cpu: &Cpu) -> Result<TrialRun<'_>> {
     let (n, shape, mode) = (4, Shape::new(4, 16, 16, 24), Write::Add);
     let (one, mut to) = (shape.with_n(1), Trial::new(n));

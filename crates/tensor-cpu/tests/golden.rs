@@ -159,7 +159,7 @@ fn batch_norm(device: &Device) {
         for (what, id) in [("y", y), ("dx", dx), ("dgamma", dgamma), ("dbeta", dbeta)] {
             expect(device, &golden, &name(what), &left(&run, id));
         }
-        // PyTorch's momentum is the weight of what is new.
+        // PyTorch's momentum is the weight of the new value.
         let (sums, scale) = (run.executable.span(sums), 1.0 / at.shape.n as f32);
         device.ema_step(0.875, scale, &run.gradients, sums, &mut running, both).unwrap();
     }

@@ -76,9 +76,9 @@ __device__ inline void drop_singles(Mask mask, const act_t* x, act_t* y, Images 
     }
 }
 
-KERNEL dropout(const Turn* turn, const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 n, u32 pixels, u32 c,
+KERNEL dropout(const StepState* state, const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 n, u32 pixels, u32 c,
                u32 key0, u32 key1, u32 first_sample, u32 threshold, float scale, u32 add, u32 vector) {
-    Mask mask = {key0, key1, first_sample, threshold, scale, turn->step};
+    Mask mask = {key0, key1, first_sample, threshold, scale, state->step};
     Images s = {n, pixels, c, x_stride, y_stride};
     if (vector == 1) drop_singles(mask, x, y, s, add);
     else drop_packs(mask, x, y, s, add);

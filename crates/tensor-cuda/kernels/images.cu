@@ -59,14 +59,14 @@ __device__ inline void load_channels(const u8* image, const float* before, const
 }
 
 // x =, to =
-KERNEL load_images(const Turn* turn, const u8* images, const u32* labels, const Place* draws, u32 count, u32 rows,
+KERNEL load_images(const StepState* state, const u8* images, const u32* labels, const Place* draws, u32 count, u32 rows,
                    const float* means, u32 h, u32 w, u32 c, float constant, float scale, act_t* x, u32 stride, u32* to) {
     u32 blocks = ceil_div(h * w, blockDim.x), k = blockIdx.x / blocks;
     u32 pixel = blockIdx.x % blocks * blockDim.x + threadIdx.x;
     if (pixel >= h * w) return;
     x += (static_cast<u64>(k) * h * w + pixel) * stride;
 
-    u64 place = static_cast<u64>(turn->first) + k;
+    u64 place = static_cast<u64>(state->first) + k;
     const Place* draw = draws + place * (1 + h + w);
     u32 number = place < rows ? draw[0].word : count;
     bool good = number < count;

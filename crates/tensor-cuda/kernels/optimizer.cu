@@ -43,10 +43,10 @@ __device__ inline void for_all(const Arenas& all, u64 n, u32 vector, Rule rule) 
 
 // All conventions of SGD as one formula: v = m v + into g, then p += out (of_v v + of_g g). Weight decay is g +=
 // penalty p (coupled), or p *= 1 - lr shrink (decoupled). With a momentum of 0 the velocity is not touched.
-KERNEL sgd_step(const Turn* turn, float* params, const float* grads, float* velocity, u64 n, float multiplier,
+KERNEL sgd_step(const StepState* state, float* params, const float* grads, float* velocity, u64 n, float multiplier,
                 float momentum, u32 keras, u32 nesterov, float penalty, float shrink, u32 vector) {
-    if (turn->halted || turn->overflow) return;
-    float lr = turn->lr * multiplier, unscale = 1.0f / turn->loss_scale, keep = 1.0f - lr * shrink;
+    if (state->halted || state->overflow) return;
+    float lr = state->lr * multiplier, unscale = 1.0f / state->loss_scale, keep = 1.0f - lr * shrink;
     if (momentum == 0.0f) {
         for_all<0>({params, grads}, n, vector, [=](float& p, float g, float&, float&) {
             g *= unscale;
@@ -66,10 +66,10 @@ KERNEL sgd_step(const Turn* turn, float* params, const float* grads, float* velo
 }
 
 // a = rho a + (1 - rho) g^2, then p -= lr g / (sqrt(a + inside) + outside). Weight decay as in sgd_step.
-KERNEL rmsprop_step(const Turn* turn, float* params, const float* grads, float* mean_square, u64 n, float multiplier,
+KERNEL rmsprop_step(const StepState* state, float* params, const float* grads, float* mean_square, u64 n, float multiplier,
                     float rho, float inside, float outside, float penalty, float shrink, u32 vector) {
-    if (turn->halted || turn->overflow) return;
-    float lr = turn->lr * multiplier, unscale = 1.0f / turn->loss_scale, keep = 1.0f - lr * shrink;
+    if (state->halted || state->overflow) return;
+    float lr = state->lr * multiplier, unscale = 1.0f / state->loss_scale, keep = 1.0f - lr * shrink;
     for_all<1>({params, grads, {mean_square}}, n, vector, [=](float& p, float g, float& a, float&) {
         g = g * unscale + penalty * p;
         a = rho * a + (1.0f - rho) * g * g;
@@ -80,11 +80,11 @@ KERNEL rmsprop_step(const Turn* turn, float* params, const float* grads, float* 
 // m = beta1 m + take1 g, a = beta2 a + take2 g^2, then p -= rate m / (sqrt(a) + epsilon): in the t-th step the means fall
 // short by c = 1 - beta^t, which the rate makes up for, and epsilon where it stands for PyTorch's (`hat` is 0). The logarithms
 // of beta make c exact where beta^t is nearly 1. Weight decay as in sgd_step.
-KERNEL adam_step(const Turn* turn, float* params, const float* grads, float* mean, float* mean_square,
+KERNEL adam_step(const StepState* state, float* params, const float* grads, float* mean, float* mean_square,
                  const float* steps, u64 n, float multiplier, float beta1, float take1, float log_beta1, float beta2,
                  float take2, float log_beta2, float epsilon, u32 hat, float penalty, float shrink, u32 vector) {
-    if (turn->halted || turn->overflow) return;
-    float lr = turn->lr * multiplier, unscale = 1.0f / turn->loss_scale, keep = 1.0f - lr * shrink;
+    if (state->halted || state->overflow) return;
+    float lr = state->lr * multiplier, unscale = 1.0f / state->loss_scale, keep = 1.0f - lr * shrink;
     float t = steps[0] + 1.0f, c1 = -expm1f(t * log_beta1), root = sqrtf(-expm1f(t * log_beta2));
     float rate = lr * root / c1, outside = hat ? epsilon : epsilon * root;
     for_all<2>({params, grads, {mean, mean_square}}, n, vector, [=](float& p, float g, float& m, float& a) {
@@ -96,12 +96,12 @@ KERNEL adam_step(const Turn* turn, float* params, const float* grads, float* mea
 }
 
 // Behind all of a step: counts it, if it moved anything. One thread.
-KERNEL count_step(const Turn* turn, float* steps) {
-    if (!turn->halted && !turn->overflow) steps[0] += 1.0f;
+KERNEL count_step(const StepState* state, float* steps) {
+    if (!state->halted && !state->overflow) steps[0] += 1.0f;
 }
 
 // Half precision only, before a step: notes whether a gradient is not finite. All that write write the same.
-KERNEL find_overflow(Turn* turn, const float* grads, u64 n, u32 vector) {
+KERNEL find_overflow(StepState* state, const float* grads, u64 n, u32 vector) {
     u64 wide = vector == 4 ? n / 4 * 4 : 0;
     bool finite = true;
     for (u64 k = global_thread() * 4; k < wide; k += global_threads() * 4) {
@@ -111,32 +111,32 @@ KERNEL find_overflow(Turn* turn, const float* grads, u64 n, u32 vector) {
         for (int i = 0; i < 4; ++i) finite = finite && is_finite(g[i]);
     }
     for (u64 k = wide + global_thread(); k < n; k += global_threads()) finite = finite && is_finite(grads[k]);
-    if (!finite) turn->overflow = 1;
+    if (!finite) state->overflow = 1;
 }
 
 // Half precision only, after a step: halves the loss scale if the gradients overflowed, and doubles it after 2000 steps
 // without that, as PyTorch's GradScaler does; it stays a normal number with a normal inverse. One thread.
-KERNEL update_loss_scale(Turn* turn) {
-    bool overflow = turn->overflow;
-    turn->overflow = 0;
-    if (turn->halted) return;
-    turn->good_steps = overflow ? 0 : turn->good_steps + 1;
-    if (overflow && turn->loss_scale > 1e-30f) turn->loss_scale *= 0.5f;
-    if (turn->good_steps == 2000) {
-        turn->good_steps = 0;
-        if (turn->loss_scale < 1e30f) turn->loss_scale *= 2.0f;
+KERNEL update_loss_scale(StepState* state) {
+    bool overflow = state->overflow;
+    state->overflow = 0;
+    if (state->halted) return;
+    state->good_steps = overflow ? 0 : state->good_steps + 1;
+    if (overflow && state->loss_scale > 1e-30f) state->loss_scale *= 0.5f;
+    if (state->good_steps == 2000) {
+        state->good_steps = 0;
+        if (state->loss_scale < 1e30f) state->loss_scale *= 2.0f;
     }
 }
 
 // running = momentum * running + share * sums. The forward pass is good even where gradients overflow.
-KERNEL ema_step(const Turn* turn, const float* sums, float* running, u32 n, float momentum, float share) {
-    if (turn->halted) return;
+KERNEL ema_step(const StepState* state, const float* sums, float* running, u32 n, float momentum, float share) {
+    if (state->halted) return;
     for (u64 k = global_thread(); k < n; k += global_threads()) running[k] = momentum * running[k] + share * sums[k];
 }
 
 // Adds metrics (loss, correct) to the meter (loss, what rounding took from it, correct, steps), until a loss is not
 // finite; that one halts the turn. One thread, so doubles cost nothing, and the sum has the bits of the processor's.
-KERNEL meter(Turn* turn, const float* metrics, float* meter) {
+KERNEL meter(StepState* state, const float* metrics, float* meter) {
     if (is_finite(meter[0])) {
         double total = static_cast<double>(meter[0]) + meter[1] + metrics[0];
         float high = static_cast<float>(total);
@@ -148,5 +148,5 @@ KERNEL meter(Turn* turn, const float* metrics, float* meter) {
             meter[3] += 1.0f;
         }
     }
-    turn->halted = !is_finite(meter[0]);
+    state->halted = !is_finite(meter[0]);
 }

@@ -128,7 +128,7 @@ __device__ inline bool is_last(u32* counter) {
 
 // The gradient is multiplied by `scale` and by the loss scale of half precision; d may be null. A block leaves the
 // sums of its losses and of its correct answers in `partials`; the last block adds these up, in order, to `sums`.
-KERNEL softmax_xent(const Turn* turn, const act_t* x, u32 x_stride, const u32* labels, u32 mixed, act_t* d, u32 d_stride,
+KERNEL softmax_xent(const StepState* state, const act_t* x, u32 x_stride, const u32* labels, u32 mixed, act_t* d, u32 d_stride,
                     u32 rows, u32 c, u32 team, float smoothing, float scale, float* partials, u32* counter, float* sums) {
     u64 r = global_thread() / team;
     bool real = r < rows;
@@ -137,7 +137,7 @@ KERNEL softmax_xent(const Turn* turn, const act_t* x, u32 x_stride, const u32* l
     if (real) target = read_target(labels, mixed, r);
     float loss = loss_of(row, target, smoothing);
     bool correct = is_correct(row, target.weight >= 0.5f ? target.label : target.other);
-    if (real && d) write_gradient(row, target, smoothing, scale * turn->loss_scale, d + r * d_stride);
+    if (real && d) write_gradient(row, target, smoothing, scale * state->loss_scale, d + r * d_stride);
     bool counts = real && row.member == 0;
     float losses = block_sum(counts ? loss : 0.0f), right = block_sum(counts && correct ? 1.0f : 0.0f);
     if (threadIdx.x == 0) {

@@ -255,8 +255,8 @@ __device__ inline Words philox(Words counter, u32 key0, u32 key1) {
 }
 
 // What changes from one step to the next of a recording, and what a step leaves for the next: in device memory, so that a
-// captured graph can be replayed. The host's mirror image is src/turn.rs.
-struct Turn {
+// captured graph can be replayed. The host's mirror image is src/step_state.rs.
+struct StepState {
     u64 step;         // of the training, for dropout
     float lr;         // of this step
     u32 first;        // the first place of this batch in the epoch's order

@@ -1,4 +1,4 @@
-//! `trait Backend`: memory, and the work beside programs.
+//! `trait Backend`: memory, and the operations outside of programs.
 
 use crate::Cuda;
 use crate::buffer::{self, Buffer, Format};
@@ -6,8 +6,8 @@ use crate::memory;
 use core::ops::Range;
 use program::ops::{Conv2dForward, Conv2dNormalized};
 use program::{
-    Backend, Bytes, Error, Executable, ImageSet, Ints, LoadImages, Memory, Op, OptimizerStep, ParamRun,
-    Precision, Recording, Result, Span, StepArgs, Storage, View, ViewMut, Write,
+    Backend, Bytes, CapturedGraph, Error, Executable, ImageSet, Ints, LoadImages, Memory, Op, OptimizerStep,
+    ParamRun, Precision, Result, Span, StepArgs, Storage, View, ViewMut, Write,
 };
 
 impl Cuda {
@@ -81,20 +81,23 @@ impl Backend for Cuda {
 
     fn set_loss_scale(&self, [scale, good_steps]: [f32; 2]) -> Result<()> {
         match self.options().precision {
-            Precision::Fp16 => self.reset_turn(scale, good_steps as u32),
+            Precision::Fp16 => self.reset_step_state(scale, good_steps as u32),
             _ => Ok(()),
         }
     }
 
-    fn records(&self) -> bool {
+    fn captures_graphs(&self) -> bool {
         true
     }
 
-    /// What gives way is an algorithm of a library.
-    fn record(&self, work: &mut dyn FnMut() -> Result<(), String>) -> Result<Option<Box<dyn Recording>>> {
+    /// A library's algorithm that can't be captured was replaced by another.
+    fn capture(
+        &self,
+        work: &mut dyn FnMut() -> Result<(), String>,
+    ) -> Result<Option<Box<dyn CapturedGraph>>> {
         let dropped = self.dropped_algorithms();
-        match self.write_down(work) {
-            Ok(recording) => Ok(Some(Box::new(recording))),
+        match self.capture(work) {
+            Ok(graph) => Ok(Some(Box::new(graph))),
             Err(_) if self.dropped_algorithms() > dropped => Ok(None),
             Err(why) => Err(why),
         }

@@ -1,7 +1,7 @@
 //! Runs of numbers on the device.
 
+use crate::compute_copies::ComputeCopies;
 use crate::memory::Memory;
-use crate::mirror::Mirror;
 use program::Precision;
 use std::sync::Mutex;
 
@@ -38,13 +38,13 @@ pub struct Buffer {
     pub(crate) memory: Memory,
     pub(crate) len: usize,
     pub(crate) format: Format,
-    /// What convolutions and dense layers keep beside parameters, or beside gradients of parameters.
-    pub(crate) mirror: Mutex<Mirror>,
+    /// The compute copies of the weights in it, or of their gradients.
+    pub(crate) compute_copies: Mutex<ComputeCopies>,
 }
 
 impl Buffer {
     pub(crate) fn new(memory: Memory, len: usize, format: Format) -> Buffer {
-        Buffer { memory, len, format, mirror: Mutex::default() }
+        Buffer { memory, len, format, compute_copies: Mutex::default() }
     }
 
     /// How many numbers.

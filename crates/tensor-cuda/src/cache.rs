@@ -1,8 +1,8 @@
 //! Compiled kernels on disk, so that a second start compiles nothing.
 //!
-//! An entry is a file named after what it was made from: a digest of source, headers, options, architecture and compiler.
-//! It holds a digest of its own content too, so a truncated or altered file is as good as none. Trouble with the disk is
-//! never an error: a kernel that can't be read is compiled, one that can't be written is compiled again next time.
+//! An entry is a file named after a digest of source, headers, options, architecture and compiler. It holds a
+//! digest of its content too, so a truncated or altered file is ignored. Disk errors are ignored: a kernel
+//! that can't be read is compiled, and one that can't be written is compiled again next time.
 
 use sha2::{Digest as _, Sha256};
 use std::ffi::OsString;
@@ -22,8 +22,8 @@ const MOST: usize = 256;
 /// Unfinished files of a process that was killed are removed after this time.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// The folder for what can be made again: `TOWERS_CACHE_DIR`, or `towers` in the user's cache folder. `None` for a user
-/// without a home.
+/// The cache folder: `TOWERS_CACHE_DIR`, or `towers` in the user's cache folder. `None` for a user without a
+/// home.
 pub(crate) fn folder() -> Option<PathBuf> {
     folder_of(|name| std::env::var_os(name))
 }
@@ -36,16 +36,17 @@ fn folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     path("TOWERS_CACHE_DIR").or_else(|| Some(user().or_else(home)?.join("towers")))
 }
 
-/// What an entry was made from.
+/// The inputs of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// Words for people who look into the folder.
+    /// A readable part of the file's name.
     label: String,
     digest: [u8; DIGEST],
 }
 
 impl Key {
-    /// The key of these parts, each of which counts by itself: moving a byte from one to the next makes another key.
+    /// The key of these parts. Each part counts by itself: moving a byte from one to the next makes another
+    /// key.
     pub(crate) fn new<'a>(label: &str, parts: impl IntoIterator<Item = &'a [u8]>) -> Key {
         let mut hash = Sha256::new();
         for part in parts {
@@ -83,7 +84,7 @@ impl Cache {
         Cache { folder: Some(folder.into()), most: MOST }
     }
 
-    /// What was stored under a key, if it is still what it was.
+    /// The entry of a key, if it is intact.
     pub(crate) fn load(&self, key: &Key) -> Option<Vec<u8>> {
         let path = self.folder.as_ref()?.join(key.file_name());
         let mut bytes = fs::read(&path).ok()?;
@@ -92,7 +93,8 @@ impl Cache {
         if magic != MAGIC || digest != digest_of(key, content) {
             return None;
         }
-        // The time of the last use decides who goes first. Where it can't be set, that of the writing does.
+        // The time of the last use decides which entry is removed first. If it can't be set, the time of the
+        // writing does.
         let _ =
             File::options().append(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         Some(bytes.split_off(MAGIC.len() + DIGEST))
@@ -115,7 +117,7 @@ impl Cache {
         self.prune(folder);
     }
 
-    /// Removes what was not used for longest, and what was left unfinished.
+    /// Removes the least recently used entries, and unfinished files.
     fn prune(&self, folder: &Path) {
         let mut entries: Vec<(SystemTime, PathBuf)> = Vec::new();
         for file in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -135,7 +137,7 @@ impl Cache {
     }
 }
 
-/// Over the key as well, so that an entry under another's name is none.
+/// Over the key as well, so that an entry under another's name is ignored.
 fn digest_of(key: &Key, content: &[u8]) -> [u8; DIGEST] {
     Sha256::new().chain_update(key.digest).chain_update(content).finalize().into()
 }

@@ -1,4 +1,4 @@
-//! Kernels from source to what a GPU runs: by NVRTC, or from the cache where that has been done before.
+//! Compiles kernels by NVRTC, or loads them from the cache.
 
 use crate::Cuda;
 use crate::cache::{Cache, Key};
@@ -14,18 +14,18 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What a kernel file is compiled to. Architectures are numbers like 90, for compute capability 9.0.
+/// The target of a kernel file. Architectures are numbers like 90, for compute capability 9.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The machine code of one architecture.
     Cubin(u32),
-    /// Code that the driver translates, for this architecture and all that come after it.
+    /// Code that the driver translates, for this architecture and all later ones.
     Ptx(u32),
 }
 
 impl Target {
-    /// The best target for a GPU among the architectures that NVRTC knows. One that is newer than all of them gets what
-    /// the driver translates from the newest before it; `None` is one that is older than all.
+    /// The best target for a GPU among NVRTC's architectures. A GPU newer than all of them gets code for the
+    /// newest one that the driver translates. `None` for a GPU older than all.
     pub fn of(capability: u32, known: &[u32]) -> Option<Target> {
         if known.contains(&capability) {
             return Some(Target::Cubin(capability));
@@ -56,8 +56,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// NVRTC's options. Divisions and roots are IEEE's: no fast mathematics, so that formats differ by rounding alone.
-    /// Line numbers are for profilers, and cost no instruction.
+    /// NVRTC's options. Divisions and roots follow IEEE, without fast mathematics, so formats differ by
+    /// rounding alone. Line numbers are for profilers, and cost no instruction.
     fn options(&self) -> Vec<String> {
         vec![
             format!("--gpu-architecture={}", self.target),
@@ -67,7 +67,7 @@ impl Job {
         ]
     }
 
-    /// Everything that decides about the result.
+    /// All inputs that decide the result.
     fn key(&self, nvrtc: Version) -> Key {
         let mut parts = vec![format!("NVRTC {nvrtc}"), self.source.name.into(), self.source.text.into()];
         parts.extend(HEADERS.iter().flat_map(|&(name, text)| [name.to_owned(), text.to_owned()]));
@@ -83,16 +83,16 @@ impl Job {
     }
 }
 
-/// A kernel file that was compiled.
+/// A compiled kernel file.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// An ELF file for the driver, or PTX with a zero at its end.
     pub image: Vec<u8>,
-    /// What NVRTC says about it; empty if it has nothing to say.
+    /// NVRTC's messages, often empty.
     pub log: String,
 }
 
-/// NVRTC, known to be there.
+/// NVRTC, loaded.
 #[derive(Clone, Debug)]
 pub struct Nvrtc {
     version: Version,
@@ -127,10 +127,10 @@ impl Nvrtc {
         self.version
     }
 
-    /// What a GPU of this name and compute capability (75 for 7.5) gets.
+    /// The target for a GPU of this name and compute capability (75 for 7.5).
     ///
     /// # Errors
-    /// If it is older than all that NVRTC knows.
+    /// If it is older than all architectures of NVRTC.
     pub fn target(&self, gpu: &str, capability: u32) -> Result<Target> {
         let oldest = self.architectures.iter().copied().min().unwrap_or(u32::MAX);
         Target::of(capability, &self.architectures).ok_or_else(|| Error::OldGpu {
@@ -141,10 +141,10 @@ impl Nvrtc {
         })
     }
 
-    /// Compiles one file; `more` are further options that leave the result as it is.
+    /// Compiles one file. `more` are further options that don't change the result.
     ///
     /// # Errors
-    /// [`Error::Compile`] with NVRTC's own words.
+    /// [`Error::Compile`] with NVRTC's messages.
     pub fn compile(&self, job: &Job, more: &[&str]) -> Result<Compiled> {
         let program = Program::new(job)?;
         let options = job.options().into_iter().chain(more.iter().map(|&option| option.into()));
@@ -162,9 +162,9 @@ impl Nvrtc {
         Ok(Compiled { image: program.image(job.target)?, log })
     }
 
-    /// Compiles many files on all processors. The results are in the order of the jobs.
+    /// Compiles many files on all CPU cores. The results are in the order of the jobs.
     pub fn compile_all(&self, jobs: &[Job], more: &[&str]) -> Vec<Result<Compiled>> {
-        // The largest files first, so that none of them is left over for one processor at the end.
+        // The largest files first, so that none is left over for one core at the end.
         let mut order: Vec<usize> = (0..jobs.len()).collect();
         order.sort_by_key(|&k| std::cmp::Reverse(jobs[k].source.text.len()));
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(jobs.len())));
@@ -177,7 +177,7 @@ impl Nvrtc {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(jobs.len());
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                // Without another thread, those that are there do its work.
+                // If a thread can't be started, the others do its work.
                 if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
                     break;
                 }
@@ -189,7 +189,7 @@ impl Nvrtc {
         done.into_iter().map(|(_, result)| result).collect()
     }
 
-    /// The images of these files, from the cache where it has them, and how many had to be compiled.
+    /// The images of these files, from the cache or compiled, and the number of compiled files.
     pub(crate) fn images(&self, cache: &Cache, jobs: &[Job]) -> Result<(Vec<Vec<u8>>, usize)> {
         let keys: Vec<Key> = jobs.iter().map(|job| job.key(self.version)).collect();
         load_or_make(cache, &keys, |missing| {
@@ -200,13 +200,14 @@ impl Nvrtc {
 }
 
 impl Cuda {
-    /// How many kernel files had to be compiled to open this device, which takes seconds: 0 from the second time on.
+    /// The number of kernel files that were compiled to open this device, which takes seconds. It is 0 from
+    /// the second time on.
     pub fn compiled_files(&self) -> usize {
         self.driver().compiled()
     }
 }
 
-/// What is stored under the keys. What is not is made, all of it at once, and stored.
+/// The entries of these keys. Missing ones are made, all at once, and stored.
 fn load_or_make(
     cache: &Cache,
     keys: &[Key],
@@ -277,7 +278,7 @@ impl Program {
         }
     }
 
-    /// The bytes that one function counts and the other writes.
+    /// The bytes that the second function writes. The first one counts them.
     ///
     /// # Safety
     /// The functions are such a pair.
@@ -297,7 +298,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: the program is there, and nobody uses it any more. It can't fail but for a program that is not there.
+        // SAFETY: the program is there, and it is not used any more. It can't fail but for a program that is not there.
         unsafe { number!(sys::nvrtcDestroyProgram(&raw mut self.0)) };
     }
 }
@@ -306,7 +307,7 @@ fn text(job: &Job, text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| job.refused("a zero byte in its text".into()))
 }
 
-/// The same with NVRTC's messages in place of its text, which only repeats the name.
+/// NVRTC's error with its messages in place of its text, which only repeats the name.
 fn with_text(error: Error, log: &str) -> Error {
     let words = log.split_whitespace().collect::<Vec<_>>().join(" ");
     match error {
@@ -324,7 +325,7 @@ fn check(call: &'static str, result: u32) -> Result<()> {
     // SAFETY: the result came from NVRTC, so it is there. The function is one that gives a result's text, which is its name.
     let name = unsafe { number::words(sys::culib(), "nvrtcGetErrorString", result) };
     let name = name.unwrap_or_else(|| format!("error {result}"));
-    // The most likely cause of the two: NVRTC loads a second library by its name.
+    // The more likely cause: NVRTC loads a second library by its name.
     let hint = (result == sys::nvrtcResult::NVRTC_ERROR_BUILTIN_OPERATION_FAILURE as u32)
         .then_some(concat!("have the folder of libnvrtc-builtins in ", search_path!()));
     Err(Error::Call { call, text: name.clone(), name, hint })

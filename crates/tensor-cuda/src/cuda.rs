@@ -1,28 +1,28 @@
 //! A CUDA device.
 
 use crate::buffer::Format;
+use crate::dependencies::Dependencies;
 use crate::driver::{Arg, CudaDriver, Driver, Geometry, Kernel, Ptr};
 use crate::engine::{self, Engine};
 use crate::memory::{Memory, Scratch};
-use crate::strands::Strands;
-use crate::turn;
+use crate::step_state;
 use program::{Error, Precision, Result};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How a device is opened.
+/// The options of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The GPU's number.
     pub gpu: usize,
     /// The number formats of its arithmetic.
     pub precision: Precision,
-    /// Whether only algorithms are used that give the same bits every time.
+    /// Whether only algorithms with the same bits every time are used.
     pub deterministic: bool,
 }
 
-/// An NVIDIA GPU, or for tests its emulation. Clones are the same device with the same stream.
+/// An NVIDIA GPU, or its emulation for tests. Clones are the same device with the same stream.
 #[derive(Clone)]
 pub struct Cuda {
     pub(crate) inner: Arc<Inner>,
@@ -31,42 +31,42 @@ pub struct Cuda {
 pub(crate) struct Inner {
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) options: Options,
-    pub(crate) turn: Memory,
+    pub(crate) step_state: Memory,
     counters: Memory,
     pub(crate) engine: Box<dyn Engine>,
     kernels: Mutex<HashMap<&'static str, Kernel>>,
     scratch: Scratch,
     engine_scratch: Scratch,
-    recording: AtomicBool,
+    capturing: AtomicBool,
     /// Ops so far.
     ops: AtomicU64,
     /// Algorithms of libraries that failed so far.
     pub(crate) dropped: AtomicU64,
-    /// The first of the counters that nobody had for the longest time.
+    /// The least recently used of the counters.
     next_counter: AtomicU32,
-    pub(crate) strands: Mutex<Strands>,
-    /// Whether recorded work is in one line, for comparisons: `TOWERS_CUDA_GRAPH=sequential`.
+    pub(crate) dependencies: Mutex<Dependencies>,
+    /// Whether captured work is one sequence, for comparisons: `TOWERS_CUDA_GRAPH=sequential`.
     pub(crate) sequential: bool,
 }
 
-/// How many sums a kernel may leave to the last of several blocks.
+/// The most sums that a kernel may leave to the last of several blocks.
 const COUNTERS: u32 = 1 << 14;
 
-/// The loss scale that half precision begins with, as in PyTorch's `GradScaler`.
+/// The initial loss scale of half precision, as in PyTorch's `GradScaler`.
 const FIRST_LOSS_SCALE: f32 = 65536.0;
 
 impl Cuda {
     /// Opens a GPU.
     ///
     /// # Errors
-    /// [`Error::Device`] with one sentence and what to do: no driver, no such GPU, a missing or too old library.
+    /// [`Error::Device`] with the cause and a hint: no driver, no such GPU, a missing or too old library.
     pub fn new(options: Options) -> Result<Cuda> {
         let driver = Arc::new(CudaDriver::new(&options)?);
         let engine = engine::of_libraries(&driver, &options)?;
         Cuda::with(driver, engine, options)
     }
 
-    /// Opens a GPU and leaves cuDNN and cuBLASLt alone, for comparisons and for tools that look into kernels.
+    /// Opens a GPU without cuDNN and cuBLASLt, for comparisons and for tools that inspect kernels.
     ///
     /// # Errors
     /// As [`new`](Cuda::new).
@@ -74,10 +74,10 @@ impl Cuda {
         Cuda::with(Arc::new(CudaDriver::new(&options)?), Box::new(engine::Own), options)
     }
 
-    /// The kernels of this backend, run on the processor: for tests of everything but the driver and its libraries.
+    /// The kernels of this backend on the CPU, for tests of everything except the driver and its libraries.
     ///
     /// # Errors
-    /// [`Error::Device`] if no C++ compiler is found, or it refuses a kernel.
+    /// [`Error::Device`] if no C++ compiler is found, or it rejects a kernel.
     #[cfg(feature = "emulation")]
     pub fn emulated(precision: Precision) -> Result<Cuda> {
         let options = Options { gpu: 0, precision, deterministic: true };
@@ -86,42 +86,42 @@ impl Cuda {
     }
 
     fn with(driver: Arc<dyn Driver>, engine: Box<dyn Engine>, options: Options) -> Result<Cuda> {
-        let turn = Memory::zeros(&driver, turn::BYTES)?;
+        let step_state = Memory::zeros(&driver, step_state::BYTES)?;
         let counters = Memory::zeros(&driver, COUNTERS as usize * size_of::<u32>())?;
         let cuda = Cuda {
             inner: Arc::new(Inner {
                 driver,
                 options,
-                turn,
+                step_state,
                 counters,
                 engine,
                 kernels: Mutex::default(),
                 scratch: Scratch::default(),
                 engine_scratch: Scratch::default(),
-                recording: AtomicBool::new(false),
+                capturing: AtomicBool::new(false),
                 ops: AtomicU64::new(0),
                 dropped: AtomicU64::new(0),
                 next_counter: AtomicU32::new(0),
-                strands: Mutex::default(),
+                dependencies: Mutex::default(),
                 sequential: std::env::var("TOWERS_CUDA_GRAPH").is_ok_and(|how| how == "sequential"),
             }),
         };
         let half = options.precision == Precision::Fp16;
-        cuda.reset_turn(if half { FIRST_LOSS_SCALE } else { 1.0 }, 0)?;
+        cuda.reset_step_state(if half { FIRST_LOSS_SCALE } else { 1.0 }, 0)?;
         Ok(cuda)
     }
 
-    /// How it was opened.
+    /// The options that it was opened with.
     pub fn options(&self) -> Options {
         self.inner.options
     }
 
-    /// Whether it is no GPU but its emulation.
+    /// Whether it is an emulation.
     pub fn is_emulated(&self) -> bool {
         self.inner.driver.context().is_null()
     }
 
-    /// What computes convolutions and dense layers, and which algorithms were chosen so far: lines for people.
+    /// The engine of convolutions and dense layers, and its chosen algorithms, as lines of text.
     pub fn describe_engine(&self) -> Vec<String> {
         self.inner.engine.describe()
     }
@@ -159,8 +159,8 @@ impl Cuda {
         self.work(|| unsafe { self.inner.driver.launch(kernel, geometry, args) })
     }
 
-    /// Blocks of `threads` for a loop over `items` in which every thread takes several: enough to fill the device, and no
-    /// more.
+    /// Blocks of `threads` for a loop over `items` in which every thread takes several: just enough to fill
+    /// the device.
     pub(crate) fn blocks(&self, items: usize, threads: u32) -> u32 {
         let most = 16 * self.inner.driver.multiprocessors();
         u32::try_from(items.div_ceil(threads as usize)).unwrap_or(most).clamp(1, most)
@@ -187,13 +187,14 @@ impl Cuda {
         self.inner.ops.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many integers that are 0 before a kernel and after it: how its blocks count which of them is the last.
+    /// This number of integers that are 0 before and after a kernel. Blocks count with them which one is the
+    /// last.
     pub(crate) fn counters(&self, op: &'static str, count: u32) -> Result<Ptr> {
         let accepted = "at most 16384 cache lines";
         if count > COUNTERS {
             return Err(Error::Value { op, what: "the size of a pixel", value: count.into(), accepted });
         }
-        // In turns, so that in a recording ops need not wait for each other.
+        // In rotation, so that captured ops need not wait for each other.
         let next = self.inner.next_counter.load(Ordering::Relaxed);
         let first = if next + count > COUNTERS { 0 } else { next };
         self.inner.next_counter.store(first + count, Ordering::Relaxed);
@@ -202,40 +203,41 @@ impl Cuda {
         Ok(ptr)
     }
 
-    /// Lets a second stream of the device go on beside the first one, from behind all that was asked for so far: the sums that
-    /// [`Communicator::begin_sum`](crate::nccl::Communicator::begin_sum) begins. Ops are always on the first.
+    /// Forks a second stream, which waits for all work so far, for the all-reduces of
+    /// [`Communicator::start_all_reduce`](crate::nccl::Communicator::start_all_reduce). Ops always run on the
+    /// first stream.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The errors of the driver.
     pub fn fork(&self) -> Result<()> {
         self.inner.driver.fork()
     }
 
-    /// Has all that is asked for from now on wait for the second stream. Waiting for the device does so by itself, and so does
-    /// a recording where it begins and where it ends.
+    /// Makes all later work wait for the second stream. Waiting for the device does so by itself, and so do
+    /// the beginning and the end of a capture.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The errors of the driver.
     pub fn join(&self) -> Result<()> {
         self.inner.driver.join()
     }
 
-    /// Milliseconds that the device takes for what `work` asks of it, by the device's own clock (an emulation's is the host's). It
-    /// waits for all of it; what a second stream does meanwhile is no part of it.
+    /// Milliseconds that the device takes for `work`, by the device's clock (the host's for an emulation). It
+    /// waits for all of it. Work of the second stream is not part of it.
     ///
     /// # Errors
-    /// What `work` or the driver says. While ops are being written down nothing can be waited for.
+    /// The errors of `work` and of the driver. A capture can't be timed.
     pub fn time(&self, mut work: impl FnMut() -> Result<()>) -> Result<f32> {
         self.inner.driver.time(&mut work)
     }
 
-    /// Whether ops are being written down.
-    pub(crate) fn is_recording(&self) -> bool {
-        self.inner.recording.load(Ordering::Relaxed)
+    /// Whether ops are being captured.
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.inner.capturing.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_recording(&self, on: bool) {
-        self.inner.recording.store(on, Ordering::Relaxed);
+    pub(crate) fn set_capturing(&self, on: bool) {
+        self.inner.capturing.store(on, Ordering::Relaxed);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong before there is a device: with the machine, its driver and libraries, or with a kernel.
+//! Errors before there is a device: of the machine, its driver and libraries, or of a kernel.
 
 use crate::libraries::Version;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// The result of looking for a GPU, a library, or of compiling a kernel.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// What is missing or does not work, in one sentence with what mends it.
+/// A missing or broken part of the machine, in one sentence with a hint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,21 +15,21 @@ pub enum Error {
     Missing {
         /// The library's name.
         library: &'static str,
-        /// What the linker says.
+        /// The linker's message.
         reason: String,
         /// What mends it.
         hint: &'static str,
     },
-    /// A library is too old for what is asked of it.
+    /// A library is too old.
     #[error("{library} {found}{} is too old, for at least {needed} is needed; {hint}", within(.path))]
     TooOld {
         /// The library's name.
         library: &'static str,
         /// Its version.
         found: Version,
-        /// The file, where the system tells.
+        /// The file, if the system reports it.
         path: Option<PathBuf>,
-        /// The oldest that will do.
+        /// The oldest supported version.
         needed: Version,
         /// What mends it.
         hint: &'static str,
@@ -43,15 +43,15 @@ pub enum Error {
         name: String,
         /// What it means.
         text: String,
-        /// What may mend it, where something is known.
+        /// A hint, if one is known.
         hint: Option<&'static str>,
     },
     /// A GPU that this machine does not have.
     #[error("there is no GPU {gpu}; {}", present(.gpus))]
     NoSuchGpu {
-        /// The number that was asked for.
+        /// The given number.
         gpu: usize,
-        /// The names of those that are there, by number.
+        /// The names of the GPUs, by number.
         gpus: Vec<String>,
     },
     /// A GPU for which NVRTC makes no code any more.
@@ -64,12 +64,12 @@ pub enum Error {
         gpu: String,
         /// Its compute capability, 75 for 7.5.
         capability: u32,
-        /// The oldest that NVRTC knows.
+        /// The oldest that NVRTC supports.
         oldest: u32,
         /// NVRTC's version.
         nvrtc: Version,
     },
-    /// A kernel file that NVRTC refuses.
+    /// A kernel file that NVRTC rejects.
     #[error("{file} does not compile for {target} with {format} activations:\n{log}")]
     Compile {
         /// The file in `kernels/`.

@@ -21,31 +21,31 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Bytes of memory that nobody uses, where it tells. To learn it the GPU is opened for a moment, which takes a while
+    /// Bytes of free memory, if it is known. To read it the GPU is opened for a moment, which takes a while
     /// unless this process has it open.
     pub fn free_memory(&self) -> Option<u64> {
         Device::find(self.number).and_then(|device| device.free_memory()).ok()
     }
 }
 
-/// All GPUs that the driver sees, in the order of their numbers. None of them is opened.
+/// All GPUs of the driver, in the order of their numbers. None of them is opened.
 ///
 /// # Errors
-/// No driver, one that is too old, or one that does not start; that there is no GPU, too.
+/// No driver, one that is too old, or one that does not start, or no GPU.
 pub fn gpus() -> Result<Vec<Gpu>> {
     (0..count()?).map(|number| Ok(Device::get(number)?.describe())).collect()
 }
 
-/// Whether a GPU can be used: there is a driver, it sees one, and NVRTC can compile for it.
+/// Whether a GPU can be used: there is a driver with a GPU, and NVRTC can compile for it.
 ///
 /// # Errors
-/// What is missing, in one sentence.
+/// The cause, in one sentence.
 pub fn available() -> Result<()> {
     count()?;
     NVRTC.find().map(drop)
 }
 
-/// How many GPUs there are, at least one. The driver is ready after this.
+/// The number of GPUs, at least one. The driver is ready after this.
 pub(crate) fn count() -> Result<usize> {
     DRIVER.find()?;
     // SAFETY: the driver is there, and new enough to have every function that this crate calls.
@@ -99,7 +99,7 @@ impl Device {
         }
     }
 
-    /// The name as messages have it: `NVIDIA H100 80GB HBM3 (cuda:0)`.
+    /// The name for messages: `NVIDIA H100 80GB HBM3 (cuda:0)`.
     pub(crate) fn title(&self) -> String {
         format!("{} (cuda:{})", self.name(), self.number)
     }
@@ -168,7 +168,7 @@ pub(crate) fn check(call: &'static str, result: u32) -> Result<()> {
     Err(Error::Call { call, name, text, hint: hint(result) })
 }
 
-/// What a function of the driver's says of an error, if it knows it.
+/// The driver's text for an error, if it knows it.
 fn said(function: &str, result: u32) -> Option<String> {
     type Function = unsafe extern "C" fn(u32, *mut *const c_char) -> u32;
     let mut text = ptr::null();
@@ -181,7 +181,7 @@ fn said(function: &str, result: u32) -> Option<String> {
     Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-/// What may mend errors.
+/// Hints for errors.
 const HINTS: [(&[sys::CUresult], &str); 7] = {
     use sys::CUresult as E;
     [

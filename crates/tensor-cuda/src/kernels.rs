@@ -1,4 +1,4 @@
-//! The kernels' sources, and what each of them holds.
+//! The kernels' sources, and the kernels in each.
 
 use crate::ops;
 
@@ -13,10 +13,10 @@ pub struct Source {
     pub kernels: &'static [&'static str],
 }
 
-/// What every file includes: its name and text.
+/// The header that every file includes: its name and text.
 pub const PRELUDE: (&str, &str) = ("towers.cuh", include_str!("../kernels/towers.cuh"));
 
-/// Every header: what a file may include, by name and text.
+/// Every header that a file may include, by name and text.
 pub const HEADERS: &[(&str, &str)] = &[
     PRELUDE,
     ("divisor.cuh", include_str!("../kernels/divisor.cuh")),
@@ -26,12 +26,12 @@ pub const HEADERS: &[(&str, &str)] = &[
 
 /// Every file, one topic each.
 pub const SOURCES: &[Source] = &[
-    crate::turn::SOURCE,
+    crate::step_state::SOURCE,
     ops::images::SOURCE,
     ops::elementwise::SOURCE,
     crate::engine::own::SOURCE,
     crate::engine::sliding::SOURCE,
-    crate::mirror::SOURCE,
+    crate::compute_copies::SOURCE,
     ops::rows::SOURCE,
     ops::normalization::SOURCE,
     ops::pooling::SOURCE,
@@ -40,5 +40,5 @@ pub const SOURCES: &[Source] = &[
     ops::optimizer::SOURCE,
 ];
 
-/// How a kernel file is compiled for a number format: the macro `TOWERS_ACT`.
+/// The number formats of kernel files: values of the macro `TOWERS_ACT`.
 pub const FORMATS: [(&str, u32); 3] = [("f32", 0), ("bf16", 1), ("f16", 2)];

@@ -1,23 +1,27 @@
 //! The CUDA backend of `towers`.
 //!
-//! [`Cuda`] implements [`program::Backend`] on an NVIDIA GPU. Nothing of CUDA is needed to build
-//! it: the driver, NVRTC, cuDNN and cuBLASLt are looked for when a device is opened, and what is missing is an error of one
+//! [`Cuda`] implements [`program::Backend`] on an NVIDIA GPU. Building it needs no part of CUDA: the driver,
+//! NVRTC, cuDNN and cuBLASLt are loaded when a device is opened, and a missing one is an error of one
 //! sentence.
 //!
-//! - Convolutions and dense layers go to cuDNN and cuBLASLt, or where these are missing to kernels of our own. A planned
-//!   convolution goes to whichever of cuDNN and our own kernels is measured to be faster.
-//! - Everything else is a kernel in `kernels/`, compiled by NVRTC for the device at hand and kept on disk.
-//! - A step can be written down once as a [`Recording`] and be replayed at the cost of a single call.
-//! - Several devices add up what they have: towers of one process by [`Peers`], others by NCCL's [`nccl::Communicator`].
+//! - Convolutions and dense layers use cuDNN and cuBLASLt, or our own kernels without them. A planned
+//!   convolution uses cuDNN or our own kernels, whichever is measured to be faster.
+//! - All other ops are kernels in `kernels/`, compiled by NVRTC for the device and cached on disk.
+//! - A step can be captured as a [`CapturedGraph`] and replayed with a single call.
+//! - Several devices add up their numbers: replicas of one process by [`Peers`], others by NCCL's
+//!   [`nccl::Communicator`].
 //!
-//! The feature `emulation` adds `Cuda::emulated`: the same kernels and the same host code on the processor, for
+//! The feature `emulation` adds `Cuda::emulated`: the same kernels and the same host code on the CPU, for
 //! tests on machines without a GPU.
 
 mod backend;
 mod buffer;
 mod cache;
+mod captured_graph;
 pub mod compile;
+mod compute_copies;
 mod cuda;
+mod dependencies;
 mod driver;
 mod engine;
 mod error;
@@ -26,38 +30,35 @@ pub mod kernels;
 mod libraries;
 mod links;
 mod memory;
-mod mirror;
 pub mod nccl;
 mod number;
 mod operand;
 mod ops;
 mod peers;
-mod recording;
 mod run;
-mod strands;
-mod stretch;
-mod turn;
+mod share;
+mod step_state;
 
 pub use buffer::Buffer;
+pub use captured_graph::CapturedGraph;
 pub use cuda::{Cuda, Options};
 pub use error::{Error, Result};
 pub use gpus::{Gpu, available, gpus};
 pub use libraries::{Found, Library, Version, libraries};
 pub use links::library_path;
 pub use peers::Peers;
-pub use recording::Recording;
 
 use program::Device;
 
 /// An NVIDIA GPU as a device.
 ///
 /// # Errors
-/// In one sentence what is missing, and what to do: the driver, the GPU of that number, a library.
+/// The missing part and a hint, in one sentence: the driver, the GPU of that number, a library.
 pub fn device(options: Options) -> program::Result<Device> {
     Ok(Cuda::new(options)?.into())
 }
 
-/// This backend without a GPU: its kernels run on the processor, for tests. Slow.
+/// This backend without a GPU: its kernels run on the CPU, for tests. Slow.
 ///
 /// # Errors
 /// If there is no C++ compiler.

@@ -1,7 +1,7 @@
-//! NVIDIA's libraries: which are here, in which version, from which file, and what to do about those that are not.
+//! NVIDIA's libraries on this machine: their versions and files, and hints for missing ones.
 //!
-//! cudarc panics where a library is missing. So each library is tried here before anything calls into it, and nothing but its
-//! version is asked before that is known to be new enough.
+//! cudarc panics if a library is missing. So each library is loaded here before the first call into it, and
+//! only its version is read before that is known to be new enough.
 
 use crate::error::{Error, Result};
 use core::ffi::{c_int, c_uint};
@@ -31,12 +31,12 @@ impl fmt::Display for Version {
     }
 }
 
-/// A library that this crate can use, and whether it does on this machine.
+/// A library that this crate can use, and whether it is installed.
 #[derive(Clone, Debug)]
 pub struct Library {
     /// Its name.
     pub name: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: &'static str,
     /// Where it was found, or why it can't be used.
     pub state: Result<Found>,
@@ -47,34 +47,34 @@ pub struct Library {
 pub struct Found {
     /// Its version.
     pub version: Version,
-    /// The file, where the system tells.
+    /// The file, if the system reports it.
     pub path: Option<PathBuf>,
 }
 
-/// All libraries, the indispensable ones first.
+/// All libraries, the required ones first.
 pub fn libraries() -> Vec<Library> {
     ALL.map(|wanted| Library { name: wanted.name, purpose: wanted.purpose, state: wanted.find() }).into()
 }
 
 pub(crate) const ALL: [&Wanted; 5] = [&DRIVER, &NVRTC, &CUBLASLT, &CUDNN, &NCCL];
 
-/// The versions behind a file's name with which cudarc finds it, of those that are wanted here.
+/// The version suffixes of file names with which cudarc finds the library, of the supported versions.
 const KNOWN: [&str; 3] = ["1", "9", "13"];
 
-/// What is wanted of a library.
+/// The requirements on a library.
 pub(crate) struct Wanted {
     name: &'static str,
     purpose: &'static str,
-    /// The file with the version that is wanted.
+    /// The file with the supported version.
     file: &'static str,
     oldest: Version,
     hint: &'static str,
-    /// The library as cudarc finds it.
+    /// The file as cudarc finds it.
     loaded: fn() -> Option<&'static libloading::Library>,
     version: Ask,
 }
 
-/// How a library tells its version.
+/// How a library reports its version.
 enum Ask {
     /// By a function that returns a number.
     Returns(&'static str, fn(u32) -> Version),
@@ -84,7 +84,7 @@ enum Ask {
     WritesTwo(&'static str),
 }
 
-/// The library as cudarc loads it: under all the names that it tries.
+/// The library as cudarc loads it: under all of its names.
 macro_rules! loaded_by {
     ($($module:ident)::+) => {
         || {
@@ -110,7 +110,7 @@ macro_rules! search_path {
 }
 pub(crate) use search_path;
 
-/// A hint: what to install, and how it is found.
+/// A hint: the package to install, and how it is found.
 macro_rules! install {
     ($command:literal) => {
         concat!("`", $command, "`, and have its folder in ", search_path!())
@@ -187,15 +187,15 @@ pub(crate) const NCCL: Wanted = Wanted {
     version: Ask::Writes("ncclGetVersion", |n| decimal(n, if n < 10_000 { 1000 } else { 10_000 })),
 };
 
-/// A version as NVIDIA packs it: two digits for the patch, what is left below `major` for the minor number.
+/// A version in NVIDIA's packed form: two digits for the patch, the rest below `major` for the minor number.
 fn decimal(n: u32, major: u32) -> Version {
     Version::new(n / major, n % major / 100, n % 100)
 }
 
 impl Wanted {
-    /// Looks for the library and asks its version, which is compared with the oldest that will do.
+    /// Loads the library and compares its version with the oldest supported one.
     pub(crate) fn find(&self) -> Result<Found> {
-        // cudarc loads it to look, gives it back, and loads it again to keep. Held meanwhile, it is loaded once.
+        // cudarc loads it to check, unloads it, and loads it again. Held meanwhile, it is loaded once.
         // SAFETY: as in `loaded_by`.
         let held = unsafe { libloading::Library::new(self.file) };
         let library = (self.loaded)().ok_or_else(|| self.missing(self.reason(&held)))?;
@@ -216,7 +216,8 @@ impl Wanted {
         Err(Error::TooOld { library: self.name, found, path, needed: self.oldest, hint: self.hint })
     }
 
-    /// The name that cudarc asks for first, and the file that should be behind it, where another one is or cudarc finds none.
+    /// The name that cudarc tries first, and the file that it should lead to, if it leads to another file or
+    /// none.
     pub(crate) fn link(&self) -> Option<(String, PathBuf)> {
         let (name, version) = self.file.split_once(".so.")?;
         let first = format!("{name}.so");
@@ -233,7 +234,7 @@ impl Wanted {
         let (Ask::Returns(function, _) | Ask::Writes(function, _) | Ask::WritesTwo(function)) = self.version;
         // SAFETY: its address alone is looked at.
         let address = unsafe { library.get::<*const ()>(function) }.map(|symbol| *symbol as usize);
-        // Whatever has another function is another library.
+        // A file without the function is another library.
         Some(address.ok().and_then(file_at).unwrap_or_else(|| name.into()))
     }
 
@@ -241,7 +242,7 @@ impl Wanted {
         Error::Missing { library: self.name, reason, hint: self.hint }
     }
 
-    /// Why the linker does not load it, as it said itself.
+    /// The linker's reason.
     fn reason(&self, said: &Result<libloading::Library, libloading::Error>) -> String {
         match said {
             Ok(_) => format!("{} is there, but is not looked for under this name", self.file),
@@ -250,13 +251,13 @@ impl Wanted {
     }
 }
 
-/// The linker's own words, which libloading has one error further down.
+/// The linker's message, which libloading has one error further down.
 fn reason_in(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| cause.to_string())
 }
 
 impl Ask {
-    /// The version and the address of the function that told it; the function's name if it is missing or fails.
+    /// The version and the address of its function. The function's name if it is missing or fails.
     fn of(&self, library: &libloading::Library) -> Result<(Version, usize), &'static str> {
         // SAFETY: the types are those of NVIDIA's headers, the same since the functions exist, and they write to what
         // they are given alone.
@@ -290,7 +291,7 @@ impl Ask {
     }
 }
 
-/// The file that is mapped at an address, as Linux tells.
+/// The file that is mapped at an address, on Linux.
 fn file_at(address: usize) -> Option<PathBuf> {
     file_in(&std::fs::read_to_string("/proc/self/maps").ok()?, address)
 }
@@ -356,7 +357,7 @@ mod tests {
         }
     }
 
-    /// A library of any name, to see what is said of one that is missing or is not what it seems.
+    /// A library of any name, for the errors of a missing or a wrong one.
     fn wanted(loaded: fn() -> Option<&'static libloading::Library>, version: Ask) -> Wanted {
         let (name, purpose, file) = ("Nothing", "a test", "libtowers-is-nowhere.so.1");
         Wanted { name, purpose, file, oldest: Version::new(1, 0, 0), hint: "install it", loaded, version }
@@ -366,7 +367,7 @@ mod tests {
     fn the_linker_says_why() {
         let error = wanted(|| None, Ask::WritesTwo("version")).find().unwrap_err().to_string();
         assert!(error.starts_with("Nothing can't be loaded (") && error.ends_with("; install it"), "{error}");
-        // Windows' own words do not name the file.
+        // Windows' message does not name the file.
         assert!(cfg!(windows) || error.contains("libtowers-is-nowhere.so.1"), "{error}");
     }
 

@@ -1,8 +1,9 @@
 //! Names under which the libraries are found.
 //!
-//! cudarc asks the linker for names without a version first, and for few versions then. So a `libcudnn.so` of an older CUDA in the
-//! system's folders goes before the `libcudnn.so.9` of a wheel, and the `libnccl.so.2` of NCCL's wheel is never found. A folder of links
-//! with the names that are asked for mends both, in front of the others when a program starts.
+//! cudarc first tries names without a version, and then few versions. So a `libcudnn.so` of an older CUDA in
+//! the system's folders wins over the `libcudnn.so.9` of a wheel, and the `libnccl.so.2` of NCCL's wheel is
+//! never found. A folder of links under these names solves both, if it comes first in the path when a program
+//! starts.
 
 use crate::cache;
 use crate::libraries::ALL;
@@ -10,8 +11,9 @@ use sha2::{Digest as _, Sha256};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The value of `LD_LIBRARY_PATH` with which this program, started anew, finds the versions of the libraries that it wants; `None` where
-/// it finds them already, or there are none. Makes a folder of links in the user's cache.
+/// The value of `LD_LIBRARY_PATH` with which a restart of this program finds the right versions of the
+/// libraries. `None` if it finds them already, or there are none. Makes a folder of links in the user's
+/// cache.
 pub fn library_path() -> Option<OsString> {
     if !cfg!(target_os = "linux") {
         return None;
@@ -20,7 +22,7 @@ pub fn library_path() -> Option<OsString> {
     if links.is_empty() {
         return None;
     }
-    // A folder for each such set: programs with other libraries may start at the same time.
+    // A folder for each set of links: programs with other libraries may start at the same time.
     let mut set = Sha256::new();
     for (name, file) in &links {
         set.update(format!("{name} {}\n", file.display()));
@@ -40,7 +42,7 @@ fn link(file: &Path, at: &Path) -> std::io::Result<()> {
     if std::fs::read_link(at).is_ok_and(|there| there == file) {
         return Ok(());
     }
-    // Under a name of this process first: two that start at once must not meet a half-made link.
+    // Under a temporary name first: another process must not find a half-made link.
     let fresh = at.with_extension(format!("so.{}", std::process::id()));
     let _ = std::fs::remove_file(&fresh);
     std::os::unix::fs::symlink(file, &fresh)?;

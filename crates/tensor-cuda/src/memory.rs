@@ -29,8 +29,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the memory came from `zeros`. Recordings hold no memory of their own: who replays one keeps what its ops
-        // worked on, as `Recording` says.
+        // SAFETY: the memory came from `zeros`. Captured graphs own no memory: their users keep the buffers
+        // of their ops, as `CapturedGraph` says.
         unsafe { self.driver.free(self.ptr, self.bytes) }
     }
 }
@@ -41,19 +41,20 @@ impl core::fmt::Debug for Memory {
     }
 }
 
-/// Scratch memory that grows: what is in use is the last; those before it stay for recordings that were made with them.
+/// Scratch memory that grows. The last piece is in use. Earlier ones stay for the graphs that were captured
+/// with them.
 #[derive(Default)]
 pub(crate) struct Scratch(Mutex<Slots>);
 
-/// So many ops one after the other have each a place of their own, and in a recording need not wait for each other.
+/// This number of consecutive ops have separate slots, so captured ops need not wait for each other.
 const SLOTS: usize = 4;
-/// Unless that took more bytes than this.
+/// Unless that takes more bytes than this.
 const MOST: usize = 256 << 20;
 
 #[derive(Default)]
 struct Slots {
     all: Vec<Memory>,
-    /// The op that asked last, and its slot.
+    /// The last op, and its slot.
     op: u64,
     slot: usize,
     /// Whether there was no memory for slots, so that ops share one.

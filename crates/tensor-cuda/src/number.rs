@@ -1,17 +1,17 @@
 //! Calls into NVIDIA's libraries whose answers are numbers.
 //!
-//! cudarc declares answers as enums of the versions that it was made for. A newer library may answer with a number that such an
-//! enum lacks, and a value of an enum that it lacks is undefined behaviour. So functions are called as cudarc declares them but for
-//! their result, and enums only name the numbers that are asked for here.
+//! cudarc declares results as the enums of its versions. A newer library may return a number that such an
+//! enum lacks, and such a value is undefined behaviour. So functions are called as cudarc declares them
+//! except for their result, and enums only name the numbers that are passed.
 
 use core::ffi::{CStr, c_char};
 
-/// What stands for the answer of a function that the library does not have. No library has this number.
+/// The result for a function that the library does not have. No library has this number.
 pub(crate) const MISSING: u32 = u32::MAX;
 
 /// A function as cudarc declares it.
 pub(crate) trait Declared {
-    /// The same as the library has it, and with a number for its result.
+    /// The library's function, with a number for its result.
     type Numbered: Copy;
 }
 
@@ -45,8 +45,8 @@ pub(crate) fn address(library: &libloading::Library, name: &str) -> usize {
     unsafe { library.get::<*const ()>(name) }.map_or(0, |symbol| *symbol as usize)
 }
 
-/// `number!(sys::function(arguments))`, within `unsafe`: calls a function of one of cudarc's modules. The answer is a number, which is
-/// [`MISSING`] if the library has no such function.
+/// `number!(sys::function(arguments))`, within `unsafe`: calls a function of one of cudarc's modules. The
+/// result is a number, which is [`MISSING`] if the library has no such function.
 macro_rules! number {
     ($sys:ident::$name:ident($($arg:expr),* $(,)?)) => {{
         static ADDRESS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
@@ -60,7 +60,7 @@ macro_rules! number {
 }
 pub(crate) use number;
 
-/// The type of an argument, which its function knows.
+/// The type of an argument, from its function.
 macro_rules! inferred {
     ($arg:expr) => {
         _
@@ -68,7 +68,7 @@ macro_rules! inferred {
 }
 pub(crate) use inferred;
 
-/// What a library says of one of its numbers, by the function of that name; `None` where it has no words.
+/// A library's text for one of its numbers, by the function of that name. `None` if it has no text.
 ///
 /// # Safety
 /// The function takes a number and returns a static string, or null.

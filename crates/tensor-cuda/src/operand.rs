@@ -1,9 +1,9 @@
-//! Operands as addresses, once their places are known to lie inside their buffers.
+//! Operands as addresses, after their places were checked to lie inside their buffers.
 
 use crate::Cuda;
 use crate::buffer::{Buffer, Format, Ints};
+use crate::dependencies::Region;
 use crate::driver::Ptr;
-use crate::strands::Region;
 use program::{Error, Layout, Result, Shape, Span, View};
 
 /// A tensor of activations at its place in device memory.
@@ -28,12 +28,12 @@ impl Place {
     }
 }
 
-/// A number that a kernel takes as `u32`.
+/// A number for a kernel's `u32`.
 pub(crate) fn u32_of(op: &'static str, what: &'static str, value: usize) -> Result<u32> {
     u32::try_from(value).map_err(|_| Error::Value { op, what, value: value as f64, accepted: "below 2^32" })
 }
 
-/// A run of f32 in an arena. What is written is written through its pointer, so a `&` is enough.
+/// A run of f32 in an arena. Kernels write through its pointer, so a `&` is enough.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
     /// The arena.
@@ -65,8 +65,8 @@ impl Cuda {
         self.place(op, what, x.data, x.layout, self.format(), false)
     }
 
-    /// The tensor of activations, to write. Its buffer is written through its pointer, so a `View` is enough: in a program the buffer is
-    /// one that ops read as well, at other places.
+    /// The tensor of activations, to write. Kernels write through its pointer, so a `View` is enough: in a
+    /// program, ops read the same buffer at other places.
     pub(crate) fn write(&self, op: &'static str, what: &'static str, y: View<Buffer>) -> Result<Place> {
         self.place(op, what, y.data, y.layout, self.format(), true)
     }
@@ -92,7 +92,7 @@ impl Cuda {
         Ok(place)
     }
 
-    /// A run of f32 in an arena. Where no program says more it counts as written.
+    /// A run of f32 in an arena. Unless a program declares it, it counts as written.
     pub(crate) fn run(&self, op: &'static str, what: &'static str, data: &Buffer, at: Span) -> Result<Ptr> {
         at.check(op, what, data.len())?;
         self.check_format(op, what, data, Format::F32)?;
@@ -127,8 +127,8 @@ impl Cuda {
         Err(Error::Device { device: self.name_of(), message })
     }
 
-    /// Elements that a kernel may handle at once: those of 16 bytes if every tensor's pixels begin on them and are made of
-    /// them, else 1.
+    /// Elements that a kernel may handle at once: 16 bytes if every tensor's pixels start and end on such,
+    /// else 1.
     pub(crate) fn vector(&self, places: &[&Place]) -> u32 {
         let pack = 16 / self.format().bytes();
         let wide = places

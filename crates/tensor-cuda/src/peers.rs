@@ -1,54 +1,56 @@
-//! Sums over the towers of one process that stay on their GPUs.
+//! Sums over the replicas of one process that stay on their GPUs.
 //!
-//! Every tower has a thread, a device and a stream of its own; several may share a GPU. The threads meet twice a sum, and wait
-//! for nothing else: what one stream needs of another it waits for by itself.
+//! Every replica has a thread, a device and a stream. Several may share a GPU. The threads wait for each
+//! other twice a sum. Other waits are between streams:
 //!
-//! 1. Each tower puts a mark behind what it brings, and says where that lies. All meet.
-//! 2. Each tower's stream waits for all marks, and adds up one stretch of what all brought, in the order of the towers and of
-//!    each one's parts. It puts a mark behind. All meet.
-//! 3. Each tower's stream waits for these marks, and copies the sums of all stretches.
+//! 1. Each replica puts a mark after its own work, and publishes the address of its numbers. All threads
+//!    wait.
+//! 2. Each replica's stream waits for all marks, and adds up one share of all numbers, in the order of the
+//!    replicas and of each one's parts. It puts a mark. All threads wait.
+//! 3. Each replica's stream waits for these marks, and copies the sums of all shares.
 //!
-//! In step 3 nobody touches what another one brought, so a tower may go on with its own as soon as its stream is there: every
-//! other has read it by then. Sums lie in memory that stays. Its owner writes to it again in step 2 of the next sum, after the
-//! marks of step 1, which stand behind everybody's copies.
+//! In step 3 no stream reads another replica's numbers. So a replica may use its own as soon as its stream
+//! gets there: all others have read them. Sums lie in memory that stays. Their owner overwrites them in step
+//! 2 of the next sum, after the marks of step 1, which come after all copies.
 //!
-//! The order of adding is that of the collective through host memory, and adding two f32 has one result: the same bits.
+//! The order of the sum is that of the collective through host memory, and the sum of two f32 has one result.
+//! So the bits are the same.
 
 use crate::Cuda;
 use crate::cuda::lock;
 use crate::driver::{Driver, Mark, Ptr};
 use crate::memory::Scratch;
-use crate::stretch::stretch;
+use crate::share::share;
 use program::{Error, Result, Span, Storage};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 const F32: usize = size_of::<f32>();
 
-/// The towers of a group.
+/// The replicas of a group.
 pub struct Peers {
     members: Vec<Member>,
-    /// Whether one of them failed, so that what the others offered may be gone.
+    /// Whether one of them failed, so that the others' numbers may be gone.
     stopped: AtomicBool,
 }
 
-/// A tower.
+/// A replica.
 struct Member {
     cuda: Cuda,
-    /// Held while it asks its stream to read what others offer.
+    /// Held while it queues reads of the others' numbers.
     reading: Mutex<()>,
     offer: Mutex<Offer>,
-    /// Behind what it brings.
+    /// After its own work.
     brought: Mark,
-    /// Behind its work on what others brought.
+    /// After its work on the others' numbers.
     done: Mark,
-    /// The sums of its stretch.
+    /// The sums of its share.
     sums: Scratch,
-    /// Another's part of that stretch.
+    /// Another's part of that share.
     inbox: Scratch,
 }
 
-/// What a tower has for the others.
+/// A replica's published numbers.
 #[derive(Default)]
 struct Offer {
     /// Runs of `len` f32 each.
@@ -58,10 +60,10 @@ struct Offer {
 }
 
 impl Peers {
-    /// A group of these devices, one a tower. A device may occur more than once, its clones too.
+    /// A group of these devices, one a replica. A device may occur more than once, and so may its clones.
     ///
     /// # Errors
-    /// What a driver says.
+    /// The errors of a driver.
     pub fn of(devices: &[Cuda]) -> Result<Peers> {
         let member = |cuda: &Cuda| -> Result<Member> {
             devices.iter().for_each(|other| cuda.driver().reach(&**other.driver()));
@@ -79,11 +81,11 @@ impl Peers {
         Ok(Peers { members, stopped: AtomicBool::new(false) })
     }
 
-    /// Replaces the run `at` of every tower's `data` by the sum over all, added in their order. Each calls it with its `rank`
-    /// and `meet`, which returns when all towers called theirs as often.
+    /// Replaces the run `at` of every replica's `data` by the sum over all, in the order of the ranks. Each
+    /// calls it with its `rank` and `meet`, a barrier of all replicas.
     ///
     /// # Errors
-    /// What a driver says, and what `meet` says. After an error the group is of no use.
+    /// The errors of a driver and of `meet`. After an error the group is of no use.
     pub fn all_reduce_sum<E: From<Error>>(
         &self,
         rank: usize,
@@ -95,8 +97,8 @@ impl Peers {
         self.unless_failed(part.map_err(E::from).and_then(|part| self.sum(rank, &[part], at, data, &meet)))
     }
 
-    /// Sets the run `at` of every tower's `into` to the sum of that run of all `parts`: those of the first tower in turn, then
-    /// those of the second, and so on.
+    /// Sets the run `at` of every replica's `into` to the sum of that run of all `parts`: those of the first
+    /// replica one after the other, then those of the second, and so on.
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Peers::all_reduce_sum).
@@ -112,7 +114,7 @@ impl Peers {
         self.unless_failed(parts.map_err(E::from).and_then(|parts| self.sum(rank, &parts, at, into, &meet)))
     }
 
-    /// Replaces the run `at` of every tower's `data` by what the tower `root` has there.
+    /// Replaces the run `at` of every replica's `data` by that of the replica `root`.
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Peers::all_reduce_sum).
@@ -133,13 +135,13 @@ impl Peers {
             }
             meet()?;
             self.withdraw(rank)?;
-            Ok(self.members[rank].cuda.refresh_mirror(data.on("collective")?)?)
+            Ok(self.members[rank].cuda.refresh_compute_copies(data.on("collective")?)?)
         };
         self.unless_failed(spread())
     }
 
-    /// Completes the run `at` of every tower's `data`, which has an equal part for each, one behind the other: each brings its
-    /// own.
+    /// Completes the run `at` of every replica's `data`, which has an equal part for each, in the order of
+    /// the ranks.
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Peers::all_reduce_sum).
@@ -153,7 +155,7 @@ impl Peers {
         let gather = || {
             let run = self.run(rank, data, at)?;
             let len = at.len / self.members.len();
-            let part = |tower: usize| run.offset(tower * len * F32);
+            let part = |replica: usize| run.offset(replica * len * F32);
             self.offer(rank, &[part(rank)], len)?;
             meet()?;
             let others = (0..self.members.len()).filter(|other| *other != rank);
@@ -162,16 +164,16 @@ impl Peers {
             }
             meet()?;
             self.withdraw(rank)?;
-            Ok(self.members[rank].cuda.refresh_mirror(data.on("collective")?)?)
+            Ok(self.members[rank].cuda.refresh_compute_copies(data.on("collective")?)?)
         };
         self.unless_failed(gather())
     }
 
-    /// The run `at` of a buffer of tower `rank`.
+    /// The run `at` of a buffer of replica `rank`.
     fn run(&self, rank: usize, data: &Storage, at: Span) -> Result<Ptr> {
         let cuda = &self.members[rank].cuda;
-        if cuda.is_recording() {
-            return Err(cuda.error("towers meet to add up, which can't be part of a recording"));
+        if cuda.is_capturing() {
+            return Err(cuda.error("replicas wait for each other, which can't be captured in a graph"));
         }
         cuda.run("collective", "the run", data.on("collective")?, at)
     }
@@ -194,7 +196,7 @@ impl Peers {
         if !self.gather(rank, to, at.len)? {
             return Err(self.stopped_by_another(rank, meet));
         }
-        Ok(self.members[rank].cuda.refresh_mirror(into.on("collective")?)?)
+        Ok(self.members[rank].cuda.refresh_compute_copies(into.on("collective")?)?)
     }
 
     /// Step 1.
@@ -211,7 +213,7 @@ impl Peers {
     fn fold(&self, rank: usize, len: usize) -> Result<bool> {
         let member = &self.members[rank];
         let Some(_reading) = self.reading(rank) else { return Ok(false) };
-        let (own, cuda) = (stretch(len, self.members.len(), rank), &member.cuda);
+        let (own, cuda) = (share(len, self.members.len(), rank), &member.cuda);
         if own.is_empty() {
             return member.done.put().map(|()| true);
         }
@@ -248,11 +250,11 @@ impl Peers {
         lock(&member.offer).parts.clear();
         self.others(rank).try_for_each(|other| other.done.hold_back(&**member.cuda.driver()))?;
         for (number, other) in self.members.iter().enumerate() {
-            let stretch = stretch(len, self.members.len(), number);
+            let share = share(len, self.members.len(), number);
             let sums = lock(&other.offer).sums;
             match sums {
-                Some(sums) if !stretch.is_empty() => {
-                    self.copy(member, other, sums, to.offset(stretch.start * F32), stretch.len())?;
+                Some(sums) if !share.is_empty() => {
+                    self.copy(member, other, sums, to.offset(share.start * F32), share.len())?;
                 }
                 _ => {}
             }
@@ -260,7 +262,7 @@ impl Peers {
         Ok(true)
     }
 
-    /// Takes what other towers offer, each to a place of its own. False if the group has stopped.
+    /// Copies the others' numbers, each to its own place. False if the group has stopped.
     fn take(&self, rank: usize, others: impl IntoIterator<Item = (usize, Ptr)>, len: usize) -> Result<bool> {
         let member = &self.members[rank];
         let Some(_reading) = self.reading(rank) else { return Ok(false) };
@@ -274,7 +276,8 @@ impl Peers {
         member.done.put().map(|()| true)
     }
 
-    /// Ends a broadcast or a gathering: what this tower's stream does next waits until the others have read.
+    /// Ends a broadcast or an all-gather: later work of this replica's stream waits until the others have
+    /// read.
     fn withdraw(&self, rank: usize) -> Result<()> {
         let member = &self.members[rank];
         lock(&member.offer).parts.clear();
@@ -285,7 +288,7 @@ impl Peers {
         self.members.iter().enumerate().filter(move |(number, _)| *number != rank).map(|(_, other)| other)
     }
 
-    /// What tower `number` offers, if it is as long as this one's.
+    /// The published numbers of replica `number`, if they are as long as this one's.
     fn offered(&self, rank: usize, number: usize, len: usize) -> Result<MutexGuard<'_, Offer>> {
         let offer = lock(&self.members[number].offer);
         if offer.len == len {
@@ -304,26 +307,27 @@ impl Peers {
         unsafe { member.cuda.driver().copy(&**source, src, dst, len * F32) }
     }
 
-    /// Leave to read what others offer, unless one of them failed.
+    /// Permission to read the others' numbers, unless one of them failed.
     fn reading(&self, rank: usize) -> Option<MutexGuard<'_, ()>> {
         let leave = lock(&self.members[rank].reading);
         (!self.stopped.load(Ordering::SeqCst)).then_some(leave)
     }
 
-    /// The error of a tower whose sum another one ended. Who failed calls the meetings off, so to meet tells the cause.
+    /// The error of a replica whose sum another one ended. The failed one aborts the barrier, so waiting
+    /// there returns the cause.
     fn stopped_by_another<E: From<Error>>(&self, rank: usize, meet: impl Fn() -> Result<(), E>) -> E {
         let otherwise = || self.members[rank].cuda.error("another replica failed in the middle of a sum");
         meet().err().unwrap_or_else(|| otherwise().into())
     }
 
-    /// After an error the caller may give its memory back at once. So nobody begins to read any more, and who has begun is
-    /// waited for.
+    /// After an error the caller may free its memory at once. So no stream begins to read any more, and reads
+    /// under way are waited for.
     fn unless_failed<E>(&self, result: Result<(), E>) -> Result<(), E> {
         if result.is_err() {
             self.stopped.store(true, Ordering::SeqCst);
             for member in &self.members {
                 let _reading = lock(&member.reading);
-                // A device that fails reads nothing any more.
+                // A failed device reads nothing any more.
                 let _ = member.cuda.driver().synchronize();
             }
         }
@@ -338,7 +342,7 @@ impl core::fmt::Debug for Peers {
 }
 
 impl Drop for Peers {
-    /// The marks and the scratch memory of a tower are others' to wait for and to read.
+    /// Other replicas use the marks and the scratch memory of a replica.
     fn drop(&mut self) {
         for member in &self.members {
             let _ = member.cuda.driver().synchronize();

@@ -1,11 +1,11 @@
-//! Programs on the device: each op in front of its kernels.
+//! Programs on the device: the operands of each op, and its kernels.
 
 use crate::Cuda;
 use crate::buffer::{Buffer, Ints};
+use crate::dependencies::{Access, Region};
 use crate::operand::{Place, Run};
 use crate::ops::convolution::Weights;
 use crate::ops::normalization::{Saved, Training};
-use crate::strands::{Access, Region};
 use core::ops::Range;
 use program::ops::{Reshape, Slice};
 use program::{Arena, Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, Write};
@@ -71,10 +71,10 @@ impl Cuda {
                 self.op_bn_act_fwd_train(&op.bn, at.read(0), at.training(1), at.write(0))
             }
             Op::BatchNormInfer(op) => self.op_bn_act_fwd_infer(&op.bn, at.read(0), at.runs(1), at.write(0)),
-            Op::BatchNormRepeat(op) => self.op_bn_act_fwd_again(&op.bn, at.saved(), at.write(0)),
+            Op::BatchNormRecompute(op) => self.op_bn_act_fwd_recompute(&op.bn, at.saved(), at.write(0)),
             Op::BatchNormMoments(_) => self.op_bn_statistics(at.read(0), at.result(0)),
-            Op::BatchNormJoined(op) => {
-                self.op_bn_act_fwd_joined(&op.bn, at.read(0), at.run(1), at.training(2), at.write(0))
+            Op::SyncBatchNorm(op) => {
+                self.op_bn_act_fwd_synchronized(&op.bn, at.read(0), at.run(1), at.training(2), at.write(0))
             }
             Op::BatchNormWeightGradient(op) => {
                 self.op_bn_act_bwd_params(&op.bn, at.saved(), at.read(4), [at.result(0), at.result(1)])
@@ -134,7 +134,7 @@ impl Cuda {
                 self.copy_run(b, joined.part(a.at.len, b.at.len))
             }
             // The caller's.
-            Op::Gather(_) | Op::SumOverReplicas(_) | Op::AllReduceStart(_) | Op::Send(_) | Op::Receive(_) => {
+            Op::AllGather(_) | Op::AllReduce(_) | Op::AllReduceStart(_) | Op::Send(_) | Op::Receive(_) => {
                 Ok(())
             }
             Op::CrossEntropy(op) => {
@@ -151,7 +151,7 @@ impl Cuda {
     }
 }
 
-/// The memory of a program. What ops write they write through pointers, so that all of it can be lent at once.
+/// The memory of a program. Ops write through pointers, so all of it can be borrowed at once.
 struct Arenas<'a> {
     activations: &'a Buffer,
     statistics: &'a Buffer,
@@ -186,7 +186,7 @@ impl<'a> Operands<'a> {
         self.run_of(self.step.operands[operand])
     }
 
-    /// Runs of f32 that the step reads, from an operand on.
+    /// Runs of f32 that the step reads, from operand `from` on.
     fn runs<const N: usize>(&self, from: usize) -> [Run<'a>; N] {
         core::array::from_fn(|k| self.run(from + k))
     }
@@ -207,7 +207,7 @@ impl<'a> Operands<'a> {
         Weights { w: self.result(0), b: self.step.results.get(1).map(|&b| self.run_of(b)) }
     }
 
-    /// What batch normalization reads in training, from its gamma on, and leaves.
+    /// The operands of batch normalization in training, from its gamma on, and its results.
     fn training(&self, gamma: usize) -> Training<'a> {
         Training {
             affine: self.runs(gamma),
@@ -217,12 +217,12 @@ impl<'a> Operands<'a> {
         }
     }
 
-    /// What its backward pass reads.
+    /// The operands of its backward pass.
     fn saved(&self) -> Saved<'a> {
         Saved { x: self.read(0), affine: self.runs(1), saved: self.run(3) }
     }
 
-    /// The memory that the step reads and writes, which decides what it waits for.
+    /// The memory that the step reads and writes, which decides its dependencies.
     fn accesses(self) -> impl Iterator<Item = Access> {
         let reads = self.step.reads().map(move |id| (self.region(id), false));
         reads.chain(self.step.results.iter().map(move |&id| (self.region(id), true)))

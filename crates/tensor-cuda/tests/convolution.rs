@@ -1,4 +1,5 @@
-//! Convolutions and dense layers by kernels of our own, on the emulated GPU: sizes at which the kernels take other ways.
+//! Convolutions and dense layers by our own kernels, on the emulated GPU, at sizes that take other paths in
+//! the kernels.
 
 use crate::harness::*;
 use conformance::convolution::Convolution;
@@ -6,8 +7,8 @@ use conformance::dense::Dense;
 use conformance::{ALONE, Placement, SLICE};
 use program::ops::{Conv2dForward, Conv2dWeightGradient, LinearWeightGradient};
 use program::{
-    Activation, Arena, Backend, Conv2d, Layout, Linear, Pad, Precision, Recording as _, Result, Shape, Span,
-    StepArgs, Trial, Turn, Write,
+    Activation, Arena, Backend, CapturedGraph as _, Conv2d, Layout, Linear, Pad, Precision, ReplayArgs,
+    Result, Shape, Span, StepArgs, Trial, Write,
 };
 
 const SAME: Pad = Pad { top: 1, bottom: 1, left: 1, right: 1 };
@@ -109,7 +110,7 @@ fn nothing_to_do() {
     }
 }
 
-/// Of an arena's gradients those of a run are brought into place, and what is elsewhere stays: its sum may have begun.
+/// Gradients of a run are brought into place, and the rest of the arena stays: its all-reduce may have begun.
 #[test]
 fn gradients_are_finished_by_runs() {
     let cuda = emulated(Precision::Fp32);
@@ -156,15 +157,15 @@ fn a_recorded_step() {
         trial.step(Conv2dWeightGradient { conv, bias: true }, &[x, y], &[dw, db], Write::Set);
         let (mut run, args) = (trial.on(&cuda).unwrap(), StepArgs::inference(2));
 
-        cuda.begin_recording().unwrap();
+        cuda.begin_capture().unwrap();
         let error = run.run(&args).unwrap_err();
-        assert!(error.to_string().contains("run every op once before it is recorded"), "{error}");
-        cuda.abandon_recording();
+        assert!(error.to_string().contains("run every op once before it is captured"), "{error}");
+        cuda.abandon_capture();
 
         run.run(&args).unwrap();
-        cuda.begin_recording().unwrap();
+        cuda.begin_capture().unwrap();
         run.run(&args).unwrap();
-        let recording = cuda.end_recording().unwrap();
+        let graph = cuda.end_capture().unwrap();
         run.write(x, &draw("other x", shape.len())).unwrap();
         for (id, len) in [(w, conv.weights()), (b, 8)] {
             run.write(id, &draw("other params", len)).unwrap();
@@ -173,7 +174,7 @@ fn a_recorded_step() {
             [y, dw, db].into_iter().map(|id| run.read(id, 2)).collect()
         };
         let before = left(&run).unwrap();
-        recording.replay(&Turn::default()).unwrap();
+        graph.replay(&ReplayArgs::default()).unwrap();
         let replayed = left(&run).unwrap();
         assert_ne!(replayed, before);
         run.run(&args).unwrap();

@@ -1,4 +1,4 @@
-//! The host's side of the real driver without a GPU: opening, copies, recordings, errors, and that nothing is left over.
+//! The host's side of the real driver without a GPU: opening, copies, captures, errors, and that nothing is left over.
 //!
 //! Each test starts this program anew on `emulation/driver`, compiled to stand in for the driver and NVRTC. Where there is no
 //! C++ compiler it prints a line that begins with `SKIPPED`.
@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
 
 use play::{Played, play_on};
-use program::{Backend, Error, Recording as _, Span, Turn};
+use program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span};
 use std::sync::Barrier;
 use tensor_cuda::{Cuda, Options, Peers, available, gpus, libraries};
 
@@ -23,7 +23,7 @@ mod play;
 #[path = "driver/ranks.rs"]
 mod ranks;
 
-/// Starts this program anew for a scenario. It returns what was printed, or nothing if there is no compiler.
+/// Starts this program anew for a scenario. Returns its output, or nothing if there is no compiler.
 fn play(scenario: &str, settings: &[(&str, &str)]) -> Option<String> {
     Some(start(scenario, settings)?.correct().printed)
 }
@@ -50,7 +50,7 @@ fn scenario() {
         Ok("work") => work(),
         Ok("memory") => memory(),
         Ok("broken") => broken(),
-        Ok("towers") => towers(),
+        Ok("replicas") => replicas(),
         Ok("mistakes") => mistakes::all(),
         Ok("ranks") => ranks::all(),
         Ok("silent") => ranks::silent(),
@@ -97,57 +97,58 @@ fn work() {
             assert!(cuda.alloc(0).unwrap().is_empty());
         });
     });
-    // A recording: what it can't hold is refused, memory given back meanwhile waits, and it may be played on.
+    // A capture: calls that it can't hold are refused, freed memory is kept meanwhile, and replays are
+    // allowed.
     let dropped = cuda.alloc(10).unwrap();
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     cuda.fill(1.0, &mut buffer, Span::new(0, 10)).unwrap();
     for refused in [cuda.alloc(1).map(drop), cuda.synchronize(), cuda.upload(&[1.0], &mut buffer, 0)] {
-        assert!(refused.unwrap_err().to_string().contains("can't be part of a recording"));
+        assert!(refused.unwrap_err().to_string().contains("can't be captured in a graph"));
     }
     drop(dropped);
-    let recording = cuda.end_recording().unwrap();
-    recording.replay(&Turn::default()).unwrap();
+    let graph = cuda.end_capture().unwrap();
+    graph.replay(&ReplayArgs::default()).unwrap();
     cuda.download(&buffer, 0, &mut back[..10]).unwrap();
     assert_eq!(back[..10], [1.0; 10]);
-    cuda.begin_recording().unwrap();
-    cuda.abandon_recording();
+    cuda.begin_capture().unwrap();
+    cuda.abandon_capture();
     cuda.synchronize().unwrap();
-    // What work takes: here what the threads of the stand-in need. Nothing is waited for in a recording.
+    // The time of work, here of the emulation's threads. A capture can't be timed.
     let mut fill = |value| cuda.fill(value, &mut buffer, Span::new(0, 10));
     let time = cuda.time(|| fill(3.0)).unwrap();
     assert!(time.is_finite() && time > 0.0, "{time}");
     let failed = cuda.time(|| Err(Error::OutOfMemory { bytes: 7, device: "a test".into() }));
     assert!(matches!(failed, Err(Error::OutOfMemory { bytes: 7, .. })), "{failed:?}");
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     let refused = cuda.time(|| fill(4.0)).unwrap_err();
-    assert!(refused.to_string().contains("taking the time can't be part of a recording"), "{refused}");
-    cuda.end_recording().unwrap().replay(&Turn::default()).unwrap();
-    assert!(cuda.time(|| recording.replay(&Turn::default())).unwrap() > 0.0);
+    assert!(refused.to_string().contains("taking the time can't be captured in a graph"), "{refused}");
+    cuda.end_capture().unwrap().replay(&ReplayArgs::default()).unwrap();
+    assert!(cuda.time(|| graph.replay(&ReplayArgs::default())).unwrap() > 0.0);
     cuda.download(&buffer, 0, &mut back[..10]).unwrap();
     assert_eq!(back[..10], [1.0; 10], "the recording was played again, and what was refused left nothing");
-    // The second stream, outside of a recording, within it, and where a recording ends before it was joined. What was
+    // The second stream, outside of a capture, within it, and where a capture ends before it was joined. What was
     // recorded of it is no part of what follows.
     cuda.fork().unwrap();
     for joined in [true, false] {
-        cuda.begin_recording().unwrap();
+        cuda.begin_capture().unwrap();
         cuda.fork().unwrap();
         cuda.fill(2.0, &mut buffer, Span::new(0, 10)).unwrap();
         cuda.fork().unwrap();
         if joined {
             cuda.join().unwrap();
         }
-        cuda.end_recording().unwrap().replay(&Turn::default()).unwrap();
+        cuda.end_capture().unwrap().replay(&ReplayArgs::default()).unwrap();
         cuda.join().unwrap();
         cuda.fork().unwrap();
         cuda.synchronize().unwrap();
     }
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     cuda.fork().unwrap();
-    cuda.abandon_recording();
+    cuda.abandon_capture();
     cuda.fork().unwrap();
-    recording.replay(&Turn::default()).unwrap();
-    // The device goes on another thread than it came, and with the last of those who have it.
-    std::thread::spawn(move || drop((cuda, buffer, recording))).join().unwrap();
+    graph.replay(&ReplayArgs::default()).unwrap();
+    // The device moves to another thread, with the last of its clones.
+    std::thread::spawn(move || drop((cuda, buffer, graph))).join().unwrap();
     // What was compiled once is not compiled again.
     assert_eq!(open().unwrap().compiled_files(), 0);
 }
@@ -168,13 +169,13 @@ fn broken() {
     let error = (0..1_000_000).find_map(|_| fill().err()).unwrap().to_string();
     assert!(error.starts_with("Fake 0 (cuda:0): kernel `fill_f32` on "), "{error}");
     assert!(error.contains("CUDA_ERROR_ILLEGAL_ADDRESS: what the driver says; this process"), "{error}");
-    assert!(cuda.synchronize().is_err() && cuda.begin_recording().is_err());
+    assert!(cuda.synchronize().is_err() && cuda.begin_capture().is_err());
     assert!(cuda.download(&buffer, 0, &mut [0.0]).is_err());
     drop((buffer, cuda));
 }
 
-/// Two towers on two GPUs or one, each on its thread.
-fn towers() {
+/// Two replicas on two GPUs or one, each on its thread.
+fn replicas() {
     let gpus = gpus().unwrap().len();
     let open = |gpu| Cuda::of_own_kernels(Options { gpu: gpu % gpus, ..Options::default() }).unwrap();
     let devices: Vec<Cuda> = (0..2).map(open).collect();
@@ -200,14 +201,14 @@ fn towers() {
                         (1.0 + rank as f32, 2.0, 2.0, 1.0 + rank as f32)
                     );
                 }
-                // Each goes on at once with what the other may still read.
-                for turn in 0..20 {
-                    cuda.upload(&[turn as f32 + rank as f32; 98], &mut data, 1).unwrap();
+                // Each continues at once with memory that the other may still read.
+                for args in 0..20 {
+                    cuda.upload(&[args as f32 + rank as f32; 98], &mut data, 1).unwrap();
                     peers.all_reduce_sum(rank, &mut data, at, meet).unwrap();
-                    if turn % 5 == 0 {
+                    if args % 5 == 0 {
                         let mut back = [0.0; 98];
                         cuda.download(&data, 1, &mut back).unwrap();
-                        assert_eq!(back, [2.0 * turn as f32 + 1.0; 98]);
+                        assert_eq!(back, [2.0 * args as f32 + 1.0; 98]);
                     }
                 }
                 peers.all_reduce_in_order(rank, &[], at, &mut data, meet).unwrap();
@@ -224,7 +225,7 @@ fn towers_reach_each_other_on_two_gpus_and_on_one() {
     for (gpus, peers, pace) in [("2", "1", "lazy"), ("2", "0", "7"), ("1", "1", "eager"), ("1", "1", "lazy")]
     {
         let settings = [("FAKE_GPUS", gpus), ("FAKE_PEERS", peers), ("FAKE_PACE", pace)];
-        let Some(printed) = play("towers", &settings) else { return };
+        let Some(printed) = play("replicas", &settings) else { return };
         assert_eq!(printed.matches("clean after").count().to_string(), gpus, "{printed}");
     }
 }
@@ -294,7 +295,7 @@ fn what_can_not_be_opened_is_said_in_a_sentence() {
     let cases = [
         ("FAKE_VERSION", "12080", "cuda:0: the NVIDIA driver 12.8 in /"),
         ("FAKE_GPUS", "0", "cuda:0: cuInit failed with CUDA_ERROR_NO_DEVICE: what the driver says;"),
-        // A number that nobody knew when this was written.
+        // A status that was unknown when this was written.
         ("FAKE_INIT", "997", "cuda:0: cuInit failed with error 997: what the driver says"),
         ("TOWERS_TEST_GPU", "3", "cuda:3: there is no GPU 3; the only one is 0 (Fake 0)"),
         (

@@ -1,7 +1,7 @@
-//! The emulated GPU as its users see it: it opens, it records, and its recordings refuse what a GPU refuses.
+//! The public interface of the emulated GPU: opening, capturing, and graphs that refuse like a GPU's.
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
-use program::{Backend, Precision, Recording as _, Span, Storage, Turn};
+use program::{Backend, CapturedGraph as _, Precision, ReplayArgs, Span, Storage};
 use tensor_cuda::Cuda;
 
 /// The emulated GPU, or none without a C++ compiler.
@@ -36,12 +36,12 @@ fn a_recording_is_done_as_often_as_it_is_replayed() {
         host
     };
     cuda.fill(1.0, &mut x, Span::new(0, 5)).unwrap();
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     cuda.fill(2.0, &mut x, Span::new(1, 3)).unwrap();
-    let recording = cuda.end_recording().unwrap();
+    let graph = cuda.end_capture().unwrap();
     assert_eq!(read(&x), [1.0; 5]);
     for _ in 0..2 {
-        recording.replay(&Turn::default()).unwrap();
+        graph.replay(&ReplayArgs::default()).unwrap();
         assert_eq!(read(&x), [1.0, 2.0, 2.0, 2.0, 1.0]);
         cuda.fill(1.0, &mut x, Span::new(0, 5)).unwrap();
     }
@@ -56,13 +56,13 @@ fn a_recording_neither_allocates_nor_waits() {
             cuda.synchronize().is_err()
         }];
     for act in refused {
-        cuda.begin_recording().unwrap();
+        cuda.begin_capture().unwrap();
         assert!(act());
-        let said = cuda.end_recording().unwrap_err().to_string();
+        let said = cuda.end_capture().unwrap_err().to_string();
         assert!(said.contains("the capture is of no use"), "{said}");
     }
-    cuda.begin_recording().unwrap();
-    assert!(cuda.begin_recording().is_err());
-    cuda.abandon_recording();
+    cuda.begin_capture().unwrap();
+    assert!(cuda.begin_capture().is_err());
+    cuda.abandon_capture();
     cuda.synchronize().unwrap();
 }

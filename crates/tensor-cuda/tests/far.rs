@@ -180,7 +180,7 @@ fn dense_layers() {
     let [w, b] = [len, linear.outputs].map(|len| trial.run(Arena::Parameters, &numbers("params", len)));
     let [dw, db] = [len, linear.outputs].map(|len| trial.run(Arena::Gradients, &numbers("grads", len)));
     trial.step(LinearForward { linear, act: Activation::Relu }, &[x, w, b], &[y], Write::Set);
-    // Not added: sums of what was packed are rounded twice.
+    // Not added: sums of packed values are rounded twice.
     trial.step(LinearInputGradient { linear }, &[dy, w], &[dx], Write::Set);
     trial.step(LinearWeightGradient { linear, bias: true }, &[x, dy], &[dw, db], Write::Set);
     same_far_and_near("a dense layer", 3, &trial);

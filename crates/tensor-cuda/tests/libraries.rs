@@ -20,7 +20,7 @@ use program::ops::{
     LinearWeightGradient,
 };
 use program::{
-    Activation, Arena, Conv2d, Layout, Linear, Pad, Precision, Recording as _, Shape, StepArgs, TensorId,
+    Activation, Arena, CapturedGraph as _, Conv2d, Layout, Linear, Pad, Precision, Shape, StepArgs, TensorId,
     Trial, TrialRun, Write,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -165,7 +165,7 @@ fn compare(what: &str, precision: Precision, theirs: &[Vec<f32>; 3], ours: &[Vec
     }
 }
 
-/// One test at a time: what is measured is kept for the user, and must not be measured beside another test.
+/// One test at a time: measurements are kept for the user, so no other test may run beside them.
 fn alone() -> MutexGuard<'static, ()> {
     static GPU: Mutex<()> = Mutex::new(());
     GPU.lock().unwrap_or_else(PoisonError::into_inner)
@@ -281,11 +281,11 @@ fn a_recorded_convolution_is_replayed() {
     trial.step(Conv2dForward { conv, act: Activation::None }, &[x, w], &[y], Write::Set);
     let (mut run, args) = (trial.on(&cuda).unwrap(), StepArgs::inference(n));
     run.run(&args).unwrap();
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     run.run(&args).unwrap();
-    let recording = cuda.end_recording().unwrap();
+    let graph = cuda.end_capture().unwrap();
     run.write(x, &numbers(7, shape.len())).unwrap();
-    recording.replay(&program::Turn::default()).unwrap();
+    graph.replay(&program::ReplayArgs::default()).unwrap();
     let replayed = run.read(y, n).unwrap();
     run.run(&args).unwrap();
     assert!(replayed == run.read(y, n).unwrap());

@@ -18,7 +18,8 @@ fn plain(at: Span) -> ParamRun {
 #[derive(Debug)]
 struct Steps {
     at: Span,
-    /// Two runs with rules of their own in `at`, and what lies between them is left alone; `None` for all of it alike.
+    /// Two runs with different rules in `at`, and the elements between them are left alone. `None` for one
+    /// rule.
     groups: Option<[ParamRun; 2]>,
     lr: f32,
     sgd: Sgd,
@@ -70,7 +71,7 @@ impl Steps {
     }
 }
 
-/// A name, what is left of it, and the tolerance.
+/// A name, the remaining share, and the tolerance.
 type Left = (&'static str, Vec<f32>, f32);
 
 impl Steps {
@@ -201,7 +202,7 @@ fn a_bad_loss_halts_all_steps() {
     }
 }
 
-/// One parameter that starts at 0: what it becomes tells the loss scale.
+/// One parameter that starts at 0: its new value shows the loss scale.
 struct Scaled {
     cuda: Cuda,
     len: usize,

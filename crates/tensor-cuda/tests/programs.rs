@@ -1,4 +1,4 @@
-//! Programs of every op on the emulated GPU and on the f64 reference: run from end to end, again, and as a recording.
+//! Programs of every op on the emulated GPU and on the f64 reference: run from end to end, again, and as a capture.
 
 use crate::harness::*;
 use core::cell::RefCell;
@@ -8,9 +8,9 @@ use program::ops::{
 };
 use program::passes::{Training, inference, training};
 use program::{
-    Activation, Arena, Backend, BatchNorm, Builder, Conv2d, Executable, Ints, Linear, Memory, Op, Pad,
-    Parameter, Phase, Pool2d, Precision, Program, Recording as _, Result, Shape, Span, Step, StepArgs,
-    Storage, Target, TensorId, Turn,
+    Activation, Arena, Backend, BatchNorm, Builder, CapturedGraph as _, Conv2d, Executable, Ints, Linear,
+    Memory, Op, Pad, Parameter, Phase, Pool2d, Precision, Program, ReplayArgs, Result, Shape, Span, Step,
+    StepArgs, Storage, Target, TensorId,
 };
 use tensor_cpu::Reference;
 
@@ -166,9 +166,10 @@ impl Case {
         Case { program, runs, args: StepArgs::inference(N) }
     }
 
-    fn training(recompute: bool, across: Option<[usize; 2]>, rest: usize) -> Case {
+    fn training(recompute: bool, sync_batch_norm: Option<[usize; 2]>, rest: usize) -> Case {
         let (program, runs) = Net::of_all_ops(true);
-        let program = training(program, Training { input_gradient: true, recompute, across, bucket: None });
+        let program =
+            training(program, Training { input_gradient: true, recompute, sync_batch_norm, bucket: None });
         let program = program
             .and_then(|program| Executable::place(program, BATCH, rest))
             .expect("the program is sound");
@@ -275,7 +276,7 @@ fn names(case: &Case) -> Vec<&'static str> {
 fn a_training_step_has_the_gradients_of_the_reference() {
     for recompute in [false, true] {
         let case = Case::training(recompute, None, 0);
-        assert_eq!(names(&case).contains(&"batch_norm_repeat"), recompute);
+        assert_eq!(names(&case).contains(&"batch_norm_recompute"), recompute);
         let steps = &case.program.program().steps;
         assert!(steps.iter().any(|step| step.onto.is_some()));
         let is_part = |step: &Step| !case.program.layout(step.results[0], N).is_contiguous();
@@ -284,11 +285,11 @@ fn a_training_step_has_the_gradients_of_the_reference() {
     }
 }
 
-/// A replica without others gathers its own statistics, and sums are its own: what the caller does is to do nothing.
+/// A single replica gathers its own statistics, and sums are its own: the caller does nothing.
 #[test]
 fn statistics_of_a_single_replica_are_exchanged() {
     let case = Case::training(true, Some([0, 1]), 4);
-    for name in ["batch_norm_moments", "gather", "batch_norm_joined", "join", "sum_over_replicas"] {
+    for name in ["batch_norm_moments", "all_gather", "sync_batch_norm", "join", "all_reduce"] {
         assert!(names(&case).contains(&name), "{name}");
     }
     case.agree();
@@ -319,7 +320,7 @@ fn gradients_in_mixed_precision_are_near() {
     }
 }
 
-/// The emulated driver does the work of a recording in any order that it allows.
+/// The emulated driver does the work of a capture in any order that it allows.
 #[test]
 fn a_recorded_step_leaves_what_the_step_leaves() {
     for (precision, across) in [(Precision::Fp32, None), (Precision::Bf16, Some([0, 1]))] {
@@ -345,15 +346,15 @@ fn a_recorded_step_leaves_what_the_step_leaves() {
         begin();
         run();
         assert!(bits() == expected, "a step leaves nothing that changes the next");
-        cuda.begin_recording().expect("it begins");
+        cuda.begin_capture().expect("it begins");
         run();
-        let recording = cuda.end_recording().expect("it ends");
+        let graph = cuda.end_capture().expect("it ends");
         for replay in 0..6 {
             begin();
-            recording.replay(&Turn { step: case.args.step, lr: 0.0, first: 0 }).expect("it is done again");
+            graph.replay(&ReplayArgs { step: case.args.step, lr: 0.0, first: 0 }).expect("it is done again");
             assert!(bits() == expected, "replay {replay} in {precision}");
         }
-        let [works, chain] = recording.size();
+        let [works, chain] = graph.size();
         assert!(chain < works, "branches run beside each other: {works} pieces, {chain} in a chain");
     }
 }

@@ -5,8 +5,9 @@
 use crate::harness::*;
 use program::ops::{CrossEntropy, Dropout, LinearWeightGradient};
 use program::{
-    Arena, Backend, ImageSet, Layout, Linear, LoadImages, OptimizerStep, ParamRun, Precision, Recording as _,
-    Sgd, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, Turn, ViewMut, WeightDecay, Write,
+    Arena, Backend, CapturedGraph as _, ImageSet, Layout, Linear, LoadImages, OptimizerStep, ParamRun,
+    Precision, ReplayArgs, Sgd, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, ViewMut,
+    WeightDecay, Write,
 };
 use tensor_cuda::Cuda;
 
@@ -49,9 +50,9 @@ impl<'a> Step<'a> {
         Step { cuda, ops, results: [y, dlogits, metrics], params, grads, velocity, meter }
     }
 
-    fn run(&mut self, turn: &Turn) {
+    fn run(&mut self, replay: &ReplayArgs) {
         let args = StepArgs {
-            step: turn.step,
+            step: replay.step,
             seed: 6,
             first_sample: 64,
             label_smoothing: 0.1,
@@ -63,7 +64,7 @@ impl<'a> Step<'a> {
         self.cuda.meter(&self.ops.gradients, metrics, &mut self.meter).unwrap();
         let run = ParamRun::new(Span::new(4, LEN - 9), WeightDecay::Decoupled(0.01));
         let step = OptimizerStep::Sgd(Sgd::keras().momentum(0.9).nesterov(), &mut self.velocity);
-        self.cuda.optimizer_step(step, turn.lr, &mut self.params, &self.grads, &[run]).unwrap();
+        self.cuda.optimizer_step(step, replay.lr, &mut self.params, &self.grads, &[run]).unwrap();
     }
 
     fn bits(&self) -> Vec<u32> {
@@ -78,26 +79,26 @@ impl<'a> Step<'a> {
 #[test]
 fn replays_have_the_bits_of_eager_steps() {
     for precision in PRECISIONS {
-        let turns: Vec<Turn> =
-            (0..5).map(|k| Turn { step: 1 << (10 * k), lr: 0.1 / (k + 1) as f32, first: 0 }).collect();
+        let turns: Vec<ReplayArgs> =
+            (0..5).map(|k| ReplayArgs { step: 1 << (10 * k), lr: 0.1 / (k + 1) as f32, first: 0 }).collect();
         let (one, other) = (emulated(precision), emulated(precision));
         let (mut eager, mut recorded) = (Step::new(&one), Step::new(&other));
         for step in [&mut eager, &mut recorded] {
             step.run(&turns[0]);
         }
-        recorded.cuda.begin_recording().unwrap();
-        recorded.run(&Turn::default());
-        let recording = recorded.cuda.end_recording().unwrap();
+        recorded.cuda.begin_capture().unwrap();
+        recorded.run(&ReplayArgs::default());
+        let graph = recorded.cuda.end_capture().unwrap();
         assert_eq!(recorded.bits(), eager.bits(), "writing ops down carries none out");
-        for turn in &turns[1..] {
-            eager.run(turn);
-            recording.replay(turn).unwrap();
-            assert_eq!(recorded.bits(), eager.bits(), "{turn:?} in {precision}");
+        for args in &turns[1..] {
+            eager.run(args);
+            graph.replay(args).unwrap();
+            assert_eq!(recorded.bits(), eager.bits(), "{args:?} in {precision}");
         }
     }
 }
 
-/// The emulated driver does the work of a recording in any order that it allows, so several replays see several.
+/// The emulated driver does the work of a capture in any order that it allows, so several replays see several.
 const REPLAYS: u64 = 12;
 
 /// What the ops leave when they run one by one must be what every replay leaves, from the same beginning.
@@ -113,15 +114,15 @@ fn replays_agree(
     ops();
     let bits = || left().into_iter().map(f32::to_bits).collect::<Vec<_>>();
     let expected = bits();
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     ops();
-    let recording = cuda.end_recording().unwrap();
+    let graph = cuda.end_capture().unwrap();
     for step in 0..REPLAYS {
         begin();
-        recording.replay(&Turn { step, lr: 0.5, first: 0 }).unwrap();
+        graph.replay(&ReplayArgs { step, lr: 0.5, first: 0 }).unwrap();
         assert!(bits() == expected, "replay {step}");
     }
-    recording.size()
+    graph.size()
 }
 
 /// Sums in two pieces of work each, with scratch memory between them and nothing in common otherwise.

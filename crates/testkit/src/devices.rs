@@ -2,8 +2,8 @@ use program::{Device, Precision};
 use std::sync::LazyLock;
 use tensor_cuda::Options as CudaOptions;
 
-/// Runs a test on every device that is present: the f64 reference, the CPU with one, two and three threads, the CUDA backend
-/// on an emulated GPU where there is a C++ compiler, and on a real one.
+/// Runs a test on every device of the machine: the f64 reference, the CPU with one, two and three threads,
+/// the CUDA backend on an emulated GPU if there is a C++ compiler, and on a real one.
 ///
 /// For each device that is not, prints a line that begins with `SKIPPED` and says why; with `TOWERS_REQUIRE_CUDA=1` in the
 /// environment a missing GPU fails the test instead.

@@ -12,9 +12,9 @@ const STEP: f64 = 1.0 / 16_384.0;
 /// own error is of the order `h^4`. An element passes if the gradient is as close to it as `tolerance` times the largest
 /// derivative in its tensor, plus what rounding can do to the loss.
 ///
-/// Where the loss has a kink next to the element (a ReLU at 0, two equal numbers under a max-pooling window) no difference
-/// is right. An element that fails is skipped if the derivatives from its left and its right differ by as much as it is
-/// off; not more than one element in ten may be skipped so.
+/// If the loss has a kink next to the element (a ReLU at 0, two equal numbers under a max-pooling window) no
+/// difference is right. A failing element is skipped if the derivatives from its left and its right differ by
+/// as much as its error. At most one element in ten may be skipped.
 ///
 /// Images and parameters are [`pattern`]s, labels are `0, 1, 2, ...` modulo the classes.
 #[derive(Clone, Debug)]
@@ -140,7 +140,7 @@ impl GradientCheck {
     /// Checks the input's and every parameter's gradient.
     ///
     /// # Errors
-    /// [`Error::Gradient`] with the worst element, [`Error::Kinks`], or what the network says.
+    /// [`Error::Gradient`] with the worst element, [`Error::Kinks`], or the network's error.
     pub fn run(&self, graph: &Graph, logits: Value) -> Result<Report> {
         let mode = Mode::TrainingWithInputGradient;
         let mut network = graph.build(logits, &tensor_cpu::reference(), self.max_batch, mode)?;
@@ -164,7 +164,7 @@ impl GradientCheck {
         Ok(report)
     }
 
-    /// As [`GradientCheck::run`], for tests; prints what it saw.
+    /// As [`GradientCheck::run`], for tests. Prints its report.
     ///
     /// # Panics
     /// With the error, where there is one.

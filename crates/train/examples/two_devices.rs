@@ -68,7 +68,7 @@ fn train(
         let mut loss = 0.0;
         for pass in one_forward_one_backward(stage.stages(), stage.number(), MICRO_BATCHES) {
             let (Pass::Forward(m) | Pass::Backward(m)) = pass;
-            network.choose_lane(m % lanes)?;
+            network.choose_micro_batch(m % lanes)?;
             let first = step * BATCH + m * micro;
             let draws = Draws { seed: 1, step: step as u64, first_sample: (m * micro) as u32 };
             // The programs of the stages contain the exchange of tensors between them.

@@ -6,7 +6,7 @@ use layers::{
     Network, Value,
 };
 use optim::{Adam, Optimizer, OptimizerState, Sgd};
-use program::{Activation, Device, Precision, Recorder, Turn};
+use program::{Activation, Device, GraphCache, Precision, ReplayArgs};
 
 const BATCH: usize = 6;
 
@@ -43,14 +43,14 @@ fn train(device: &Device, optimizer: Optimizer, steps: u64, recorded: bool) -> (
     let trainable = network.arena().trainable;
     let mut optimizer = OptimizerState::new(device, optimizer, trainable.len).expect("there is room");
     let mut meter = device.alloc(4).expect("there is room");
-    let mut recorder = Recorder::default();
+    let mut recorder = GraphCache::default();
     let (images, labels): (Vec<f32>, Vec<u32>) = (
         (0..BATCH * network.sample_len()).map(|k| (k * 37 % 101) as f32 / 50.0 - 1.0).collect(),
         (0..BATCH as u32).collect(),
     );
     network.set_input(&images, &labels).expect("it fits");
     for step in 0..steps {
-        let turn = Turn { step, lr: 0.01, first: 0 };
+        let turn = ReplayArgs { step, lr: 0.01, first: 0 };
         let mut work = || -> Result<(), train::Error> {
             let draws = Draws { seed: 3, step, first_sample: 0 };
             network.train_pass(draws, 0.0, BATCH)?;
@@ -59,7 +59,7 @@ fn train(device: &Device, optimizer: Optimizer, steps: u64, recorded: bool) -> (
             let arena = network.arena_mut();
             Ok(optimizer.step(device, 0.01, &mut arena.params, &arena.grads, arena.trainable)?)
         };
-        if recorded { recorder.play(device, (), &turn, work) } else { work() }.expect("a step goes well");
+        if recorded { recorder.run(device, (), &turn, work) } else { work() }.expect("a step goes well");
     }
     assert_eq!(recorder.refusal(), None);
     let arena = network.arena();

@@ -236,7 +236,10 @@ mod tests {
         assert_eq!(parse(&[]).unwrap().files.len(), SOURCES.len());
         let options = parse(&words(&["--summary", "turn", "softmax.cu"])).unwrap();
         assert!(options.summary);
-        assert_eq!(options.files.iter().map(|file| file.name).collect::<Vec<_>>(), ["turn.cu", "softmax.cu"]);
+        assert_eq!(
+            options.files.iter().map(|file| file.name).collect::<Vec<_>>(),
+            ["step_state.cu", "softmax.cu"]
+        );
         assert!(parse(&words(&["nonsense"])).err().unwrap().to_string().contains("turn"));
     }
 }

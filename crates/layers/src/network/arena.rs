@@ -9,7 +9,7 @@ use std::thread;
 /// Every trainable tensor starts on a cache line: a multiple of 16 elements.
 const ALIGN: usize = 16;
 
-/// More threads than this draw no first values any faster.
+/// More threads than this draw the first values no faster.
 const MOST_THREADS: usize = 16;
 
 /// One parameter tensor: its name, shape and place.
@@ -21,7 +21,8 @@ pub struct Slot {
     pub layer: usize,
     /// As Keras lays it out.
     pub shape: Vec<usize>,
-    /// Who changes it, and so where it lies: in `params`, there among the trainable ones or behind them, or in `running`.
+    /// How it changes, which decides its place: in `params` before or after the end of the trainable ones, or
+    /// in `running`.
     pub role: Role,
     /// The place in its arena.
     pub span: Span,
@@ -31,7 +32,7 @@ pub struct Slot {
     pub init: Initializer,
 }
 
-/// Where the parameters of a network lie, and all else that its passes leave in the gradients' arena.
+/// The places of a network's parameters, and of all that its passes leave in the gradients' arena.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     pub(super) slots: Vec<Slot>,
@@ -39,16 +40,17 @@ pub(super) struct Slots {
     pub(super) trainable: Span,
     pub(super) metrics: Span,
     signal: Span,
-    /// Elements of parameters and of running averages.
+    /// The numbers of elements of parameters and of running averages.
     params: usize,
     running: usize,
 }
 
 /// The flat memory of a network's parameters.
 ///
-/// `params` holds first what is trained and then what is frozen, so the optimizer steps over one run and never meets the rest.
-/// `grads` holds first the gradients, laid out as `params`, then what else replicas add up: the sums behind the running
-/// averages, and the two metrics. So one all-reduce of `grads` is all that replicas exchange in a step.
+/// `params` holds first the trainable and then the frozen parameters, so the optimizer updates one run.
+/// `grads` holds first the gradients, laid out as `params`. The sums for the running averages and the two
+/// metrics follow, since replicas add them up too. So one all-reduce of `grads` is all that replicas exchange
+/// in a step.
 #[derive(Debug)]
 pub struct Arena {
     /// Parameters: trainable ones, then frozen ones.
@@ -57,12 +59,12 @@ pub struct Arena {
     pub grads: Storage,
     /// Running averages.
     pub running: Storage,
-    /// The run of `params`, and of the same places in `grads`, that the optimizer steps over.
+    /// The run of `params`, and of the same places in `grads`, that the optimizer updates.
     pub trainable: Span,
     /// The run of `grads` with the sum of the losses and the number of correct answers.
     pub metrics: Span,
-    /// One number at the end of `grads` that no pass touches, for a signal that replicas add up with the rest: a request to
-    /// stop, say.
+    /// One number at the end of `grads` that no pass touches, for a signal that replicas add up with the
+    /// rest, such as a request to stop.
     pub signal: Span,
     slots: Vec<Slot>,
     pub(super) averages: Vec<Averages>,
@@ -104,8 +106,8 @@ impl Slots {
             slot.span.offset += trainable;
         }
         let params = trainable + frozen;
-        // The sums and their averages lie side by side, in the same order: a normalization writes its two sums as one
-        // run, and a step moves all averages at once.
+        // The sums and their averages have the same order, so a normalization writes its two sums as one run,
+        // and a step moves all averages at once.
         let mut end = params;
         let mut averages: Vec<Averages> = Vec::new();
         for slot in slots.iter_mut().filter(|slot| slot.role.is_running()) {
@@ -125,14 +127,14 @@ impl Slots {
         Slots { slots, averages, trainable, metrics, signal, params, running }
     }
 
-    /// Where the parameters of the layer of this number lie, in the layer's order.
+    /// The places of the parameters of layer `layer`, in the layer's order.
     pub(super) fn of(&self, layer: usize) -> Vec<ParamPlace> {
         let own = self.slots.iter().filter(|slot| slot.layer == layer);
         own.map(|&Slot { span, sums, .. }| ParamPlace { span, sums }).collect()
     }
 }
 
-/// Elements of a tensor. An absurd shape has so many that no memory holds them.
+/// The number of elements of a tensor. An absurd shape has too many for any memory.
 pub(super) fn elements(shape: &[usize]) -> usize {
     shape.iter().fold(1, |len, &side| len.saturating_mul(side))
 }
@@ -175,10 +177,10 @@ impl Arena {
     /// Sets every parameter to its first values: a pure function of the seed.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errors of the device.
     pub fn init(&mut self, device: &Device, seed: u64) -> Result<()> {
-        // What is drawn depends on the tensor alone, so several threads may draw: millions of numbers take as long as a step.
-        // The largest come first, so that all threads end together.
+        // The values depend on the tensor alone, so several threads may draw: millions of numbers take as
+        // long as a step. The largest tensors come first, so that all threads end together.
         let (mut slots, next) = (self.slots.clone(), AtomicUsize::new(0));
         slots.sort_by_key(|slot| core::cmp::Reverse(slot.span.len));
         let threads = device.threads().clamp(1, MOST_THREADS);
@@ -196,17 +198,17 @@ impl Arena {
         };
         let mut load = |(k, values): (usize, Vec<f32>)| self.load(device, &slots[k], &values);
         thread::scope(|scope| {
-            // Nobody draws ahead: what waits takes memory.
+            // The queue is short, since waiting values take memory.
             let (sender, drawn) = sync_channel(0);
             for sender in vec![sender; threads] {
-                // Those that are there draw what one draws that can't be started.
+                // If a thread can't be started, the others draw its tensors.
                 if thread::Builder::new().spawn_scoped(scope, || send(sender)).is_err() {
                     break;
                 }
             }
             drawn.into_iter().try_for_each(&mut load)
         })?;
-        // Without any thread nothing is drawn yet.
+        // Without any thread, nothing is drawn yet.
         while let Some(drawn) = draw() {
             load(drawn)?;
         }
@@ -215,7 +217,7 @@ impl Arena {
 }
 
 impl Graph {
-    /// The names of the parameters that are trained, in the order of the layers: those of [`Slot::name`].
+    /// The names of the trainable parameters, in the order of the layers: those of [`Slot::name`].
     pub fn trained(&self) -> Vec<String> {
         let trained = specs(self).filter(|(_, _, spec)| spec.role == Role::Trainable);
         trained.map(|(_, layer, spec)| format!("{layer}/{}", spec.name)).collect()

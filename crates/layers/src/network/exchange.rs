@@ -1,23 +1,23 @@
-//! What a pass exchanges with other replicas and other stages.
+//! The exchanges of a pass with other replicas and other stages.
 
 use super::instance::Network;
-use super::lane::Lane;
 use super::lowering::Prepared;
+use super::micro_batch::MicroBatch;
 use crate::Result;
 use program::ops::{Neighbor, Receive, Send};
 use program::{Device, Executable, Layout, Op, Span, Step, Storage};
 
-/// The way to other replicas and other stages in the middle of a pass. A trainer implements what its programs have; this crate knows
-/// none of the ways.
+/// The exchanges with other replicas and other stages in the middle of a pass. A trainer implements those
+/// that its programs have.
 ///
-/// All replicas call the same methods in the same order. A call returns when all have come, or with an error if another
-/// one has failed or the device has.
+/// All replicas call the same methods in the same order. A call returns when all have called it, or with an
+/// error if another replica or the device has failed.
 pub trait Exchange {
-    /// Starts to replace the run `at` of `grads` by its sum over all replicas. The trainer ends all sums behind the pass, so one that
-    /// does all of the work there does nothing here, as by default.
+    /// Starts an asynchronous all-reduce of the run `at` of `grads`. The trainer waits for all of them after
+    /// the pass. A trainer that adds up after the pass does nothing here, as by default.
     ///
     /// # Errors
-    /// If replicas can't meet.
+    /// If another replica failed.
     fn all_reduce_start(&mut self, _device: &Device, _grads: &mut Storage, _at: Span) -> program::Result<()> {
         Ok(())
     }
@@ -25,17 +25,17 @@ pub trait Exchange {
     /// Replaces the run `at` of `data` by its sum over all replicas, with the same bits on all.
     ///
     /// # Errors
-    /// If replicas can't meet.
-    fn sum(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> program::Result<()> {
-        Err(missing("sum_over_replicas"))
+    /// If another replica failed.
+    fn all_reduce(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> program::Result<()> {
+        Err(missing("all_reduce"))
     }
 
-    /// Completes the run `at` of `data`, which has an equal part for each replica, one behind the other: each brings its own.
+    /// Completes the run `at` of `data`, which has an equal part for each replica, in the order of the ranks.
     ///
     /// # Errors
-    /// If replicas can't meet.
-    fn gather(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> program::Result<()> {
-        Err(missing("gather"))
+    /// If another replica failed.
+    fn all_gather(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> program::Result<()> {
+        Err(missing("all_gather"))
     }
 
     /// Sends a tensor to another stage, without waiting for it. Its elements lie back to back.
@@ -61,31 +61,34 @@ pub trait Exchange {
     }
 }
 
-/// What an exchange says that a pass has no way for.
+/// The error of an exchange that the trainer does not implement.
 fn missing(op: &'static str) -> program::Error {
     let (what, value, accepted) = ("the pass", "alone", "made with an exchange that does this");
     program::Error::Option { op, what, value, accepted }
 }
 
 impl Network {
-    /// Has [passes with an exchange](Network::train_pass_with), as replica `rank` of so many, share statistics of the batch: layers that
-    /// compute with these, as [`BatchNormalization`](crate::BatchNormalization) does, take those of the whole batch of all replicas.
-    /// So together they compute, up to rounding, what one replica would with all samples. Says whether any layer does.
+    /// Makes [passes with an exchange](Network::train_pass_with) share batch statistics, as replica `rank` of
+    /// `replicas`. Layers such as [`BatchNormalization`](crate::BatchNormalization) then use the statistics
+    /// of the whole batch of all replicas. Up to rounding, all replicas together compute what one replica
+    /// would with all samples. Returns whether the network has such a layer.
     ///
-    /// From then on all replicas make a pass for every batch, those without samples too.
+    /// From then on all replicas make a pass for every batch, even without samples.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errors of the device.
     pub fn synchronize(&mut self, rank: usize, replicas: usize) -> Result<bool> {
         let (recomputes, place) = (self.device.recomputes(), Some([rank, replicas]));
-        let across = self.graph.prepared(self.output, self.max_batch(), self.mode, recomputes, place)?;
-        let synchronizes = across.synchronizes;
-        for lane in &mut self.lanes {
-            let programs: Vec<&Prepared> = [&self.infer, &across].into_iter().chain(&self.train).collect();
+        let synchronized =
+            self.graph.prepared(self.output, self.max_batch(), self.mode, recomputes, place)?;
+        let synchronizes = synchronized.synchronizes;
+        for micro_batch in &mut self.micro_batches {
+            let programs: Vec<&Prepared> =
+                [&self.infer, &synchronized].into_iter().chain(&self.train).collect();
             // The batch in it is gone: replicas make ready before their first one.
-            *lane = Lane::new(&programs, &self.device, self.infer.executable.batch())?;
+            *micro_batch = MicroBatch::new(&programs, &self.device, self.infer.executable.batch())?;
         }
-        self.across = Some(across);
+        self.synchronized = Some(synchronized);
         Ok(synchronizes)
     }
 }
@@ -96,26 +99,29 @@ pub(super) fn run(
     program: &Executable,
     step: &Step,
     device: &Device,
-    lane: &mut Lane,
+    micro_batch: &mut MicroBatch,
     grads: &mut Storage,
 ) -> program::Result<()> {
     let span = || program.span(step.results[0]);
     match step.op {
         Op::AllReduceStart(_) => {
             // Without samples there are zeros in place.
-            if lane.n > 0 {
+            if micro_batch.n > 0 {
                 device.finish_grads(grads, span())?;
             }
             exchange.all_reduce_start(device, grads, span())
         }
-        Op::Gather(_) => exchange.gather(device, &mut lane.statistics, span()),
-        Op::SumOverReplicas(_) => exchange.sum(device, &mut lane.statistics, span()),
-        Op::Send(Send { to }) => {
-            exchange.send(to, device, &lane.activations, program.layout(step.operands[0], lane.n))
-        }
+        Op::AllGather(_) => exchange.all_gather(device, &mut micro_batch.statistics, span()),
+        Op::AllReduce(_) => exchange.all_reduce(device, &mut micro_batch.statistics, span()),
+        Op::Send(Send { to }) => exchange.send(
+            to,
+            device,
+            &micro_batch.activations,
+            program.layout(step.operands[0], micro_batch.n),
+        ),
         Op::Receive(Receive { from, .. }) => {
-            let at = program.layout(step.results[0], lane.n);
-            exchange.receive(from, device, &mut lane.activations, at)
+            let at = program.layout(step.results[0], micro_batch.n);
+            exchange.receive(from, device, &mut micro_batch.activations, at)
         }
         _ => Ok(()),
     }

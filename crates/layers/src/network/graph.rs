@@ -11,10 +11,10 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Value(pub(super) usize);
 
-/// What a network is built for.
+/// The use that a network is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Forward passes only: memory is used again as soon as a tensor has been read for the last time.
+    /// Forward passes only. Memory is reused once a tensor has been read for the last time.
     Inference,
     /// Forward and backward passes.
     Training,
@@ -22,7 +22,8 @@ pub enum Mode {
     TrainingWithInputGradient,
 }
 
-/// An architecture: named layers and how they are connected. Owns no memory on any device; clones share their layers.
+/// An architecture: named layers and their connections. Owns no memory on any device. Clones share their
+/// layers.
 #[derive(Clone, Debug)]
 pub struct Graph {
     pub(super) name: String,
@@ -32,9 +33,9 @@ pub struct Graph {
     /// Whether the value is a batch of vectors, not of 1x1 images; for the summary.
     pub(super) flat: Vec<bool>,
     pub(super) counts: HashMap<String, usize>,
-    /// Of a stage: whether another stage computes its input.
+    /// Whether another stage computes its input.
     pub(super) receives: bool,
-    /// Of a stage: whether another stage reads its output.
+    /// Whether another stage reads its output.
     pub(super) sends: bool,
 }
 
@@ -67,7 +68,7 @@ impl Graph {
         &self.name
     }
 
-    /// The images that go in.
+    /// The input images.
     pub fn input(&self) -> Value {
         Value(0)
     }
@@ -86,7 +87,7 @@ impl Graph {
         self.add_named(&name, layer, x)
     }
 
-    /// Adds a layer under a name of one's own, which parameters and dropout masks are keyed by.
+    /// Adds a layer under the given name, which identifies its parameters and dropout masks.
     ///
     /// # Errors
     /// If the layer can't take inputs of this shape, or the name is taken.
@@ -97,8 +98,9 @@ impl Graph {
         self.push(name, Kind::Layer(Arc::new(layer)), vec![x], shape, flat)
     }
 
-    /// Joins tensors along their channels. This costs nothing where each layer before it can write into its slice of the result.
-    /// A tensor that is joined twice is copied, and so is one that a layer reads to write another slice.
+    /// Joins tensors along their channels. This costs nothing if each layer before it can write into its
+    /// slice of the result. A tensor that is joined twice is copied. So is one that a layer reads to write
+    /// another slice.
     ///
     /// # Errors
     /// If there are none, or their sizes differ.
@@ -122,7 +124,8 @@ impl Graph {
 
     /// Adds two tensors of one shape, named as Keras would: `add`, `add_1`, ... Keras' `Add()([a, b])`.
     ///
-    /// Where nothing else reads one of them, the sum is computed in its place, and the gradient of the sum serves both as theirs.
+    /// If no other layer reads one of them, the sum is computed in its place, and the gradient of the sum
+    /// serves as both gradients.
     ///
     /// ```
     /// use layers::{Add, BatchNormalization, Conv2D, Graph};
@@ -168,7 +171,7 @@ impl Graph {
         Ok(output)
     }
 
-    /// `Conv2D` becomes `conv2d`, then `conv2d_1`; what is fused into a layer stays out of its name.
+    /// `Conv2D` becomes `conv2d`, then `conv2d_1`. A fused activation stays out of the name.
     fn auto_name(&mut self, kind: &str) -> String {
         let mut name = String::new();
         let mut lower = false;
@@ -179,7 +182,7 @@ impl Graph {
             lower = ch.is_lowercase();
             name.extend(ch.to_lowercase());
         }
-        // A name of one's own may have taken the next number.
+        // A given name may equal the next number's.
         loop {
             let count = self.counts.entry(name.clone()).or_insert(0);
             *count += 1;
@@ -191,7 +194,7 @@ impl Graph {
     }
 }
 
-/// A layer by itself, in training.
+/// A single layer, in training.
 pub(super) fn alone(layer: &dyn Layer, name: &str, x: Shape) -> program::Result<Program> {
     let mut builder = Builder::new(x);
     let specs = layer.params(x);

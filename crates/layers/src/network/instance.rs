@@ -1,9 +1,9 @@
-//! An architecture on a device: what it is made of, and the batch that it works on.
+//! An architecture on a device, and its current batch.
 
 use super::arena::{Arena, Slots};
 use super::graph::{Graph, Mode, Value};
-use super::lane::{Lane, Pass};
 use super::lowering::Prepared;
+use super::micro_batch::{MicroBatch, Pass};
 use crate::{Error, Result};
 use program::{Device, Ints, Layout, Span, Storage, Target, TensorId, View, ViewMut};
 
@@ -13,25 +13,25 @@ pub struct Network {
     pub(super) graph: Graph,
     pub(super) output: Value,
     /// Each holds a batch; see [`Graph::build_stage`].
-    pub(super) lanes: Vec<Lane>,
+    pub(super) micro_batches: Vec<MicroBatch>,
     /// The one that passes work on.
-    pub(super) lane: usize,
+    pub(super) micro_batch: usize,
     pub(super) infer: Prepared,
     /// In training.
     pub(super) train: Option<Prepared>,
-    /// The training step with batch normalization over all replicas; see [`Network::synchronize`].
-    pub(super) across: Option<Prepared>,
-    /// In f32, whatever activations are.
+    /// The training step with synchronized batch normalization; see [`Network::synchronize`].
+    pub(super) synchronized: Option<Prepared>,
+    /// In f32, whatever the format of activations.
     pub(super) probabilities: Storage,
     pub(super) arena: Arena,
     pub(super) mode: Mode,
-    /// Whether the output is known to be class scores; that of a stage may be anything.
+    /// Whether the output is class scores. That of a stage may be anything.
     pub(super) whole: bool,
 }
 
 impl Graph {
-    /// How many numbers a network has for activations and their gradients, beside the parameters, when it is built for
-    /// batches of up to `batch` samples, on a device that [recomputes](program::Backend::recomputes) or doesn't.
+    /// The number of elements of activations and their gradients in a network for batches of up to `batch`
+    /// samples, on a device that [recomputes](program::Backend::recomputes) or doesn't.
     ///
     /// # Errors
     /// As [`build`](Graph::build), but for the device.
@@ -47,11 +47,11 @@ impl Graph {
     /// Builds the part of the graph that ends in `output` (the logits: one vector of class scores a sample) on a device,
     /// for batches of up to `batch` samples.
     ///
-    /// All parameters are 0 then, with which nothing is learnt: call [`init`](Network::init), or load weights into the
+    /// All parameters are 0 then, which can't learn: call [`init`](Network::init), or load weights into the
     /// [arena](Network::arena_mut).
     ///
     /// # Errors
-    /// If a layer leads nowhere, or the device's memory doesn't suffice.
+    /// If the output of a layer is unused, or the device's memory doesn't suffice.
     pub fn build(&self, output: Value, device: &Device, batch: usize, mode: Mode) -> Result<Network> {
         let logits = self.shape(output);
         program::Error::check_shape("build", "the network's output", logits, logits.flatten())?;
@@ -59,8 +59,9 @@ impl Graph {
         Ok(Network { whole: true, ..network })
     }
 
-    /// Builds a stage of a network that [`split`](Graph::split) cut: `output` may be any tensor. The stage has so many lanes,
-    /// of which each holds a batch of up to `batch` samples between its forward and its backward pass.
+    /// Builds a stage of a network that [`split`](Graph::split) cut: `output` may be any tensor. The stage
+    /// has memory for `micro_batches` batches of up to `batch` samples, each from its forward to its backward
+    /// pass.
     ///
     /// # Errors
     /// As [`build`](Graph::build).
@@ -70,7 +71,7 @@ impl Graph {
         device: &Device,
         batch: usize,
         mode: Mode,
-        lanes: usize,
+        micro_batches: usize,
     ) -> Result<Network> {
         let prepare = |mode| {
             let prepared = self.prepared(output, batch, mode, device.recomputes(), None)?;
@@ -80,15 +81,15 @@ impl Graph {
         let infer = prepare(Mode::Inference)?;
         let train = if mode == Mode::Inference { None } else { Some(prepare(mode)?) };
         let programs: Vec<&Prepared> = [&infer].into_iter().chain(&train).collect();
-        let lane = |_| Lane::new(&programs, device, batch);
-        let lanes = (0..lanes.max(1)).map(lane).collect::<Result<_>>()?;
+        let micro_batch = |_| MicroBatch::new(&programs, device, batch);
+        let micro_batches = (0..micro_batches.max(1)).map(micro_batch).collect::<Result<_>>()?;
         Ok(Network {
             device: device.clone(),
-            lanes,
-            lane: 0,
+            micro_batches,
+            micro_batch: 0,
             infer,
             train,
-            across: None,
+            synchronized: None,
             probabilities: device.alloc(batch * self.shape(output).c)?,
             arena: Arena::new(Slots::new(self), device)?,
             mode,
@@ -99,7 +100,7 @@ impl Graph {
     }
 }
 
-/// The passes that a network makes: those of training, and of inference in any case.
+/// The programs of the passes: training, if it was built for it, and inference.
 fn passes_of(mode: Mode) -> impl Iterator<Item = Mode> {
     [Mode::Inference, mode].into_iter().skip(usize::from(mode == Mode::Inference))
 }
@@ -107,24 +108,24 @@ fn passes_of(mode: Mode) -> impl Iterator<Item = Mode> {
 impl Network {
     /// Samples in the current batch.
     pub(super) fn n(&self) -> usize {
-        self.lanes[self.lane].n
+        self.micro_batches[self.micro_batch].n
     }
 
     /// The program of the last pass over the current batch.
     pub(super) fn last(&self) -> &Prepared {
-        let pass = self.lanes[self.lane].pass;
-        pass.of(&self.infer, self.train.as_ref(), self.across.as_ref())
+        let pass = self.micro_batches[self.micro_batch].pass;
+        pass.of(&self.infer, self.train.as_ref(), self.synchronized.as_ref())
     }
 
-    /// The program of training passes: with the other replicas, if the last pass was.
+    /// The program of training passes: the synchronized one, if the last pass was.
     pub(super) fn training(&self) -> Option<&Prepared> {
-        match self.lanes[self.lane].pass {
-            Pass::Synchronized => self.across.as_ref(),
+        match self.micro_batches[self.micro_batch].pass {
+            Pass::Synchronized => self.synchronized.as_ref(),
             Pass::Training | Pass::Inference => self.train.as_ref(),
         }
     }
 
-    /// Where a tensor of a program lies, for the current batch.
+    /// The layout of a tensor of a program, for the current batch.
     pub(super) fn layout(&self, of: &Prepared, id: TensorId) -> Layout {
         of.executable.layout(id, self.n())
     }
@@ -149,7 +150,7 @@ impl Network {
         self.infer.executable.batch()
     }
 
-    /// How many classes the output has.
+    /// The number of classes.
     pub fn classes(&self) -> usize {
         self.graph.shape(self.output).c
     }
@@ -161,13 +162,13 @@ impl Network {
 
     /// Elements of device memory for activations and their gradients, beside the parameters.
     pub fn activation_len(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.activations.len()).sum()
+        self.micro_batches.iter().map(|micro_batch| micro_batch.activations.len()).sum()
     }
 
     /// Sets every parameter to its first values: a pure function of the seed.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errors of the device.
     pub fn init(&mut self, seed: u64) -> Result<()> {
         self.arena.init(&self.device, seed)
     }
@@ -175,8 +176,9 @@ impl Network {
     /// Copies a batch to the device: images in NHWC order, one label each.
     ///
     /// # Errors
-    /// [`Error::Batch`] if there are more samples than the network was built for, or the images' size differs;
-    /// [`Error::Label`] for a label that is none of the classes. A [stage](Graph::build_stage) can't tell.
+    /// [`Error::Batch`] if there are more samples than the network was built for, or the images' size
+    /// differs. [`Error::Label`] for a label that is none of the classes. A [stage](Graph::build_stage) can't
+    /// check labels.
     pub fn set_input(&mut self, images: &[f32], labels: &[u32]) -> Result<()> {
         self.check_labels(labels.iter().copied())?;
         self.send(images, labels, labels.len(), false)
@@ -192,7 +194,7 @@ impl Network {
         self.send(images, &words, targets.len(), true)
     }
 
-    /// A label outside of the classes would make the loss NaN, and nobody could say why.
+    /// A label outside of the classes would make the loss NaN without an explanation.
     fn check_labels(&self, mut labels: impl Iterator<Item = u32>) -> Result<()> {
         let classes = self.classes();
         let wrong = labels.find(|&label| self.whole && label as usize >= classes);
@@ -220,9 +222,9 @@ impl Network {
 
     fn send_labels(&mut self, labels: &[u32], n: usize, mixed: bool) -> Result<()> {
         self.set_batch(n)?;
-        let lane = &mut self.lanes[self.lane];
-        self.device.upload_ints(labels, &mut lane.labels)?;
-        lane.mixed = mixed;
+        let micro_batch = &mut self.micro_batches[self.micro_batch];
+        self.device.upload_ints(labels, &mut micro_batch.labels)?;
+        micro_batch.mixed = mixed;
         Ok(())
     }
 
@@ -235,11 +237,11 @@ impl Network {
             });
         }
         // The input lies at the start, in every program.
-        self.device.upload(images, &mut self.lanes[self.lane].activations, 0)?;
+        self.device.upload(images, &mut self.micro_batches[self.micro_batch].activations, 0)?;
         self.send_labels(labels, n, mixed)
     }
 
-    /// Has the device itself put the next batch of `n` samples in place: `load` writes images and labels.
+    /// Puts the next batch of `n` samples in place by `load`, which writes images and labels on the device.
     ///
     /// # Errors
     /// [`Error::Batch`] if there are more samples than the network was built for, and those of `load`.
@@ -250,11 +252,11 @@ impl Network {
     ) -> Result<(), E> {
         self.set_batch(n)?;
         let layout = self.input_layout();
-        let Lane { activations, labels, .. } = &mut self.lanes[self.lane];
+        let MicroBatch { activations, labels, .. } = &mut self.micro_batches[self.micro_batch];
         load(ViewMut::new(activations, layout), labels)
     }
 
-    /// Says how many samples the current batch has, where its images and labels are in place already.
+    /// Sets the number of samples of the current batch, whose images and labels are in place.
     ///
     /// # Errors
     /// [`Error::Batch`] if there are more samples than the network was built for.
@@ -263,13 +265,14 @@ impl Network {
             let accepted = format!("up to {} samples", self.max_batch());
             return Err(Error::Batch { accepted, given: n.to_string() });
         }
-        let lane = &mut self.lanes[self.lane];
-        (lane.n, lane.mixed) = (n, false);
+        let micro_batch = &mut self.micro_batches[self.micro_batch];
+        (micro_batch.n, micro_batch.mixed) = (n, false);
         Ok(())
     }
 
-    /// The runs of the arena's `grads` that replicas add up, in this order. First come the buckets of gradients, whose sums start in the
-    /// backward pass. The last run is the rest: the sums of normalizations and the metrics.
+    /// The runs of the arena's `grads` that replicas add up, in this order. First come the buckets of
+    /// gradients, whose all-reduces start in the backward pass. The last run is the rest: the sums of
+    /// normalizations and the metrics.
     pub fn buckets(&self) -> Vec<Span> {
         let mut buckets: Vec<Span> = self.train.iter().flat_map(Prepared::buckets).collect();
         let end = buckets.first().map_or(0, |last| last.end());
@@ -277,31 +280,31 @@ impl Network {
         buckets
     }
 
-    /// The class scores that the last pass computed for the current batch, one vector a sample.
+    /// The class scores of the last pass over the current batch, one vector a sample.
     pub fn logits(&self) -> View<'_, Storage> {
         let last = self.last();
-        View::new(&self.lanes[self.lane].activations, self.layout(last, last.program().output))
+        View::new(&self.micro_batches[self.micro_batch].activations, self.layout(last, last.program().output))
     }
 
     fn input_layout(&self) -> Layout {
         self.layout(&self.infer, self.infer.program().input)
     }
 
-    /// The current batch as the device has it.
+    /// The current batch on the device.
     pub fn input(&self) -> View<'_, Storage> {
-        View::new(&self.lanes[self.lane].activations, self.input_layout())
+        View::new(&self.micro_batches[self.micro_batch].activations, self.input_layout())
     }
 
     /// The same, for tests that vary it.
     pub fn input_mut(&mut self) -> ViewMut<'_, Storage> {
         let layout = self.input_layout();
-        ViewMut::new(&mut self.lanes[self.lane].activations, layout)
+        ViewMut::new(&mut self.micro_batches[self.micro_batch].activations, layout)
     }
 
-    /// The gradient of the input after a training pass, where the network was built for it.
+    /// The gradient of the input after a training pass, if the network was built for it.
     pub fn input_gradient(&self) -> Option<View<'_, Storage>> {
         let train = self.training()?;
         let layout = self.layout(train, train.program().input_gradient?);
-        Some(View::new(&self.lanes[self.lane].activations, layout))
+        Some(View::new(&self.micro_batches[self.micro_batch].activations, layout))
     }
 }

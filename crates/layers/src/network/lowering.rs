@@ -8,8 +8,9 @@ use program::ops::Neighbor;
 use program::passes::{self, Training};
 use program::{Arena, Builder, Executable, Op, Phase, Program, Span, Target, TensorId, ops};
 
-/// Steps that memory rests before it is used again, on a device that doesn't [save](program::Backend::recomputes) it. Such a device runs
-/// side by side what memory does not order, and branches of a backward pass wait for each other where one gets the other's.
+/// Steps that memory rests before it is reused, on a device that doesn't [save](program::Backend::recomputes)
+/// it. Such a device runs independent steps side by side, and branches of a backward pass would wait for each
+/// other's memory.
 const REST: usize = 6;
 
 impl Graph {
@@ -28,13 +29,14 @@ impl Graph {
     /// ```
     ///
     /// # Errors
-    /// If a layer leads nowhere.
+    /// If the output of a layer is unused.
     pub fn program(&self, output: Value, mode: Mode, recomputes: bool) -> Result<Program> {
         self.lowered(output, mode, recomputes, None)
     }
 
-    /// As [`program`](Graph::program), with a place in memory for every tensor, for batches of up to `batch` samples; and with batch
-    /// normalization over all replicas where `across` says this one's rank and how many there are. Its `Display` is what `towers program` prints.
+    /// As [`program`](Graph::program), with a place in memory for every tensor, for batches of up to `batch`
+    /// samples. `sync_batch_norm` is this replica's rank and the number of replicas, for batch normalization
+    /// over all of them. The `Display` form is the output of `towers program`.
     ///
     /// # Errors
     /// As [`program`](Graph::program).
@@ -44,9 +46,9 @@ impl Graph {
         batch: usize,
         mode: Mode,
         recomputes: bool,
-        across: Option<[usize; 2]>,
+        sync_batch_norm: Option<[usize; 2]>,
     ) -> Result<Executable> {
-        Ok(self.prepared(output, batch, mode, recomputes, across)?.executable)
+        Ok(self.prepared(output, batch, mode, recomputes, sync_batch_norm)?.executable)
     }
 
     /// As [`executable`](Graph::executable), with the steps of each layer.
@@ -56,9 +58,9 @@ impl Graph {
         batch: usize,
         mode: Mode,
         recomputes: bool,
-        across: Option<[usize; 2]>,
+        sync_batch_norm: Option<[usize; 2]>,
     ) -> Result<Prepared> {
-        Prepared::new(self.lowered(output, mode, recomputes, across)?, batch, recomputes)
+        Prepared::new(self.lowered(output, mode, recomputes, sync_batch_norm)?, batch, recomputes)
     }
 
     fn lowered(
@@ -66,7 +68,7 @@ impl Graph {
         output: Value,
         mode: Mode,
         recompute: bool,
-        across: Option<[usize; 2]>,
+        sync_batch_norm: Option<[usize; 2]>,
     ) -> Result<Program> {
         let forward = self.forward(output, mode != Mode::Inference)?;
         if mode == Mode::Inference {
@@ -74,7 +76,7 @@ impl Graph {
         }
         let input_gradient = mode == Mode::TrainingWithInputGradient;
         let bucket = Some(passes::BUCKET);
-        Ok(passes::training(forward, Training { input_gradient, recompute, across, bucket })?)
+        Ok(passes::training(forward, Training { input_gradient, recompute, sync_batch_norm, bucket })?)
     }
 
     /// The ops from the input to the loss.
@@ -107,7 +109,7 @@ impl Graph {
         loss(builder, y, slots, training)
     }
 
-    /// Refuses layers whose output nothing reads.
+    /// Refuses layers whose output is unused.
     fn check_used(&self, output: Value) -> Result<()> {
         for node in &self.nodes {
             if node.output != output && !self.nodes.iter().any(|reader| reader.inputs.contains(&node.output))
@@ -151,7 +153,7 @@ fn loss(mut builder: Builder, y: TensorId, slots: &Slots, training: bool) -> Res
     Ok(Program { output_gradient, ..builder.finish(y) })
 }
 
-/// A program in its place, and which of its steps belong to which layer.
+/// A placed program, and the steps of each layer.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) executable: Executable,
@@ -160,7 +162,7 @@ pub(super) struct Prepared {
     pub(super) loss: core::ops::Range<usize>,
     /// By layer.
     pub(super) backward: Vec<core::ops::Range<usize>>,
-    /// Whether replicas share statistics of the batch in the middle of it.
+    /// Whether replicas share batch statistics in the middle of it.
     pub(super) synchronizes: bool,
 }
 
@@ -182,7 +184,7 @@ impl Prepared {
         self.executable.program()
     }
 
-    /// The runs of gradients whose sums it starts, in their order.
+    /// The runs of gradients whose all-reduces it starts, in their order.
     pub(super) fn buckets(&self) -> impl Iterator<Item = Span> + '_ {
         let starts = self.program().steps.iter().filter(|step| matches!(step.op, Op::AllReduceStart(_)));
         starts.map(|step| self.executable.span(step.results[0]))

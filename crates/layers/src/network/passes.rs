@@ -4,44 +4,46 @@ use super::arena::Arena;
 use super::exchange::{self, Exchange};
 use super::graph::Mode;
 use super::instance::Network;
-use super::lane::{Lane, Pass};
 use super::lowering::Prepared;
+use super::micro_batch::{MicroBatch, Pass};
 use super::profile::Traced;
 use crate::error::InLayer;
 use crate::{Draws, Error, Result};
 use core::ops::Range;
 use program::{Device, Layout, Memory, Span, StepArgs, View, ViewMut};
 
-/// What a pass over some samples measured, as sums: divide by the number of samples.
+/// The metrics of a pass over some samples, as sums: divide by the number of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Metrics {
     /// The sum of the losses.
     pub loss_sum: f64,
-    /// How many samples were classified correctly.
+    /// The number of samples that were classified correctly.
     pub correct: f64,
 }
 
 impl Network {
-    /// A training pass over the current batch: afterwards the arena's `grads` hold the gradients, the sums behind the
-    /// running averages, and the metrics, ready to be added to other replicas'.
+    /// A training pass over the current batch. Afterwards the arena's `grads` hold the gradients, the sums
+    /// for the running averages, and the metrics, ready to be added to other replicas'.
     ///
     /// The loss is softmax cross-entropy; its gradient is divided by `global_batch`, the samples of all replicas.
     /// A batch of no samples leaves zeros.
     ///
-    /// Running averages, such as those of batch normalization, don't move before [`finish_step`](Network::finish_step): without it
-    /// inference goes by those that the network began with.
+    /// Running averages, such as those of batch normalization, move in [`finish_step`](Network::finish_step).
+    /// Without it, inference uses the initial ones.
     ///
     /// # Errors
-    /// [`Error::InferenceOnly`], [`Error::GlobalBatch`] for a global batch smaller than the current one, or what the device says.
+    /// [`Error::InferenceOnly`], [`Error::GlobalBatch`] for a global batch smaller than the current one, or
+    /// the device's error.
     pub fn train_pass(&mut self, draws: Draws, label_smoothing: f32, global_batch: usize) -> Result<()> {
         self.train(draws, label_smoothing, global_batch, None)
     }
 
-    /// A [`train_pass`](Network::train_pass) that does the exchanges of its program on the way: it starts the sums of
-    /// [`buckets`](Network::buckets) of gradients, and shares statistics once the network is [synchronized](Network::synchronize).
+    /// A [`train_pass`](Network::train_pass) with the exchanges of its program. It starts the all-reduces of
+    /// [`buckets`](Network::buckets) of gradients, and shares statistics once the network is
+    /// [synchronized](Network::synchronize).
     ///
     /// # Errors
-    /// As [`train_pass`](Network::train_pass), and those of the exchange.
+    /// As [`train_pass`](Network::train_pass), and the errors of the exchange.
     pub fn train_pass_with(
         &mut self,
         draws: Draws,
@@ -64,9 +66,10 @@ impl Network {
         self.backward_part(draws, label_smoothing, global_batch, exchange)
     }
 
-    /// The first part of a training pass of a stage: it receives the current batch, passes it forward and sends it on. With
-    /// [`backward_pass`](Network::backward_pass) it does what [`train_pass_with`](Network::train_pass_with) does, bit for bit. Other
-    /// micro-batches, each on a [lane](Network::choose_lane) of its own, may pass in between.
+    /// The first part of a training pass of a stage: it receives the current batch, passes it forward and
+    /// sends it on. With [`backward_pass`](Network::backward_pass) it equals
+    /// [`train_pass_with`](Network::train_pass_with), bit for bit. Other
+    /// [micro-batches](Network::choose_micro_batch) may pass in between.
     ///
     /// # Errors
     /// As [`train_pass_with`](Network::train_pass_with).
@@ -74,8 +77,8 @@ impl Network {
         self.forward_part(draws, Some(exchange))
     }
 
-    /// The second part: it computes the loss or receives the gradient of its output, passes that backward and sends it back. `draws` are
-    /// those of the forward pass.
+    /// The second part: it computes the loss or receives the gradient of its output, passes it backward and
+    /// sends it back. `draws` are those of the forward pass.
     ///
     /// # Errors
     /// As [`train_pass_with`](Network::train_pass_with).
@@ -90,16 +93,16 @@ impl Network {
         self.backward_part(draws, label_smoothing, global_batch, Some(exchange))
     }
 
-    /// Has all that follows work on another lane: its batch, and what its last passes left.
+    /// Chooses the micro-batch for all later calls: its batch, and the results of its last passes.
     ///
     /// # Errors
-    /// [`Error::Batch`] if there is no such lane.
-    pub fn choose_lane(&mut self, lane: usize) -> Result<()> {
-        if lane >= self.lanes.len() {
-            let accepted = format!("{} lanes", self.lanes.len());
-            return Err(Error::Batch { accepted, given: format!("lane {lane}") });
+    /// [`Error::Batch`] if the stage has no memory for such a micro-batch.
+    pub fn choose_micro_batch(&mut self, micro_batch: usize) -> Result<()> {
+        if micro_batch >= self.micro_batches.len() {
+            let accepted = format!("{} micro-batches", self.micro_batches.len());
+            return Err(Error::Batch { accepted, given: format!("micro-batch {micro_batch}") });
         }
-        self.lane = lane;
+        self.micro_batch = micro_batch;
         Ok(())
     }
 
@@ -114,7 +117,7 @@ impl Network {
         if self.mode == Mode::Inference {
             return Err(Error::InferenceOnly);
         }
-        // The loss writes the metrics, where there are samples and a loss.
+        // The loss writes the metrics, if there are samples and a loss.
         if self.n() == 0 {
             let all = Span::new(0, self.arena.grads.len());
             self.device.fill(0.0, &mut self.arena.grads, all)?;
@@ -138,23 +141,24 @@ impl Network {
         for steps in work.prepared.backward.iter().rev() {
             work.run(steps.clone(), &args, reborrow(&mut exchange))?;
         }
-        // Sums that start bring gradients into place, bucket by bucket.
+        // With an exchange, its all-reduces bring gradients into place, bucket by bucket.
         if exchange.is_none() { self.finish_grads() } else { Ok(()) }
     }
 
     /// Brings all gradients of the current batch into place.
     pub(super) fn finish_grads(&mut self) -> Result<()> {
-        // Without samples there are none, but for the zeros in their place.
+        // Without samples there are only zeros, which are in place.
         if self.n() == 0 {
             return Ok(());
         }
         Ok(self.device.finish_grads(&mut self.arena.grads, self.arena.trainable)?)
     }
 
-    /// After replicas' `grads` have been added: moves the running averages by the sums over all `global_batch` samples.
+    /// Moves the running averages by the sums over all `global_batch` samples, after the replicas' `grads`
+    /// have been added.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errors of the device.
     pub fn finish_step(&mut self, global_batch: usize) -> Result<()> {
         if global_batch == 0 {
             return Err(Error::GlobalBatch { global_batch, own: self.n() });
@@ -170,16 +174,16 @@ impl Network {
     /// A forward pass over the current batch, as in inference: afterwards the arena's `grads` hold the metrics.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errors of the device.
     pub fn evaluate_pass(&mut self) -> Result<()> {
         self.evaluate(None)
     }
 
-    /// As [`evaluate_pass`](Network::evaluate_pass), of a stage: it receives the batch, and sends it on. Only the last stage has metrics,
-    /// the others leave zeros.
+    /// As [`evaluate_pass`](Network::evaluate_pass), for a stage: it receives the batch, and sends it on.
+    /// Only the last stage has metrics. The others leave zeros.
     ///
     /// # Errors
-    /// As [`evaluate_pass`](Network::evaluate_pass), and those of the exchange.
+    /// As [`evaluate_pass`](Network::evaluate_pass), and the errors of the exchange.
     pub fn evaluate_pass_with(&mut self, exchange: &mut dyn Exchange) -> Result<()> {
         self.evaluate(Some(exchange))
     }
@@ -190,34 +194,34 @@ impl Network {
         self.loss(0.0, 1)
     }
 
-    /// The class probabilities of the current batch, by a forward pass as in inference: one row of
+    /// The class probabilities of the current batch, by an inference pass: one row of
     /// [`classes`](Network::classes) a sample.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errors of the device.
     pub fn predict(&mut self) -> Result<Vec<f32>> {
         let n = self.n();
         self.forward(None, None)?;
         let at = self.infer.executable.layout(self.infer.program().output, n);
         let (logits, layout) =
-            (View::new(&self.lanes[self.lane].activations, at), Layout::contiguous(at.shape));
+            (View::new(&self.micro_batches[self.micro_batch].activations, at), Layout::contiguous(at.shape));
         self.device.softmax(logits, ViewMut::new(&mut self.probabilities, layout))?;
         Ok(self.probabilities.to_vec(&self.device, 0, layout.shape.len())?)
     }
 
-    /// What the last pass measured (or, after an all-reduce, all replicas').
+    /// The metrics of the last pass or, after an all-reduce, of all replicas.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errors of the device.
     pub fn metrics(&self) -> Result<Metrics> {
         let mut sums = [0.0; 2];
         self.device.download(&self.arena.grads, self.arena.metrics.offset, &mut sums)?;
         Ok(Metrics { loss_sum: f64::from(sums[0]), correct: f64::from(sums[1]) })
     }
 
-    /// The forward pass: of training, from draws, or of inference.
+    /// The forward pass, of training with draws, else of inference.
     fn forward(&mut self, draws: Option<Draws>, mut exchange: Option<&mut dyn Exchange>) -> Result<()> {
-        self.lanes[self.lane].pass = match (draws, &exchange, &self.across) {
+        self.micro_batches[self.micro_batch].pass = match (draws, &exchange, &self.synchronized) {
             (None, _, _) => Pass::Inference,
             (Some(_), Some(_), Some(_)) => Pass::Synchronized,
             (Some(_), _, _) => Pass::Training,
@@ -230,7 +234,7 @@ impl Network {
         Ok(())
     }
 
-    /// The loss of the batch whose forward pass was the last one.
+    /// The loss of the batch of the last forward pass.
     fn loss(&mut self, label_smoothing: f32, global_batch: usize) -> Result<()> {
         let mut work = self.work();
         let args = work.args(None, global_batch, label_smoothing);
@@ -238,7 +242,7 @@ impl Network {
         work.run_steps(steps, &args, None).in_layer("loss")
     }
 
-    /// A pass step by step: of training, from draws, or of inference.
+    /// A pass step by step, of training with draws, else of inference.
     pub(super) fn trace(
         &mut self,
         draws: Option<Draws>,
@@ -249,7 +253,8 @@ impl Network {
         if draws.is_some() && self.train.is_none() {
             return Err(Error::InferenceOnly);
         }
-        self.lanes[self.lane].pass = if draws.is_some() { Pass::Training } else { Pass::Inference };
+        self.micro_batches[self.micro_batch].pass =
+            if draws.is_some() { Pass::Training } else { Pass::Inference };
         let mut work = self.work();
         let args = work.args(draws, global_batch, label_smoothing);
         let program = work.prepared.program();
@@ -264,9 +269,14 @@ impl Network {
 
     /// The program of the last pass, with its memory.
     fn work(&mut self) -> Work<'_> {
-        let Network { device, lanes, lane, infer, train, across, arena, .. } = self;
-        let lane = &mut lanes[*lane];
-        Work { device, prepared: lane.pass.of(infer, train.as_ref(), across.as_ref()), lane, arena }
+        let Network { device, micro_batches, micro_batch, infer, train, synchronized, arena, .. } = self;
+        let micro_batch = &mut micro_batches[*micro_batch];
+        Work {
+            device,
+            prepared: micro_batch.pass.of(infer, train.as_ref(), synchronized.as_ref()),
+            micro_batch,
+            arena,
+        }
     }
 }
 
@@ -279,14 +289,14 @@ fn reborrow<'a>(exchange: &'a mut Option<&mut dyn Exchange>) -> Option<&'a mut d
 struct Work<'a> {
     device: &'a Device,
     prepared: &'a Prepared,
-    lane: &'a mut Lane,
+    micro_batch: &'a mut MicroBatch,
     arena: &'a mut Arena,
 }
 
 impl Work<'_> {
     fn args(&self, draws: Option<Draws>, global_batch: usize, label_smoothing: f32) -> StepArgs {
         let Draws { seed, step, first_sample } = draws.unwrap_or(Draws { seed: 0, step: 0, first_sample: 0 });
-        let Lane { n, mixed, .. } = *self.lane;
+        let MicroBatch { n, mixed, .. } = *self.micro_batch;
         StepArgs { n, global_batch, seed, step, first_sample, label_smoothing, mixed }
     }
 
@@ -309,24 +319,24 @@ impl Work<'_> {
         args: &StepArgs,
         mut exchange: Option<&mut dyn Exchange>,
     ) -> program::Result<()> {
-        let Work { device, prepared, lane, arena } = self;
+        let Work { device, prepared, micro_batch, arena } = self;
         let program = &prepared.executable;
         let has_work = args.n > 0 || prepared.synchronizes;
         while !steps.is_empty() {
             let until = steps.clone().find(|&k| program.step(k).op.is_exchange()).unwrap_or(steps.end);
             if has_work && steps.start < until {
                 let memory = Memory {
-                    activations: &mut lane.activations,
-                    statistics: &mut lane.statistics,
+                    activations: &mut micro_batch.activations,
+                    statistics: &mut micro_batch.statistics,
                     params: &arena.params,
                     grads: &mut arena.grads,
                     averages: &arena.running,
-                    labels: &lane.labels,
+                    labels: &micro_batch.labels,
                 };
                 device.run(program, steps.start..until, args, memory)?;
             }
             if let (Some(exchange), true) = (reborrow(&mut exchange), until < steps.end) {
-                exchange::run(exchange, program, program.step(until), device, lane, &mut arena.grads)?;
+                exchange::run(exchange, program, program.step(until), device, micro_batch, &mut arena.grads)?;
             }
             steps.start = (until + 1).min(steps.end);
         }

@@ -1,4 +1,4 @@
-//! A pass step by step, to time each, and what each layer has to do.
+//! A traced pass, to time each step, and the work of each layer.
 
 use super::graph::{Graph, Kind};
 use super::instance::Network;
@@ -6,7 +6,7 @@ use crate::{Draws, Result, Role};
 use program::{Program, Shape};
 use std::borrow::Cow;
 
-/// What a layer does for one sample.
+/// The work of a layer for one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
     /// The layer's name.
@@ -17,10 +17,11 @@ pub struct Work {
     pub x: Shape,
     /// The output, for one sample.
     pub y: Shape,
-    /// Multiply-adds of the forward pass that the layer's weights take part in. Every weight of a kernel counts once for each
-    /// place of the output, in the padding too, as is usual; what is done to each element alone doesn't count.
+    /// Multiply-adds of the layer's weights in the forward pass. As is usual, every weight of a kernel counts
+    /// once for each output, in the padding too. Elementwise work doesn't count.
     pub multiply_adds: usize,
-    /// The same for the backward pass: once more for the weights' gradient and, where somebody reads it, for the input's.
+    /// The same for the backward pass: once for the weights' gradient and, if another layer reads it, once
+    /// for the input's.
     pub backward_multiply_adds: usize,
     /// Trainable parameters.
     pub trainable: usize,
@@ -29,7 +30,7 @@ pub struct Work {
 }
 
 impl Graph {
-    /// What each layer does, in the order of the forward pass. Concatenations do nothing and are left out.
+    /// The work of each layer, in the order of the forward pass. Concatenations are left out.
     pub fn work(&self) -> Vec<Work> {
         let work = self.nodes.iter().filter_map(|node| {
             let (x, y) = (self.shape(node.inputs[0]), self.shape(node.output));
@@ -42,7 +43,7 @@ impl Graph {
                 let of_kind = specs.iter().filter(|spec| (spec.role == Role::Trainable) == trainable);
                 of_kind.map(|spec| spec.shape.iter().product::<usize>()).sum()
             };
-            // A parameter with one dimension is a bias or a scale: a number for each channel, not a kernel.
+            // A parameter with one dimension is a bias or a scale, not a kernel.
             let kernels = specs.iter().filter(|spec| spec.shape.len() > 1);
             let weights: usize = kernels.map(|spec| spec.shape.iter().product::<usize>()).sum();
             let multiply_adds = weights * y.h * y.w;
@@ -72,11 +73,10 @@ pub enum Traced<'a> {
 }
 
 impl Network {
-    /// A [`train_pass`](Network::train_pass) that says when each step of its program has ended: `ended` is called once the device has
-    /// done all the work of the step. Exchanges are left out.
+    /// A [`train_pass`](Network::train_pass) that calls `ended` after each step of its program, once the
+    /// device has finished it. Exchanges are left out.
     ///
-    /// A device that runs ahead is waited for after each step, which it never is otherwise: all steps together then take
-    /// longer than the pass does.
+    /// It waits for the device after each step, so all steps together take longer than the pass does.
     ///
     /// # Errors
     /// As [`train_pass`](Network::train_pass).
@@ -140,7 +140,7 @@ mod tests {
             ]
         );
         assert_eq!((&*work[1].kind, work[1].non_trainable), ("BatchNormalization", 8));
-        // Nobody asks for the gradient of the images.
+        // No layer reads the gradient of the images.
         let backward: Vec<_> = work
             .iter()
             .filter(|w| w.multiply_adds > 0)
@@ -166,7 +166,7 @@ mod tests {
         let (mut steps, mut own, mut ends) = (Vec::new(), Vec::new(), 0);
         let ended = |traced: Traced| match traced {
             Traced::Step(program, step) => {
-                // A network alone exchanges nothing.
+                // A single replica exchanges nothing.
                 let is_own = |&k: &usize| !program.steps[k].op.is_exchange();
                 own = (0..program.steps.len()).filter(is_own).collect();
                 steps.push(step);

@@ -1,4 +1,4 @@
-//! Cutting a graph into stages that run one after the other, on devices of their own.
+//! Cutting a graph into stages that run one after the other, on separate devices.
 
 use super::graph::{Graph, Value};
 use crate::{Error, Result};
@@ -6,12 +6,13 @@ use program::passes::{fold, leave_out_biases};
 use std::collections::HashMap;
 use strsim::levenshtein;
 
-/// A place where a graph may be cut: behind a layer whose output is all that what follows reads of what came before.
+/// A place where a graph may be cut: after a layer whose output is the only earlier tensor that later layers
+/// read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The layer's name.
     pub layer: String,
-    /// Its number in the graph, concatenations counted too.
+    /// Its number in the graph, including concatenations.
     node: usize,
 }
 
@@ -19,15 +20,16 @@ impl Graph {
     /// The places where the graph may be cut, in order.
     pub fn cuts(&self, output: Value) -> Vec<Cut> {
         let node = |node: usize| Cut { layer: self.nodes[node].name.clone(), node };
-        // A graph that can't be built can't be cut: building it says why.
+        // A graph that can't be built can't be cut. Building it returns the reason.
         let Ok(bound) = self.bound(output) else { return Vec::new() };
         (0..self.nodes.len()).filter(|&k| self.obstacle(k, output, &bound).is_none()).map(node).collect()
     }
 
-    /// The place behind the layer called `layer`.
+    /// The cut after the layer called `layer`.
     ///
     /// # Errors
-    /// [`Error::Cut`] if there is no such layer, or the graph can't be cut there: it says why, and where else.
+    /// [`Error::Cut`] if there is no such layer, or the graph can't be cut there, with the reason and the
+    /// possible cuts.
     pub fn cut_behind(&self, layer: &str, output: Value) -> Result<Cut> {
         let refuse = |what: String, known: &[String]| {
             let names = known.join(", ");
@@ -46,8 +48,8 @@ impl Graph {
         }
     }
 
-    /// Cuts the graph into stages, each a graph with its output: the input of each is the output of the one before. Layers keep
-    /// their names, and so their parameters, first values and dropout masks.
+    /// Cuts the graph into stages, each a graph with its output. The input of each is the output of the one
+    /// before. Layers keep their names, and so their parameters, first values and dropout masks.
     ///
     /// # Errors
     /// [`Error::Cut`] if the cuts are not in order, or not this graph's.
@@ -98,7 +100,7 @@ impl Graph {
         (stage, values[&output])
     }
 
-    /// Why the graph can't be cut behind a node; `None` where it can.
+    /// Why the graph can't be cut after a node. `None` if it can.
     fn obstacle(&self, node: usize, output: Value, bound: &[(String, String)]) -> Option<String> {
         let own = self.nodes[node].output;
         if own == output {
@@ -118,7 +120,8 @@ impl Graph {
             .map(|(_, by)| format!("{by} does a part of its work, so both belong together"))
     }
 
-    /// The layers whose ops passes change for the sake of another layer, with that layer: a convolution and the normalization that reads it.
+    /// Layers whose ops a pass merges with those of another layer, with that layer: a convolution and the
+    /// normalization that reads it.
     fn bound(&self, output: Value) -> Result<Vec<(String, String)>> {
         let programs = [leave_out_biases(self.forward(output, true)?), fold(self.forward(output, false)?)];
         let mut bound = Vec::new();

@@ -1,24 +1,25 @@
-//! A graph read from outside: what each layer computes, of what.
+//! The ops of a graph's layers, for exporters.
 
 use super::graph::{Graph, Kind, Value, alone};
 use crate::ParamSpec;
 use program::{Op, Program, Shape, ops};
 use std::borrow::Cow;
 
-/// One layer of a graph, as [`Graph::steps`] tells of it.
+/// One layer of a graph, from [`Graph::steps`].
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The layer's unique name. A parameter's slot is called `LAYER/PARAMETER`.
     pub name: String,
     /// The layer's type, as Keras spells it.
     pub kind: Cow<'static, str>,
-    /// What it computes, as in training; `None` unless the layer is one op that reads its input and its parameters in their order.
+    /// Its op in training. `None` unless the layer is one op that reads its input and its parameters in their
+    /// order.
     pub op: Option<Op>,
     /// Its parameters.
     pub params: Vec<ParamSpec>,
     /// What it reads.
     pub inputs: Vec<Value>,
-    /// The shape of the first of them, for a batch of one.
+    /// The shape of the first input, for a batch of one.
     pub x: Shape,
     /// What it computes.
     pub output: Value,
@@ -27,7 +28,7 @@ pub struct Step {
 }
 
 impl Graph {
-    /// The layers, each behind those that it reads from, up to the one that computes `output`.
+    /// The layers up to the one that computes `output`, each after its inputs.
     ///
     /// ```
     /// use layers::{Conv2D, Graph};

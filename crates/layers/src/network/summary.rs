@@ -4,7 +4,7 @@ use crate::Role;
 use core::fmt;
 use program::Shape;
 
-/// A graph's layers with their shapes and parameters; prints as Keras' `summary()`.
+/// A graph's layers with their shapes and parameters. Prints as Keras' `summary()`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// The graph's name.

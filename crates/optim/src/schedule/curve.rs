@@ -13,8 +13,8 @@ pub enum Per {
 
 /// The course of the learning rate, as a factor of the base rate.
 ///
-/// Curves that run from start to end do so over the run's epochs, or over `epochs` of their own, and then stay
-/// at their end. With `t` the part of them that is done, from 0 to 1:
+/// Curves that run from start to end do so over the run's epochs, or over their own `epochs`, and then stay
+/// at their end. With `t` from 0 to 1 as the finished part:
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Curve {
     /// 1.

@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 
 /// How the learning rate changes over a run: a pure function of where the run stands.
 ///
-/// The rate is the base rate times the [`Curve`]'s factor times the [`Warmup`]'s. Nothing is remembered from step to
-/// step, so a resumed run goes on with exactly the rates of one that was never stopped.
+/// The rate is the base rate times the [`Curve`]'s factor times the [`Warmup`]'s. It has no state, so a
+/// resumed run has exactly the rates of an uninterrupted one.
 ///
 /// Rates are computed in f64 and rounded to f32 once, by the step that uses them. PyTorch does the same, and
 /// so does a function given to Keras' `LearningRateScheduler`. Keras' own schedules and Keras 2's `decay` compute in f32:
 /// their rates differ from these by up to about one part in ten million.
 ///
 /// # Compact form
-/// [`FromStr`](core::str::FromStr) reads and [`Display`](core::fmt::Display) writes `CURVE[:OPTION=VALUE,...]`, and
-/// behind it, if so wished, `+warmup:OPTION=VALUE,...`:
+/// [`FromStr`](core::str::FromStr) reads and [`Display`](core::fmt::Display) writes
+/// `CURVE[:OPTION=VALUE,...]`, optionally followed by `+warmup:OPTION=VALUE,...`:
 ///
 /// | form | options, with defaults | [`Curve`] |
 /// | --- | --- | --- |

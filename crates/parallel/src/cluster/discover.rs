@@ -2,15 +2,16 @@ use super::environment::MOST_PROCESSES;
 use super::{Environment, Place, Source, mpi, slurm, tf_config, torch};
 use crate::{Error, Result};
 
-/// The place of this process, read from `env`; `None` where no launcher says anything.
+/// The place of this process, read from `env`. `None` if no launcher set a variable.
 ///
-/// The sources, each before the next: `RANK` and `WORLD_SIZE` (torchrun, `towers launch`, `PyTorchJob`, scripts), Open MPI,
-/// MPICH, `TF_CONFIG`, SLURM. Launchers may be nested, and then the innermost counts: inside of torchrun or `towers launch`
-/// nothing is read of MPI and SLURM, inside of `mpirun` nothing of SLURM, since the outer launcher counts agents and not
-/// processes. Sources that are left must agree on the rank and the number of processes.
+/// The sources in order: `RANK` and `WORLD_SIZE` (torchrun, `towers launch`, `PyTorchJob`, scripts), Open
+/// MPI, MPICH, `TF_CONFIG`, SLURM. Launchers may be nested, and then the innermost counts, since an outer
+/// launcher counts agents and not processes. Inside torchrun or `towers launch`, variables of MPI and SLURM
+/// are ignored; inside `mpirun`, those of SLURM. The remaining sources must agree on the rank and the number
+/// of processes.
 ///
 /// # Errors
-/// [`Error::Variable`] if a variable holds what it can't, [`Error::Contradiction`] if two sources disagree.
+/// [`Error::Variable`] for a malformed variable, [`Error::Contradiction`] if two sources disagree.
 pub fn discover(env: impl Fn(&str) -> Option<String>) -> Result<Option<Place>> {
     let env = Environment(&env);
     let torch = torch::read(&env)?;
@@ -43,8 +44,8 @@ fn of_this_process(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// Whether this job was started before, by whatever started this process or by SLURM, which starts a whole job again. So this
-/// counts for processes that another launcher started within the job, and for one alone.
+/// Whether this job is a restart, according to the launcher of this process or to SLURM. SLURM restarts whole
+/// jobs, so its count holds for processes that another launcher started within the job too.
 ///
 /// # Errors
 /// As [`discover`].
@@ -63,14 +64,14 @@ pub fn is_restarted_here() -> Result<bool> {
     is_restarted(of_this_process)
 }
 
-/// Two sources that speak of this process say the same.
+/// Whether two sources for this process agree.
 fn agree(one: &Place, other: &Place) -> Result<()> {
     let ((rank, world), (other_rank, other_world)) = (one.source.variables(), other.source.variables());
     contradiction((world, one.world), (other_world, other.world))?;
     contradiction((rank, one.rank), (other_rank, other.rank))
 }
 
-/// `WORLD_SIZE` without `RANK` says nothing of its own, but must not contradict.
+/// `WORLD_SIZE` without `RANK` is not a place, but it must not contradict one.
 fn check_lone_world(env: &Environment<'_>, place: Option<&Place>) -> Result<()> {
     if env.has("RANK") {
         return Ok(());

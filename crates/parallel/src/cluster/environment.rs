@@ -1,14 +1,14 @@
 use crate::{Error, Result};
 use core::ops::RangeInclusive;
 
-/// More processes than any run has: larger numbers are mistakes.
+/// More processes than any run has. Larger numbers are mistakes.
 pub(crate) const MOST_PROCESSES: u64 = 1 << 20;
-/// What torchrun takes where nobody names a port.
+/// The default port of torchrun.
 const PORT: u16 = 29500;
-/// Values are told up to this length.
+/// Values are shown up to this length.
 const TOLD: usize = 80;
 
-/// The variables of the environment, read with the care that foreign text needs.
+/// The variables of the environment. Their text is not trusted.
 pub(crate) struct Environment<'a>(pub(crate) &'a dyn Fn(&str) -> Option<String>);
 
 impl Environment<'_> {
@@ -34,7 +34,7 @@ impl Environment<'_> {
         number.map(Some).ok_or_else(|| Error::variable(name, &text, accepted()))
     }
 
-    /// A rank and the number of ranks, if the rank is set; then both must be.
+    /// A rank and the number of ranks. If the rank is set, both must be.
     pub(super) fn ranks(&self, rank: &'static str, world: &'static str) -> Result<Option<(usize, usize)>> {
         let Some(own) = self.number(rank, 0..=MOST_PROCESSES - 1)? else { return Ok(None) };
         let Some(all) = self.number(world, 1..=MOST_PROCESSES)? else {
@@ -47,7 +47,7 @@ impl Environment<'_> {
         Ok(Some((own as usize, all as usize)))
     }
 
-    /// As [`Self::ranks`] for those of one machine, which can't be more than all; one of one where nothing is said.
+    /// As [`Self::ranks`] for the ranks of one machine, at most all. Without variables: one of one.
     pub(super) fn local_ranks(
         &self,
         rank: &'static str,
@@ -62,12 +62,12 @@ impl Environment<'_> {
         Ok((own, here))
     }
 
-    /// How often the job was started anew; 0 where nothing is said.
+    /// The number of restarts of the job; 0 by default.
     pub(super) fn restarts(&self, name: &'static str) -> Result<u32> {
         Ok(self.number(name, 0..=u64::from(u32::MAX))?.unwrap_or(0) as u32)
     }
 
-    /// `MASTER_ADDR` and `MASTER_PORT`, which every source honours; `port` where only the first is set.
+    /// `MASTER_ADDR` and `MASTER_PORT`, which every source honours. `port` is the default.
     pub(super) fn master(&self) -> Result<Option<(String, u16)>> {
         let port = self.master_port()?;
         let Some(host) = self.text("MASTER_ADDR") else { return Ok(None) };
@@ -82,14 +82,14 @@ impl Environment<'_> {
     }
 }
 
-/// The name or address of a machine, without the brackets of an IPv6 address; `None` if it can't be one.
+/// The name or address of a machine, without the brackets of an IPv6 address. `None` if it is malformed.
 pub(super) fn host_name(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:%".contains(&byte);
     (!inner.is_empty() && inner.len() <= 253 && inner.bytes().all(fits)).then_some(inner)
 }
 
-/// A value as errors tell it: in quotes, on one line, not too long.
+/// A value for an error message: in quotes, on one line, not too long.
 pub(crate) fn quoted(value: &str) -> String {
     let mut told: String = value.chars().take(TOLD).flat_map(char::escape_debug).collect();
     if value.chars().nth(TOLD).is_some() {

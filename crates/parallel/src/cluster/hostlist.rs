@@ -1,4 +1,4 @@
-/// More machines than any job has: a longer list is a mistake, and must not fill the memory.
+/// More machines than any job has. A longer list is a mistake, and must not fill the memory.
 const MOST: usize = 1 << 16;
 
 /// The machines of SLURM's short notation: `node[01-03,7],gpu-a[1-2]x[0-1]` are `node01 node02 node03 node7 gpu-a1x0
@@ -33,7 +33,7 @@ fn split(list: &str) -> Option<Vec<&str>> {
     (!inside).then_some(parts)
 }
 
-/// The machines of one name with any number of bracketed sets of numbers; the last set turns fastest.
+/// The machines of one name with any number of bracketed sets of numbers. The last set varies fastest.
 fn expand_one(pattern: &str) -> Option<Vec<String>> {
     let mut names = vec![String::new()];
     let mut rest = pattern;

@@ -1,7 +1,7 @@
-//! Which of many processes this one is, as the environment says.
+//! The rank of this process and the number of processes, from the environment.
 //!
-//! Every launcher tells its processes their place in variables of its own. [`discover`] reads those of torchrun, `towers
-//! launch`, Open MPI, MPICH, SLURM, Kubernetes and `TF_CONFIG`. It reads nothing else: the environment comes as a function.
+//! Every launcher sets other variables. [`discover`] reads those of torchrun, `towers launch`, Open MPI,
+//! MPICH, SLURM, Kubernetes and `TF_CONFIG`. The environment is passed in as a function.
 //!
 //! ```
 //! use parallel::cluster::discover;

@@ -7,9 +7,10 @@ pub(super) fn open_mpi(env: &Environment<'_>) -> Result<Option<Place>> {
     read(env, Source::OpenMpi, local, env.text("PMIX_NAMESPACE"))
 }
 
-/// The variables of MPICH's `mpiexec`, and of others that start processes with Hydra.
+/// The variables of MPICH's `mpiexec` and of other launchers with Hydra.
 ///
-/// `srun --mpi=pmi2` sets the first two as well, but not those of the machine; SLURM's own variables say more then.
+/// `srun --mpi=pmi2` sets the first two too, but not those of the machine. Then SLURM's own variables say
+/// more.
 pub(super) fn mpich(env: &Environment<'_>) -> Result<Option<Place>> {
     if env.has("SLURM_PROCID") && !env.has("MPI_LOCALRANKID") {
         return Ok(None);

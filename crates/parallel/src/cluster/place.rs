@@ -3,38 +3,39 @@ use core::fmt;
 /// The place of this process among those of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The number of this process, from 0. The first one writes files and talks to people.
+    /// The rank of this process, from 0. Rank 0 writes the files and the output.
     pub rank: usize,
-    /// How many processes there are, at least 1.
+    /// The number of processes, at least 1.
     pub world: usize,
-    /// The number of this process among those of its machine, from 0: the number of its GPU.
+    /// The rank of this process on its machine, from 0: the number of its GPU.
     pub local_rank: usize,
-    /// How many processes its machine has, at least 1: they share its cores.
+    /// The number of processes of this machine, at least 1. They share its cores.
     pub local_world: usize,
-    /// The machine of rank 0, and a port there. What listens at the port is up to the launcher: torchrun keeps a store there.
+    /// The machine of rank 0, and a port there. The launcher decides what listens there: torchrun runs a
+    /// store.
     pub master: Option<(String, u16)>,
-    /// What the launcher calls the job; the same on all ranks.
+    /// The launcher's name of the job, the same on all ranks.
     pub job: Option<String>,
-    /// How often the launcher has started the job anew. torchrun counts on each machine by itself, so there it may differ from
-    /// rank to rank.
+    /// The number of restarts of the job. torchrun counts on each machine by itself, so it may differ between
+    /// ranks.
     pub restart: u32,
-    /// Who said all this.
+    /// The source of these values.
     pub source: Source,
 }
 
 impl Place {
-    /// Whether this process writes the files and talks to people.
+    /// Whether this process writes the files and the output.
     pub fn is_first(&self) -> bool {
         self.rank == 0
     }
 
-    /// Which start of the job this is, where all ranks are told the same.
+    /// The number of this start of the job, if the launcher tells all ranks the same.
     pub(crate) fn start(&self) -> u32 {
         if self.source == Source::Torchrun { 0 } else { self.restart }
     }
 }
 
-/// Who told a process its place.
+/// The source of a process's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Source {
@@ -42,7 +43,7 @@ pub enum Source {
     Torchrun,
     /// `towers launch`.
     Launch,
-    /// `RANK` and `WORLD_SIZE` without a launcher's mark: Kubernetes' `PyTorchJob`, a script, a hand.
+    /// `RANK` and `WORLD_SIZE` without a launcher's mark: Kubernetes' `PyTorchJob`, a script, a user.
     Variables,
     /// Open MPI's `mpirun`.
     OpenMpi,

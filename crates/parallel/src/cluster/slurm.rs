@@ -2,12 +2,13 @@ use super::environment::MOST_PROCESSES;
 use super::{Environment, Place, Source, hostlist};
 use crate::{Error, Result};
 
-/// Steps from this number on are SLURM's own: the batch script, the interactive shell. They have a rank, but no others.
+/// Steps from this number on are SLURM's own: the batch script, the interactive shell. They have a rank, but
+/// no other processes.
 const FIRST_RESERVED_STEP: u64 = 0xffff_fff0;
 const NODE_LISTS: &[&str] = &["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"];
 const TASKS_PER_NODE: &[&str] = &["SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"];
 
-/// The variables of a task that `srun` started. The batch script itself has some of them too, and is no task.
+/// The variables of a task that `srun` started. The batch script has some of them too, but is no task.
 pub(super) fn read(env: &Environment<'_>) -> Result<Option<Place>> {
     let Some(step) = step(env)? else { return Ok(None) };
     let tasks = if env.has("SLURM_STEP_NUM_TASKS") { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" };
@@ -27,7 +28,7 @@ pub(super) fn read(env: &Environment<'_>) -> Result<Option<Place>> {
     Ok(Some(Place { rank, world, local_rank, local_world, master, job, restart, source: Source::Slurm }))
 }
 
-/// The number of the job step, if it is one of `srun`'s.
+/// The number of the job step, if `srun` started it.
 fn step(env: &Environment<'_>) -> Result<Option<u64>> {
     let name = if env.has("SLURM_STEP_ID") { "SLURM_STEP_ID" } else { "SLURM_STEPID" };
     if env.text(name).is_some_and(|step| ["batch", "interactive", "extern"].contains(&step.as_str())) {
@@ -42,7 +43,7 @@ fn hosts(env: &Environment<'_>) -> Result<Vec<String>> {
     hostlist::expand(&list).ok_or_else(|| Error::variable(name, &list, accepted))
 }
 
-/// This process's number on its machine, and how many there are.
+/// This process's rank on its machine, and the number of processes there.
 fn local(env: &Environment<'_>, world: usize, machines: usize) -> Result<(usize, usize)> {
     let Some(rank) = env.number("SLURM_LOCALID", 0..=MOST_PROCESSES - 1)? else {
         return Err(Error::missing("SLURM_LOCALID", "set, since SLURM_PROCID is"));
@@ -63,7 +64,7 @@ fn local(env: &Environment<'_>, world: usize, machines: usize) -> Result<(usize,
     Ok((rank as usize, here))
 }
 
-/// The entry of a machine in `4(x2),3`, which is 4, 4, 3.
+/// The entry of a machine in `4(x2),3`, which stands for 4, 4, 3.
 fn tasks_of(counts: &str, node: usize) -> Option<usize> {
     let mut first = 0usize;
     for part in counts.split(',') {
@@ -79,7 +80,7 @@ fn tasks_of(counts: &str, node: usize) -> Option<usize> {
     None
 }
 
-/// A port that differs from step to step, below those that the system hands out itself.
+/// A port that differs between steps, below the system's ephemeral ports.
 fn port(job: u64, step: u64) -> u16 {
     20_000 + (job.wrapping_add(step) % 10_000) as u16
 }

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 const NAME: &str = "TF_CONFIG";
 
-/// `TF_CONFIG`, with which TensorFlow tells the workers of `MultiWorkerMirroredStrategy` of each other. The chief is rank 0,
-/// or the first worker where there is none. An object without a cluster is a process alone, to TensorFlow and to us.
+/// `TF_CONFIG`, which describes the workers of TensorFlow's `MultiWorkerMirroredStrategy`. The chief is rank
+/// 0, or else the first worker. An object without a cluster describes a single process.
 pub(super) fn read(env: &Environment<'_>) -> Result<Option<Place>> {
     let Some(text) = env.text(NAME) else { return Ok(None) };
     let bad = |accepted: &str| Error::variable(NAME, &text, accepted);
@@ -56,7 +56,7 @@ fn place(all: &[(String, u16)], rank: usize, env: &Environment<'_>) -> Result<Pl
     })
 }
 
-/// The addresses of a list; `None` if one of them is none.
+/// The addresses of a list. `None` if one of them is malformed.
 fn addresses(list: &Value) -> Option<Vec<(String, u16)>> {
     let list = list.as_array().filter(|list| list.len() as u64 <= MOST_PROCESSES)?;
     let address = |entry: &Value| {

@@ -1,6 +1,6 @@
 use ::mpi::Tag;
 
-/// What a message is about. Messages of one kind from one rank to another keep their order.
+/// The kinds of messages. Messages of one kind from one rank to another keep their order.
 pub(super) mod tag {
     use super::Tag;
 
@@ -8,15 +8,15 @@ pub(super) mod tag {
     pub(in crate::mpi) const ARRIVAL: Tag = 1;
     /// Numbers of an operation.
     pub(in crate::mpi) const NUMBERS: Tag = 2;
-    /// Sums of an all-reduce, parts of a gathering.
+    /// Sums of an all-reduce, or parts of an all-gather.
     pub(in crate::mpi) const SUMS: Tag = 3;
     /// A [`Note`](super::Note).
     pub(in crate::mpi) const NOTE: Tag = 4;
-    /// A fact of a rank's configuration; an empty one ends them.
-    pub(in crate::mpi) const FACT: Tag = 5;
+    /// An entry of a rank's agreement; an empty one ends them.
+    pub(in crate::mpi) const AGREEMENT: Tag = 5;
 }
 
-/// What ranks come together for.
+/// The operations that ranks do together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Agree,
@@ -78,7 +78,7 @@ impl Arrival {
         Arrival { operation, len: len as usize, parts: parts as usize }
     }
 
-    /// Why the rank `rank`, who came as `self` says, and `other`, who came as `theirs` says, can't work together.
+    /// Why rank `rank` with the arrival `self` and rank `other` with `theirs` can't work together.
     pub(super) fn mismatch(self, rank: usize, other: usize, theirs: Arrival) -> Option<crate::Error> {
         if self.operation != theirs.operation {
             let (got, expected) = (Operation::named(theirs.operation), Operation::named(self.operation));
@@ -89,7 +89,7 @@ impl Arrival {
     }
 }
 
-/// What a rank tells another outside of operations.
+/// A message outside of operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Note {
     /// The run is over, for this reason.
@@ -100,7 +100,7 @@ pub(super) enum Note {
     Waiting,
 }
 
-/// Longer reasons are cut: a note must fit into what MPI passes on without asking the receiver.
+/// Longer reasons are cut: a note must fit MPI's eager messages.
 const LONGEST: usize = 1000;
 
 impl Note {
@@ -135,11 +135,11 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_for_something_else_is_named() {
+    fn a_rank_at_another_operation_is_named() {
         let own = Arrival::new(Operation::Reduce, 7, 1);
         let sentence = |theirs| own.mismatch(0, 2, theirs).unwrap().to_string();
         assert!(own.mismatch(0, 2, Arrival::new(Operation::Reduce, 7, 3)).is_none());
-        assert!(sentence(Arrival::new(Operation::Reduce, 8, 1)).contains("brought 7 numbers"));
+        assert!(sentence(Arrival::new(Operation::Reduce, 8, 1)).contains("passed 7 numbers"));
         let other = sentence(Arrival::new(Operation::Barrier, 0, 0));
         assert!(other.contains("rank 2 came to a barrier") && other.contains("an all-reduce"), "{other}");
     }

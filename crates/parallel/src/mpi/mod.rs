@@ -1,44 +1,46 @@
-//! One replica per process, over MPI: what `mpirun -n 3 towers train` runs on.
+//! One replica per process, over MPI: for `mpirun -n 3 towers train`.
 //!
-//! The sums are those of [`Local`](crate::Local), bit for bit. `MPI_Allreduce` adds in an order of its own, which depends on the
-//! number of ranks, the length and the library; here every rank gets its stretch of the numbers from all others, adds in the
-//! order of the ranks, and sends its sums to all. Each rank sends and receives `2 (n - 1) / n` of the numbers, as the best
-//! algorithms for long messages do; a short message costs two exchanges and an arrival instead of `log2 n` hops.
+//! The sums are those of [`Local`](crate::Local), bit for bit. The order of `MPI_Allreduce` depends on the
+//! number of ranks, the length and the library. Here every rank receives its part of the numbers from all
+//! others, adds in the order of the ranks, and sends its sums to all. Each rank sends and receives `2 (n - 1)
+//! / n` of the numbers, as the best algorithms for long messages do. A short message costs two exchanges and
+//! an arrival instead of `log2 n` hops.
 //!
-//! Between machines sums go on while the process computes: [`Collective::begin_sum`] hands a run to that thread and returns, and
-//! what was begun is added up in its turn. Ranks of one machine add up all at once behind a pass, in the gradients themselves.
+//! Between machines, all-reduces overlap with computation: [`Collective::start_all_reduce`] queues a run for
+//! the worker thread and returns. Ranks of one machine add up all gradients after the pass, in place.
 //!
-//! **Nobody waits for ever.** All MPI calls are made by one thread of the process, with operations that return at once and are
-//! polled; see [`endpoint`]. A rank that waits longer than [`MpiOptions::timeout`] asks who else is waiting, and names those
-//! who are not. After a failure there is no way back: the thread keeps the buffers that MPI may still write to, answers every
-//! later call with the reason, and ends the job if the process doesn't end by itself.
+//! **Every wait is bounded.** One thread of the process makes all MPI calls, with operations that return at
+//! once and are polled; see [`worker`]. A rank that waits longer than [`MpiOptions::timeout`] asks which
+//! ranks are waiting too, and names those that are not. A failure is final. The worker keeps the buffers that
+//! MPI may still write to, answers every later call with the reason, and ends the job if the process doesn't
+//! end by itself.
 
 mod control;
-mod endpoint;
 mod exchange;
 mod options;
 mod process;
 mod thread;
 mod wait;
+mod worker;
 
 pub use options::MpiOptions;
 
 use crate::collective::{equal_part, whole};
 use crate::in_order::add_in_order;
-use crate::{Collective, Facts, Result};
+use crate::{Agreement, Collective, Result};
 use program::{Device, Span, Storage};
 use std::sync::Arc;
 use tensor_cpu::Buffer as HostBuffer;
-use thread::{Command, Line, Place};
+use thread::{Command, RankInfo, WorkerHandle};
 
 /// The collective of the processes of an MPI job, through host memory.
 ///
 /// ```no_run
-/// use parallel::{Facts, Mpi, MpiOptions};
+/// use parallel::{Agreement, Mpi, MpiOptions};
 /// use program::Span;
 ///
 /// let mpi = Mpi::start(MpiOptions::default())?;
-/// mpi.agree(&Facts::new().with("the batch size", 64))?;
+/// mpi.agree(&Agreement::new().with("the batch size", 64))?;
 /// let sum = mpi.run(tensor_cpu::device(1), |mut replica| {
 ///     let device = replica.device.clone();
 ///     let mut data = device.alloc(1)?;
@@ -50,27 +52,28 @@ use thread::{Command, Line, Place};
 /// # Ok::<(), parallel::Error>(())
 /// ```
 pub struct Mpi {
-    place: Place,
-    line: Arc<Line>,
-    /// Where numbers are staged that are not added up where they lie, one for each sum under way. They travel to the thread that
-    /// exchanges them, and back.
-    boards: Vec<HostBuffer>,
-    /// The sums under way: where they go.
-    begun: Vec<Span>,
+    place: RankInfo,
+    worker: Arc<WorkerHandle>,
+    /// Staging buffers, one for each sum under way. They travel to the worker thread and back. Numbers in
+    /// host memory need none.
+    buffers: Vec<HostBuffer>,
+    /// The runs of the sums under way.
+    pending: Vec<Span>,
 }
 
 impl Mpi {
     /// Starts MPI in this process: once, on every process of the job.
     ///
     /// # Errors
-    /// If MPI was started before, doesn't start in time, or finds another number of processes than the launcher named.
+    /// If MPI was started before, doesn't start in time, or has another number of processes than the
+    /// launcher's.
     pub fn start(options: MpiOptions) -> Result<Mpi> {
-        let (line, place) = Line::open(options)?;
-        Ok(Mpi::at(Arc::new(line), place))
+        let (worker, place) = WorkerHandle::open(options)?;
+        Ok(Mpi::at(Arc::new(worker), place))
     }
 
-    fn at(line: Arc<Line>, place: Place) -> Mpi {
-        Mpi { place, line, boards: Vec::new(), begun: Vec::new() }
+    fn at(worker: Arc<WorkerHandle>, place: RankInfo) -> Mpi {
+        Mpi { place, worker, buffers: Vec::new(), pending: Vec::new() }
     }
 
     /// This process's number, from 0.
@@ -83,12 +86,13 @@ impl Mpi {
         self.place.world
     }
 
-    /// Makes sure that all ranks have the same facts, before they do anything else together.
+    /// Checks that all ranks have the same agreement. To be called before any other operation.
     ///
     /// # Errors
-    /// On every rank, with the first fact in which one of them differs from rank 0; if one of them failed or didn't come.
-    pub fn agree(&self, facts: &Facts) -> Result<()> {
-        self.line.ask(Command::Agree(facts.clone())).map(|_| ())
+    /// On every rank: the first entry in which a rank differs from rank 0, or that a rank failed or didn't
+    /// come.
+    pub fn agree(&self, agreement: &Agreement) -> Result<()> {
+        self.worker.ask(Command::Agree(agreement.clone())).map(|_| ())
     }
 
     /// Waits for all others and ends MPI. A process that ends without it ends the whole job.
@@ -96,23 +100,24 @@ impl Mpi {
     /// # Errors
     /// If another rank failed or didn't come.
     pub fn finish(&self) -> Result<()> {
-        self.line.ask(Command::Finish).map(|_| ())
+        self.worker.ask(Command::Finish).map(|_| ())
     }
 
-    /// The board of the next sum, with room for `len` numbers.
-    fn take_board(&mut self, len: usize) -> HostBuffer {
-        let mut board = self.boards.get_mut(self.begun.len()).map(core::mem::take).unwrap_or_default();
-        board.grow(len);
-        board
+    /// The buffer of the next sum, with room for `len` numbers.
+    fn take_buffer(&mut self, len: usize) -> HostBuffer {
+        let mut buffer = self.buffers.get_mut(self.pending.len()).map(core::mem::take).unwrap_or_default();
+        buffer.grow(len);
+        buffer
     }
 
-    /// Keeps the board of a sum for the one that has its number next time, so that nothing is allocated again.
-    fn keep_board(&mut self, number: usize, board: HostBuffer) {
-        self.boards.resize_with(self.boards.len().max(number + 1), HostBuffer::default);
-        self.boards[number] = board;
+    /// Keeps the buffer of a sum for the sum of the same number in the next step, which then allocates
+    /// nothing.
+    fn keep_buffer(&mut self, number: usize, buffer: HostBuffer) {
+        self.buffers.resize_with(self.buffers.len().max(number + 1), HostBuffer::default);
+        self.buffers[number] = buffer;
     }
 
-    /// Has the thread do something with the run `at` of `data`: where it lies, if that is host memory, or else on a board.
+    /// Passes the run `at` of `data` to the worker thread: in place in host memory, else in a staging buffer.
     fn work_on(
         &mut self,
         device: &Device,
@@ -123,23 +128,23 @@ impl Mpi {
         at.check("collective", "the run", data.len())?;
         if let Some(numbers) = data.get_mut::<HostBuffer>() {
             let len = numbers.len();
-            let worked = self.line.ask(command(core::mem::take(numbers), at));
-            // After a failure the thread keeps what MPI may still write to.
+            let worked = self.worker.ask(command(core::mem::take(numbers), at));
+            // After a failure the worker keeps the buffer: MPI may still write to it.
             let (back, result) =
                 worked.map_or_else(|e| (HostBuffer::zeros(len), Err(e)), |numbers| (numbers, Ok(())));
             *numbers = back;
             return result;
         }
         let run = Span::new(0, at.len);
-        let mut board = self.take_board(at.len);
-        device.download(data, at.offset, &mut board[run.range()])?;
-        let board = self.line.ask(command(board, run))?;
-        device.upload(&board[run.range()], data, at.offset)?;
-        self.keep_board(0, board);
+        let mut buffer = self.take_buffer(at.len);
+        device.download(data, at.offset, &mut buffer[run.range()])?;
+        let buffer = self.worker.ask(command(buffer, run))?;
+        device.upload(&buffer[run.range()], data, at.offset)?;
+        self.keep_buffer(0, buffer);
         Ok(())
     }
 
-    /// Has the run `at` added up over all ranks' parts, of which `earlier` and `last` are this one's.
+    /// Starts an all-reduce of the run `at`. `earlier` and `last` are this rank's parts.
     fn begin(
         &mut self,
         device: &Device,
@@ -148,40 +153,40 @@ impl Mpi {
         at: Span,
     ) -> Result<()> {
         let parts = earlier.len() + usize::from(last.is_some());
-        let mut board = self.take_board(parts.max(1) * at.len);
-        for (part, board) in earlier.iter().chain(last).zip(board.chunks_exact_mut(at.len.max(1))) {
+        let mut buffer = self.take_buffer(parts.max(1) * at.len);
+        for (part, buffer) in earlier.iter().chain(last).zip(buffer.chunks_exact_mut(at.len.max(1))) {
             at.check("collective", "the run", part.len())?;
-            device.download(part, at.offset, board)?;
+            device.download(part, at.offset, buffer)?;
         }
-        self.line.begin(Command::Reduce { board, first: 0, parts, len: at.len })?;
-        self.begun.push(at);
+        self.worker.begin(Command::Reduce { buffer, first: 0, parts, len: at.len })?;
+        self.pending.push(at);
         Ok(())
     }
 
-    /// The same in the middle of a pass, while the network between machines has time. On one machine this would take from the
-    /// computing what it saves, and copy what can be added up where it lies; and a device that runs ahead would have to be waited
-    /// for. There it is left to the end.
+    /// Starts an all-reduce in the middle of a pass, if that overlaps with the network between machines. On
+    /// one machine it would take the cores that compute, and copy numbers that can be added up in place. A
+    /// device that runs ahead would have to be waited for. In both cases the sum is left to the end.
     fn begin_early(&mut self, device: &Device, earlier: &[Storage], last: &Storage, at: Span) -> Result<()> {
         if !self.place.overlaps || device.runs_ahead() {
             return Ok(());
         }
-        let begun = self.begin(device, earlier, Some(last), at);
-        self.telling(begun)
+        let started = self.begin(device, earlier, Some(last), at);
+        self.abort_on_error(started)
     }
 
     /// Waits for the sums under way, and copies them to `into`.
     fn end(&mut self, device: &Device, into: &mut Storage) -> Result<()> {
-        for number in 0..self.begun.len() {
-            let (at, board) = (self.begun[number], self.line.next()?);
-            device.upload(&board[..at.len], into, at.offset)?;
-            self.keep_board(number, board);
+        for number in 0..self.pending.len() {
+            let (at, buffer) = (self.pending[number], self.worker.next()?);
+            device.upload(&buffer[..at.len], into, at.offset)?;
+            self.keep_buffer(number, buffer);
         }
-        self.begun.clear();
+        self.pending.clear();
         Ok(())
     }
 
-    /// Has a failure of this rank in the middle of an operation stop the others, who would wait for it.
-    fn telling(&self, result: Result<()>) -> Result<()> {
+    /// If this rank fails during an operation, stops the others, which would wait for it.
+    fn abort_on_error(&self, result: Result<()>) -> Result<()> {
         result.inspect_err(|error| self.abort(&format!("rank {} failed: {error}", self.place.rank)))
     }
 }
@@ -199,13 +204,13 @@ impl Collective for Mpi {
         if self.place.world == 1 {
             return Ok(());
         }
-        let added = self.work_on(device, data, at, |board, run| Command::Reduce {
-            board,
+        let added = self.work_on(device, data, at, |buffer, run| Command::Reduce {
+            buffer,
             first: run.offset,
             parts: 1,
             len: run.len,
         });
-        self.telling(added)
+        self.abort_on_error(added)
     }
 
     fn all_reduce_in_order(
@@ -218,26 +223,26 @@ impl Collective for Mpi {
         if self.place.world == 1 {
             return add_in_order(device, parts, at, into);
         }
-        let begun = self.begin(device, parts, None, at);
-        let added = begun.and_then(|()| self.end(device, into));
-        self.telling(added)
+        let started = self.begin(device, parts, None, at);
+        let added = started.and_then(|()| self.end(device, into));
+        self.abort_on_error(added)
     }
 
-    fn begin_sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+    fn start_all_reduce(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
         self.begin_early(device, &[], data, at)
     }
 
-    fn finish_sum(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
+    fn finish_all_reduce(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
         if !self.place.overlaps {
             return self.all_reduce_sum(device, data, whole(buckets));
         }
-        let mut rest = buckets.iter().skip(self.begun.len());
-        let begun = rest.try_for_each(|run| self.begin(device, &[], Some(data), *run));
-        let added = begun.and_then(|()| self.end(device, data));
-        self.telling(added)
+        let mut rest = buckets.iter().skip(self.pending.len());
+        let started = rest.try_for_each(|run| self.begin(device, &[], Some(data), *run));
+        let added = started.and_then(|()| self.end(device, data));
+        self.abort_on_error(added)
     }
 
-    fn begin_in_order(
+    fn start_all_reduce_in_order(
         &mut self,
         device: &Device,
         earlier: &[Storage],
@@ -247,7 +252,7 @@ impl Collective for Mpi {
         self.begin_early(device, earlier, last, at)
     }
 
-    fn finish_in_order(
+    fn finish_all_reduce_in_order(
         &mut self,
         device: &Device,
         parts: &[Storage],
@@ -257,18 +262,18 @@ impl Collective for Mpi {
         if !self.place.overlaps {
             return self.all_reduce_in_order(device, parts, whole(buckets), into);
         }
-        let mut rest = buckets.iter().skip(self.begun.len());
-        let begun = rest.try_for_each(|run| self.begin(device, parts, None, *run));
-        let added = begun.and_then(|()| self.end(device, into));
-        self.telling(added)
+        let mut rest = buckets.iter().skip(self.pending.len());
+        let started = rest.try_for_each(|run| self.begin(device, parts, None, *run));
+        let added = started.and_then(|()| self.end(device, into));
+        self.abort_on_error(added)
     }
 
     fn broadcast(&mut self, device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {
         if self.place.world == 1 {
             return Ok(());
         }
-        let sent = self.work_on(device, data, at, |board, at| Command::Broadcast { board, at, root });
-        self.telling(sent)
+        let sent = self.work_on(device, data, at, |buffer, at| Command::Broadcast { buffer, at, root });
+        self.abort_on_error(sent)
     }
 
     fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
@@ -276,15 +281,15 @@ impl Collective for Mpi {
             return Ok(());
         }
         let gathered = equal_part(at, self.place.world, self.place.rank)
-            .and_then(|_| self.work_on(device, data, at, |board, at| Command::Gather { board, at }));
-        self.telling(gathered)
+            .and_then(|_| self.work_on(device, data, at, |buffer, at| Command::Gather { buffer, at }));
+        self.abort_on_error(gathered)
     }
 
     fn barrier(&mut self) -> Result<()> {
-        self.line.ask(Command::Barrier).map(|_| ())
+        self.worker.ask(Command::Barrier).map(|_| ())
     }
 
     fn abort(&self, reason: &str) {
-        self.line.abort(reason);
+        self.worker.abort(reason);
     }
 }

@@ -7,20 +7,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 impl Mpi {
-    /// Runs `body` as this process's replica, waits for those of the other processes, and ends MPI: what
-    /// [`run_replicas`](crate::run_replicas) is to threads.
+    /// Runs `body` as this process's replica, waits for the other processes, and ends MPI. The counterpart of
+    /// [`run_replicas`](crate::run_replicas) for processes.
     ///
-    /// When the body fails or panics, the others are told why; they stop at their next operation, or are ended by mpirun when
-    /// this process ends.
+    /// If the body fails or panics, the others are told the reason. They stop at their next operation, or
+    /// mpirun ends them when this process ends.
     ///
     /// # Errors
-    /// The body's error; why another rank failed, or didn't come.
+    /// The body's error, or why another rank failed or didn't come.
     pub fn run<T, E, F>(self, device: Device, body: F) -> Result<T, E>
     where
         E: From<Error> + Display,
         F: FnOnce(Replica) -> Result<T, E>,
     {
-        let member = Mpi::at(Arc::clone(&self.line), self.place);
+        let member = Mpi::at(Arc::clone(&self.worker), self.place);
         let replica = Replica { device, collective: Box::new(member) };
         match catch_unwind(AssertUnwindSafe(|| body(replica))) {
             Ok(Ok(done)) => {

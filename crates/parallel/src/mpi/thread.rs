@@ -1,7 +1,7 @@
 use super::control::Operation;
-use super::endpoint::Endpoint;
 use super::options::MpiOptions;
-use crate::{Error, Facts, Result};
+use super::worker::Worker;
+use crate::{Agreement, Error, Result};
 use ::mpi::Threading;
 use ::mpi::environment::Universe;
 use ::mpi::traits::*;
@@ -12,29 +12,29 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tensor_cpu::Buffer as HostBuffer;
 
-/// After a failure the process has so long to end by itself: to tell its user, and to leave its files in order.
+/// After a failure the process has this long to end by itself: to tell its user, and to close its files.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// What is waited for beyond the time-out: the thread is to answer in time by itself, MPI itself may fail to.
+/// The wait beyond the time-out. The worker answers in time by itself, but a call into MPI may hang.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// What the thread that talks to the others is asked to do. Every command gets one answer.
+/// A command for the worker thread. Every command gets one answer.
 pub(super) enum Command {
-    Agree(Facts),
-    /// From the place `first` on the board has `parts` times `len` numbers, and room for the sums.
+    Agree(Agreement),
+    /// From index `first` on, the buffer has `parts` times `len` numbers, and room for the sums.
     Reduce {
-        board: HostBuffer,
+        buffer: HostBuffer,
         first: usize,
         parts: usize,
         len: usize,
     },
     Broadcast {
-        board: HostBuffer,
+        buffer: HostBuffer,
         at: Span,
         root: usize,
     },
     Gather {
-        board: HostBuffer,
+        buffer: HostBuffer,
         at: Span,
     },
     Barrier,
@@ -42,35 +42,35 @@ pub(super) enum Command {
     Finish,
 }
 
-/// The board that came with a command, or an empty one.
+/// The buffer that came with a command, or an empty one.
 type Answer = Result<HostBuffer>;
 
-/// The way to the thread that talks to the others.
-pub(super) struct Line {
+/// The main thread's handle of the worker thread.
+pub(super) struct WorkerHandle {
     ends: Mutex<Ends>,
     timeout: Duration,
-    /// Grows while the thread waits for others, and does not while a call into MPI keeps it.
+    /// Grows while the worker waits for others, but not while it is inside a call into MPI.
     beats: Arc<AtomicU64>,
 }
 
 struct Ends {
     commands: Sender<Command>,
     answers: Receiver<Answer>,
-    /// Commands whose answer was not heard yet.
+    /// Commands whose answer was not received yet.
     unanswered: usize,
 }
 
-impl Line {
-    /// Starts MPI on a thread of its own, and finds this rank's place in the job.
-    pub(super) fn open(options: MpiOptions) -> Result<(Line, Place)> {
+impl WorkerHandle {
+    /// Starts MPI on a new thread, and finds this rank.
+    pub(super) fn open(options: MpiOptions) -> Result<(WorkerHandle, RankInfo)> {
         let (commands, received) = channel();
         let (answers, answered) = channel();
         let (started, placed) = channel();
         let (timeout, beats) = (options.timeout, Arc::<AtomicU64>::default());
-        let calls = Calls { commands: received, answers, beats: Arc::clone(&beats) };
-        let run = move || match Endpoint::start(options, calls, &started) {
-            Ok((endpoint, universe)) => endpoint.run(universe),
-            // Nobody listens any more if it took too long.
+        let queue = CommandQueue { commands: received, answers, beats: Arc::clone(&beats) };
+        let run = move || match Worker::start(options, queue, &started) {
+            Ok((worker, universe)) => worker.run(universe),
+            // After the time-out the receiver is gone.
             Err(error) => _ = started.send(Err(error)),
         };
         let thread = std::thread::Builder::new().name("mpi".to_owned()).spawn(run);
@@ -81,14 +81,14 @@ impl Line {
             what: format!("not all processes of the job started it within {} seconds", timeout.as_secs_f64()),
         })??;
         let ends = Mutex::new(Ends { commands, answers: answered, unanswered: 0 });
-        Ok((Line { ends, timeout, beats }, place))
+        Ok((WorkerHandle { ends, timeout, beats }, place))
     }
 
     fn lock(&self) -> MutexGuard<'_, Ends> {
         self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Has a command carried out, once those before it are; [`next`](Line::next) has the answer.
+    /// Queues a command. [`next`](WorkerHandle::next) has the answer.
     pub(super) fn begin(&self, command: Command) -> Result<()> {
         let mut ends = self.lock();
         ends.commands.send(command).map_err(|_| lost("it was ended before"))?;
@@ -101,20 +101,20 @@ impl Line {
         self.lock().next(self.timeout, &self.beats)
     }
 
-    /// Has a command carried out and waits for it.
+    /// Queues a command and waits for its answer.
     pub(super) fn ask(&self, command: Command) -> Answer {
         self.begin(command)?;
         let mut ends = self.lock();
-        // Others before it are those of a pass that failed.
+        // Earlier commands belong to a pass that failed.
         while ends.unanswered > 1 {
             ends.next(self.timeout, &self.beats)?;
         }
         ends.next(self.timeout, &self.beats)
     }
 
-    /// Tells all others why this one stops.
+    /// Tells all others why this rank stops.
     pub(super) fn abort(&self, reason: &str) {
-        // The answer is that error again; whoever aborts has one already.
+        // The answer is that error again, and the caller has it already.
         let _ = self.ask(Command::Abort(reason.to_owned()));
     }
 }
@@ -126,7 +126,7 @@ fn lost(what: &str) -> Error {
 impl Ends {
     fn next(&mut self, timeout: Duration, beats: &AtomicU64) -> Answer {
         self.unanswered = self.unanswered.saturating_sub(1);
-        // The thread watches over the time-out; here it is only made sure that it is not stuck in MPI itself.
+        // The worker keeps the time-out. This loop only notices a worker that is stuck in MPI.
         let mut beat = beats.load(Ordering::Relaxed);
         loop {
             match self.answers.recv_timeout(timeout + SLACK) {
@@ -142,25 +142,26 @@ impl Ends {
     }
 }
 
-/// The thread's end of the line.
-pub(super) struct Calls {
+/// The worker thread's end of the two channels.
+pub(super) struct CommandQueue {
     commands: Receiver<Command>,
     answers: Sender<Answer>,
     beats: Arc<AtomicU64>,
 }
 
-impl Calls {
-    /// Says that the thread is not stuck.
+impl CommandQueue {
+    /// Says that the worker is not stuck.
     pub(super) fn beat(&self) {
         self.beats.fetch_add(1, Ordering::Relaxed);
     }
 
     fn answer(&self, answer: Answer) {
-        // If nobody listens, the process is ending.
+        // Without a receiver the process is ending.
         let _ = self.answers.send(answer);
     }
 
-    /// Answers a command with an error, and all that follow with its text, as long as a process may take to end.
+    /// Answers a command with an error, and all later ones with its text, until the process has had time to
+    /// end.
     pub(super) fn refuse(&self, error: Error) {
         let reason = match &error {
             Error::Aborted { reason } => reason.clone(),
@@ -178,22 +179,22 @@ impl Calls {
     }
 }
 
-/// Who this rank is.
+/// The place of this rank.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct RankInfo {
     pub(super) rank: usize,
     pub(super) world: usize,
-    /// Whether sums go on while the process computes.
+    /// Whether all-reduces overlap with computation.
     pub(super) overlaps: bool,
 }
 
-impl Endpoint {
-    /// Starts MPI on this thread, and says who this rank is.
+impl Worker {
+    /// Starts MPI on this thread, and finds this rank.
     fn start(
         options: MpiOptions,
-        calls: Calls,
-        started: &Sender<Result<Place>>,
-    ) -> Result<(Endpoint, Universe)> {
+        queue: CommandQueue,
+        started: &Sender<Result<RankInfo>>,
+    ) -> Result<(Worker, Universe)> {
         let refuse = |what: &str| Error::Transport { what: what.to_owned() };
         let initialized = ::mpi::initialize_with_threading(Threading::Funneled);
         let (mut universe, threading) = initialized.ok_or_else(|| refuse("it was started before"))?;
@@ -210,32 +211,32 @@ impl Endpoint {
                 ),
             });
         }
-        // At most two short messages to a rank are on their way at a time, and one rank's facts.
+        // At most two short messages to a rank are on their way at a time, and one rank's agreement.
         universe.set_buffer_size((1 << 20) + world * (8 << 10));
         let over_machines = || (communicator.split_shared(0).size() as usize) < world;
         let overlaps = world > 1 && options.overlap.unwrap_or_else(over_machines);
-        let _ = started.send(Ok(Place { rank, world, overlaps }));
+        let _ = started.send(Ok(RankInfo { rank, world, overlaps }));
         let (received, timeout) = (Vec::new(), options.timeout);
-        Ok((Endpoint { communicator, rank, world, timeout, calls, received }, universe))
+        Ok((Worker { communicator, rank, world, timeout, queue, received }, universe))
     }
 
-    /// Carries out commands until the last.
+    /// Executes commands until the last.
     fn run(mut self, universe: Universe) {
-        while let Ok(command) = self.calls.commands.recv() {
+        while let Ok(command) = self.queue.commands.recv() {
             let mut answer = HostBuffer::default();
             match command {
-                Command::Agree(facts) => self.agree(&facts),
-                Command::Reduce { mut board, first, parts, len } => {
-                    self.reduce(&mut board[first..][..parts.max(1) * len], parts, len);
-                    answer = board;
+                Command::Agree(agreement) => self.agree(&agreement),
+                Command::Reduce { mut buffer, first, parts, len } => {
+                    self.reduce(&mut buffer[first..][..parts.max(1) * len], parts, len);
+                    answer = buffer;
                 }
-                Command::Broadcast { mut board, at, root } => {
-                    self.broadcast(&mut board[at.range()], root);
-                    answer = board;
+                Command::Broadcast { mut buffer, at, root } => {
+                    self.broadcast(&mut buffer[at.range()], root);
+                    answer = buffer;
                 }
-                Command::Gather { mut board, at } => {
-                    self.all_gather(&mut board[at.range()]);
-                    answer = board;
+                Command::Gather { mut buffer, at } => {
+                    self.all_gather(&mut buffer[at.range()]);
+                    answer = buffer;
                 }
                 Command::Barrier => _ = self.arrive(Operation::Barrier, 0, 0),
                 Command::Abort(reason) => {
@@ -244,12 +245,12 @@ impl Endpoint {
                 }
                 Command::Finish => {
                     self.arrive(Operation::Finish, 0, 0);
-                    // All have come, so this returns. It ends MPI.
+                    // All ranks have come, so this returns. It ends MPI.
                     drop(universe);
-                    return self.calls.answer(Ok(HostBuffer::default()));
+                    return self.queue.answer(Ok(HostBuffer::default()));
                 }
             }
-            self.calls.answer(Ok(answer));
+            self.queue.answer(Ok(answer));
         }
     }
 }

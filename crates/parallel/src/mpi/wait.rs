@@ -1,16 +1,16 @@
 use std::time::{Duration, Instant};
 
-/// How long a rank that waits only gives way to others: what they take for their part of a step, where all goes well.
+/// How long a waiting rank only yields: about the time in which others finish their part of a step.
 const EAGER: Duration = Duration::from_millis(1);
 
-/// How long it sleeps between two looks afterwards. Ranks may share cores: one that looks all the time would keep the one it
-/// waits for from computing.
+/// How long it sleeps between two polls afterwards. Ranks may share cores, and polling would slow down the
+/// rank that computes.
 const NAP: Duration = Duration::from_micros(100);
 
 /// The patience of a rank that waits for others.
 pub(super) struct Wait {
     timeout: Duration,
-    /// When something happened last.
+    /// When a message last arrived.
     since: Instant,
 }
 
@@ -19,12 +19,12 @@ impl Wait {
         Wait { timeout, since: Instant::now() }
     }
 
-    /// Something happened: the patience begins anew.
+    /// A message arrived: the patience begins anew.
     pub(super) fn again(&mut self) {
         self.since = Instant::now();
     }
 
-    /// Leaves the core to others for a moment; false once nothing has happened for too long.
+    /// Yields the core for a moment. False after too long without a message.
     pub(super) fn moment(&self) -> bool {
         let waited = self.since.elapsed();
         if waited < EAGER {

@@ -2,10 +2,10 @@ mod process;
 
 pub use process::NcclProcess;
 
+use crate::abort::Abortable;
 use crate::barrier::Barrier;
 use crate::collective::{behind, whole};
 use crate::in_order::add_in_order;
-use crate::meeting::Meeting;
 use crate::{Collective, Error, Result};
 use program::{Device, Span, Storage};
 use std::sync::atomic::Ordering;
@@ -14,29 +14,30 @@ use std::time::Duration;
 use tensor_cuda::Cuda;
 use tensor_cuda::nccl::{self, Communicator, Join, UniqueId, unique_id};
 
-/// How long a rank may keep the others waiting, unless something else is said.
+/// How long a rank may keep the others waiting, by default.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Tells which rank failed, if it knows of one.
+/// Returns the failed rank's error, if one is known.
 type Failed = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// The collective of GPUs by NVIDIA's NCCL: a thread a GPU ([`group`](Nccl::group)), or a process a GPU
 /// ([`join`](Nccl::join)), on one machine or many.
 ///
-/// Operations go to the device's stream, and the host goes on. Sums are in NCCL's own order: the same bits on all replicas,
-/// and but for NVLS in every run on the same machines (see [`Communicator::all_reduce_sum`]), but others for another number of
-/// replicas. On devices that were opened as deterministic,
-/// or after [`in_order`](Nccl::in_order), they are in the order of the ranks, with the bits of [`Local`](crate::Local); this
-/// takes more memory and more launches. [`all_reduce_in_order`](Collective::all_reduce_in_order) always is.
+/// Operations are queued on the device's stream, and the host does not wait for them. Sums are in NCCL's
+/// order. They have the same bits on all replicas, and except with NVLS in every run on the same machines
+/// (see [`Communicator::all_reduce_sum`]), but other bits for another number of replicas. On deterministic
+/// devices, or after [`in_order`](Nccl::in_order), they are in the order of the ranks, with the bits of
+/// [`Local`](crate::Local). That takes more memory and more launches.
+/// [`all_reduce_in_order`](Collective::all_reduce_in_order) always is in the order of the ranks.
 ///
-/// Nothing waits without end: a rank that is gone, or silent for longer than the group's patience, is an error on every other.
-/// Replicas that bring numbers of different lengths are not noticed as such, but as silence: NCCL can't tell.
+/// Every wait is bounded: a rank that is gone, or silent for longer than the group's patience, is an error on
+/// every other. NCCL can't detect different lengths, so they appear as silence.
 ///
-/// Threads of one process share a driver, where a call that reserves memory or makes a graph may wait for the kernels of all GPUs;
-/// one of NCCL's may wait for the thread that called. So at first threads ask for operations together, [one by
-/// one](Collective::one_by_one).
-/// <https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/cudagraph.html> asks all ranks to record an operation, or none
-/// ([`come_together`](Collective::come_together)).
+/// Threads of one process share a driver. A call that reserves memory or makes a graph may wait for the
+/// kernels of all GPUs, and a kernel of NCCL may wait for that thread. So at first operations are
+/// [blocking](Collective::set_blocking). All ranks must capture an operation, or none
+/// ([`all_agree`](Collective::all_agree)):
+/// <https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/cudagraph.html>.
 pub struct Nccl {
     /// Taken when it is dropped.
     communicator: Option<Communicator>,
@@ -48,39 +49,40 @@ pub struct Nccl {
     world: usize,
 }
 
-/// What members on threads of one process share.
+/// State that members on threads of one process share.
 struct Threads {
-    meeting: Arc<Barrier>,
-    /// Those of members that are gone. They part from each other together, when all are.
+    barrier: Arc<Barrier>,
+    /// The communicators of dropped members. They are closed together, after the last one.
     parted: Mutex<Vec<Communicator>>,
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
         let parted = self.parted.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reason) = self.meeting.failure() {
+        if let Some(reason) = self.barrier.failure() {
             parted.iter().for_each(|communicator| communicator.abort(&reason));
         }
         parted.iter_mut().for_each(Communicator::begin_close);
     }
 }
 
-/// How a process joins a group of processes.
+/// The arguments for joining a group of processes.
 pub struct NcclJoin {
-    /// What rank 0 drew with [`Nccl::draw_id`] and handed to the others.
+    /// The id from [`Nccl::draw_id`] on rank 0.
     pub id: [u8; UniqueId::BYTES],
     /// This process's rank, from 0.
     pub rank: usize,
-    /// How many processes there are.
+    /// The number of processes.
     pub world: usize,
     /// How long a rank may keep the others waiting, to join or within an operation.
     pub patience: Duration,
-    /// Is asked while this rank waits: who failed, where there is a way to know besides NCCL.
+    /// Polled while this rank waits: the failure of another rank, if it is known from elsewhere.
     pub failed: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
 }
 
 impl Nccl {
-    /// Draws the id of a group of processes that this device is to join. Who has it can join: it is handed over in private.
+    /// Draws the id of a group of processes that this device is to join. Every process with the id can join,
+    /// so it must stay private.
     ///
     /// # Errors
     /// If the device is no GPU, or NCCL is missing.
@@ -101,7 +103,7 @@ impl Nccl {
         Ok(Nccl::of(Communicator::join(gpu(device)?, join)?, None, failed))
     }
 
-    /// Joins the processes that `others` joins already, with this device: the id goes that way.
+    /// Joins with this device the processes of the collective `others`, which broadcasts the id.
     ///
     /// # Errors
     /// As [`join`](Nccl::join), and if a rank did not come to the broadcast.
@@ -125,25 +127,25 @@ impl Nccl {
     /// # Errors
     /// If a device is no GPU, two are the same, or NCCL is missing.
     pub fn group(devices: &[Device]) -> Result<Vec<Nccl>> {
-        Nccl::meeting_at(&Arc::new(Barrier::new(devices.len())), devices)
+        Nccl::on_with_barrier(&Arc::new(Barrier::new(devices.len())), devices)
     }
 
-    /// The same; who runs the members calls their meetings off when one has ended.
-    pub(crate) fn meeting_at(meeting: &Arc<Barrier>, devices: &[Device]) -> Result<Vec<Nccl>> {
+    /// As [`group`](Nccl::group), with a barrier that the runner of the threads can abort.
+    pub(crate) fn on_with_barrier(barrier: &Arc<Barrier>, devices: &[Device]) -> Result<Vec<Nccl>> {
         let (id, world) = (unique_id()?, devices.len());
         let begin = |(rank, device)| {
-            let failed = told_by(meeting);
+            let failed = failure_of(barrier);
             let failed = Some(Box::new(move || failed()) as nccl::Failed);
             Communicator::begin(gpu(device)?, Join { id, rank, world, patience: PATIENCE, failed })
         };
         let joining = devices.iter().enumerate().map(begin).collect::<program::Result<Vec<_>>>()?;
         let joined: program::Result<Vec<_>> = joining.into_iter().map(|joining| joining.finish()).collect();
-        Ok(Nccl::on_threads(meeting, joined?))
+        Ok(Nccl::on_threads(barrier, joined?))
     }
 
-    pub(crate) fn on_threads(meeting: &Arc<Barrier>, communicators: Vec<Communicator>) -> Vec<Nccl> {
-        let threads = Arc::new(Threads { meeting: Arc::clone(meeting), parted: Mutex::default() });
-        let member = |communicator| Nccl::of(communicator, Some(Arc::clone(&threads)), told_by(meeting));
+    pub(crate) fn on_threads(barrier: &Arc<Barrier>, communicators: Vec<Communicator>) -> Vec<Nccl> {
+        let threads = Arc::new(Threads { barrier: Arc::clone(barrier), parted: Mutex::default() });
+        let member = |communicator| Nccl::of(communicator, Some(Arc::clone(&threads)), failure_of(barrier));
         communicators.into_iter().map(member).collect()
     }
 
@@ -152,7 +154,7 @@ impl Nccl {
         let in_order = communicator.cuda().options().deterministic;
         let communicator = Some(communicator);
         let mut member = Nccl { communicator, threads, process: None, failed, in_order, rank, world };
-        member.one_by_one(true);
+        member.set_blocking(true);
         member
     }
 
@@ -162,7 +164,8 @@ impl Nccl {
         self
     }
 
-    /// Calls NCCL. What goes wrong on this replica stops the others; another's failure is told as such.
+    /// Calls NCCL. A failure of this replica stops the others. A failure of another replica is returned as
+    /// such.
     fn call(
         &mut self,
         data: &mut Storage,
@@ -176,7 +179,7 @@ impl Nccl {
         self.telling(result)
     }
 
-    /// Tells other processes that this one is at a collective, where they wait or will wait for each other.
+    /// Tells the watchdogs that this process has come to a collective.
     fn enter(&self) {
         if let Some(process) = &self.process {
             (process.enter)();
@@ -199,10 +202,10 @@ impl Nccl {
     }
 }
 
-/// Who failed of the threads that meet there.
-fn told_by(meeting: &Arc<Barrier>) -> Failed {
-    let meeting = Arc::clone(meeting);
-    Arc::new(move || meeting.failure())
+/// The failure of a thread at this barrier.
+fn failure_of(barrier: &Arc<Barrier>) -> Failed {
+    let barrier = Arc::clone(barrier);
+    Arc::new(move || barrier.failure())
 }
 
 fn gpu(device: &Device) -> program::Result<&Cuda> {
@@ -239,20 +242,20 @@ impl Collective for Nccl {
         self.call(into, |communicator, into| communicator.all_reduce_in_order(parts, at, into))
     }
 
-    /// On the device's second stream, also in recordings. Sums in the order of the ranks, which take memory of their own, wait
-    /// for the end.
-    fn begin_sum(&mut self, _device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+    /// On the device's second stream, also in captured steps. Sums in the order of the ranks need extra
+    /// memory, so they wait for the end.
+    fn start_all_reduce(&mut self, _device: &Device, data: &mut Storage, at: Span) -> Result<()> {
         if self.in_order {
             return Ok(());
         }
-        self.call(data, |communicator, data| communicator.begin_sum(data, at))
+        self.call(data, |communicator, data| communicator.start_all_reduce(data, at))
     }
 
-    fn finish_sum(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
+    fn finish_all_reduce(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
         if self.in_order {
             return self.all_reduce_sum(device, data, whole(buckets));
         }
-        self.call(data, |communicator, data| communicator.finish_sum(data, behind(buckets)))
+        self.call(data, |communicator, data| communicator.finish_all_reduce(data, behind(buckets)))
     }
 
     fn broadcast(&mut self, _device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {
@@ -264,13 +267,13 @@ impl Collective for Nccl {
     }
 
     fn barrier(&mut self) -> Result<()> {
-        self.come_together(true).map(drop)
+        self.all_agree(true).map(drop)
     }
 
-    fn come_together(&mut self, well: bool) -> Result<bool> {
+    fn all_agree(&mut self, well: bool) -> Result<bool> {
         self.enter();
         match (&self.threads, &mut self.communicator) {
-            (Some(threads), _) => threads.meeting.all(well),
+            (Some(threads), _) => threads.barrier.all(well),
             (None, Some(communicator)) => {
                 let all = communicator.agree(well);
                 self.telling(all)
@@ -279,13 +282,13 @@ impl Collective for Nccl {
         }
     }
 
-    fn one_by_one(&mut self, one_by_one: bool) {
+    fn set_blocking(&mut self, set_blocking: bool) {
         let (Some(threads), Some(communicator)) = (&self.threads, &mut self.communicator) else { return };
-        communicator.one_by_one(one_by_one.then(|| {
-            let meeting = Arc::clone(&threads.meeting);
+        communicator.set_blocking(set_blocking.then(|| {
+            let barrier = Arc::clone(&threads.barrier);
             let called_off =
                 |error: Error| program::Error::Device { device: "NCCL".into(), message: error.to_string() };
-            Box::new(move || meeting.wait().map_err(called_off)) as nccl::Meet
+            Box::new(move || barrier.wait().map_err(called_off)) as nccl::HostBarrier
         }));
     }
 
@@ -297,7 +300,7 @@ impl Collective for Nccl {
 
     fn abort(&self, reason: &str) {
         if let Some(threads) = &self.threads {
-            threads.meeting.abort(self.rank, reason);
+            threads.barrier.abort(self.rank, reason);
         }
         if let Some(communicator) = &self.communicator {
             communicator.abort(reason);

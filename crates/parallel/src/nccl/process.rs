@@ -1,8 +1,8 @@
 use super::{Nccl, NcclJoin};
 use crate::cluster::Place;
-use crate::rendezvous::{Hello, Meeting, Settings, Watch, meet};
+use crate::rendezvous::{Hello, ProcessGroup, Settings, Watchdog, connect};
 use crate::replicas::message;
-use crate::{Error, Facts, Replica, Result};
+use crate::{Agreement, Error, Replica, Result};
 use core::fmt::Display;
 use program::Device;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,54 +12,54 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tensor_cuda::nccl::Communicator;
 
-/// A process that is silent for so long is lost, however long others may be waited for: its signs of life come from a thread
-/// of their own.
+/// A process that is silent for this long is lost, even if the patience is longer: its heartbeats come from a
+/// separate thread.
 const SILENCE: Duration = Duration::from_secs(30);
-/// NCCL may notice before the watch does that a process is gone. The watch knows which one, a moment later.
+/// NCCL may notice a lost process before the watchdog does. The watchdog names it a moment later.
 const MOMENT: Duration = Duration::from_secs(2);
 
-/// One of several processes, each with a GPU of its own, that NCCL joins.
+/// One of several processes with a GPU each, joined by NCCL.
 pub struct NcclProcess<'a> {
-    /// Which of them this is.
+    /// The place of this process.
     pub place: &'a Place,
-    /// How they find each other.
+    /// The settings of the rendezvous.
     pub settings: &'a Settings,
-    /// What must be the same in all of them.
-    pub facts: &'a Facts,
-    /// How long another process may keep this one waiting, once all have met.
+    /// The settings that must agree on all processes.
+    pub agreement: &'a Agreement,
+    /// How long another process may keep this one waiting, after the rendezvous.
     pub timeout: Duration,
-    /// The meeting of the processes, if they have met before they knew what they would do.
-    pub met: Option<Meeting>,
+    /// The connected processes, if they have exchanged data before.
+    pub group: Option<ProcessGroup>,
 }
 
-/// What outlives the member that a body works with.
+/// State that outlives the collective of a body.
 pub(super) struct Shared {
-    /// Tells the others of this process's step.
+    /// Reports this process's step.
     pub(super) at_step: Box<dyn Fn(u64) + Send + Sync>,
-    /// Tells the others that this process has come to a collective.
+    /// Reports that this process has come to a collective.
     pub(super) enter: Box<dyn Fn() + Send + Sync>,
-    /// The member's, when it is gone.
+    /// The communicator, after the collective was dropped.
     pub(super) parted: Mutex<Option<Communicator>>,
-    /// A call failed by what this process asked for.
+    /// Whether a call failed through this process's own fault.
     pub(super) at_fault: AtomicBool,
 }
 
 impl NcclProcess<'_> {
-    /// Meets the other processes, runs `body` as this one's replica, and waits for theirs: what
-    /// [`run_replicas`](crate::run_replicas) is to threads.
+    /// Connects to the other processes, runs `body` as this one's replica, and waits for theirs. The
+    /// counterpart of [`run_replicas`](crate::run_replicas) for processes.
     ///
-    /// All watch over each other meanwhile. When a body fails or panics, or a process dies, is stopped, or can't be reached, the
+    /// Watchdogs run meanwhile. If a body fails or panics, or a process dies, stops or can't be reached, the
     /// collectives of all others fail with one sentence that names its rank.
     ///
     /// # Errors
-    /// Why the processes don't come together; the body's error; why another process failed.
+    /// The error of the rendezvous, the body's error, or the failure of another process.
     pub fn run<T, E, F>(mut self, device: Device, body: F) -> Result<T, E>
     where
         E: From<Error> + Display,
         F: FnOnce(Replica) -> Result<T, E>,
     {
         let (rank, timeout) = (self.place.rank, self.timeout);
-        let (id, watch) = self.meet(&device)?;
+        let (id, watch) = self.connect(&device)?;
         let shared = Arc::new(Shared {
             at_step: Box::new(watch.steps()),
             enter: Box::new(watch.entries()),
@@ -68,7 +68,7 @@ impl NcclProcess<'_> {
         });
         let ran = catch_unwind(AssertUnwindSafe(|| -> Result<T, E> {
             let failed: Option<Box<dyn Fn() -> _ + Send + Sync>> = Some(Box::new(watch.failures()));
-            // The watch names who is waited for: it comes first.
+            // The watchdog names the rank that is waited for, so its error comes first.
             let patience = timeout + timeout.min(SILENCE);
             let join = NcclJoin { id, rank, world: self.place.world, patience, failed };
             let mut member = Nccl::join(&device, join)?;
@@ -97,25 +97,25 @@ impl NcclProcess<'_> {
         Err(known.map_or(error, |reason| Error::Aborted { reason }.into()))
     }
 
-    /// Brings the processes together: the id of their group, and the watch over them.
-    fn meet(&mut self, device: &Device) -> Result<([u8; 128], Watch)> {
+    /// Connects the processes. Returns the id of their group, and the watchdog.
+    fn connect(&mut self, device: &Device) -> Result<([u8; 128], Watchdog)> {
         let Place { rank, world, .. } = *self.place;
         let id = if rank == 0 { Some(Nccl::draw_id(device)?) } else { None };
         let timeout = format!("{} seconds", self.timeout.as_secs_f64());
-        let facts = self.facts.clone().with("a time-out of", timeout);
+        let agreement = self.agreement.clone().with("a time-out of", timeout);
         let blob = id.as_ref().map(|id| &id[..]);
-        let meeting = match self.met.take() {
-            Some(mut meeting) => meeting.agree(facts, blob).map(|()| meeting)?,
-            None => meet(self.place, self.settings, &Hello { rank, world, facts }, blob)?,
+        let group = match self.group.take() {
+            Some(mut group) => group.agree(agreement, blob).map(|()| group)?,
+            None => connect(self.place, self.settings, &Hello { rank, world, agreement }, blob)?,
         };
-        let id = meeting.blob.as_slice().try_into();
+        let id = group.blob.as_slice().try_into();
         let id = id.map_err(|_| Error::Rendezvous("what rank 0 handed out is no id of NCCL".into()))?;
-        Ok((id, Watch::start_together(meeting, self.timeout.min(SILENCE), self.timeout)?))
+        Ok((id, Watchdog::start_together(group, self.timeout.min(SILENCE), self.timeout)?))
     }
 }
 
 impl Shared {
-    /// Whether what went wrong is this process's doing: the group goes on, or was asked for what can't be.
+    /// Whether the failure is this process's own: the group is intact, or the request was impossible.
     fn is_at_fault(&self) -> bool {
         let parted = self.parted.lock().unwrap_or_else(PoisonError::into_inner);
         self.at_fault.load(Ordering::Relaxed) || parted.as_ref().is_some_and(|group| !group.has_ended())
@@ -125,13 +125,13 @@ impl Shared {
         self.parted.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Waits until all processes are done, and parts from them.
+    /// Waits until all processes have finished, and closes the group.
     fn part(&self) -> Result<()> {
         (self.enter)();
         Ok(self.parted().map_or(Ok(()), |mut communicator| communicator.barrier())?)
     }
 
-    /// Ends the group without waiting for anybody.
+    /// Ends the group without waiting.
     fn abort(&self, reason: &str) {
         if let Some(communicator) = self.parted() {
             communicator.abort(reason);
@@ -139,8 +139,8 @@ impl Shared {
     }
 }
 
-/// What the watch knows, or is about to know.
-fn soon(watch: &Watch) -> Option<String> {
+/// The watchdog's error, now or a moment later.
+fn soon(watch: &Watchdog) -> Option<String> {
     let until = Instant::now() + MOMENT;
     loop {
         let failed = watch.failed();

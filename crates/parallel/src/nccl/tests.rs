@@ -1,17 +1,17 @@
-//! What replicas see of NCCL, whose place an exchange between emulated GPUs takes; and NCCL itself where there are GPUs.
+//! `Nccl` over an exchange between emulated GPUs, and over NCCL itself where there are GPUs.
 
-use super::{Nccl, NcclJoin, PATIENCE, told_by};
+use super::{Nccl, NcclJoin, PATIENCE, failure_of};
 use crate::barrier::Barrier;
 use crate::members::{Members, boxed};
 use crate::replicas::run_members;
 use crate::{Error, Replica, run_replicas};
-use program::{Device, Precision, Recorder, Span, Storage, Turn};
+use program::{Device, GraphCache, Precision, ReplayArgs, Span, Storage};
 use std::sync::Arc;
 use std::time::Duration;
 use tensor_cuda::Options as CudaOptions;
 use tensor_cuda::{Cuda, nccl};
 
-/// So many emulated GPUs, or none without a C++ compiler.
+/// This number of emulated GPUs, or none without a C++ compiler.
 fn gpus(count: usize) -> Option<Vec<Device>> {
     let devices: Result<Vec<_>, _> = (0..count).map(|_| tensor_cuda::emulated(Precision::Fp32)).collect();
     devices.inspect_err(|error| println!("SKIPPED: collectives on GPUs: {error}")).ok()
@@ -19,16 +19,16 @@ fn gpus(count: usize) -> Option<Vec<Device>> {
 
 /// A group on emulated GPUs.
 fn emulated(devices: &[Device], in_order: bool, patience: Duration) -> Members {
-    let meeting = Arc::new(Barrier::new(devices.len()));
+    let barrier = Arc::new(Barrier::new(devices.len()));
     let gpus: Vec<Cuda> = devices.iter().map(|device| super::gpu(device).unwrap().clone()).collect();
     let failed = |_| {
-        let failed = told_by(&meeting);
+        let failed = failure_of(&barrier);
         Some(Box::new(move || failed()) as nccl::Failed)
     };
     let communicators = nccl::emulated(&gpus, patience, failed).unwrap();
-    let members = Nccl::on_threads(&meeting, communicators);
+    let members = Nccl::on_threads(&barrier, communicators);
     let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
-    Members { collectives: boxed(members), meeting }
+    Members { collectives: boxed(members), barrier }
 }
 
 /// Numbers of such different sizes that every order of adding them gives other bits.
@@ -49,7 +49,8 @@ fn bring(device: &Device, part: usize, len: usize) -> Result<Storage, Error> {
 
 const LENS: [usize; 6] = [0, 1, 5, 23, 64, 1001];
 
-/// Sums, sums in order of several parts each, a broadcast and a gathering; most of them on what the last left behind.
+/// Sums, sums in order of several parts each, a broadcast and a gather. Most of them work on the results of
+/// the last one.
 fn everything(mut replica: Replica) -> Result<Vec<f32>, Error> {
     let (device, rank) = (replica.device.clone(), replica.rank());
     let mut all = Vec::new();
@@ -89,7 +90,7 @@ fn in_order_it_has_the_bits_of_threads_in_host_memory() {
     }
 }
 
-/// Sums of NCCL are in its own order, here the opposite one: so the test above can fail.
+/// The emulated NCCL adds in the opposite order, so the test above can fail.
 #[test]
 fn otherwise_the_order_is_nccls() {
     let Some(devices) = gpus(3) else { return };
@@ -110,11 +111,11 @@ const THREE_BUCKETS: [Span; 4] = [Span::new(96, 9), Span::new(32, 64), Span::new
 /// Adds up as a training pass does, from the last layer on.
 fn sum_by_buckets(replica: &mut Replica, data: &mut Storage) -> Result<(), Error> {
     let Replica { device, collective } = replica;
-    THREE_BUCKETS[..3].iter().try_for_each(|run| collective.begin_sum(device, data, *run))?;
-    collective.finish_sum(device, &THREE_BUCKETS, data)
+    THREE_BUCKETS[..3].iter().try_for_each(|run| collective.start_all_reduce(device, data, *run))?;
+    collective.finish_all_reduce(device, &THREE_BUCKETS, data)
 }
 
-/// Sums that are begun bucket by bucket are those of the whole, in NCCL's order and in that of the ranks.
+/// Asynchronous sums in buckets equal those of the whole run, in NCCL's order and in that of the ranks.
 #[test]
 fn buckets_have_the_bits_of_the_whole() {
     let sum = |mut replica: Replica, by_buckets: bool| {
@@ -138,15 +139,15 @@ fn buckets_have_the_bits_of_the_whole() {
     }
 }
 
-/// Four steps that add up by buckets: one as it comes, one that is written down, and played back as the next ones are.
+/// Four steps that add up in buckets: one runs, one is captured, and the rest replay it.
 fn recorded(mut replica: Replica) -> Result<Vec<f32>, Error> {
     let (device, own) = (replica.device.clone(), 1.0 + replica.rank() as f32);
 
     let mut data = device.alloc(110)?;
-    let mut recorder = Recorder::default();
+    let mut recorder = GraphCache::default();
     let mut all = Vec::new();
     for _ in 0..4 {
-        recorder.play(&device, (), &Turn::default(), || {
+        recorder.run(&device, (), &ReplayArgs::default(), || {
             device.fill(own, &mut data, Span::new(0, 110))?;
             sum_by_buckets(&mut replica, &mut data)
         })?;
@@ -157,20 +158,20 @@ fn recorded(mut replica: Replica) -> Result<Vec<f32>, Error> {
     Ok(all)
 }
 
-/// Here without recordings: the exchange between emulated GPUs is the host's, and the CPU has none.
+/// Not captured here: the exchange between emulated GPUs runs on the host.
 #[test]
 fn steps_that_would_be_recorded_add_up() {
     let sums = run_replicas(&vec![tensor_cpu::device(1); 3], recorded).unwrap();
     assert_eq!(sums, vec![vec![6.0; 4 * 110]; 3]);
 }
 
-/// What goes wrong for one is known to all, of threads and of processes; the next question is another one.
+/// A failure of one replica is known to all, of threads and of processes. The next question has a new answer.
 #[test]
 fn all_learn_whether_it_went_well_for_all() {
     let Some(devices) = gpus(3) else { return };
     let ask = |mut replica: Replica| {
         let well = [0, 1, 2].map(|turn| turn != 1 || replica.rank() != 2);
-        well.into_iter().map(|well| replica.collective.come_together(well)).collect::<Result<Vec<_>, _>>()
+        well.into_iter().map(|well| replica.collective.all_agree(well)).collect::<Result<Vec<_>, _>>()
     };
     let told = run_members(&devices, emulated(&devices, false, PATIENCE), ask).unwrap();
     assert_eq!(told, vec![[true, false, true]; 3]);
@@ -188,7 +189,7 @@ fn all_learn_whether_it_went_well_for_all() {
     assert_eq!(told, [[true, false, true]; 3]);
 }
 
-/// A replica that panics, fails by itself, or fails in an operation: it is named, and the others stop.
+/// A replica that panics, fails by itself, or fails in an operation is named, and the others stop.
 #[test]
 fn a_failing_replica_stops_the_others() {
     for (bad, way) in (0..3).flat_map(|bad| (0..3).map(move |way| (bad, way))) {
@@ -218,14 +219,14 @@ fn a_failing_replica_stops_the_others() {
     }
 }
 
-/// NCCL can't tell why a rank is silent, but silence has an end.
+/// NCCL can't tell why a rank is silent, but the wait is bounded.
 #[test]
 fn a_replica_that_does_not_come_is_not_waited_for_without_end() {
     let Some(devices) = gpus(2) else { return };
     let group = emulated(&devices, false, Duration::from_millis(50));
     let result = run_members(&devices, group, |mut replica: Replica| {
         let mut data = replica.device.alloc(4)?;
-        replica.collective.one_by_one(false);
+        replica.collective.set_blocking(false);
         match replica.rank() {
             0 => replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(0, 4)),
             _ => Ok(()),
@@ -248,7 +249,7 @@ fn an_aborted_group_stays_aborted() {
     assert_eq!(result.unwrap_err().to_string(), "stopped because the power is going");
 }
 
-/// A rank that brings another number of parts than before would leave the others with numbers that are not theirs.
+/// A rank with another number of parts than before would give the others wrong numbers.
 #[test]
 fn the_number_of_parts_stays() {
     let Some(devices) = gpus(2) else { return };
@@ -275,7 +276,7 @@ fn only_gpus_can_join() {
     assert!(error.contains("this id is of no group of emulated GPUs"), "{error}");
 }
 
-/// What can't be cut into equal parts is refused before NCCL hears of it.
+/// A run that can't be cut into equal parts is refused before NCCL is called.
 #[test]
 fn only_equal_parts_are_gathered() {
     let Some(devices) = gpus(2) else { return };
@@ -287,7 +288,7 @@ fn only_equal_parts_are_gathered() {
     assert!(error.contains("the length of the run is 5, but must be a multiple"), "{error}");
 }
 
-/// As processes do that something else joins already.
+/// As processes do that another collective connects already.
 #[test]
 fn members_join_by_an_id_that_goes_another_way() {
     let Some(devices) = gpus(3) else { return };
@@ -303,7 +304,7 @@ fn members_join_by_an_id_that_goes_another_way() {
     );
 }
 
-/// NCCL itself, on all GPUs that there are.
+/// NCCL itself, on all GPUs of the machine.
 #[test]
 fn real_gpus_add_up_by_nccl() {
     if let Err(why) = tensor_cuda::available().and_then(|()| nccl::available()) {
@@ -315,10 +316,10 @@ fn real_gpus_add_up_by_nccl() {
         let devices: Vec<Device> = (0..world).map(open).collect();
         for in_order in [false, true] {
             let group = || {
-                let meeting = Arc::new(Barrier::new(world));
-                let members = Nccl::meeting_at(&meeting, &devices).unwrap();
+                let barrier = Arc::new(Barrier::new(world));
+                let members = Nccl::on_with_barrier(&barrier, &devices).unwrap();
                 let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
-                Members { collectives: boxed(members), meeting }
+                Members { collectives: boxed(members), barrier }
             };
             let whole = (1..=world).sum::<usize>() as f32;
             assert_eq!(run_members(&devices, group(), recorded).unwrap(), vec![vec![whole; 4 * 110]; world]);

@@ -4,37 +4,37 @@ use super::stream::Stream;
 use std::io;
 use std::time::Instant;
 
-/// The longest message; more is refused before it is read.
+/// The longest message. Longer ones are refused before they are read.
 pub(super) const LONGEST: usize = 64 << 10;
-/// In place of a length: "your secret is another one". Not authenticated, since there is nothing to do so with.
+/// In place of a length: "you have another secret". Not authenticated, since there is no common key.
 const OTHER_SECRET: u32 = u32::MAX;
 
 /// Why nothing came.
 #[derive(Debug)]
-pub(super) enum Silence {
+pub(super) enum ReceiveError {
     /// The time is up.
     Late,
-    /// The other side has closed the connection, or the network has.
+    /// The other side or the network has closed the connection.
     Gone,
-    /// The other side has another secret, and says so.
+    /// The other side says that it has another secret.
     OtherSecret,
-    /// Somebody else than those who know the secret speaks.
+    /// The message is not authentic.
     Forged,
 }
 
-/// Both directions of a conversation.
+/// Both directions of a connection.
 pub(super) struct Channel {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
 }
 
-/// Tells the other side something.
+/// The sending half.
 pub(super) struct Sender {
     stream: Stream,
     seal: Seal,
 }
 
-/// Hears the other side.
+/// The receiving half.
 pub(super) struct Receiver {
     stream: Stream,
     seal: Seal,
@@ -52,14 +52,14 @@ impl Channel {
         self.receiver.stream.host()
     }
 
-    /// Whether the other side has ended the conversation.
+    /// Whether the other side has closed the connection.
     pub(super) fn is_closed(&self) -> bool {
         self.receiver.stream.is_closed()
     }
 }
 
 impl Sender {
-    /// Sends a message; the other side must take it before `until`.
+    /// Sends a message. The other side must take it before `until`.
     pub(super) fn send(&mut self, message: &Message, until: Instant) -> io::Result<()> {
         let mut body = message.to_bytes();
         let code = self.seal.close(&mut body);
@@ -72,7 +72,7 @@ impl Sender {
         self.stream.write_until(&OTHER_SECRET.to_le_bytes(), until)
     }
 
-    /// Ends the conversation, also for who is waiting on its other half.
+    /// Closes the connection, for both halves.
     pub(super) fn close(&self) {
         self.stream.close();
     }
@@ -80,20 +80,20 @@ impl Sender {
 
 impl Receiver {
     /// The next message, if it comes before `until`.
-    pub(super) fn receive(&mut self, until: Instant) -> Result<Message, Silence> {
+    pub(super) fn receive(&mut self, until: Instant) -> Result<Message, ReceiveError> {
         let mut length = [0; 4];
         self.stream.read_until(&mut length, until)?;
         let length = match u32::from_le_bytes(length) {
-            OTHER_SECRET => return Err(Silence::OtherSecret),
+            OTHER_SECRET => return Err(ReceiveError::OtherSecret),
             length => length as usize,
         };
         if length > LONGEST {
-            return Err(Silence::Forged);
+            return Err(ReceiveError::Forged);
         }
         let (mut body, mut code) = (vec![0; length], [0; TAG]);
         self.stream.read_until(&mut body, until)?;
         self.stream.read_until(&mut code, until)?;
         let genuine = self.seal.open(&mut body, &code);
-        genuine.then(|| Message::from_bytes(&body)).flatten().ok_or(Silence::Forged)
+        genuine.then(|| Message::from_bytes(&body)).flatten().ok_or(ReceiveError::Forged)
     }
 }

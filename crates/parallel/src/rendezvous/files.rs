@@ -1,13 +1,14 @@
-//! Conversations by files, for processes that see one folder and don't know where rank 0 is.
+//! Connections by files, for processes that share a folder and don't know rank 0's address.
 //!
-//! Who comes makes a file in the job's [folder](super::folder) whose name nobody had before, and appends what it says; rank 0
-//! finds the file and answers in another beside it. What is said is sealed as on a network, with nonces of both sides:
-//! nothing of an earlier conversation passes for a new one, so files that are left behind do no harm.
+//! A process creates a file with a new name in the job's [folder](super::folder), and appends its messages.
+//! Rank 0 finds the file and answers in another file beside it. Messages are encrypted as on a network, with
+//! nonces of both sides. So messages of an earlier connection are not accepted in a new one, and left files
+//! do no harm.
 //!
-//! Who closes a conversation gives its file a name that says so, for the other side to read to the end and take away. The last
-//! one to leave takes the folder away.
+//! To close a connection, a side renames its file. The other side reads it to the end and removes it. The
+//! last process removes the folder.
 
-use super::channel::Silence;
+use super::channel::ReceiveError;
 use super::folder::{create, token, within};
 use super::stream::left;
 use crate::{Error, Result};
@@ -24,21 +25,21 @@ const PAUSE: Duration = Duration::from_millis(20);
 const FROM_OTHER: &str = "in";
 const FROM_FIRST: &str = "out";
 const ENDED: &str = "end";
-/// What rank 0 holds while it lets others in.
-const DOOR: &str = "first";
+/// Rank 0 holds a lock on this file while it accepts connections.
+const LOCK: &str = "first";
 
-/// Where rank 0 finds who has come.
-pub(super) struct Door {
+/// Rank 0's listener for connections in a folder.
+pub(super) struct FolderListener {
     folder: PathBuf,
     seen: HashSet<PathBuf>,
     looked: Option<Instant>,
-    /// Held, so that no other rank 0 lets processes in here.
+    /// The lock, so that only one rank 0 accepts connections here.
     held: Option<File>,
 }
 
-impl Door {
-    pub(super) fn open(folder: &Path) -> Result<Door> {
-        let path = folder.join(DOOR);
+impl FolderListener {
+    pub(super) fn open(folder: &Path) -> Result<FolderListener> {
+        let path = folder.join(LOCK);
         let file = within(folder, || File::options().create(true).append(true).open(&path))?;
         let held = match file.try_lock() {
             Ok(()) => Some(file),
@@ -48,19 +49,19 @@ impl Door {
                     folder.display()
                 )));
             }
-            // Some file systems of clusters know no locks.
+            // Some file systems of clusters have no locks.
             Err(TryLockError::Error(_)) => None,
         };
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.path().extension().is_some_and(|end| end == ENDED) {
-                // Nobody reads what is left of a conversation with an earlier rank 0.
+                // A remainder of a connection with an earlier rank 0.
                 let _ = fs::remove_file(entry.path());
             }
         }
-        Ok(Door { folder: folder.to_owned(), seen: HashSet::new(), looked: None, held })
+        Ok(FolderListener { folder: folder.to_owned(), seen: HashSet::new(), looked: None, held })
     }
 
-    /// The next one who has come.
+    /// The next connection.
     pub(super) fn accept(&mut self) -> Option<Files> {
         if self.looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
             return None;
@@ -77,8 +78,8 @@ impl Door {
     }
 }
 
-impl Door {
-    /// The file of one who was not seen before.
+impl FolderListener {
+    /// The file of a new connection.
     fn look(&self) -> Option<PathBuf> {
         let entries = fs::read_dir(&self.folder).ok()?.flatten();
         let came = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
@@ -87,16 +88,16 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for FolderListener {
     fn drop(&mut self) {
-        let _ = fs::remove_file(self.folder.join(DOOR));
-        // Not every system takes a file away that is open.
+        let _ = fs::remove_file(self.folder.join(LOCK));
+        // Some systems can't remove an open file.
         drop(self.held.take());
         let _ = fs::remove_dir(&self.folder);
     }
 }
 
-/// This machine's name, as far as a file's name can hold it.
+/// This machine's name, without characters that a file's name can't hold.
 fn machine() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let fits = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
@@ -104,18 +105,18 @@ fn machine() -> String {
     if name.is_empty() { "unknown".into() } else { name }
 }
 
-/// Comes to rank 0.
-pub(super) fn knock(folder: &Path) -> Result<Files> {
+/// Connects to rank 0.
+pub(super) fn connect_in(folder: &Path) -> Result<Files> {
     let told = folder.join(format!("{}-{}.{FROM_OTHER}", machine(), token()?));
     within(folder, || create(&told))?;
     Ok(Files::new(told.with_extension(FROM_FIRST), told, "the same folder".into(), false))
 }
 
-/// A conversation in two files: each side appends to one, and reads the other as it grows.
+/// A connection by two files: each side appends to one, and reads the other as it grows.
 #[derive(Clone)]
 pub(super) struct Files {
     pair: Arc<Pair>,
-    /// How much was read, and whether there was something to read.
+    /// The bytes read so far, and whether the file existed.
     read: u64,
     seen: bool,
 }
@@ -140,7 +141,7 @@ impl Files {
         self.pair.close();
     }
 
-    /// Of one that was killed there is nothing to see.
+    /// A killed process leaves no trace.
     pub(super) fn is_closed(&self) -> bool {
         ended(&self.pair.heard).exists()
     }
@@ -149,12 +150,12 @@ impl Files {
         OpenOptions::new().append(true).open(&self.pair.told)?.write_all(bytes)
     }
 
-    pub(super) fn read_until(&mut self, mut bytes: &mut [u8], until: Instant) -> Result<(), Silence> {
+    pub(super) fn read_until(&mut self, mut bytes: &mut [u8], until: Instant) -> Result<(), ReceiveError> {
         while !bytes.is_empty() {
-            // The end is asked for first: what was said before it is there then.
+            // The end is checked first: then all bytes before it can be read.
             let ended = ended(&self.pair.heard).exists();
             match self.read(bytes) {
-                Ok(0) if ended => return Err(Silence::Gone),
+                Ok(0) if ended => return Err(ReceiveError::Gone),
                 Ok(0) => std::thread::sleep(left(until)?.min(PAUSE)),
                 Ok(count) => {
                     self.read += count as u64;
@@ -163,13 +164,13 @@ impl Files {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !self.seen => {
                     std::thread::sleep(left(until)?.min(PAUSE));
                 }
-                Err(_) => return Err(Silence::Gone),
+                Err(_) => return Err(ReceiveError::Gone),
             }
         }
         Ok(())
     }
 
-    /// Opened anew each time: file systems of clusters show what others wrote to who opens a file then.
+    /// Opened anew each time: file systems of clusters show new bytes to a new reader.
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let open = File::open(&self.pair.heard).or_else(|_| File::open(ended(&self.pair.heard)));
         let mut file = open?;
@@ -179,7 +180,7 @@ impl Files {
     }
 }
 
-/// The name of a file to which nothing more will be added.
+/// The name of a complete file.
 fn ended(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -188,7 +189,7 @@ fn ended(path: &Path) -> PathBuf {
 }
 
 impl Pair {
-    /// Tells the other side that nothing more will come, and takes away what it said.
+    /// Marks this side's file as complete, and removes the other side's.
     fn close(&self) {
         if self.closed.swap(true, Ordering::Relaxed) {
             return;
@@ -196,7 +197,7 @@ impl Pair {
         let _ = fs::rename(&self.told, ended(&self.told));
         let heard = fs::remove_file(&self.heard).or_else(|_| fs::remove_file(ended(&self.heard)));
         if heard.is_err() {
-            // The other side never was, so it won't come back to read.
+            // The other side never existed, so it won't read this file.
             let _ = fs::remove_file(ended(&self.told));
         }
     }
@@ -206,7 +207,7 @@ impl Drop for Pair {
     fn drop(&mut self) {
         self.close();
         if let Some(folder) = self.told.parent() {
-            // Only an empty one can be taken away so: the last one does.
+            // Only an empty folder can be removed, so the last process does it.
             let _ = fs::remove_dir(folder);
         }
     }

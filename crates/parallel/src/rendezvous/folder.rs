@@ -1,4 +1,4 @@
-//! The folder in which the processes of one start of a job meet. It belongs to one user, and nobody else may look into it.
+//! The folder in which the processes of one start of a job find each other. Only its owner has access.
 
 use super::digest;
 use super::secret::random;
@@ -8,10 +8,10 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// So often a folder is made again that who leaves takes away.
+/// How often the folder is created again after another process removed it.
 const TRIES: usize = 100;
 
-/// The folder of this start of a job, below the one that all processes see.
+/// The folder of this start of the job, below the shared one.
 pub(super) fn folder_of(shared: &Path, place: &Place) -> PathBuf {
     shared.join(name(place, place.start()))
 }
@@ -22,22 +22,22 @@ fn name(place: &Place, start: u32) -> String {
     format!("towers-{job}-{start}")
 }
 
-/// Takes away what earlier starts of the job left, whose processes the launcher has ended.
+/// Removes the folders of earlier starts of the job, whose processes the launcher has ended.
 pub(super) fn clear_earlier(shared: &Path, place: &Place) {
     for start in place.start().saturating_sub(10)..place.start() {
         let folder = shared.join(name(place, start));
         if private(&folder).is_ok() {
-            // What can't be taken away does no harm.
+            // Files that can't be removed do no harm.
             let _ = fs::remove_dir_all(folder);
         }
     }
 }
 
-/// Makes the folder, or finds that it is there and nobody else's.
+/// Creates the folder, or checks that it exists and belongs to this user alone.
 fn enter(folder: &Path) -> Result<()> {
     let failed =
         |why: String| Error::Rendezvous(format!("processes can't meet in {}: {why}", folder.display()));
-    // Who leaves may take it away at this moment.
+    // A process that leaves may remove it at this moment.
     for _ in 0..TRIES {
         match private_builder().create(folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -53,7 +53,7 @@ fn enter(folder: &Path) -> Result<()> {
     Err(failed("it is taken away again and again".into()))
 }
 
-/// Makes a file in the folder, which is made too if there is none.
+/// Creates a file in the folder, and the folder if it is missing.
 pub(super) fn within(folder: &Path, make: impl Fn() -> io::Result<File>) -> Result<File> {
     let mut tries = 0..TRIES;
     loop {
@@ -68,7 +68,7 @@ pub(super) fn within(folder: &Path, make: impl Fn() -> io::Result<File>) -> Resu
     }
 }
 
-/// Whether it is a folder of this user that nobody else may enter.
+/// Whether this is a folder of this user that no other user can enter.
 fn private(folder: &Path) -> Result<(), String> {
     let about = fs::symlink_metadata(folder).map_err(|error| error.to_string())?;
     if !about.is_dir() {
@@ -90,7 +90,7 @@ fn private_builder() -> DirBuilder {
     DirBuilder::new()
 }
 
-/// Compares the folder's owner with that of a file that this process makes there, as the file system sees it.
+/// Compares the folder's owner with that of a new file of this process, as the file system reports them.
 #[cfg(unix)]
 fn check_owner(folder: &Path, about: &Metadata) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt;

@@ -1,37 +1,37 @@
-use super::meeting::Hello;
-use crate::Facts;
+use super::group::Hello;
+use crate::Agreement;
 
 /// How far a process is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Progress {
-    /// The step that it has begun.
+    /// Its current step.
     pub(super) step: u64,
-    /// To how many collectives it has come since.
+    /// The number of collectives in this step.
     pub(super) entered: u64,
 }
 
-/// What processes tell each other.
+/// A message between processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// To rank 0: who comes.
+    /// To rank 0: the process introduces itself.
     Hello(Hello),
-    /// From rank 0, when all have come: its bytes.
+    /// From rank 0, when all processes have come: its bytes.
     Blob(Vec<u8>),
-    /// Something is wrong, with somebody.
+    /// A process has failed, or can't take part.
     Failed(String),
-    /// Still there, and so far.
+    /// A heartbeat.
     Beat(Progress),
-    /// Done; nothing more will come.
+    /// Done; no more messages will come.
     Done,
 }
 
 impl Message {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let (kind, content): (u8, Vec<u8>) = match self {
-            Message::Hello(Hello { rank, world, facts }) => {
+            Message::Hello(Hello { rank, world, agreement }) => {
                 let ranks = [*rank as u64, *world as u64].map(u64::to_le_bytes);
-                let fact = |fact: Vec<u8>| [&(fact.len() as u64).to_le_bytes()[..], &fact].concat();
-                (b'h', [ranks.concat(), facts.messages().flat_map(fact).collect()].concat())
+                let entry = |entry: Vec<u8>| [&(entry.len() as u64).to_le_bytes()[..], &entry].concat();
+                (b'h', [ranks.concat(), agreement.messages().flat_map(entry).collect()].concat())
             }
             Message::Blob(blob) => (b'b', blob.clone()),
             Message::Failed(sentence) => (b'f', sentence.clone().into_bytes()),
@@ -51,7 +51,7 @@ impl Message {
             b'h' => Message::Hello(Hello {
                 rank: number(0)?.try_into().ok()?,
                 world: number(8)?.try_into().ok()?,
-                facts: facts(content.get(16..)?)?,
+                agreement: agreement(content.get(16..)?)?,
             }),
             b'b' => Message::Blob(content.to_vec()),
             b'f' => Message::Failed(String::from_utf8_lossy(content).into_owned()),
@@ -62,15 +62,15 @@ impl Message {
     }
 }
 
-/// Facts, each behind its length.
-fn facts(mut bytes: &[u8]) -> Option<Facts> {
-    let mut facts = Facts::default();
+/// The entries of an agreement, each after its length.
+fn agreement(mut bytes: &[u8]) -> Option<Agreement> {
+    let mut agreement = Agreement::default();
     while let Some((length, rest)) = bytes.split_first_chunk() {
-        let (fact, rest) = rest.split_at_checked(u64::from_le_bytes(*length).try_into().ok()?)?;
-        facts.hear(fact);
+        let (entry, rest) = rest.split_at_checked(u64::from_le_bytes(*length).try_into().ok()?)?;
+        agreement.add_message(entry);
         bytes = rest;
     }
-    bytes.is_empty().then_some(facts)
+    bytes.is_empty().then_some(agreement)
 }
 
 #[cfg(test)]
@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn messages_survive_the_journey() {
-        let hello = Hello { rank: 3, world: 1 << 40, facts: Facts::new().with("a", "b\nc").with("", "") };
+        let hello =
+            Hello { rank: 3, world: 1 << 40, agreement: Agreement::new().with("a", "b\nc").with("", "") };
         for message in [
             Message::Hello(hello),
             Message::Blob(vec![0, 255]),
@@ -95,7 +96,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_reads_as_a_message_is_one(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            // Text that is no UTF-8 is told all the same.
+            // Text that is not UTF-8 is shown with replacements.
             let text = |message: &Message| matches!(message, Message::Failed(_) | Message::Hello(_));
             let message = Message::from_bytes(&bytes).filter(|message| !text(message));
             if let Some(message) = message {

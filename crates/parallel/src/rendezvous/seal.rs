@@ -2,14 +2,14 @@ use super::Secret;
 use super::secret::mac;
 use hmac::Mac;
 
-/// The length of the code behind every message.
+/// The length of the authentication code after every message.
 pub(super) const TAG: usize = 32;
 
-/// One direction of a conversation: encrypts and authenticates messages, each with its number.
+/// One direction of a connection: encrypts and authenticates numbered messages.
 ///
-/// Keys are HMACs of the direction and both sides' nonces under the secret, so nothing can be played back into another
-/// conversation, nor into the other direction. The key stream is HMAC-SHA256 of the message's number and a counter; the code
-/// is over the number, the length and what was encrypted.
+/// The keys are HMACs of the direction and both sides' nonces under the secret. So a message can't be
+/// replayed into another connection or direction. The key stream is HMAC-SHA256 of the message's number and a
+/// counter. The code covers the number, the length and the encrypted bytes.
 pub(super) struct Seal {
     encryption: [u8; 32],
     authentication: [u8; 32],
@@ -30,7 +30,7 @@ impl Seal {
         code
     }
 
-    /// Decrypts the next message in place; false if it is not what the other side sealed.
+    /// Decrypts the next message in place. False if it is not authentic.
     pub(super) fn open(&mut self, message: &mut [u8], code: &[u8; TAG]) -> bool {
         if self.code(message).verify_slice(code).is_err() {
             return false;

@@ -9,11 +9,11 @@ use std::io::Read;
 
 const VARIABLE: &str = "TOWERS_JOB_SECRET";
 const FILE: &str = "TOWERS_JOB_SECRET_FILE";
-/// Shorter ones can be guessed from what travels.
+/// Shorter secrets can be guessed from the messages.
 const SHORTEST: usize = 16;
 const LONGEST: u64 = 4096;
 
-/// What the processes of a job know and nobody else does. It is never shown; only its digest is kept.
+/// The secret that the processes of a job share. It is never shown, and only its digest is kept.
 #[derive(Clone)]
 pub struct Secret([u8; 32]);
 
@@ -26,7 +26,7 @@ impl Secret {
         Secret::checked(bytes.into(), VARIABLE)
     }
 
-    /// A new one, of 32 random bytes in hexadecimal digits.
+    /// A new secret of 32 random bytes, in hexadecimal digits.
     ///
     /// # Errors
     /// If the system has no random numbers.
@@ -34,7 +34,8 @@ impl Secret {
         Ok(random::<32>()?.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// The one in `TOWERS_JOB_SECRET`, or in the file that `TOWERS_JOB_SECRET_FILE` names, less white space at its end.
+    /// The secret in `TOWERS_JOB_SECRET`, or in the file that `TOWERS_JOB_SECRET_FILE` names, without
+    /// trailing white space.
     pub(super) fn discover(env: &Environment<'_>) -> Result<Option<Secret>> {
         match (env.text(VARIABLE), env.text(FILE)) {
             (None, None) => Ok(None),
@@ -46,13 +47,13 @@ impl Secret {
         }
     }
 
-    /// What stands for the secret of processes that meet on one machine and have none.
+    /// Stands for the secret of processes that connect on one machine without one.
     pub(super) fn none() -> Secret {
         Secret(digest(b""))
     }
 
-    /// The secret of one start of a job: who is left of an earlier start, or of another job, does not know it. Starts by torchrun
-    /// have no number that all know.
+    /// The secret of one start of a job. Processes of an earlier start, or of another job, do not know it.
+    /// Starts by torchrun have no number that all ranks know.
     pub(super) fn of_start(&self, place: &Place) -> Secret {
         let job = place.job.as_deref().unwrap_or_default().as_bytes();
         Secret(self.authenticate(&[b"job ", job, b" start ", &place.start().to_le_bytes()]))

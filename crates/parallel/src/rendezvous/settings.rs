@@ -1,6 +1,6 @@
 use super::Secret;
+use super::endpoint::Endpoint;
 use super::folder::{clear_earlier, folder_of};
-use super::spot::Spot;
 use crate::cluster::{Environment, Place};
 use crate::{Error, Result};
 use core::time::Duration;
@@ -11,16 +11,17 @@ const FOLDER: &str = "TOWERS_RENDEZVOUS_DIR";
 /// Long enough for the slowest machine of a job to boot its container.
 const START: Duration = Duration::from_secs(600);
 
-/// How processes find each other.
+/// The settings of the rendezvous.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What proves that a process belongs to the job. Without one only processes of one machine may meet.
+    /// Proves that a process belongs to the job. Without a secret, only processes of one machine may connect.
     pub secret: Option<Secret>,
-    /// The port at which rank 0 listens; by default the one after the launcher's, where torchrun keeps a store of its own.
+    /// The port at which rank 0 listens. By default the one after the launcher's, at which torchrun runs its
+    /// store.
     pub port: Option<u16>,
-    /// A folder that all processes see, to meet there and not at a port: nobody need know where rank 0 is.
+    /// A shared folder, to use instead of a port: then the address of rank 0 need not be known.
     pub folder: Option<PathBuf>,
-    /// How long rank 0 waits for all others, and they for it.
+    /// The time-out of the rendezvous.
     pub start: Duration,
 }
 
@@ -31,7 +32,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// As the environment says: `TOWERS_JOB_SECRET` or `TOWERS_JOB_SECRET_FILE`, `TOWERS_RENDEZVOUS_PORT` or
+    /// Reads `TOWERS_JOB_SECRET` or `TOWERS_JOB_SECRET_FILE`, `TOWERS_RENDEZVOUS_PORT` or
     /// `TOWERS_RENDEZVOUS_DIR`, and `TOWERS_START_TIMEOUT` in seconds.
     ///
     /// # Errors
@@ -47,23 +48,23 @@ impl Settings {
         Ok(Settings { secret: Secret::discover(&env)?, port, folder, start })
     }
 
-    /// Whether this process will know where to go, and what to show there.
+    /// Whether these settings suffice for this process.
     ///
     /// # Errors
-    /// [`Error::Variable`] with what is missing.
+    /// [`Error::Variable`] with the missing variable.
     pub fn check(&self, place: &Place) -> Result<()> {
-        self.secret_for(&self.spot(place)?).map(drop)
+        self.secret_for(&self.endpoint(place)?).map(drop)
     }
 
-    /// Where the processes meet.
-    pub(super) fn spot(&self, place: &Place) -> Result<Spot> {
+    /// The endpoint of rank 0.
+    pub(super) fn endpoint(&self, place: &Place) -> Result<Endpoint> {
         match &self.folder {
-            Some(shared) => Ok(Spot::Folder(folder_of(shared, place))),
-            None => self.address(place).map(|(host, port)| Spot::Port(host, port)),
+            Some(shared) => Ok(Endpoint::Folder(folder_of(shared, place))),
+            None => self.address(place).map(|(host, port)| Endpoint::Port(host, port)),
         }
     }
 
-    /// Takes away what earlier starts of the job left in the folder.
+    /// Removes the folders of earlier starts of the job.
     pub(super) fn clear_earlier(&self, place: &Place) {
         if let Some(shared) = self.folder.as_ref().filter(|_| place.is_first()) {
             clear_earlier(shared, place);
@@ -82,13 +83,13 @@ impl Settings {
         Ok((host, self.port.map_or_else(after, Ok)?))
     }
 
-    /// The secret for a meeting there: only what other users can't reach is safe without one.
-    pub(super) fn secret_for(&self, spot: &Spot) -> Result<Secret> {
-        match (&self.secret, spot) {
+    /// The secret for this endpoint. Without one, only endpoints that other users can't reach are safe.
+    pub(super) fn secret_for(&self, endpoint: &Endpoint) -> Result<Secret> {
+        match (&self.secret, endpoint) {
             (Some(secret), _) => Ok(secret.clone()),
-            (None, Spot::Folder(_)) => Ok(Secret::none()),
-            (None, Spot::Port(host, _)) if is_loopback(host) => Ok(Secret::none()),
-            (None, Spot::Port(host, _)) => Err(Error::missing(
+            (None, Endpoint::Folder(_)) => Ok(Secret::none()),
+            (None, Endpoint::Port(host, _)) if is_loopback(host) => Ok(Secret::none()),
+            (None, Endpoint::Port(host, _)) => Err(Error::missing(
                 "TOWERS_JOB_SECRET",
                 format!(
                     "the same 16 or more random characters in all processes (or TOWERS_JOB_SECRET_FILE a file with \
@@ -99,7 +100,7 @@ impl Settings {
     }
 }
 
-/// Whether only processes of this machine can come to `host`.
+/// Whether only processes of this machine can connect to `host`.
 pub(super) fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<core::net::IpAddr>().is_ok_and(|address| address.is_loopback())

@@ -1,17 +1,17 @@
-use super::channel::Silence;
+use super::channel::ReceiveError;
 use super::files::Files;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-/// What bytes travel on, in both directions.
+/// A stream of bytes in both directions.
 pub(super) enum Stream {
     Tcp(TcpStream),
     Files(Files),
 }
 
 impl Stream {
-    /// The same stream once more: one half reads, the other writes.
+    /// A second handle of the stream: one half reads, the other writes.
     pub(super) fn try_clone(&self) -> io::Result<Stream> {
         Ok(match self {
             Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
@@ -37,16 +37,17 @@ impl Stream {
         }
     }
 
-    /// Ends the conversation, also for who is waiting on its other half.
+    /// Closes the connection, for both halves.
     pub(super) fn close(&self) {
         match self {
-            // That it is closed already is what is wanted.
+            // It may be closed already.
             Stream::Tcp(stream) => _ = stream.shutdown(Shutdown::Both),
             Stream::Files(files) => files.close(),
         }
     }
 
-    /// Whether the other side has ended the conversation, as far as is known here. Nobody may be reading meanwhile.
+    /// Whether the other side has closed the connection, as far as is known here. No other thread may be
+    /// reading.
     pub(super) fn is_closed(&self) -> bool {
         match self {
             Stream::Tcp(stream) => {
@@ -59,8 +60,8 @@ impl Stream {
         }
     }
 
-    /// Fills `bytes`, however slowly they drip, before `until`.
-    pub(super) fn read_until(&mut self, bytes: &mut [u8], until: Instant) -> Result<(), Silence> {
+    /// Fills `bytes` before `until`, however slowly they arrive.
+    pub(super) fn read_until(&mut self, bytes: &mut [u8], until: Instant) -> Result<(), ReceiveError> {
         match self {
             Stream::Tcp(stream) => read_until(stream, bytes, until),
             Stream::Files(files) => files.read_until(bytes, until),
@@ -75,14 +76,14 @@ impl Stream {
     }
 }
 
-fn read_until(mut stream: &TcpStream, mut bytes: &mut [u8], until: Instant) -> Result<(), Silence> {
+fn read_until(mut stream: &TcpStream, mut bytes: &mut [u8], until: Instant) -> Result<(), ReceiveError> {
     while !bytes.is_empty() {
-        stream.set_read_timeout(Some(left(until)?)).map_err(|_| Silence::Gone)?;
+        stream.set_read_timeout(Some(left(until)?)).map_err(|_| ReceiveError::Gone)?;
         match stream.read(bytes) {
-            Ok(0) => return Err(Silence::Gone),
+            Ok(0) => return Err(ReceiveError::Gone),
             Ok(count) => bytes = &mut bytes[count..],
             Err(error) if passes(&error) => {}
-            Err(_) => return Err(Silence::Gone),
+            Err(_) => return Err(ReceiveError::Gone),
         }
     }
     Ok(())
@@ -103,13 +104,13 @@ fn write_until(mut stream: &TcpStream, mut bytes: &[u8], until: Instant) -> io::
 }
 
 /// The time until then.
-pub(super) fn left(until: Instant) -> Result<Duration, Silence> {
+pub(super) fn left(until: Instant) -> Result<Duration, ReceiveError> {
     let left = until.saturating_duration_since(Instant::now());
     // A time-out of zero is refused by the system.
-    if left.is_zero() { Err(Silence::Late) } else { Ok(left) }
+    if left.is_zero() { Err(ReceiveError::Late) } else { Ok(left) }
 }
 
-/// Whether it is worth another look at the clock: a time-out or a signal.
+/// Whether to retry: a time-out or a signal.
 fn passes(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)

@@ -41,7 +41,7 @@ fn a_rank_that_is_stopped_is_named() {
         failed(&ended, &format!("waited 2 seconds in an all-reduce for rank {victim}, which did not come"));
         let accused = ended.text.matches("which did not come").count();
         let rightly = ended.text.matches(&format!("for rank {victim}, which did not come")).count();
-        assert_eq!(accused, rightly, "nobody else is accused:\n{}", ended.text);
+        assert_eq!(accused, rightly, "no other rank is accused:\n{}", ended.text);
     }
 }
 
@@ -77,7 +77,7 @@ fn a_rank_that_panics_tells_why() {
 fn a_rank_that_leaves_ends_the_job() {
     if mpirun_is_there() {
         let ended = Job::start("leaves", 3, &[]).wait();
-        // MPICH may end with the status of the rank that left, which is that of success.
+        // MPICH may end with the status of the rank that left: success.
         assert!(!ended.success || !is_open_mpi(), "{}", ended.text);
     }
 }
@@ -89,19 +89,19 @@ fn a_rank_that_is_done_before_the_others_is_out_of_step() {
 
 #[test]
 fn different_sizes_are_refused() {
-    fails("sizes", 3, "brought 1");
-    fails("gatherings", 3, "numbers to a collective in which");
+    fails("sizes", 3, "passed 1");
+    fails("gatherings", 3, "numbers to a collective to which");
 }
 
 #[test]
 fn different_operations_are_refused() {
-    // Each rank says so from its side; whichever ends first may be all that the launcher shows.
+    // Each rank reports its side, and the launcher may show only the first.
     fails("operations", 2, "came to a barrier");
 }
 
 #[test]
 fn different_configurations_are_refused() {
-    fails("facts", 3, "rank 1 has the learning rate 0.2, but rank 0 has 0.1");
+    fails("agreement", 3, "rank 1 has the learning rate 0.2, but rank 0 has 0.1");
 }
 
 #[test]

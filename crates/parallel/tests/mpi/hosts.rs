@@ -1,4 +1,4 @@
-//! Two hosts, made of two network namespaces of this machine, and a cable between them. That needs Linux and root.
+//! Two hosts: two network namespaces of this machine with a cable between them. That needs Linux and root.
 
 use std::process::Command;
 
@@ -18,7 +18,7 @@ pub fn ip(arguments: &str) -> Result<(), String> {
 }
 
 impl Hosts {
-    /// Hosts for one test, by a name that no other test of this process has.
+    /// Hosts for one test, with a name that is unique in this process.
     pub fn new(test: &str) -> Result<Hosts, String> {
         let hosts = Hosts([0, 1].map(|host| format!("towers-{}-{test}-{host}", std::process::id())));
         let [one, other] = &hosts.0;
@@ -33,12 +33,12 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// What `ip` calls a host.
+    /// The name of a host for `ip`.
     pub fn name(&self, host: usize) -> &str {
         &self.0[host]
     }
 
-    /// Where the other one reaches it. Several pairs may have the same addresses: each has a network of its own.
+    /// The address of the other host. Several pairs may have the same addresses, in separate networks.
     pub fn address(host: usize) -> String {
         format!("10.77.0.{}", host + 1)
     }
@@ -57,7 +57,7 @@ impl Hosts {
         String::from_utf8_lossy(&running).lines().map(str::to_owned).collect()
     }
 
-    /// Ends what runs on both.
+    /// Ends all processes on both.
     pub fn end(&self) {
         for process in [0, 1].into_iter().flat_map(|host| self.processes(host)) {
             let _ = Command::new("kill").args(["-KILL", &process]).status();

@@ -7,13 +7,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The longest that any job here may take: only a hang takes so long.
+/// The longest that any job here may take: only a hang takes longer.
 const BOUND: Duration = Duration::from_secs(60);
 
 /// Jobs run one at a time: their ranks share few cores already.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Names the part that a rank plays, and the folder where it leaves what the test looks at.
+/// The variables for a rank's role, and for the folder of its results.
 pub const ROLE: &str = "TOWERS_TEST_ROLE";
 pub const FOLDER: &str = "TOWERS_TEST_FOLDER";
 
@@ -45,12 +45,12 @@ fn version() -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether it is that of Open MPI.
+/// Whether it is Open MPI's.
 pub fn is_open_mpi() -> bool {
     version().unwrap_or_default().contains("Open MPI")
 }
 
-/// The user's own mpirun, with what it needs in a container with few cores.
+/// The installed mpirun, with the options for a container with few cores.
 pub fn mpirun() -> Command {
     let mut command = Command::new("mpirun");
     if is_open_mpi() {
@@ -59,13 +59,13 @@ pub fn mpirun() -> Command {
     command
 }
 
-/// Has mpirun start the test `a_rank` of this test program: the end of its command line.
+/// The end of mpirun's command line: it starts the test `a_rank` of this test program.
 pub fn as_role(command: &mut Command) {
     command.arg(std::env::current_exe().unwrap()).args(["a_rank", "--exact", "--nocapture", "--quiet"]);
 }
 
 impl Job {
-    /// Starts `ranks` processes that play `role`.
+    /// Starts `ranks` processes with this role.
     pub fn start(role: &str, ranks: usize, variables: &[(&str, &str)]) -> Job {
         let mut command = mpirun();
         command.args(["-n", &ranks.to_string()]).envs(variables.iter().copied());
@@ -73,7 +73,7 @@ impl Job {
         Job::start_with(command, role)
     }
 
-    /// Starts the ranks as `command` says.
+    /// Starts the ranks with this command.
     pub fn start_with(mut command: Command, role: &str) -> Job {
         let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let folder = folder(role);
@@ -83,7 +83,7 @@ impl Job {
         Job { mpirun, folder, _turn: turn }
     }
 
-    /// Waits until all `ranks` have left a mark, and returns their process numbers.
+    /// Waits until all `ranks` have written a mark, and returns their process numbers.
     pub fn wait_for(&mut self, mark: &str, ranks: usize) -> Vec<u32> {
         let began = Instant::now();
         loop {
@@ -101,7 +101,7 @@ impl Job {
         }
     }
 
-    /// Waits until somebody has said so.
+    /// Waits until a rank has printed this.
     pub fn wait_for_text(&mut self, text: &str) {
         self.wait_until(text, |job| job.text().contains(text));
     }
@@ -132,7 +132,7 @@ impl Job {
         }
     }
 
-    /// What mpirun and the ranks have printed.
+    /// The output of mpirun and the ranks.
     fn text(&self) -> String {
         let read = |name: &str| fs::read(self.folder.join(name)).unwrap_or_default();
         [read("stdout"), read("stderr")].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat()
@@ -140,7 +140,7 @@ impl Job {
 }
 
 impl Drop for Job {
-    /// Ends what may still run: mpirun, and the ranks, whose numbers they left.
+    /// Ends mpirun, and the ranks, by the process numbers in their marks.
     fn drop(&mut self) {
         if self.mpirun.try_wait().is_ok_and(|status| status.is_some()) {
             return;
@@ -158,7 +158,7 @@ impl Drop for Job {
     }
 }
 
-/// Whether this process still runs this test program: its number may have been given to another.
+/// Whether this process still runs this test program. Its number may have been reused.
 fn is_a_rank(number: u32) -> bool {
     fs::read_link(format!("/proc/{number}/exe")).ok() == std::env::current_exe().ok()
 }
@@ -168,7 +168,7 @@ pub fn signal(name: &str, process: u32) {
     let _ = Command::new("kill").args([format!("-{name}"), process.to_string()]).status();
 }
 
-/// Where a rank leaves its process number when it has come to a place.
+/// The file for a rank's process number at a mark.
 pub fn mark_file(folder: &Path, mark: &str, rank: usize) -> PathBuf {
     folder.join(format!("{mark}-{rank}"))
 }

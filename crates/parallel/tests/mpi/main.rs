@@ -1,6 +1,7 @@
 //! Processes under mpirun: the same sums as threads, and faults of every kind end the whole job in bounded time.
 //!
-//! The ranks are this test program itself: mpirun starts its test `a_rank`, and the environment says what to do there.
+//! The ranks are this test program itself: mpirun starts its test `a_rank`, and the environment names their
+//! role.
 #![allow(clippy::unwrap_used, reason = "all of it is a test")]
 #![forbid(unsafe_code)]
 
@@ -17,7 +18,7 @@ mod roles;
 #[cfg(feature = "mpi")]
 mod sums;
 
-/// What every rank of a job runs; without a job, nothing.
+/// The entry of every rank of a job. Without a job it does nothing.
 #[cfg(feature = "mpi")]
 #[test]
 fn a_rank() {

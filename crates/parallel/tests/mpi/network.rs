@@ -12,7 +12,7 @@ impl Hosts {
         ip(&format!("-n {} link set {CABLE} down", self.name(1))).unwrap();
     }
 
-    /// mpirun on the first host; what it starts on the other host goes through a script instead of ssh.
+    /// mpirun on the first host. It starts the other host's processes by a script instead of ssh.
     fn mpirun(&self, folder: &Path, more: &str) -> Command {
         let agent = folder.join(format!("{}.sh", self.name(1)));
         // Open MPI calls it as ssh: options, the host, the command.
@@ -54,7 +54,7 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// The ranks on both sides end and say for whom they waited, with nobody's help.
+/// The ranks on both sides end by themselves and name the ranks that they waited for.
 #[test]
 fn ranks_that_are_cut_off_are_named() {
     let Some(hosts) = hosts("ranks") else { return };
@@ -64,10 +64,10 @@ fn ranks_that_are_cut_off_are_named() {
     // For both, unless one's numbers came through just before the cut.
     job.wait_for_text("rank 0 waited 2 seconds in an all-reduce for rank");
     job.wait_for_end_of(&ranks);
-    // mpirun would go on trying to reach the other host, as long as TCP does: the test ends it.
+    // mpirun would keep trying to reach the other host, as long as TCP does, so the test ends it.
 }
 
-/// Told to notice dead connections, mpirun ends too.
+/// With an option to notice dead connections, mpirun ends too.
 #[test]
 fn mpirun_notices_a_cut_where_it_keeps_connections_alive() {
     let Some(hosts) = hosts("mpirun") else { return };

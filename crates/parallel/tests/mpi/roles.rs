@@ -1,7 +1,7 @@
-//! What the ranks of a job do.
+//! The roles of a job's ranks.
 
 use crate::job::{FOLDER, ROLE, mark_file};
-use parallel::{Error, Facts, Mpi, MpiOptions, Replica, Result};
+use parallel::{Agreement, Error, Mpi, MpiOptions, Replica, Result};
 use program::{Device, Span, Storage};
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -10,17 +10,17 @@ use std::time::Duration;
 /// How long ranks wait for each other in tests of hangs.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Lengths of all-reduces: none, fewer than ranks, uneven stretches, more than MPI sends without asking the receiver.
+/// Lengths of all-reduces: none, fewer than ranks, uneven parts, more than MPI's eager messages.
 pub const LENGTHS: &[usize] = &[0, 1, 2, 3, 10, 1001, 100_003];
 
-/// Plays the role that the environment names, and ends the process if that fails.
+/// Runs the role that the environment names, and ends the process if that fails.
 pub fn play() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let played = match role.as_str() {
         "sums" => run(|replica, folder| sums(replica, &folder)),
         "sums-beside" => run_with(options().overlap(true), |replica, folder| sums(replica, &folder)),
         "broadcast" => run(|replica, _| broadcast(replica)),
-        "facts" => facts(),
+        "agreement" => agreement(),
         "world" => Mpi::start(options().world(5)).map(|_| ()),
         "late" => run(late),
         "fails" => run(|replica, _| match replica.rank() {
@@ -67,7 +67,7 @@ fn options() -> MpiOptions {
     MpiOptions::default().timeout(TIMEOUT)
 }
 
-/// Runs one replica, which first leaves its process number.
+/// Runs one replica, which first writes its process number.
 fn run(body: impl FnOnce(Replica, PathBuf) -> Result<()>) -> Result<()> {
     run_with(options(), body)
 }
@@ -83,13 +83,13 @@ fn folder() -> PathBuf {
 }
 
 fn mark(mark: &str, rank: usize) {
-    // Whole or not at all: the test reads it while this runs.
+    // With a rename, since the test reads it while this runs.
     let new = folder().join(format!("new-{mark}-{rank}"));
     std::fs::write(&new, std::process::id().to_string()).unwrap();
     std::fs::rename(new, mark_file(&folder(), mark, rank)).unwrap();
 }
 
-/// Steps without end, as far as a test is concerned.
+/// Steps without end, as far as a test can tell.
 fn steps(mut replica: Replica) -> Result<()> {
     let device = replica.device.clone();
     let mut data = device.alloc(100_000)?;
@@ -115,17 +115,17 @@ fn late(mut replica: Replica, _: PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// Rank 1 fails in the middle of a pass whose first sums have begun.
+/// Rank 1 fails in the middle of a pass, after the start of its first sums.
 fn breaks_off(mut replica: Replica, _: PathBuf) -> Result<()> {
     let device = replica.device.clone();
     let mut data = device.alloc(100_000)?;
     let runs = [Span::new(60_000, 40_000), Span::new(20_000, 40_000)];
-    runs.iter().try_for_each(|run| replica.collective.begin_sum(&device, &mut data, *run))?;
+    runs.iter().try_for_each(|run| replica.collective.start_all_reduce(&device, &mut data, *run))?;
     if replica.rank() == 1 {
         return Err(Error::Transport { what: "this rank breaks off on purpose".into() });
     }
     let buckets = [runs[0], runs[1], Span::new(0, 20_000), Span::new(100_000, 0)];
-    replica.collective.finish_sum(&device, &buckets, &mut data)
+    replica.collective.finish_all_reduce(&device, &buckets, &mut data)
 }
 
 fn all_reduce(mut replica: Replica, length: usize) -> Result<()> {
@@ -135,14 +135,14 @@ fn all_reduce(mut replica: Replica, length: usize) -> Result<()> {
 }
 
 /// Ranks that were started with different options.
-fn facts() -> Result<()> {
+fn agreement() -> Result<()> {
     let mpi = Mpi::start(options())?;
     let lr = if mpi.rank() == 1 { 0.2 } else { 0.1 };
-    mpi.agree(&Facts::new().with("the model", "small_cnn").with("the learning rate", lr))?;
+    mpi.agree(&Agreement::new().with("the model", "small_cnn").with("the learning rate", lr))?;
     mpi.finish()
 }
 
-/// Part `part` of a rank's numbers: of very different sizes, so that every order of adding them up has a sum of its own.
+/// Part `part` of a rank's numbers, of such different sizes that every order of adding them gives other bits.
 fn part(device: &Device, rank: usize, part: usize, length: usize) -> Result<Storage> {
     let number = |k: usize| {
         let mixed = (k as u32 ^ ((rank * 7 + part + 1) as u32) << 20).wrapping_mul(0x9e37_79b9);
@@ -154,12 +154,13 @@ fn part(device: &Device, rank: usize, part: usize, length: usize) -> Result<Stor
     Ok(storage)
 }
 
-/// All-reduces of all lengths, in both forms, and gatherings; what each gave, as bits. Called by ranks here and by threads in the test.
+/// All-reduces of all lengths, in both forms, and gathers. Returns the bits of the results. Called by ranks
+/// here and by threads in the test.
 pub fn all_sums(mut replica: Replica) -> Result<Vec<u32>> {
     let (device, rank, world) = (replica.device.clone(), replica.rank(), replica.world());
     let mut bits = Vec::new();
     for &length in LENGTHS {
-        // A run in the middle; what is around it must stay.
+        // A run in the middle. The elements around it must stay.
         let mut data = part(&device, rank, 0, length + 5)?;
         replica.collective.all_reduce_sum(&device, &mut data, Span::new(3, length))?;
         keep(&mut bits, &device, &data)?;
@@ -180,7 +181,7 @@ pub fn all_sums(mut replica: Replica) -> Result<Vec<u32>> {
     Ok(bits)
 }
 
-/// Sums in buckets that are begun one after the other, of one part each and of several in order.
+/// Asynchronous sums in buckets, of one part each and of several in order.
 fn bucket_sums(replica: &mut Replica, length: usize, bits: &mut Vec<u32>) -> Result<()> {
     let (device, rank, world) = (replica.device.clone(), replica.rank(), replica.world());
     let third = length / 3;
@@ -189,14 +190,14 @@ fn bucket_sums(replica: &mut Replica, length: usize, bits: &mut Vec<u32>) -> Res
     for (parts, in_order) in [(world, false), (4, true), (2, true)] {
         let own = parallel::slice_batch(parts, world, rank);
         let mut parts: Vec<Storage> = own.map(|k| part(&device, 0, k, length)).collect::<Result<_>>()?;
-        // A rank without a part has nothing to begin with.
+        // A rank without a part has nothing to start.
         if let Some((last, earlier)) = parts.split_last_mut() {
             for run in &buckets[..3] {
                 match in_order {
-                    true => replica.collective.begin_in_order(&device, earlier, last, *run)?,
-                    false => replica.collective.begin_sum(&device, last, *run)?,
+                    true => replica.collective.start_all_reduce_in_order(&device, earlier, last, *run)?,
+                    false => replica.collective.start_all_reduce(&device, last, *run)?,
                 }
-                // Meanwhile the pass goes on.
+                // Meanwhile the pass continues.
                 device.fill(run.offset as f32, last, Span::new(0, run.offset))?;
                 device.fill(rank as f32, last, behind)?;
             }
@@ -204,10 +205,10 @@ fn bucket_sums(replica: &mut Replica, length: usize, bits: &mut Vec<u32>) -> Res
         let mut sum = device.alloc(length)?;
         match parts.first_mut() {
             Some(data) if !in_order => {
-                replica.collective.finish_sum(&device, &buckets, data)?;
+                replica.collective.finish_all_reduce(&device, &buckets, data)?;
                 keep(bits, &device, data)?;
             }
-            _ => replica.collective.finish_in_order(&device, &parts, &buckets, &mut sum)?,
+            _ => replica.collective.finish_all_reduce_in_order(&device, &parts, &buckets, &mut sum)?,
         }
         keep(bits, &device, &sum)?;
     }

@@ -2,8 +2,8 @@ use crate::job::{Job, mpirun_is_there};
 use crate::roles::all_sums;
 use parallel::run_replicas;
 
-/// One, two and three processes get what so many threads get, on every rank, bit for bit: with sums that go on while they compute,
-/// as between machines, and without, as on one.
+/// One, two and three processes get the same bits as that number of threads, on every rank. All-reduces
+/// overlap with computation, as between machines, or not, as on one.
 #[test]
 fn processes_sum_as_threads_do() {
     if !mpirun_is_there() {

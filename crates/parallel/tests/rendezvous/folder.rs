@@ -1,9 +1,9 @@
-//! Processes that see one folder meet there, and leave nothing behind.
+//! Processes that share a folder connect there, and leave no file behind.
 
 use super::{BLOB, LONG, all, at, come, sentences};
 use parallel::Error;
 use parallel::cluster::Place;
-use parallel::rendezvous::{Hello, Settings, Watch, meet};
+use parallel::rendezvous::{Hello, Settings, Watchdog, connect};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 
 type Guest = (Place, Settings, Hello);
 
-/// A place and settings for `rank` of a job that meets in `folder`, without a secret and without an address.
+/// A place and settings for `rank` of a job that connects in `folder`, without a secret and without an
+/// address.
 fn inside(folder: &Path, rank: usize, world: usize, restart: u32) -> Guest {
     let (place, settings, hello) = at(rank, world, 1);
     let place = Place { master: None, job: Some("a job".into()), restart, ..place };
     (place, Settings { folder: Some(folder.into()), secret: None, ..settings }, hello)
 }
 
-/// What is below a folder, the folders first.
+/// The contents of a folder, folders first.
 fn below(folder: &Path) -> Vec<PathBuf> {
     let paths = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     paths
@@ -74,7 +75,7 @@ fn a_folder_that_others_may_enter_is_refused() {
     });
     let own = wait_for(|| below(folder.path()).into_iter().next());
     early.join().unwrap().unwrap_err();
-    assert!(!own.exists(), "who came in vain takes away what it left");
+    assert!(!own.exists(), "a process that gave up removes its files");
     fs::create_dir(&own).unwrap();
     fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
     for rank in 0..2 {
@@ -87,11 +88,11 @@ fn a_folder_that_others_may_enter_is_refused() {
     assert!(error.ends_with("it is no folder"), "{error}");
 }
 
-/// Files of processes that were killed: those of an earlier start are taken away, those of the same one do no harm.
+/// Files of killed processes. Those of an earlier start are removed, and those of the same start do no harm.
 #[test]
 fn what_earlier_jobs_left_does_no_harm() {
     let folder = tempfile::tempdir().unwrap();
-    // A whole conversation, kept before it is over.
+    // A whole connection, copied before it is closed.
     let leave = |restart| {
         let mut lost = inside(folder.path(), 1, 3, restart);
         lost.1.start = Duration::from_secs(2);
@@ -158,25 +159,24 @@ fn a_missing_folder_is_an_error_at_once() {
     assert!(error.ends_with("but must be a folder that is there"), "{error}");
 }
 
-/// Nothing tells by a file that a process was killed but its silence.
+/// A killed process leaves no trace in the files but its silence.
 #[test]
 fn a_silent_rank_is_named_and_who_is_done_is_not() {
     let folder = tempfile::tempdir().unwrap();
-    let met = |rank| {
+    let connected = |rank| {
         let (place, settings, hello) = inside(folder.path(), rank, 3, 0);
-        thread::spawn(move || meet(&place, &settings, &hello, (rank == 0).then_some(BLOB)).unwrap())
+        thread::spawn(move || connect(&place, &settings, &hello, (rank == 0).then_some(BLOB)).unwrap())
     };
-    let threads: Vec<_> = (0..3).map(met).collect();
-    let mut meetings: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-    let silent = meetings.pop().unwrap();
+    let threads: Vec<_> = (0..3).map(connected).collect();
+    let mut groups: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let silent = groups.pop().unwrap();
     let timeout = Duration::from_millis(600);
-    let watches: Vec<_> =
-        meetings.into_iter().map(|meeting| Watch::start(meeting, timeout).unwrap()).collect();
+    let watches: Vec<_> = groups.into_iter().map(|group| Watchdog::start(group, timeout).unwrap()).collect();
     for watch in &watches {
         let told = wait_for(|| watch.failed());
         assert!(told.starts_with("rank 2 (") && told.contains("has not been heard of for 0.6 s"), "{told}");
     }
-    watches.into_iter().for_each(Watch::finish);
+    watches.into_iter().for_each(Watchdog::finish);
     drop(silent);
     wait_for(|| below(folder.path()).is_empty().then_some(()));
 }

@@ -1,26 +1,26 @@
-//! Processes, here threads on the loopback interface, find each other, or all learn what is wrong.
+//! Processes, here threads on the loopback interface, find each other, or all learn which one is wrong.
 
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
+mod collectives;
 mod folder;
 mod processes;
-mod talk;
-mod watch;
+mod watchdog;
 
 use parallel::cluster::{Place, Source};
 use parallel::rendezvous::{Hello, Secret, Settings, exchange};
-use parallel::{Error, Facts, Result};
+use parallel::{Agreement, Error, Result};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const BLOB: &[u8] = &[42; 128];
-/// Longer than any test takes when nobody waits in vain.
+/// Longer than any test takes without a hang.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A place and settings for `rank`, with a port of their own for every test.
+/// A place and settings for `rank`, with a new port for every test.
 fn at(rank: usize, world: usize, port: u16) -> (Place, Settings, Hello) {
     let place = Place {
         rank,
@@ -34,10 +34,10 @@ fn at(rank: usize, world: usize, port: u16) -> (Place, Settings, Hello) {
     };
     let secret = Some(Secret::new("the secret of the tests").unwrap());
     let settings = Settings { secret, port: Some(port), folder: None, start: LONG };
-    (place, settings, Hello { rank, world, facts: Facts::new().with("the batch size", 64) })
+    (place, settings, Hello { rank, world, agreement: Agreement::new().with("the batch size", 64) })
 }
 
-/// A port that is free, until somebody else takes it.
+/// A port that is free now.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -46,10 +46,10 @@ fn come((place, settings, hello): (Place, Settings, Hello)) -> Result<Vec<u8>> {
     exchange(&place, &settings, &hello, (place.rank == 0).then_some(BLOB))
 }
 
-/// All of these at once; what each learned.
-fn all(guests: Vec<(Place, Settings, Hello)>) -> Vec<Result<Vec<u8>, String>> {
+/// Runs all of these at once. Returns the outcomes.
+fn all(arrivals: Vec<(Place, Settings, Hello)>) -> Vec<Result<Vec<u8>, String>> {
     let come = |guest| thread::spawn(move || come(guest).map_err(|error| error.to_string()));
-    let threads: Vec<_> = guests.into_iter().map(come).collect();
+    let threads: Vec<_> = arrivals.into_iter().map(come).collect();
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
@@ -75,12 +75,12 @@ fn who_comes_early_waits_for_rank_0() {
     assert_eq!(early.join().unwrap().unwrap(), BLOB);
 }
 
-/// Both sides say which rank differs; the third, who did nothing wrong, does not go on either.
+/// Both sides say which rank differs. The third, which is right, stops too.
 #[test]
 fn ranks_that_do_not_fit_are_named_on_all() {
     let port = free_port();
     let mut other = at(2, 3, port);
-    other.2.facts = Facts::new().with("the batch size", 65);
+    other.2.agreement = Agreement::new().with("the batch size", 65);
     let mut third = at(1, 3, port);
     third.1.start = Duration::from_secs(3);
     let outcomes = all(vec![at(0, 3, port), third, other]);
@@ -90,7 +90,7 @@ fn ranks_that_do_not_fit_are_named_on_all() {
             "rank 2 has the batch size 65, but rank 0 has 64; start all of them with the same program and options"
         );
     }
-    // The third may come too late to hear it; then its own time bounds the wait.
+    // The third may come too late to be told. Then its time-out bounds the wait.
     assert!(outcomes[1].is_err());
 }
 
@@ -110,7 +110,7 @@ fn a_rank_is_taken_once() {
     }
 }
 
-/// Rank 1 of 3 comes and is killed while it waits for the others.
+/// Rank 1 of 3 connects and is killed while it waits for the others.
 fn killed(port: u16) {
     let between = TcpListener::bind("127.0.0.1:0").unwrap();
     let door = between.local_addr().unwrap().port();
@@ -124,7 +124,7 @@ fn killed(port: u16) {
         to.write_all(&bytes).unwrap();
         bytes
     };
-    // Both greetings, and all that it says: a length, and so much with a code behind it.
+    // Both greetings, and the messages: each a length, bytes and a code.
     pass(true, 48);
     pass(false, 40);
     let length = pass(true, 4).try_into().unwrap();
@@ -168,7 +168,7 @@ fn connect(port: u16) -> TcpStream {
     }
 }
 
-/// Who is left of an earlier start of the job, or belongs to another one, is as a stranger.
+/// A process of an earlier start of the job, or of another job, is a stranger.
 #[test]
 fn another_start_of_the_job_is_not_let_in() {
     let port = free_port();
@@ -185,7 +185,8 @@ fn another_start_of_the_job_is_not_let_in() {
     assert_eq!(first.join().unwrap().unwrap(), BLOB);
 }
 
-/// torchrun counts restarts on each machine by itself, so the processes of one start may be told different numbers.
+/// torchrun counts restarts on each machine by itself, so the processes of one start may have different
+/// numbers.
 #[test]
 fn processes_of_torchrun_meet_whatever_they_are_told_of_restarts() {
     let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
@@ -201,7 +202,7 @@ fn processes_of_torchrun_meet_whatever_they_are_told_of_restarts() {
     }
 }
 
-/// A wrong secret ends the process that has it, and nothing else: anybody may come with one.
+/// A wrong secret ends the process that has it, and no other: any process may connect with one.
 #[test]
 fn another_secret_is_refused_and_told() {
     let port = free_port();
@@ -254,7 +255,7 @@ fn without_rank_0_the_wait_ends() {
     assert!(error.starts_with("rank 3 did not reach rank 0 at 127.0.0.1:"), "{error}");
 }
 
-/// Connections that say nothing, speak slowly, speak something else, or claim endless messages.
+/// Connections that are silent, slow, of another protocol, or claim endless messages.
 #[test]
 fn strangers_keep_nobody_waiting() {
     let port = free_port();
@@ -278,7 +279,7 @@ fn strangers_keep_nobody_waiting() {
     drop(strangers);
 }
 
-/// Everything that travels, seen from between: the blob is not in it, and a changed bit is noticed.
+/// Reads all bytes on the way: the blob is not among them, and a changed bit is noticed.
 #[test]
 fn who_listens_learns_nothing_and_who_changes_is_noticed() {
     for damage in [false, true] {
@@ -342,8 +343,8 @@ fn callers_that_contradict_themselves_are_refused() {
     assert!(refused(of(0), None).contains("nothing to hand out"));
     assert!(refused(of(2), None).contains("rank 2 of 2"));
     assert!(refused(of(0), Some(&[0; 70_000])).contains("70000 bytes"));
-    let facts = (0..100).fold(Facts::new(), |facts, k| facts.with(k, "x".repeat(900)));
-    assert!(refused(Hello { facts, ..of(1) }, None).contains("bytes to say, but at most 65536"));
+    let agreement = (0..100).fold(Agreement::new(), |agreement, k| agreement.with(k, "x".repeat(900)));
+    assert!(refused(Hello { agreement, ..of(1) }, None).contains("bytes to say, but at most 65536"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! One process a GPU, here threads with emulated ones: joined, and stopped together when one fails.
 
 use super::{LONG, at, free_port};
-use parallel::{Error, Facts, NcclProcess, Replica, Result};
+use parallel::{Agreement, Error, NcclProcess, Replica, Result};
 use program::{Precision, Span};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -9,15 +9,18 @@ use std::time::Duration;
 
 const WORLD: usize = 3;
 
-/// Runs a body as each process; what became of it, by rank. Nothing without a C++ compiler.
-fn run(facts: fn(usize) -> Facts, body: fn(Replica) -> Result<f32>) -> Option<Vec<Result<f32, String>>> {
-    run_for(LONG, facts, body)
+/// Runs a body as each process. Returns the outcomes by rank, or `None` without a C++ compiler.
+fn run(
+    agreement: fn(usize) -> Agreement,
+    body: fn(Replica) -> Result<f32>,
+) -> Option<Vec<Result<f32, String>>> {
+    run_for(LONG, agreement, body)
 }
 
-/// The same for processes that wait so long for each other.
+/// The same with this patience.
 fn run_for(
     timeout: Duration,
-    facts: fn(usize) -> Facts,
+    agreement: fn(usize) -> Agreement,
     body: fn(Replica) -> Result<f32>,
 ) -> Option<Vec<Result<f32, String>>> {
     if let Err(error) = tensor_cuda::emulated(Precision::Fp32) {
@@ -28,10 +31,15 @@ fn run_for(
     let process = |rank: usize| {
         thread::spawn(move || {
             let (place, mut settings, _) = at(rank, WORLD, port);
-            // Who comes when the others have given up tries for so long.
+            // A process that comes after the others have given up tries for this long.
             settings.start = Duration::from_secs(20);
-            let process =
-                NcclProcess { place: &place, settings: &settings, facts: &facts(rank), timeout, met: None };
+            let process = NcclProcess {
+                place: &place,
+                settings: &settings,
+                agreement: &agreement(rank),
+                timeout,
+                group: None,
+            };
             let device = tensor_cuda::emulated(Precision::Fp32).unwrap();
             process.run(device, body).map_err(|error| error.to_string())
         })
@@ -40,8 +48,8 @@ fn run_for(
     Some(threads.into_iter().map(|thread| thread.join().unwrap()).collect())
 }
 
-fn same(_rank: usize) -> Facts {
-    Facts::new()
+fn same(_rank: usize) -> Agreement {
+    Agreement::new()
 }
 
 /// The sum of the ranks, each plus one, after so many steps.
@@ -77,7 +85,7 @@ fn who_fails_stops_the_others_with_its_reason() {
     assert_eq!(outcomes, [told.clone(), Err("the disk is full".into()), told]);
 }
 
-/// One that is alive and comes to no more collectives after its last step, as while it saves.
+/// A process that is alive but calls no collective after its last step, as while it saves.
 #[test]
 fn who_does_not_come_after_a_step_is_named() {
     static NAMED: AtomicUsize = AtomicUsize::new(0);
@@ -133,8 +141,8 @@ fn who_asks_for_what_is_not_there_stops_the_others() {
 
 #[test]
 fn those_that_are_about_to_do_something_else_do_not_begin() {
-    let facts = |rank: usize| Facts::new().with("the batch size", if rank == 2 { 32 } else { 64 });
-    let Some(outcomes) = run(facts, |mut replica| sum(&mut replica, 1)) else { return };
+    let agreement = |rank: usize| Agreement::new().with("the batch size", if rank == 2 { 32 } else { 64 });
+    let Some(outcomes) = run(agreement, |mut replica| sum(&mut replica, 1)) else { return };
     let told = "rank 2 has the batch size 32, but rank 0 has 64; start all of them with the same program and options";
     assert_eq!((&outcomes[0], &outcomes[2]), (&Err(told.into()), &Err(told.into())));
     assert!(outcomes[1].is_err());

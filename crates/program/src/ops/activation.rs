@@ -40,7 +40,7 @@ impl Rule for Activate {
     }
 
     /// Only where the backward pass keeps the input: otherwise it would be kept for this alone.
-    fn repeat(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
+    fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
         self.act.reads_input().then(|| (step.op, step.operands.clone()))
     }
 }

@@ -24,7 +24,7 @@ pub struct BatchNormInfer {
 
 /// The output of a [`BatchNormTrain`] once more. Reads x, gamma, beta and the saved statistics.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BatchNormRepeat {
+pub struct BatchNormRecompute {
     /// The normalization.
     pub bn: BatchNorm,
 }
@@ -98,9 +98,9 @@ impl Rule for BatchNormTrain {
         to.add_op(x, op, &[x, gamma, beta, saved, dy, sums[0], sums[1]])
     }
 
-    fn repeat(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
+    fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
         let &[x, gamma, beta, ..] = &step.operands[..] else { return None };
-        Some((BatchNormRepeat { bn: self.bn }.into(), vec![x, gamma, beta, step.results[1]]))
+        Some((BatchNormRecompute { bn: self.bn }.into(), vec![x, gamma, beta, step.results[1]]))
     }
 }
 
@@ -122,9 +122,9 @@ impl Rule for BatchNormInfer {
     }
 }
 
-impl Rule for BatchNormRepeat {
+impl Rule for BatchNormRecompute {
     fn name(&self) -> &'static str {
-        "batch_norm_repeat"
+        "batch_norm_recompute"
     }
 
     fn options(&self) -> String {

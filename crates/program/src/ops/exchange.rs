@@ -11,7 +11,7 @@ pub struct Join;
 
 /// A run of numbers of all replicas, one behind the other. Reads this replica's run, which lies inside of the result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Gather {
+pub struct AllGather {
     /// This replica's number, from 0.
     pub rank: usize,
     /// How many replicas there are.
@@ -20,10 +20,10 @@ pub struct Gather {
 
 /// The sum of a run over all replicas. Reads this replica's run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SumOverReplicas;
+pub struct AllReduce;
 
-/// Starts the sum of some gradients over all replicas. The steps behind it may run at the same time. Reads the gradients of one
-/// [bucket](crate::passes::bucket). The result is the run of memory that holds them.
+/// Starts an asynchronous all-reduce of some gradients. Later steps may run at the same time. Reads the
+/// gradients of one [bucket](crate::passes::bucket). The result is the run of memory that holds them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AllReduceStart {
     /// Elements of the run.
@@ -70,9 +70,9 @@ impl Rule for Join {
     }
 }
 
-impl Rule for Gather {
+impl Rule for AllGather {
     fn name(&self) -> &'static str {
-        "gather"
+        "all_gather"
     }
 
     fn options(&self) -> String {
@@ -89,9 +89,9 @@ impl Rule for Gather {
     }
 }
 
-impl Rule for SumOverReplicas {
+impl Rule for AllReduce {
     fn name(&self) -> &'static str {
-        "sum_over_replicas"
+        "all_reduce"
     }
 
     fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {

@@ -60,7 +60,7 @@ impl Rule for GroupNorm {
         to.add(x, dx)
     }
 
-    fn repeat(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
+    fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
         Some(((*self).into(), step.operands.clone()))
     }
 }

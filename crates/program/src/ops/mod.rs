@@ -13,24 +13,24 @@ mod linear;
 mod pool;
 mod reshape;
 mod scale;
-mod shared_batch_norm;
+mod sync_batch_norm;
 
 pub use activation::{Activate, ActivationGradient};
 pub use add::Add;
 pub use batch_norm::{
-    BatchNormInfer, BatchNormInputGradient, BatchNormRepeat, BatchNormTrain, BatchNormWeightGradient,
+    BatchNormInfer, BatchNormInputGradient, BatchNormRecompute, BatchNormTrain, BatchNormWeightGradient,
 };
 pub use channels::{Concat, Slice};
 pub use conv2d::{Conv2dForward, Conv2dInputGradient, Conv2dNormalized, Conv2dWeightGradient};
 pub use cross_entropy::CrossEntropy;
 pub use dropout::Dropout;
-pub use exchange::{AllReduceStart, Gather, Join, Neighbor, Receive, Send, SumOverReplicas};
+pub use exchange::{AllGather, AllReduce, AllReduceStart, Join, Neighbor, Receive, Send};
 pub use group_norm::{GroupNorm, GroupNormGradient};
 pub use linear::{LinearForward, LinearInputGradient, LinearWeightGradient};
 pub use pool::{AveragePool, AveragePoolGradient, MaxPool, MaxPoolGradient};
 pub use reshape::Reshape;
 pub use scale::Scale;
-pub use shared_batch_norm::{BatchNormJoined, BatchNormMoments};
+pub use sync_batch_norm::{BatchNormMoments, SyncBatchNorm};
 
 use crate::passes::Gradients;
 use crate::rule::Rule;
@@ -109,11 +109,11 @@ ops! {
     /// Batch normalization with running averages.
     BatchNormInfer,
     /// The output of a batch normalization once more.
-    BatchNormRepeat,
+    BatchNormRecompute,
     /// One replica's statistics of a batch.
     BatchNormMoments,
     /// Batch normalization with the statistics of all replicas.
-    BatchNormJoined,
+    SyncBatchNorm,
     /// The gradients of gamma and beta.
     BatchNormWeightGradient,
     /// The gradient of a batch normalization's input.
@@ -149,9 +149,9 @@ ops! {
     /// Two runs of numbers, one behind the other.
     Join,
     /// What all replicas have, one behind the other.
-    Gather,
+    AllGather,
     /// The sum over all replicas.
-    SumOverReplicas,
+    AllReduce,
     /// Starts the sum of some gradients over all replicas.
     AllReduceStart,
     /// Sends a tensor to another stage.
@@ -170,6 +170,6 @@ impl Op {
 
     /// Whether it shares statistics of the batch with the other replicas, which then all run it, those without samples too.
     pub fn is_synchronization(&self) -> bool {
-        matches!(self, Op::Gather(_) | Op::SumOverReplicas(_))
+        matches!(self, Op::AllGather(_) | Op::AllReduce(_))
     }
 }

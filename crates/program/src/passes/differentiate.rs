@@ -176,7 +176,7 @@ a, backward:
     fn a_parameter_of_two_ops_is_refused() {
         let mut net = Layers::new([4, 4, 3]);
         let x = net.conv_of("a", "shared", 3, net.input());
-        let x = net.conv_again("b", x);
+        let x = net.conv_shared("b", x);
         let error = differentiate(net.loss(x), false).unwrap_err().to_string();
         assert!(error.contains("read by two ops"), "{error}");
     }

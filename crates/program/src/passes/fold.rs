@@ -20,7 +20,7 @@ pub fn fold(mut program: Program) -> Program {
     program
 }
 
-/// The convolution that does the normalization of step `k`, and what it becomes.
+/// The convolution that absorbs the normalization of step `k`, and its new op.
 fn folds(program: &Program, k: usize) -> Option<(usize, Conv2dNormalized)> {
     let step = &program.steps[k];
     let Op::BatchNormInfer(BatchNormInfer { bn }) = step.op else { return None };

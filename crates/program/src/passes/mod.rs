@@ -40,7 +40,7 @@ pub struct Training {
     /// Whether cheap outputs are computed again instead of kept.
     pub recompute: bool,
     /// Where replicas share the statistics of batch normalization: this one's rank, and how many there are.
-    pub across: Option<[usize; 2]>,
+    pub sync_batch_norm: Option<[usize; 2]>,
     /// Where replicas add up their gradients: the least elements of a [`bucket`].
     pub bucket: Option<usize>,
 }
@@ -51,7 +51,7 @@ pub struct Training {
 /// As [`differentiate`].
 pub fn training(forward: Program, training: Training) -> Result<Program> {
     let forward = leave_out_biases(forward);
-    let forward = match training.across {
+    let forward = match training.sync_batch_norm {
         Some([rank, replicas]) => synchronize(forward, rank, replicas)?,
         None => forward,
     };

@@ -25,7 +25,7 @@ fn repeated(program: &Program, k: usize, again: &[TensorId]) -> Option<Vec<usize
         return None;
     }
     let is_kept = |k: usize| {
-        let (_, operands) = program.steps[k].op.repeat(&program.steps[k])?;
+        let (_, operands) = program.steps[k].op.recompute(&program.steps[k])?;
         operands.iter().all(|operand| !again.contains(operand)).then_some(k)
     };
     if !matches!(step.op, Op::Concat(Concat)) {
@@ -50,7 +50,7 @@ fn insert(program: &mut Program, id: TensorId, from: &[usize], reader: usize) {
     let mut renamed: Vec<(TensorId, TensorId)> = Vec::new();
     for (at, &k) in from.iter().enumerate() {
         let step = program.steps[k].clone();
-        let (op, operands) = step.op.repeat(&step).unwrap_or((step.op, step.operands.clone()));
+        let (op, operands) = step.op.recompute(&step).unwrap_or((step.op, step.operands.clone()));
         let new = |id: TensorId| renamed.iter().find(|(old, _)| *old == id).map_or(id, |(_, new)| *new);
         let operands = operands.into_iter().map(new).collect();
         let old = step.results[0];
@@ -85,7 +85,7 @@ mod tests {
             backward,
             "\
   %18 (4, 4, 2) = reshape %17
-  %21 (4, 4, 2) = batch_norm_repeat epsilon 0.001 %3, @b/gamma, @b/beta, #10
+  %21 (4, 4, 2) = batch_norm_recompute epsilon 0.001 %3, @b/gamma, @b/beta, #10
   &c/kernel = conv2d_weight_gradient 1x1 %21, %18
   %19 (4, 4, 2) = conv2d_input_gradient 1x1 %18, @c/kernel
 b, backward:
@@ -110,6 +110,6 @@ a, backward:
         let program = recompute(differentiate(net.loss(x), false).unwrap());
         let again: Vec<&str> =
             program.steps.iter().filter(|step| step.pass == "recompute").map(|step| step.op.name()).collect();
-        assert_eq!(again, ["batch_norm_repeat", "batch_norm_repeat", "concat"]);
+        assert_eq!(again, ["batch_norm_recompute", "batch_norm_recompute", "concat"]);
     }
 }

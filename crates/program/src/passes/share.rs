@@ -1,6 +1,6 @@
 use super::is_dead_after;
 use crate::check::{conflict, copied_parts};
-use crate::ops::{Concat, Gather, Slice};
+use crate::ops::{AllGather, Concat, Slice};
 use crate::{Home, Op, Program, Step, TensorId};
 
 /// Has tensors lie inside of others where that saves a copy: sums in place of an operand that nothing else reads, the parts of a
@@ -18,7 +18,7 @@ pub fn share(mut program: Program) -> Program {
     for k in 0..program.steps.len() {
         match program.steps[k].op {
             Op::Concat(Concat) => join(&mut program, k),
-            Op::Gather(Gather { rank, .. }) => {
+            Op::AllGather(AllGather { rank, .. }) => {
                 let step = &program.steps[k];
                 let (own, all) = (step.operands[0], step.results[0]);
                 let from = rank * program.shape(own).c;
@@ -92,7 +92,7 @@ pub(crate) fn is_executable(program: &Program, step: &Step, root: TensorId) -> b
         Op::Concat(Concat) => {
             copied_parts(program, step).all(|(k, _)| is_apart(step.operands[k], step.results[0]))
         }
-        Op::Slice(_) | Op::Gather(_) => true,
+        Op::Slice(_) | Op::AllGather(_) => true,
         // One side must lie back to back, to be seen in the other one's shape.
         Op::Reshape(_) => {
             let is_whole = |id: TensorId| program.shape(program.root(id).0).c == program.shape(id).c;
@@ -108,7 +108,8 @@ mod tests {
     use crate::passes::{Training, inference, training};
     use crate::testing::Layers;
 
-    const PLAIN: Training = Training { input_gradient: false, recompute: false, across: None, bucket: None };
+    const PLAIN: Training =
+        Training { input_gradient: false, recompute: false, sync_batch_norm: None, bucket: None };
 
     #[test]
     fn branches_write_into_the_concatenation_and_read_slices_of_its_gradient() {

@@ -1,4 +1,4 @@
-use crate::ops::{BatchNormJoined, BatchNormMoments, BatchNormTrain, Gather};
+use crate::ops::{AllGather, BatchNormMoments, BatchNormTrain, SyncBatchNorm};
 use crate::{Home, Op, Program, Result, Step};
 
 /// Batch normalization with the statistics of the whole batch, of which this replica, number `rank` of `replicas`, has a part: they exchange
@@ -24,9 +24,9 @@ pub fn synchronize(mut program: Program, rank: usize, replicas: usize) -> Result
             Ok(result)
         };
         let own = insert(BatchNormMoments.into(), step.operands[0])?;
-        let all = insert(Gather { rank, replicas }.into(), own)?;
+        let all = insert(AllGather { rank, replicas }.into(), own)?;
         let joined = &mut program.steps[k];
-        joined.op = BatchNormJoined { bn }.into();
+        joined.op = SyncBatchNorm { bn }.into();
         joined.operands.insert(1, all);
         joined.pass = "synchronize";
         k += 1;
@@ -52,8 +52,8 @@ mod tests {
             from_norm,
             "\
   #15 (5) = batch_norm_moments %3
-  #16 (15) = gather rank 1 of 3 #15
-  %9 (4, 4, 2), #10 (4), &b/sums = batch_norm_joined epsilon 0.001 %3, #16, @b/gamma, @b/beta
+  #16 (15) = all_gather rank 1 of 3 #15
+  %9 (4, 4, 2), #10 (4), &b/sums = sync_batch_norm epsilon 0.001 %3, #16, @b/gamma, @b/beta
   %11 (32) = reshape %9
 loss:
   %14 (32), &metrics = cross_entropy %11, $labels
@@ -61,7 +61,7 @@ b, backward:
   %17 (4, 4, 2) = reshape %14
   &b/gamma, &b/beta = batch_norm_weight_gradient epsilon 0.001 %3, @b/gamma, @b/beta, #10, %17
   #18 (4) = join &b/gamma, &b/beta
-  #19 (4) = sum_over_replicas #18
+  #19 (4) = all_reduce #18
   #20 (2) = slice 0..2 #19
   #21 (2) = slice 2..4 #19
   %22 (4, 4, 2) = batch_norm_input_gradient epsilon 0.001 %3, @b/gamma, @b/beta, #10, %17, #20, #21

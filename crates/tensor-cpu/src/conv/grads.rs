@@ -172,8 +172,8 @@ impl Plan {
         )
     }
 
-    /// The outputs of a row whose inputs under all columns of the kernel lie inside of the image, where these inputs
-    /// are so few that they should share a tile, and lie together in memory as their weights do.
+    /// The outputs of a row whose inputs under all columns of the kernel lie inside of the image. These
+    /// inputs must be few enough to share a tile, and lie together in memory as their weights do.
     fn merged(&self) -> Option<Range<usize>> {
         let [_, columns] = self.conv.kernel;
         let all = self.pixels(0).start..self.pixels(columns - 1).end;
@@ -233,8 +233,8 @@ impl Plan {
             for t in 0..tiles {
                 let range = portion(inputs.len(), tiles, t);
                 let first = inputs.start + range.start;
-                // SAFETY: the kernels fit the processor; rows and pixels under the tap lie inside of both tensors, the
-                // weights of the tile inside of `out`, and no other task has this part and these inputs.
+                // SAFETY: the kernels fit the CPU; rows and pixels under the tap lie inside of both tensors,
+                // the weights of the tile inside of `out`. No other task has this part and these inputs.
                 unsafe {
                     tile.a = x.as_ptr().wrapping_add(a + first);
                     tile.b = dy.as_ptr().wrapping_add(b + columns.start);

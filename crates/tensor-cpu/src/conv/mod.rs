@@ -2,10 +2,10 @@
 //!
 //! Two kinds of sums do all of the work, each in tiles that live in vector registers (`kernels`):
 //!
-//! - Sums over taps and channels for every output pixel (`problem`, `plan`, `sums`): the forward pass, and the gradient
-//!   of the input, which is the same with the weights transposed, once for every phase of the stride. The source is
-//!   packed piece by piece into blocks of 16 channels with its padding (`pack`), small enough to stay in the core's
-//!   second cache, and no patch is ever copied out of it.
+//! - Sums over taps and channels for every output pixel (`problem`, `plan`, `sums`): the forward pass, and
+//!   the gradient of the input. That is the same with transposed weights, once for every phase of the stride.
+//!   The source is packed piece by piece into blocks of 16 channels with its padding (`pack`). A piece stays
+//!   in the core's L2 cache, and no patch is copied.
 //! - Sums over pixels for every weight (`grads`), straight from both tensors.
 //!
 //! Kernels of 3x3 may go through transforms instead (`winograd`). All of this is `single`, for tensors of f32; for those of
@@ -75,7 +75,7 @@ pub(crate) fn forward<E: Convolved>(
     forward_finished(cpu, conv, act, x, w, finish, y);
 }
 
-/// A convolution and the normalization behind it, as in inference: done to the sums before they are stored.
+/// A convolution and the normalization after it, as in inference: applied to the sums before they are stored.
 pub(crate) fn forward_normalized<E: Convolved>(
     cpu: &Cpu,
     conv: &Conv2d,

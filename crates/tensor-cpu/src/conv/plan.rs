@@ -21,9 +21,10 @@ const MIN_TASKS: usize = 8;
 
 /// How a [`Problem`] is cut up. It depends on the problem and the vectors' width alone, never on the number of threads.
 ///
-/// A *segment* is a box of output pixels (some images, or some rows of one, or some pixels of one row), a *group* some
-/// panels of columns, a *panel* one to four vectors of columns, a *pass* some blocks of channels and some taps. A task
-/// is one segment and one group: for each pass it packs what the segment reads, then adds to the outputs.
+/// A *segment* is a box of output pixels: some images, or some rows of one, or some pixels of one row. A
+/// *group* is some panels of columns, a *panel* one to four vectors of columns, a *pass* some blocks of
+/// channels and some taps. A task is one segment and one group: for each pass it packs the segment's inputs,
+/// then adds to the outputs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     /// Vectors of columns; the panels that they form are the cut's.

@@ -126,8 +126,9 @@ impl Problem {
         .flattened(conv)
     }
 
-    /// The same for vectors. Images of few channels (colours) would leave most of a block empty and make short loops, so their
-    /// pixels under one row of the kernel, which lie together in memory as their weights do, become the channels of one.
+    /// The same for vectors. Images of few channels (colours) would leave most of a block empty and make
+    /// short loops. So their pixels under one row of the kernel become the channels of one pixel: they lie
+    /// together in memory, as their weights do.
     pub fn merged(mut self) -> Problem {
         let Axis { step: stride, taps, first, outputs, .. } = self.x;
         if !self.transposed && self.channels <= FEW_CHANNELS && taps > 1 {

@@ -11,7 +11,7 @@ use program::Write;
 #[derive(Clone, Copy)]
 pub(crate) struct Finish<'a> {
     pub bias: Option<&'a [f32]>,
-    /// Whether to add to what the outputs held.
+    /// Whether to add to the old outputs.
     pub add: bool,
     /// A factor and a second addend for each column.
     pub affine: Option<[&'a [f32]; 2]>,

@@ -278,7 +278,7 @@ fn shapes_of_real_networks() {
         (square(160, 112, 1, 1, 0), Shape::new(10, 15, 15, 160), 48),
         (square(240, 160, 3, 1, 1), Shape::new(9, 7, 7, 240), 0),
     ] {
-        // Devices of their own, whose scratch memory no other case has made larger.
+        // New devices, whose scratch memory no other case has enlarged.
         for cpu in Cpu::of_every_kind(2) {
             check(&cpu, conv, x, extra);
         }

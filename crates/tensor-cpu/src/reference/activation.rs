@@ -11,7 +11,8 @@ pub(crate) fn act(activation: Activation, x: f64) -> f64 {
     }
 }
 
-/// The gradient before the activation, from the one after it and what it [follows from](Activation::reads_input).
+/// The gradient before the activation, from the one after it and its [input or
+/// output](Activation::reads_input).
 pub(crate) fn act_gradient(activation: Activation, of: f64, dy: f64) -> f64 {
     match activation {
         Activation::Relu if of <= 0.0 => 0.0,

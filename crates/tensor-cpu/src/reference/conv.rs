@@ -33,7 +33,7 @@ pub(crate) fn forward(
     }
 }
 
-/// A convolution, and a normalization of what it computed.
+/// A convolution, and a normalization of its output.
 pub(crate) fn forward_normalized(
     conv: &Conv2d,
     bn: &BatchNorm,

@@ -11,8 +11,8 @@ pub(crate) mod pooling;
 pub(crate) mod softmax;
 pub(crate) mod window;
 
-/// Every op as a plain loop in f64, straight from its definition: what the other backends, and gradients, are
-/// checked against.
+/// Every op as a plain loop in f64, straight from its definition: the reference for the other backends, and
+/// for gradients.
 ///
 /// Its buffers are `Vec<f64>`, so a test can read and write them without rounding to f32.
 ///

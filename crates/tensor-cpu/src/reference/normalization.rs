@@ -29,7 +29,7 @@ pub(crate) fn statistics(x: Input, stats: &mut [f64]) {
 
 /// The same with the statistics of all replicas: the sum of squared differences from the mean of all is that within the
 /// replicas and that between them.
-pub(crate) fn forward_joined(bn: &BatchNorm, x: Input, y: Output, stats: &[f64], runs: Train<'_, f64>) {
+pub(crate) fn forward_synchronized(bn: &BatchNorm, x: Input, y: Output, stats: &[f64], runs: Train<'_, f64>) {
     let shape = x.shape();
     let pixels = (shape.h * shape.w) as f64;
     let replicas = || stats.chunks_exact(BatchNorm::stats_len(shape.c));
@@ -62,11 +62,11 @@ fn forward(
         // A single number has no unbiased variance: it counts as 0.
         (sums[c], sums[shape.c + c]) = (samples * (mean + bias), samples * squares / (count - 1.0).max(1.0));
     }
-    forward_again(bn, x, Saved { gamma, beta, saved }, y);
+    recompute_forward(bn, x, Saved { gamma, beta, saved }, y);
 }
 
-/// What a training pass computes, from what it saved.
-pub(crate) fn forward_again(bn: &BatchNorm, x: Input, runs: Saved<'_, f64>, mut y: Output) {
+/// Recomputes the output of a training pass, from its saved statistics.
+pub(crate) fn recompute_forward(bn: &BatchNorm, x: Input, runs: Saved<'_, f64>, mut y: Output) {
     let Saved { gamma, beta, saved } = runs;
     let (mean, inverse) = saved.split_at(x.shape().c);
     for row in 0..x.shape().rows() {

@@ -127,7 +127,7 @@ static CUresult ask_graph(Call& call, CUgraphExec executable, CUstream stream, b
         return call.refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a graph in a capture");
     }
     static unsigned int seed = 1;
-    Work work = [nodes = executable->nodes, turn = ++seed] { return carry_out(*nodes, turn); };
+    Work work = [nodes = executable->nodes, state = ++seed] { return carry_out(*nodes, state); };
     std::vector<DonePtr> after;
     if (executable->last) after.push_back(executable->last);
     TRY(ask(call, stream, "a graph", run ? work : Work(), after));

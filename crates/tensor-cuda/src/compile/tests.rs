@@ -3,7 +3,7 @@ use crate::buffer::Format;
 use crate::kernels::{FORMATS, SOURCES};
 use std::cell::Cell;
 
-/// A job on a source that only tests have.
+/// A job with a source for tests.
 fn job(text: &'static str) -> Job {
     let source = Box::leak(Box::new(Source { name: "test.cu", text, kernels: &["one"] }));
     Job { source, format: FORMATS[0], target: Target::Cubin(90) }
@@ -85,7 +85,7 @@ fn what_nvrtc_says_becomes_part_of_the_sentence() {
     assert_eq!(error, "f failed with X: can't open a. Mind a; mend it");
 }
 
-/// NVRTC, where it is; `cargo xtask kernels` runs the compiler in any case.
+/// NVRTC, if it is installed. `cargo xtask kernels` runs the compiler in any case.
 fn nvrtc() -> Option<Nvrtc> {
     Nvrtc::find().map_err(|error| println!("SKIPPED: compiling: {error}")).ok()
 }

@@ -4,7 +4,7 @@ use super::{Driver, Event};
 use program::Result;
 use std::sync::Arc;
 
-/// A place in a driver's stream, moved forward as work is asked for. Before it is put anywhere it has passed.
+/// A movable event in a driver's stream. Before it is put anywhere it has passed.
 pub(crate) struct Mark {
     driver: Arc<dyn Driver>,
     event: Option<Event>,
@@ -15,17 +15,17 @@ impl Mark {
         Ok(Mark { event: Some(driver.create_event()?), driver: Arc::clone(driver) })
     }
 
-    /// Puts it behind all that its driver was asked for.
+    /// Puts it after all work of its driver so far.
     pub(crate) fn put(&self) -> Result<()> {
         self.event.as_ref().map_or(Ok(()), |event| self.driver.record_event(event))
     }
 
-    /// Whether the stream has come there.
+    /// Whether the stream has reached it.
     pub(crate) fn has_passed(&self) -> Result<bool> {
         self.event.as_ref().map_or(Ok(true), |event| self.driver.has_passed(event))
     }
 
-    /// Has all that `driver` is asked for from now on wait for it.
+    /// Makes all later work of `driver` wait for it.
     pub(crate) fn hold_back(&self, driver: &dyn Driver) -> Result<()> {
         self.event.as_ref().map_or(Ok(()), |event| driver.wait_event(event))
     }

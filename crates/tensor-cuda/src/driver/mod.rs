@@ -1,5 +1,5 @@
-//! What the backend asks of a driver: memory, copies, launches, graphs. Everything is in order on one stream; a second one
-//! takes what a library is to do beside it.
+//! The backend's interface to a driver: memory, copies, launches, graphs. Everything is in order on one
+//! stream. A second stream runs a library's work beside it.
 
 mod cuda;
 #[cfg(feature = "emulation")]
@@ -126,21 +126,22 @@ pub(crate) struct Graph(pub(crate) usize);
 #[derive(Debug)]
 pub(crate) struct Event(pub(crate) usize);
 
-/// A GPU, or what stands in for one. All work happens in the order of the calls; only `read` and `synchronize` wait for it.
+/// A GPU or its emulation. All work is in the order of the calls. Only `read` and `synchronize` wait for it.
 ///
-/// While a capture is under way, launches, clears and copies are written down and not carried out; `alloc`, `write`, `read`
-/// and `synchronize` are errors then.
+/// During a capture, launches, clears and copies are captured instead of done. `alloc`, `write`, `read` and
+/// `synchronize` are errors then.
 pub(crate) trait Driver: Send + Sync {
     /// The device's name, for messages.
     fn name(&self) -> String;
 
-    /// Multiprocessors: how many blocks, at least, should be there to keep the device busy.
+    /// The number of multiprocessors: at least this many blocks keep the device busy.
     fn multiprocessors(&self) -> u32;
 
-    /// Whether its tensor cores multiply the 16-bit formats with float sums, as from compute capability 8.0 on.
+    /// Whether its tensor cores multiply the 16-bit formats with float sums, as from compute capability 8.0
+    /// on.
     fn tensor_cores(&self) -> bool;
 
-    /// How many kernel files had to be compiled when it was opened; the others were compiled before.
+    /// The number of kernel files that were compiled when it was opened. The others came from the cache.
     fn compiled(&self) -> usize {
         0
     }
@@ -148,13 +149,13 @@ pub(crate) trait Driver: Send + Sync {
     /// `bytes` zeros, aligned to 256 bytes. An empty allocation may be [`Ptr::NULL`].
     fn alloc(&self, bytes: usize) -> Result<Ptr>;
 
-    /// Gives memory back, once all work that was asked for is done with it.
+    /// Frees memory after all work that was queued so far.
     ///
     /// # Safety
     /// `ptr` came from `alloc` with as many bytes, and is used no more, by replays neither.
     unsafe fn free(&self, ptr: Ptr, bytes: usize);
 
-    /// Copies from host memory, which is the caller's again on return.
+    /// Copies from host memory, which the caller may reuse on return.
     ///
     /// # Safety
     /// `src.len()` bytes from `dst` on lie within one allocation.
@@ -178,14 +179,14 @@ pub(crate) trait Driver: Send + Sync {
     /// Runs a kernel.
     ///
     /// # Safety
-    /// The arguments are what the kernel's parameters are, and it keeps to memory that is there.
+    /// The arguments match the kernel's parameters, and it stays within valid memory.
     unsafe fn launch(&self, kernel: Kernel, geometry: Geometry, args: &[Arg]) -> Result<()>;
 
-    /// Waits until everything is done, and reports an error that came up on the way.
+    /// Waits for all work, and reports its errors.
     fn synchronize(&self) -> Result<()>;
 
-    /// Milliseconds that the first stream takes for what `work` asks of it, all of which is waited for; an error in a capture.
-    /// By default the host's clock says so, which knows nothing of a device that works beside it.
+    /// Milliseconds that the first stream takes for `work`, and waits for it. An error in a capture. By
+    /// default by the host's clock, which does not see a second device.
     fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f32> {
         self.synchronize()?;
         let begin = Instant::now();
@@ -194,37 +195,39 @@ pub(crate) trait Driver: Send + Sync {
         Ok(begin.elapsed().as_secs_f32() * 1e3)
     }
 
-    /// Begins to write down what is asked for.
+    /// Begins a capture.
     fn begin_capture(&self) -> Result<()>;
 
-    /// In a capture: what is asked for next comes after these pieces of work alone, and not after all before it. They are numbered
-    /// in the order in which they began. What is asked for outside of pieces of work comes after all, and all later comes after it.
+    /// In a capture: the next work depends on these pieces of work alone. They are numbered in the order of
+    /// their beginnings. Work outside of pieces depends on all earlier work, and all later work depends on
+    /// it.
     fn begin_work(&self, after: &[usize]) -> Result<()>;
 
     /// Ends the piece of work.
     fn end_work(&self) -> Result<()>;
 
-    /// Before a library is asked for something outside of pieces of work; the driver's own calls do so by themselves.
+    /// Called before a library queues work outside of pieces of work. The driver's own calls do so by
+    /// themselves.
     fn leave_work(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Whether what was written down so far can't become a graph any more.
+    /// Whether the capture is spoiled.
     fn is_spoiled(&self) -> Result<bool> {
         Ok(false)
     }
 
-    /// What was written down, ready to run; with `keep` false it is thrown away (then the graph is of no use).
+    /// The captured graph, ready to run. With `keep` false it is discarded, and the result is of no use.
     fn end_capture(&self, keep: bool) -> Result<Graph>;
 
-    /// Does all of a graph's work again.
+    /// Runs a graph.
     fn launch_graph(&self, graph: &Graph) -> Result<()>;
 
-    /// Gives a graph back.
+    /// Frees a graph.
     fn free_graph(&self, graph: Graph);
 
-    /// What [`copy`](Driver::copy) of another driver reads where copies go by way of the host. Unlike [`read`](Driver::read) it asks
-    /// nothing of this driver's stream, so this one may be in the middle of a capture.
+    /// The bytes for [`copy`](Driver::copy) of another driver, when copies go through the host. Unlike
+    /// [`read`](Driver::read) it does not use this driver's stream, which may be in a capture.
     ///
     /// # Safety
     /// As for `read`.
@@ -234,48 +237,48 @@ pub(crate) trait Driver: Send + Sync {
         unsafe { self.read(src, dst) }
     }
 
-    /// Copies device memory, which may be that of another driver.
+    /// Copies device memory, maybe that of another driver.
     ///
     /// # Safety
     /// `bytes` bytes from `src` on lie within one allocation of `from`, and from `dst` on within one of this driver.
     unsafe fn copy(&self, from: &dyn Driver, src: Ptr, dst: Ptr, bytes: usize) -> Result<()>;
 
-    /// Lets copies from another driver take the shortest way, where there is one.
+    /// Enables direct copies from another driver, if possible.
     fn reach(&self, _other: &dyn Driver) {}
 
-    /// An event; before it is recorded it has passed.
+    /// An event. Before it is recorded it has passed.
     fn create_event(&self) -> Result<Event>;
 
-    /// Puts the event behind all that was asked for so far.
+    /// Records the event after all work so far.
     fn record_event(&self, event: &Event) -> Result<()>;
 
-    /// Whether everything before the place where the event was put last is done.
+    /// Whether all work before the event is done.
     fn has_passed(&self, event: &Event) -> Result<bool>;
 
-    /// Has all that is asked for from now on wait for an event, which may be another driver's. The host waits for nothing.
+    /// Makes all later work wait for an event, maybe of another driver. The host does not wait.
     fn wait_event(&self, event: &Event) -> Result<()>;
 
-    /// Gives an event back.
+    /// Destroys an event.
     fn free_event(&self, event: Event);
 
-    /// Has somebody look after every wait of the host from now on, or nobody: on a stream that waits for other machines, a
-    /// wait may have no end.
+    /// Sets the check that runs during every wait of the host, or none. A stream that waits for other
+    /// machines may wait for ever.
     fn set_watch(&self, watch: Option<Arc<dyn Watch>>);
 
-    /// The stream, for libraries that take one; null where there is no real one.
+    /// The stream, for libraries. Null in the emulation.
     fn stream(&self) -> *mut c_void;
 
-    /// The second stream, likewise: what is asked of it runs beside the first one's work.
+    /// The second stream, for libraries. Its work runs beside the first one's.
     fn side_stream(&self) -> *mut c_void;
 
-    /// Has the second stream wait for all that the first was asked for so far. In a capture both are written down.
+    /// Makes the second stream wait for all work of the first so far. In a capture both are captured.
     fn fork(&self) -> Result<()>;
 
-    /// Has all that the first stream is asked for from now on wait for the second one, if that was forked since the last
+    /// Makes all later work of the first stream wait for the second one, if that was forked since the last
     /// time. The beginning and the end of a capture and waits of the host do so by themselves.
     fn join(&self) -> Result<()>;
 
-    /// The context that addresses belong to; null where there is no real one.
+    /// The context of the addresses. Null in the emulation.
     fn context(&self) -> *mut c_void;
 
     /// Makes the device the calling thread's current one, for calls into libraries.

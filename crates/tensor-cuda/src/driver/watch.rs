@@ -1,15 +1,15 @@
-//! Waiting that somebody looks after.
+//! Waiting with a check.
 
 use program::Result;
 use std::time::Duration;
 
-/// Is asked again and again while the host waits for a stream.
+/// Called repeatedly while the host waits for a stream.
 pub(crate) trait Watch: Send + Sync {
-    /// An error ends the wait: what the stream waits for will not come.
+    /// An error ends the wait: its event will not come.
     fn look(&self) -> Result<()>;
 }
 
-/// Waits until it has passed, or nobody believes any more that it will.
+/// Waits until it has passed, or the check fails.
 pub(crate) fn wait(mut passed: impl FnMut() -> Result<bool>, watch: &dyn Watch) -> Result<()> {
     let mut pause = Pause::default();
     while !passed()? {
@@ -19,14 +19,14 @@ pub(crate) fn wait(mut passed: impl FnMut() -> Result<bool>, watch: &dyn Watch) 
     Ok(())
 }
 
-/// The time between two questions: none at first, for most waits are short, and in the end a millisecond.
+/// The pause between two checks: none at first, since most waits are short, and at last a millisecond.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
     rests: u32,
 }
 
 impl Pause {
-    /// Rests in turn longer.
+    /// Pauses a little longer each time.
     pub(crate) fn rest(&mut self) {
         const BUSY: u32 = 200;
         self.rests = self.rests.saturating_add(1);

@@ -1,28 +1,28 @@
-//! The pieces of work of a capture, and what each of them comes after.
+//! The pieces of work of a capture, and their dependencies.
 
 use program::Result;
 
-/// What a capture knows of its pieces of work. `N` is a node of the graph; what is asked for next comes after the stream's nodes
-/// of the moment, which the driver reads and sets.
+/// The pieces of work of a capture. `N` is a node of the graph. The driver reads and sets the stream's
+/// dependencies for the next node.
 #[derive(Debug)]
 pub(crate) struct Works<N> {
     /// The last nodes of each piece of work.
     last: Vec<Vec<N>>,
-    /// Those that nothing comes after so far.
+    /// The nodes without a dependent so far.
     ends: Vec<usize>,
-    /// What was asked for outside of pieces of work, which all that is asked for later comes after.
+    /// The last work outside of pieces, on which all later work depends.
     floor: Vec<N>,
     at: At,
 }
 
-/// Where a capture stands.
+/// The state of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     /// Outside of pieces of work: the stream's nodes are a new floor.
     Outside,
     /// In a piece of work.
     Work,
-    /// Behind one, before it is known what follows.
+    /// After a piece, before the next call is known.
     Between,
 }
 
@@ -33,7 +33,7 @@ impl<N> Default for Works<N> {
 }
 
 impl<N: Copy + PartialEq> Works<N> {
-    /// Begins a piece of work that comes after these: the nodes to set. `now` reads the stream's nodes.
+    /// Begins a piece of work after these. Returns the dependencies to set. `now` reads the stream's nodes.
     pub(crate) fn begin(&mut self, after: &[usize], now: impl FnOnce() -> Result<Vec<N>>) -> Result<Vec<N>> {
         if core::mem::replace(&mut self.at, At::Work) == At::Outside {
             self.floor = now()?;
@@ -49,8 +49,8 @@ impl<N: Copy + PartialEq> Works<N> {
         self.at = At::Between;
     }
 
-    /// Before anything is asked for. In a piece of work nothing is to be set; outside it comes after all, and these are the nodes
-    /// to set, if they are not set yet.
+    /// Called before all work. In a piece of work no dependency is set. Other work depends on all earlier
+    /// nodes, which are returned unless they are set already.
     pub(crate) fn leave(&mut self) -> Option<Vec<N>> {
         if self.at != At::Between {
             return None;
@@ -76,7 +76,7 @@ impl<N: Copy + PartialEq> Works<N> {
 mod tests {
     use super::*;
 
-    /// A capture whose nodes are numbers, and what each of them comes after.
+    /// A capture with numbers for nodes, and their dependencies.
     #[derive(Default)]
     struct Captured {
         works: Works<usize>,

@@ -1,17 +1,17 @@
-//! Which of a library's algorithms computes which convolution, or whether our own kernels do. No call into CUDA is made
-//! here: a [`Library`] answers, and what it answered is weighed and remembered.
+//! The choice of an algorithm for each convolution: one of a library's, or our own kernels. This file makes
+//! no calls into CUDA: a [`Library`] answers, and its answers are compared and kept.
 //!
-//! - When a layer is planned, all algorithms are measured once. The fastest that is allowed then runs against our own kernels,
-//!   and the faster of the two is kept in a [`Store`].
-//! - Algorithms that must give the same bits every time are not measured: clocks differ from run to run, and with them
-//!   would the choice, and with the choice the order of sums. The library's own expectation is the same every time, and our
-//!   own kernels are not tried.
-//! - For a batch of another size than was planned (the last one of an epoch) the library's expectation must do as well,
-//!   because nothing stops in the middle of an epoch to measure.
-//! - An algorithm that fails, alone or in a recording, gives way to the next: in the race that decides, or when it is in use. So a
-//!   choice is a function of the library, the device and the convolution as long as the failures are. What was chosen after a
-//!   failure that may pass holds for this run alone, and is not kept.
-//! - Where no algorithm is allowed, our own kernels compute the convolution, and nothing is compared.
+//! - When a layer is planned, all algorithms are measured once. The fastest allowed one then runs against our
+//!   own kernels, and the faster of the two is kept in a [`Store`].
+//! - Algorithms that must give the same bits every time are not measured: times differ from run to run, and
+//!   so would the choice and the order of sums. The library's heuristic is the same every time, and our own
+//!   kernels are not tried.
+//! - For a batch of an unplanned size (the last one of an epoch) the library's heuristic is used, because an
+//!   epoch does not stop to measure.
+//! - An algorithm that fails, alone or in a capture, is replaced by the next: during the measurement or in
+//!   use. As long as failures repeat, the choice is a function of the library, the device and the
+//!   convolution. A choice after a passing failure holds for this run alone, and is not kept.
+//! - If no algorithm is allowed, our own kernels compute the convolution, and nothing is measured.
 
 use super::store::Store;
 use core::fmt;
@@ -28,7 +28,7 @@ pub(crate) enum Pass {
     Filter,
 }
 
-/// What an algorithm is chosen for.
+/// The key of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) pass: Pass,
@@ -39,7 +39,7 @@ pub(crate) struct Key {
 }
 
 impl fmt::Display for Key {
-    /// One line, in which every number that matters occurs: a [`Store`] knows keys by it.
+    /// One line with every relevant number. A [`Store`] uses it as the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pass = match self.pass {
             Pass::Forward => "forward",
@@ -53,11 +53,11 @@ impl fmt::Display for Key {
     }
 }
 
-/// How a library may multiply. The numbers are cuDNN's; its `ALLOW_CONVERSION`, which may round f32 to half precision, is
-/// left out on purpose.
+/// How a library may multiply. The numbers are cuDNN's. Its `ALLOW_CONVERSION`, which may round f32 to half
+/// precision, is left out on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Math {
-    /// As the format allows; f32 may be rounded to TF32.
+    /// By the format's default: f32 may be rounded to TF32.
     Default = 0,
     /// On tensor cores, in the format of the operands.
     TensorOp = 1,
@@ -66,7 +66,7 @@ pub(crate) enum Math {
 }
 
 impl Math {
-    /// What is asked for.
+    /// The required kind.
     pub(crate) fn of(precision: Precision) -> Math {
         match precision {
             Precision::Fp32 => Math::Fma,
@@ -79,7 +79,7 @@ impl Math {
         [Math::Default, Math::TensorOp, Math::Fma].into_iter().find(|&math| math as u32 == number)
     }
 
-    /// Whether it computes no less precisely than is asked for. A library may answer with another kind than the question's.
+    /// Whether it is as precise as required. A library may answer with another kind than the question's.
     fn keeps(self, precision: Precision) -> bool {
         precision != Precision::Fp32 || self == Math::Fma
     }
@@ -100,7 +100,7 @@ pub(crate) struct Candidate {
     pub(crate) milliseconds: f32,
 }
 
-/// Milliseconds that a convolution takes, as far as they were measured.
+/// The measured milliseconds of a convolution.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Times {
     /// By the library's fastest algorithm that is allowed.
@@ -109,7 +109,7 @@ pub(crate) struct Times {
     pub(crate) own: Option<f32>,
 }
 
-/// What computes a convolution.
+/// The implementation of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Choice {
     Library {
@@ -123,44 +123,46 @@ pub(crate) enum Choice {
 }
 
 impl Choice {
-    /// Our own kernels, because the library has nothing.
+    /// Our own kernels, because the library has no algorithm.
     const WITHOUT_LIBRARY: Choice = Choice::Own { times: Times { library: None, own: None } };
 }
 
-/// What came of measuring a library's algorithms.
+/// The outcome of measuring a library's algorithms.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Measured {
     pub(crate) candidates: Vec<Candidate>,
-    /// Whether all were measured that fit into the limit. Otherwise there was less scratch memory to be had this time.
+    /// Whether all were measured that fit into the limit. Otherwise there was too little scratch memory this
+    /// time.
     pub(crate) complete: bool,
 }
 
-/// What a library says about its algorithms.
+/// A library's answers about its algorithms.
 pub(crate) trait Library {
-    /// Runs all that fit into `limit` bytes of scratch memory, and takes their times. `None` if it can't this time, for want of
-    /// memory above all.
+    /// Measures all that fit into `limit` bytes of scratch memory. `None` if that is impossible this time,
+    /// usually for want of memory.
     fn measure(&mut self, key: &Key, limit: usize) -> Result<Option<Measured>>;
 
-    /// What it expects to be fast, the fastest first, without running anything.
+    /// The library's heuristic, the fastest first, without running any.
     fn expect(&mut self, key: &Key) -> Result<Vec<Candidate>>;
 
-    /// Bytes of scratch memory that an algorithm needs, or `None` if it can't do this.
+    /// Bytes of scratch memory that an algorithm needs, or `None` if it can't compute this.
     fn workspace(&mut self, key: &Key, algorithm: Algorithm) -> Result<Option<usize>>;
 
-    /// Runs an algorithm with so much scratch memory against our own kernels: in turn on the same memory, by the same clock.
+    /// Times an algorithm with this much scratch memory against our own kernels, alternately, on the same
+    /// memory and clock.
     fn race(&mut self, key: &Key, algorithm: Algorithm, workspace: usize) -> Result<Race>;
 }
 
-/// What came of a race.
+/// The outcome of such a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Race {
     /// Milliseconds of the library's algorithm, then of our own kernels.
     Times([f32; 2]),
-    /// They can't be compared this time, for want of memory above all.
+    /// A comparison is impossible this time, usually for want of memory.
     NotHeld,
-    /// The algorithm fails, by itself or written down.
+    /// The algorithm fails, by itself or in a capture.
     Failed {
-        /// Whether it would another time too.
+        /// Whether it would fail another time too.
         lasting: bool,
     },
 }
@@ -182,7 +184,7 @@ impl Algorithms {
         Algorithms { deterministic, limit, known: HashMap::new(), failed: HashMap::new(), store }
     }
 
-    /// Chooses while a layer is planned, when there is time to measure.
+    /// The choice while a layer is planned, when there is time to measure.
     pub(crate) fn prepare(&mut self, library: &mut dyn Library, key: &Key) -> Result<Choice> {
         if let Some(&known) = self.known.get(key) {
             return Ok(known);
@@ -193,8 +195,8 @@ impl Algorithms {
         Ok(choice)
     }
 
-    /// The choice for an op that runs now. With `known_only` it is `None` for what never ran nor was planned: something is
-    /// being recorded, and to ask the library could disturb that.
+    /// The choice for an op that runs now. With `known_only` it is `None` for an unknown key: a call into the
+    /// library could disturb a capture.
     pub(crate) fn choice(
         &mut self,
         library: &mut dyn Library,
@@ -223,7 +225,7 @@ impl Algorithms {
         self.known.insert(*key, Choice::WITHOUT_LIBRARY);
     }
 
-    /// Everything that was chosen, in the order of the keys' text.
+    /// All choices, in the order of the keys' text.
     pub(crate) fn choices(&self) -> Vec<(Key, Choice)> {
         let mut all: Vec<_> = self.known.iter().map(|(&key, &choice)| (key, choice)).collect();
         all.sort_by_cached_key(|(key, _)| key.to_string());
@@ -239,9 +241,9 @@ impl Algorithms {
     }
 
     fn measured(&mut self, library: &mut dyn Library, key: &Key) -> Result<Choice> {
-        // Towers that plan the same layer wait here for the first, and then read what it found: they would take each
-        // other's time, and on one GPU each other's turn.
-        let turn = self.store.as_ref().map(|store| store.lock());
+        // Replicas that plan the same layer wait here for the first, and then read its result. Side by side
+        // they would distort each other's times.
+        let args = self.store.as_ref().map(|store| store.lock());
         if let Some(kept) = self.kept(library, key)? {
             return Ok(kept);
         }
@@ -253,11 +255,12 @@ impl Algorithms {
         if let Some(store) = self.store.as_ref().filter(|_| complete && lasting) {
             store.save(&key.to_string(), &text_of(choice));
         }
-        drop(turn);
+        drop(args);
         Ok(choice)
     }
 
-    /// The fastest that does not fail, or our own kernels where they are faster; and whether that holds another time too.
+    /// The fastest that does not fail, or our own kernels if they are faster, and whether that holds another
+    /// time too.
     fn fastest(
         &mut self,
         library: &mut dyn Library,
@@ -289,18 +292,18 @@ impl Algorithms {
         Ok((Choice::WITHOUT_LIBRARY, all_last))
     }
 
-    /// What an earlier run measured, unless the library says now that it can't be.
+    /// An earlier run's choice, unless the library now says that it can't compute it.
     fn kept(&self, library: &mut dyn Library, key: &Key) -> Result<Option<Choice>> {
         let text = self.store.as_ref().and_then(|store| store.load().remove(&key.to_string()));
         let Some((algorithm, times)) = text.as_deref().and_then(read) else { return Ok(None) };
         let Some(algorithm) = algorithm else { return Ok(Some(Choice::Own { times })) };
-        // Nothing is measured, and so nothing kept, for those who need the same bits every time.
+        // Devices that need the same bits every time measure and keep nothing.
         let candidate = Candidate { algorithm, deterministic: false, milliseconds: 0.0 };
         let allowed = self.first_allowed(library, key, &[candidate])?;
         Ok(allowed.map(|(_, workspace)| Choice::Library { algorithm, workspace, times }))
     }
 
-    /// The first that may be taken, and the bytes of scratch memory that it needs.
+    /// The first allowed one, with the bytes of scratch memory that it needs.
     fn first_allowed(
         &self,
         library: &mut dyn Library,
@@ -322,7 +325,8 @@ impl Algorithms {
     }
 }
 
-/// A choice as a [`Store`] keeps it: `own` or the algorithm's two numbers, then both times, with `-` for one that was not taken.
+/// A choice as text for a [`Store`]: `own` or the algorithm's two numbers, then both times, with `-` for one
+/// that was not measured.
 fn text_of(choice: Choice) -> String {
     let (who, Times { library, own }) = match choice {
         Choice::Own { times } => ("own".into(), times),
@@ -335,7 +339,7 @@ fn text_of(choice: Choice) -> String {
     format!("{who} {} {}", word(library), word(own))
 }
 
-/// What [`text_of`] wrote: an algorithm, or none for our own kernels. `None` for anything else.
+/// Reads the text of [`text_of`]: an algorithm, or none for our own kernels. `None` for any other text.
 fn read(text: &str) -> Option<(Option<Algorithm>, Times)> {
     let words: Vec<&str> = text.split(' ').collect();
     let (who, &[library, own]) = words.split_last_chunk()?;

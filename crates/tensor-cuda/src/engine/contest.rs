@@ -1,30 +1,30 @@
-//! Our own kernels against a library's: both compute the same, and the device says how long each takes.
+//! Compares a library's algorithm with our own kernels, by the device's clock.
 
 use super::algorithms::{Key, Pass, Race};
 use super::faults::Fault;
 use super::{Engine, Own, own, sliding};
 use crate::Cuda;
 use crate::cache;
+use crate::captured_graph::CapturedGraph;
 use crate::driver::Ptr;
 use crate::kernels::HEADERS;
 use crate::libraries::NVRTC;
 use crate::operand::Place;
-use crate::recording::Recording;
 use program::{Result, Shape, Write};
 
-/// How often each is timed, of which the shortest time counts: whatever disturbs makes it longer.
+/// The number of timings. The shortest counts, since disturbances only add time.
 const ROUNDS: usize = 5;
-/// The most runs that are timed as one: beside so many the beginning and the end of a recording are short.
+/// The most runs that are timed as one. Beside them the beginning and the end of a graph take little time.
 const MOST_RUNS: f32 = 10.0;
-/// Milliseconds that the runs timed as one take, where that many are not needed.
+/// The aimed milliseconds of the runs that are timed as one.
 const LONG: f32 = 1.0;
 
-/// Holds the race of a library's algorithm, which is called with the factor of what was there before, and our own kernels. Before it
-/// the algorithm computes with each of the factors `also`; in the race with 0. A call that fails is the algorithm's failure; whatever
-/// else keeps it from the race is not: a want of memory, say, or of anything else that the driver is asked for.
+/// Compares a library's algorithm with our own kernels. The algorithm is called with the factor of the
+/// earlier output: first once with each of `also`, then with 0. A call that fails is the algorithm's failure.
+/// Other errors, such as a want of memory, are not.
 ///
 /// # Errors
-/// If the device is broken, as it says itself.
+/// If the device is broken, by its own report.
 pub(super) fn hold(
     cuda: &Cuda,
     also: &[f32],
@@ -40,7 +40,7 @@ pub(super) fn hold(
     let before = also.iter().try_for_each(|&factor| ask(factor));
     let theirs = before.and_then(|()| Runner::new(cuda, &mut || ask(0.0)));
     let Ok(theirs) = theirs else {
-        // A device that is broken says so here.
+        // A broken device reports it here.
         cuda.driver().synchronize()?;
         return Ok(match failed {
             Some(fault @ (Fault::Refused | Fault::Begun)) => {
@@ -49,49 +49,52 @@ pub(super) fn hold(
             Some(Fault::Memory) | None => Race::NotHeld,
         });
     };
-    // What keeps them from a race need not keep the library from computing.
+    // Without a comparison the library may still compute.
     let times = Runner::new(cuda, own).and_then(|ours| race(cuda, [theirs, ours]));
     Ok(times.map_or(Race::NotHeld, Race::Times))
 }
 
-/// Milliseconds of two computations, timed in turn. They run from recordings, as they do in steps: asked for one by one, a
-/// small kernel would take the time that the host needs to ask.
+/// Milliseconds of two computations, timed alternately. They run from graphs, as in steps. Otherwise small
+/// kernels would take the time of the host's calls.
 ///
 /// # Errors
-/// What the device says.
+/// The errors of the device.
 fn race(cuda: &Cuda, runners: [Runner; 2]) -> Result<[f32; 2]> {
     let mut shortest = [f32::INFINITY; 2];
     for _ in 0..ROUNDS {
         for (runner, shortest) in runners.iter().zip(&mut shortest) {
-            // Behind one that runs already, so that the clock does not begin before the host has asked for all of it.
-            runner.recording.repeat()?;
-            let time = cuda.time(|| runner.recording.repeat())?;
+            // After one that already runs, so that the clock does not start before the host has queued
+            // everything.
+            runner.graph.repeat()?;
+            let time = cuda.time(|| runner.graph.repeat())?;
             *shortest = shortest.min(time / runner.runs as f32);
         }
     }
     Ok(shortest)
 }
 
-/// A computation that was written down a number of times.
+/// A computation that was captured a number of times.
 struct Runner {
-    recording: Recording,
+    graph: CapturedGraph,
     runs: usize,
 }
 
 impl Runner {
     /// # Errors
-    /// What the computation says. In a recording nothing can be timed; a recording of it that fails is abandoned.
+    /// The errors of the computation. Nothing can be timed during a capture. A capture that fails is
+    /// abandoned.
     fn new(cuda: &Cuda, work: &mut dyn FnMut() -> Result<()>) -> Result<Runner> {
-        // Twice as it is: the first run loads and reserves what it needs, which takes long, and can't be in a recording.
+        // Twice without a capture: the first run loads and reserves memory, which takes long and can't be
+        // captured.
         cuda.time(&mut *work)?;
         let once = cuda.time(&mut *work)?;
         let runs = (LONG / once).clamp(1.0, MOST_RUNS) as usize;
-        cuda.begin_recording()?;
+        cuda.begin_capture()?;
         if let Err(error) = (0..runs).try_for_each(|_| work()) {
-            cuda.abandon_recording();
+            cuda.abandon_capture();
             return Err(error);
         }
-        Ok(Runner { recording: cuda.end_recording()?, runs })
+        Ok(Runner { graph: cuda.end_capture()?, runs })
     }
 }
 
@@ -106,7 +109,7 @@ pub(super) fn run_own(cuda: &Cuda, key: &Key, [x, w, y]: [Ptr; 3]) -> Result<()>
     }
 }
 
-/// Which kernels of ours the times are of: their sources, how they are launched, and the compiler.
+/// The versions of our own kernels that the times belong to: sources, launch geometry and compiler.
 pub(super) fn own_version() -> String {
     let compiler = NVRTC.find().map(|found| found.version.to_string()).unwrap_or_default();
     let sources =
@@ -123,7 +126,7 @@ mod tests {
     use core::cell::Cell;
     use program::{Conv2d, Pad, Precision};
 
-    /// Two computations that count how often they are asked for.
+    /// Two computations that count their calls.
     fn run(cuda: &Cuda, fails_at: usize) -> (Result<[f32; 2]>, [usize; 2]) {
         let memory = Memory::zeros(cuda.driver(), 4096).expect("there are 4 KiB");
         let counts = [Cell::new(0), Cell::new(0)];
@@ -148,21 +151,21 @@ mod tests {
         let cuda = Cuda::emulated(Precision::Fp32)?;
         let (times, counts) = run(&cuda, 0);
         assert!(times?.iter().all(|time| time.is_finite() && *time > 0.0));
-        // Twice by itself, then at least once and at most as often as a recording has it.
+        // Twice by itself, then at least once, and at most as often as a graph has it.
         assert!(counts.iter().all(|count| (3..=2 + MOST_RUNS as usize).contains(count)), "{counts:?}");
-        assert!(!cuda.is_recording());
+        assert!(!cuda.is_capturing());
         Ok(())
     }
 
     #[test]
     fn what_fails_ends_it_and_leaves_the_device_as_it_was() -> Result<()> {
         let cuda = Cuda::emulated(Precision::Fp32)?;
-        // The third time is in a recording.
+        // The third time is in a capture.
         for fails_at in [1, 2, 3] {
             let (times, counts) = run(&cuda, fails_at);
             assert!(times.is_err_and(|error| error.to_string().contains("it fails")), "{fails_at}");
             assert_eq!(counts[1], fails_at);
-            assert!(!cuda.is_recording());
+            assert!(!cuda.is_capturing());
         }
         assert!(run(&cuda, 0).0.is_ok());
         Ok(())
@@ -171,7 +174,7 @@ mod tests {
     #[test]
     fn only_what_the_library_does_is_its_failure() -> Result<()> {
         let cuda = Cuda::emulated(Precision::Fp32)?;
-        // What happens at the fourth call, which is written down.
+        // Fails at the fourth call, in a capture.
         let of = |at_the_fourth: &dyn Fn() -> Result<(), (Fault, String)>| {
             let (mut calls, mut factors) = (0, Vec::new());
             let mut library = |factor| {
@@ -179,7 +182,7 @@ mod tests {
                 if calls == 4 { at_the_fourth() } else { Ok(()) }
             };
             let race = hold(&cuda, &[1.0], &mut library, &mut || Ok(()));
-            assert!(!cuda.is_recording());
+            assert!(!cuda.is_capturing());
             assert_eq!(factors[..4], [1.0, 0.0, 0.0, 0.0]);
             race
         };
@@ -188,9 +191,9 @@ mod tests {
         assert_eq!(fails(Fault::Begun)?, Race::Failed { lasting: false });
         assert_eq!(fails(Fault::Memory)?, Race::NotHeld);
         assert!(matches!(of(&|| Ok(()))?, Race::Times(_)));
-        // The driver can't end the recording.
+        // The driver can't end the capture.
         let disturbed = of(&|| {
-            cuda.abandon_recording();
+            cuda.abandon_capture();
             Ok(())
         });
         assert_eq!(disturbed?, Race::NotHeld);
@@ -201,9 +204,9 @@ mod tests {
     fn nothing_is_run_while_ops_are_written_down() -> Result<()> {
         let cuda = Cuda::emulated(Precision::Fp32)?;
         let mut work = || -> Result<()> { unreachable!("it would be written down") };
-        cuda.begin_recording()?;
+        cuda.begin_capture()?;
         assert!(Runner::new(&cuda, &mut work).is_err());
-        cuda.abandon_recording();
+        cuda.abandon_capture();
         Ok(())
     }
 

@@ -12,14 +12,16 @@
 //! | data | `dx = dy w` | `dx^T = w^T dy^T` |
 //! | filter | `dw = dy^T x` | `dw^T = x^T (dy^T)^T` |
 //!
-//! Long sums may be cut into parts that are computed side by side. Only one way to add the parts is allowed, the one that
-//! keeps them in f32 and adds them in a step of its own: so no sum is rounded to half precision on the way, and the same
-//! algorithm gives the same bits every time. The heuristic is a function of the shapes and the device, and is asked once.
+//! Long sums may be cut into parts that are computed side by side. Only one way to add the parts is allowed:
+//! they stay in f32 and are added in a separate step. So no sum is rounded to half precision on the way, and
+//! the same algorithm gives the same bits every time. The heuristic depends on the shapes and the device
+//! alone, and is called once.
 //!
-//! Small products go here too. Their launch costs what one of our own kernels costs, and a graph hides that.
+//! Small products use it too. Their launch costs as much as one of our own kernels, and a graph hides that.
 //!
-//! To be seen on a GPU: that the heuristic has an answer for the layers of our models in every format (`tests/libraries.rs`
-//! prints it), bf16 with 10 outputs above all, whose rows of 20 bytes are aligned to 4; and that the calls can be captured.
+//! Not yet tested on a GPU: that the heuristic has an answer for the layers of our models in every format
+//! (`tests/libraries.rs` prints it), bf16 with 10 outputs above all, whose rows of 20 bytes are aligned to 4;
+//! and that the calls can be captured.
 
 mod plan;
 
@@ -35,7 +37,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
 
-/// Scratch memory for the parts of long sums: what NVIDIA recommends for Hopper.
+/// Scratch memory for the parts of long sums: NVIDIA's recommendation for Hopper.
 const SCRATCH: usize = 32 << 20;
 
 /// A product `d = a b` of matrices that lie column by column, `d` of `m x n`, with `k` terms a sum. Before the product `a`
@@ -105,12 +107,12 @@ pub(crate) struct CublasLt {
 
 struct State {
     handle: Handle,
-    /// `None` for what cuBLASLt has no algorithm for.
+    /// `None` if cuBLASLt has no algorithm.
     plans: HashMap<Product, Option<Plan>>,
 }
 
 impl CublasLt {
-    /// cuBLASLt, if it is installed and works, or why not.
+    /// cuBLASLt, if it is installed and works, or the reason.
     pub(crate) fn new(driver: Arc<dyn Driver>, options: &Options) -> Result<CublasLt, String> {
         let version = CUBLASLT.find().map_err(|error| error.to_string())?.version;
         driver.make_current().map_err(|error| error.to_string())?;
@@ -124,7 +126,7 @@ impl CublasLt {
         cuda.engine_scratch(SCRATCH).map(drop)
     }
 
-    /// `y = x w^T`, or `false` if it must be computed otherwise, as from the others.
+    /// `y = x w^T`, or `false` if cuBLASLt can't compute it. So do the others.
     pub(crate) fn forward(&self, cuda: &Cuda, linear: &Linear, x: &Place, w: Ptr, y: &Place) -> Result<bool> {
         let product = Product::forward(linear, x.shape.n, x.stride, y.stride);
         self.run(cuda, product, [w, x.ptr, y.ptr], Write::Set)
@@ -168,10 +170,10 @@ impl CublasLt {
         let State { handle, plans } = &mut *state;
         let place = match plans.entry(product) {
             Entry::Occupied(known) => known.into_mut(),
-            // To ask the heuristic could disturb a recording.
-            Entry::Vacant(_) if cuda.is_recording() => {
+            // A call of the heuristic could disturb a capture.
+            Entry::Vacant(_) if cuda.is_capturing() => {
                 let message =
-                    format!("a dense layer must run once before it is recorded, but this did not: {product}");
+                    format!("a dense layer must run once before it is captured, but this did not: {product}");
                 return Err(cuda.error(message));
             }
             Entry::Vacant(place) => place.insert(self.plan(cuda, handle, &product)?),
@@ -191,7 +193,7 @@ impl CublasLt {
         Ok(false)
     }
 
-    /// What computes a product, if cuBLASLt can.
+    /// The plan of a product, if cuBLASLt has one.
     fn plan(&self, cuda: &Cuda, handle: &Handle, product: &Product) -> Result<Option<Plan>> {
         let plan = Plan::new(handle, self.precision, product, SCRATCH);
         plan.or_else(|failure| {

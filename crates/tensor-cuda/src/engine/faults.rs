@@ -1,5 +1,5 @@
-//! What follows a failed call into a library: another algorithm takes its place, at last our own kernels, except where that would hide
-//! a lasting fault or compute something wrong.
+//! The response to a failed call into a library: another algorithm or at last our own kernels take its place,
+//! except where that would hide a lasting fault or compute a wrong result.
 
 use crate::Cuda;
 use crate::number::MISSING;
@@ -7,19 +7,20 @@ use core::ops::RangeInclusive;
 use program::{Error, Result, Write};
 use std::sync::atomic::Ordering;
 
-/// What a call that failed tells of the device.
+/// The effect of a failed call on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The library said no before it asked the device for anything, so all memory is as it was.
+    /// The library refused before it called the device, so all memory is unchanged.
     Refused,
     /// There is too little memory.
     Memory,
-    /// Anything else. The device may have begun: what was to be written may be half-written, and the device itself broken.
+    /// Any other failure. The device may have begun: outputs may be half-written, and the device itself
+    /// broken.
     Begun,
 }
 
 impl Fault {
-    /// The kind of a status, of a library whose statuses of the first kinds are these.
+    /// The kind of a status. The library's statuses of the first kinds are these.
     pub(crate) fn of(status: u32, refused: &[RangeInclusive<u32>], memory: &[u32]) -> Fault {
         if memory.contains(&status) {
             Fault::Memory
@@ -32,33 +33,33 @@ impl Fault {
 }
 
 impl Cuda {
-    /// Calls a library, for one piece of work. What it says of its part of a recording may be that all went well, and the recording
-    /// is spoiled all the same, as any other would be: that is a failure of the call too.
+    /// Calls a library, for one piece of work. A call may report success and still spoil the capture. That is
+    /// a failure of the call too.
     ///
     /// # Errors
-    /// What the driver says beside the call.
+    /// The driver's own error.
     pub(crate) fn ask_library(
         &self,
         call: impl FnOnce() -> Result<(), (Fault, String)>,
     ) -> Result<Result<(), (Fault, String)>> {
         let said = self.work(|| Ok(call()))?;
-        let spoiled = said.is_ok() && self.is_recording() && self.driver().is_spoiled()?;
-        Ok(if spoiled { Err((Fault::Refused, "it can't be recorded".into())) } else { said })
+        let spoiled = said.is_ok() && self.is_capturing() && self.driver().is_spoiled()?;
+        Ok(if spoiled { Err((Fault::Refused, "it can't be captured".into())) } else { said })
     }
 
-    /// Notes that an algorithm is dropped because a call of it failed, `what` in words, and whether another may do what it was asked
-    /// for.
+    /// Notes that an algorithm is dropped because a call of it failed, with the reason `what`. Returns
+    /// whether another may take its place.
     ///
     /// # Errors
-    /// `what`, and why nothing else is tried:
-    /// - While ops are written down, since the recording may be spoiled. Once they ran without this algorithm, they can be written down
+    /// Returns `what`, if no other may take its place:
+    /// - During a capture, which may be spoiled. After a run without this algorithm, the ops can be captured
     ///   anew.
-    /// - Without memory, which a smaller batch mends and another algorithm only hides.
-    /// - If the device is broken, as whatever is asked of it from now on will say.
-    /// - If the algorithm may have begun to add to something: nobody knows what was there.
+    /// - Without memory: a smaller batch helps, and another algorithm would only hide it.
+    /// - If the device is broken, as all later calls will report.
+    /// - If the algorithm may have added part of its result: the old values are lost.
     pub(crate) fn drop_algorithm(&self, fault: Fault, write: Write, what: String) -> Result<()> {
         self.inner.dropped.fetch_add(1, Ordering::Relaxed);
-        if fault == Fault::Memory || self.is_recording() {
+        if fault == Fault::Memory || self.is_capturing() {
             return Err(self.error(what));
         }
         if fault == Fault::Refused {
@@ -74,8 +75,7 @@ impl Cuda {
         }
     }
 
-    /// How many algorithms were dropped so far because they failed. Where this grew while ops were written down, they may be written
-    /// down another time.
+    /// The number of algorithms dropped so far. If it grew during a capture, another capture may succeed.
     pub fn dropped_algorithms(&self) -> u64 {
         self.inner.dropped.load(Ordering::Relaxed)
     }

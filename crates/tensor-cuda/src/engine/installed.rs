@@ -1,5 +1,5 @@
-//! NVIDIA's libraries where they are installed and can do it, our own kernels for everything else, and for convolutions that
-//! they were measured to do faster.
+//! NVIDIA's libraries if they are installed and support the operation. Our own kernels compute the rest, and
+//! the convolutions for which they were measured to be faster.
 
 use super::algorithms::Pass;
 use super::cublaslt::CublasLt;
@@ -11,7 +11,7 @@ use crate::{Cuda, Options};
 use program::{Conv2d, Linear, Result, Shape, Write};
 use std::sync::Arc;
 
-/// Each library, or why it is not used.
+/// Each library, or the reason why it is not used.
 pub(crate) struct Installed {
     cudnn: Result<Cudnn, String>,
     cublaslt: Result<CublasLt, String>,
@@ -19,7 +19,7 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// A library that is missing, too old or broken is no error here: all works without, if slower.
+    /// A library that is missing, too old or broken is no error: everything works without it, if slower.
     pub(crate) fn new(driver: &Arc<dyn Driver>, options: &Options) -> Installed {
         Installed {
             cudnn: Cudnn::new(Arc::clone(driver), options),
@@ -53,7 +53,7 @@ impl Engine for Installed {
     }
 
     fn prepare_conv(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
-        // Whatever the library says now, it may still refuse an operand that it is handed later.
+        // A library may accept a plan, and later refuse an operand.
         self.own.prepare_conv(cuda, conv, x, training)?;
         self.cudnn.as_ref().map_or(Ok(()), |cudnn| cudnn.prepare(cuda, conv, x, training))
     }
@@ -128,8 +128,8 @@ impl Engine for Installed {
 mod tests {
     use super::*;
 
-    /// A machine without the libraries computes all the same, and says why it is slow. (One that has them can't create a
-    /// handle for the emulated device, which is the other reason to do without.)
+    /// A machine without the libraries computes too, and reports why it is slow. (One that has them can't
+    /// create a handle for the emulated device, which is the other reason.)
     #[test]
     fn missing_libraries_are_replaced() -> Result<()> {
         let driver = Arc::clone(Cuda::emulated(program::Precision::Fp32)?.driver());

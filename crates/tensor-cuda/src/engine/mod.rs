@@ -1,4 +1,4 @@
-//! Who computes convolutions and matrix products: NVIDIA's libraries, or kernels of our own where these are missing.
+//! The engines of convolutions and matrix products: NVIDIA's libraries, or our own kernels without them.
 
 mod algorithms;
 mod contest;
@@ -20,11 +20,11 @@ use installed::Installed;
 use program::{Conv2d, Linear, Result, Shape, Write};
 use std::sync::Arc;
 
-/// Matrix products and convolutions, on operands that are made for them: tensors are contiguous, all numbers are in the
-/// format of activations, and weights lie as (outputs, kh, kw, inputs), or (outputs, inputs) for a dense layer. Sums are
-/// f32. No bias, no activation: the ops add these.
+/// Matrix products and convolutions on prepared operands: tensors are contiguous, all numbers are in the
+/// format of activations, and weights lie as (outputs, kh, kw, inputs), or (outputs, inputs) for a dense
+/// layer. Sums are f32. The ops add biases and activations.
 pub(crate) trait Engine: Send + Sync {
-    /// What computes, and what it has chosen so far, a line each.
+    /// Its name, and its choices so far, a line each.
     fn describe(&self) -> Vec<String> {
         vec!["own kernels".into()]
     }
@@ -32,7 +32,7 @@ pub(crate) trait Engine: Send + Sync {
     /// Chooses algorithms and reserves scratch memory for inputs of up to this shape.
     fn prepare_conv(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()>;
 
-    /// The same for a dense layer with up to `n` samples. By default nothing is needed.
+    /// The same for a dense layer with up to `n` samples. By default it does nothing.
     fn prepare_linear(&self, _cuda: &Cuda, _linear: &Linear, _n: usize, _training: bool) -> Result<()> {
         Ok(())
     }

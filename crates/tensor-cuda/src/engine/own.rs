@@ -1,4 +1,4 @@
-//! Convolutions and matrix products by kernels of our own.
+//! Convolutions and matrix products by our own kernels.
 
 use super::Engine;
 use super::algorithms::Pass;
@@ -24,29 +24,29 @@ pub(crate) const SOURCE: Source = Source {
     ],
 };
 
-/// Needs nothing but the driver and NVRTC, and gives the same bits every time. Tensor cores compute in the 16-bit
-/// formats where the GPU has some for them; f32 stays f32, also where TF32 would be allowed.
+/// Needs nothing but the driver and NVRTC, and gives the same bits every time. The 16-bit formats use tensor
+/// cores if the GPU has them. f32 stays f32, even where TF32 would be allowed.
 pub(crate) struct Own;
 
 /// Threads of a block and the tile that they compute, in product.cuh; a step along k takes 64 bytes.
 const THREADS: u32 = 256;
 const TILE: [usize; 2] = [128, 64];
 const STEP_BYTES: usize = 64;
-/// So many blocks fill a large GPU. A product of fewer tiles is cut along k: how, its sizes alone decide.
+/// This many blocks fill a large GPU. A product of fewer tiles is cut along k, depending on its sizes alone.
 pub(super) const BLOCKS: usize = 256;
 /// Steps that a block should have to do, at least.
 const LEAST_STEPS: usize = 4;
-/// The most of anything: sizes and places of pixels stay far from where 32 bits end.
+/// The limit of all counts: sizes and places of pixels stay far below 32 bits.
 const MOST: usize = 1 << 30;
 
 /// One pass as a matrix product: `out[m, n]` is a sum over `k`.
 pub(super) struct Product<'a> {
     kernel: &'static str,
     conv: &'a Conv2d,
-    /// The tensor whose pixels the window moves over, and the tensor that it looks at.
+    /// The tensor whose pixels the window moves over, and the tensor under the window.
     grid: Shape,
     image: Shape,
-    /// Channels of the tensor that is not looked at.
+    /// Channels of the other tensor.
     others: usize,
     sizes: [usize; 3],
 }
@@ -82,7 +82,7 @@ impl<'a> Product<'a> {
         [self.parts(cuda)[0], self.sizes[0] * self.sizes[1]]
     }
 
-    /// `out = ...` or `out += ...`, from the tensor that is looked at and the other operand.
+    /// `out = ...` or `out += ...`, from the tensor under the window and the other operand.
     pub(super) fn run(
         &self,
         cuda: &Cuda,
@@ -131,20 +131,21 @@ impl<'a> Product<'a> {
     }
 }
 
-/// So many parts of some steps fill a large GPU with tiles, and the steps of each: none has fewer than `least`, if there are as many.
+/// The number of parts of some steps that fill a large GPU with tiles, and the steps of each: at least
+/// `least`, if there are as many.
 pub(super) fn parts(tiles: usize, steps: usize, least: usize) -> [usize; 2] {
     let wanted = (BLOCKS / tiles.max(1)).min(steps / least).max(1);
     let each = steps.div_ceil(wanted).max(1);
     [steps.div_ceil(each), each]
 }
 
-/// Bytes of scratch memory for so many parts of a result of `size` floats; a single one needs none.
+/// Bytes of scratch memory for this number of parts of a result of `size` floats. A single part needs none.
 fn partial_bytes([parts, size]: [usize; 2]) -> usize {
     if parts > 1 { parts * size * size_of::<f32>() } else { 0 }
 }
 
-/// `out = ...` or `out += ...`, by a kernel that leaves so many parts of `size` floats where `launch` is told, and their sum. A
-/// single part it leaves in `out`, and is told nowhere.
+/// `out = ...` or `out += ...`, by a kernel that writes this number of parts of `size` floats to the place
+/// that `launch` gets, and their sum. A single part is written to `out`, and `launch` gets no place.
 pub(super) fn in_parts(
     cuda: &Cuda,
     op: &'static str,
@@ -166,7 +167,7 @@ pub(super) fn in_parts(
     cuda.launch("sum_parts", line, args![partial, parts, size as u64, out, add, vector as u32])
 }
 
-/// How `struct Divisor` in divisor.cuh wants a divisor below 2^30.
+/// The divisor below 2^30 for `struct Divisor` in divisor.cuh.
 pub(super) fn divisor(by: usize) -> u64 {
     let by = by.max(1) as u64;
     let shift = 31 + by.next_power_of_two().ilog2();
@@ -181,7 +182,7 @@ fn scratch(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape, y: Shape) -> usize 
     })
 }
 
-/// A pass of a convolution by the kernels that do it best.
+/// A pass of a convolution by the most suitable kernels.
 fn convolve(
     cuda: &Cuda,
     op: &'static str,

@@ -1,11 +1,11 @@
-//! What a library made and must unmake.
+//! Objects of C libraries that must be destroyed.
 
 use core::ptr;
 
 /// An object of a C library, destroyed when dropped.
 pub(crate) struct Owned<T> {
     raw: *mut T,
-    /// It answers with the library's status.
+    /// Returns the library's status.
     destroy: unsafe fn(*mut T) -> u32,
 }
 
@@ -14,7 +14,7 @@ pub(crate) struct Owned<T> {
 unsafe impl<T> Send for Owned<T> {}
 
 impl<T> Owned<T> {
-    /// What `create` leaves in the place that it is given, or its error.
+    /// The object that `create` writes to the given place, or its error.
     ///
     /// # Safety
     /// After success there is an object that `destroy` may be called on once.
@@ -34,7 +34,7 @@ impl<T> Owned<T> {
 
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
-        // SAFETY: the object was made by `new`, and its owner is gone. There is nobody to tell of an error.
+        // SAFETY: the object was made by `new`, and its owner is gone. Its error is ignored.
         let _ = unsafe { (self.destroy)(self.raw) };
     }
 }

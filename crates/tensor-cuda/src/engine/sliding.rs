@@ -1,6 +1,7 @@
-//! Convolutions with windows of 3 x 3 and a stride of 1, by kernels that keep what a window slides over in shared memory.
+//! Convolutions with windows of 3 x 3 and a stride of 1, by kernels that keep the input of the window in
+//! shared memory.
 //!
-//! They need tensor cores and channels in packs of 8. What they can't do, the kernels of [`own`](super::own) can.
+//! They need tensor cores and channels in packs of 8. The kernels of [`own`](super::own) compute the rest.
 
 use super::algorithms::Pass;
 use super::own::{BLOCKS, divisor, in_parts, parts};
@@ -34,8 +35,8 @@ pub(crate) const SOURCE: Source = Source {
 struct Tile {
     positions: usize,
     outputs: usize,
-    /// What an output takes beside those of other tiles, as an estimate: few outputs share little of what is read for them, and
-    /// of blocks with the most there is room for only one.
+    /// The estimated cost of an output beside those of other tiles. Few outputs share little of the input,
+    /// and of blocks with the most outputs only one fits.
     toil: usize,
     forward: &'static str,
     data: &'static str,
@@ -50,7 +51,7 @@ const fn tile(positions: usize, outputs: usize, forward: &'static str, data: &'s
     Tile { positions, outputs, toil, forward, data }
 }
 
-/// Of the same outputs those with more positions come first.
+/// Of tiles with the same outputs, those with more positions come first.
 const TILES: [Tile; 6] = [
     tile(256, 96, "slide_fwd_256x96", "slide_data_256x96"),
     tile(128, 96, "slide_fwd_128x96", "slide_data_128x96"),
@@ -63,21 +64,21 @@ const TILES: [Tile; 6] = [
 /// Channels in shared memory at once, and elements from a row of them to the next.
 const CHUNK: usize = 32;
 const PITCH: usize = CHUNK + 8;
-/// Weights that are in shared memory or on their way: of so many taps.
+/// Weights in shared memory or on their way, in taps.
 const SLICES: usize = 4;
 const TAPS: usize = 9;
 /// Positions of a step of the weights' gradient.
 const RUN: usize = 128;
 /// Bytes of an element.
 const ELEMENT: usize = 2;
-/// Shared memory that every GPU with tensor cores for these formats has for a block.
+/// Shared memory of a block on every GPU with tensor cores for these formats.
 const SHARED: usize = 99 << 10;
 /// Runs of positions that a block should have to do, at least.
 const LEAST_RUNS: usize = 2;
-/// Places of pixels stay far from where 32 bits end.
+/// Places of pixels stay far below 32 bits.
 const MOST: usize = 1 << 30;
 
-/// A pass and how it is cut.
+/// A pass and its tiling.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sliding {
     kernel: &'static str,
@@ -91,14 +92,15 @@ pub(super) struct Sliding {
     channels: [usize; 2],
     /// Elements of the result.
     size: usize,
-    /// The tensor that the window looks at and the one that it moves over.
+    /// The tensor under the window and the one that it moves over.
     image: Shape,
     grid: Shape,
     pad: Pad,
 }
 
 impl Sliding {
-    /// The pass for a convolution from `x` to `y`, if it is one for these kernels. The sizes alone decide how it is cut.
+    /// The pass for a convolution from `x` to `y`, if these kernels can compute it. Its tiling depends on the
+    /// sizes alone.
     pub(super) fn new(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape, y: Shape) -> Option<Sliding> {
         let can = cuda.driver().tensor_cores() && cuda.format().bytes() == ELEMENT;
         if can { Sliding::cut(conv, pass, x, y) } else { None }
@@ -127,7 +129,7 @@ impl Sliding {
         Some(Sliding::of(full.or_else(|| alike.next_back())?, pass, image, grid, pad))
     }
 
-    /// The tensor that the window looks at, the one that it moves over, and the zeros around the first.
+    /// The tensor under the window, the one that it moves over, and the zeros around the first.
     fn sides(conv: &Conv2d, pass: Pass, x: Shape, y: Shape) -> (Shape, Shape, Pad) {
         let Pad { top, bottom, left, right } = conv.pad;
         match pass {
@@ -156,7 +158,7 @@ impl Sliding {
 
     fn filter(x: Shape, dy: Shape, pad: Pad, positions: usize) -> Option<Sliding> {
         let (line, _) = padded(x, pad);
-        // A warp has 16 inputs. Those of a block share what they read of dy, so more of them have it easier.
+        // A warp has 16 inputs. Those of a block share their reads of dy, so more of them are faster.
         let groups = x.c.div_ceil(16);
         let cost = |&warps: &usize| groups.next_multiple_of(warps) * [32, 25, 21, 20][warps - 1];
         let warps = (1..=4).filter(|&warps| filter_shared(warps, line) <= SHARED).min_by_key(cost)?;
@@ -219,13 +221,13 @@ impl Sliding {
     }
 }
 
-/// Positions of a line with the zeros behind it, and lines of a sample with those behind them. Zeros behind one are also those
-/// before the next.
+/// Positions of a line with the zeros after it, and lines of a sample with those after them. Zeros after one
+/// are also those before the next.
 fn padded(image: Shape, pad: Pad) -> (usize, usize) {
     (image.w + pad.left.max(pad.right), image.h + pad.top.max(pad.bottom))
 }
 
-/// Positions that are looked at behind the last one of a tile.
+/// Positions that are read after the last one of a tile.
 fn reach(line: usize) -> usize {
     2 * line + 2
 }

@@ -7,23 +7,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A file of `key -> value` lines under a head line that says what they hold for. A file with another head is as good as
-/// none, and so is a damaged line. A folder that can't be written costs time and nothing else: it is measured again.
+/// A file of `key -> value` lines under a head line with their versions. A file with another head is ignored,
+/// and so is a damaged line. Without a writable folder, algorithms are measured again each time.
 pub(crate) struct Store {
     file: PathBuf,
     head: String,
 }
 
-/// The head's first word, to be changed with the meaning of the lines. Under `towers-algorithms-1` our own kernels were not
-/// measured; under 2 there may be algorithms that can't be recorded; under 3 choices that were made because of passing failures.
+/// The head's first word, to be changed with the meaning of the lines. Under `towers-algorithms-1` our own
+/// kernels were not measured; under 2 there may be algorithms that can't be captured; under 3 choices that
+/// were made because of passing failures.
 const VERSION: &str = "towers-algorithms-4";
 
-/// To measure a convolution takes much less.
+/// Measuring a convolution takes much less.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 impl Store {
-    /// What was measured with this version of a library, and of our own kernels, on this kind of device. Library and device
-    /// stand in the file's name too, so that two kinds of GPU in one machine do not overwrite each other's.
+    /// Measurements of this version of a library and of our own kernels, on this kind of device. The file's
+    /// name has library and device too, so that two kinds of GPU in one machine do not overwrite each
+    /// other's.
     pub(crate) fn new(folder: &Path, library: &str, own: &str, device: &str) -> Store {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
         let name: String = format!("algorithms {library} {device}").chars().map(plain).collect();
@@ -31,8 +33,9 @@ impl Store {
         Store { file: folder.join(format!("{name}.txt")), head }
     }
 
-    /// Waits for its turn among all threads and processes that use this file; the turn ends when the result is dropped.
-    /// Who can't lock, or waited for a minute, goes without a turn, at worst to measure the same once more.
+    /// Waits for the lock among all threads and processes that use this file. Dropping the result ends it.
+    /// After a minute, or if the file can't be locked, it returns without a lock: at worst the same is
+    /// measured twice.
     pub(crate) fn lock(&self) -> Option<File> {
         fs::create_dir_all(self.file.parent()?).ok()?;
         let file = File::create(self.file.with_extension("lock")).ok()?;
@@ -48,7 +51,7 @@ impl Store {
         }
     }
 
-    /// All lines that are whole.
+    /// All undamaged lines.
     pub(crate) fn load(&self) -> BTreeMap<String, String> {
         let bytes = fs::read(&self.file).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
@@ -60,7 +63,7 @@ impl Store {
         lines.filter_map(pair).collect()
     }
 
-    /// Adds a line, or replaces the one of that key. Others see the file before or after, never in between.
+    /// Adds or replaces the line of that key. Other processes see the file before or after, never in between.
     pub(crate) fn save(&self, key: &str, value: &str) {
         let mut all = self.load();
         all.insert(key.into(), value.into());
@@ -70,7 +73,7 @@ impl Store {
         let fresh = self.file.with_extension(unique);
         let written = fs::write(&fresh, format!("{}\n{lines}", self.head));
         if written.and_then(|()| fs::rename(&fresh, &self.file)).is_err() {
-            // Left over it would do no harm, and there is nobody to tell.
+            // A file that stays does no harm.
             let _ = fs::remove_file(&fresh);
         }
     }
@@ -85,8 +88,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path(), "cuDNN 9.1.0", "own 1", "A GPU / 80GB");
         assert!(store.load().is_empty());
-        let turn = store.lock();
-        assert!(turn.is_some());
+        let args = store.lock();
+        assert!(args.is_some());
         store.save("one", "1");
         store.save("two", "2");
         store.save("one", "3");
@@ -103,11 +106,11 @@ mod tests {
     fn one_has_its_turn_after_the_other() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path(), "L", "O", "D");
-        let turn = store.lock();
+        let args = store.lock();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| store.lock().map(|_| store.load().len()));
             store.save("one", "1");
-            drop(turn);
+            drop(args);
             assert_eq!(waiting.join().unwrap(), Some(1), "what the first one saved is there");
         });
     }
@@ -120,10 +123,10 @@ mod tests {
         assert!(store("cuDNN 9.1.1", "1", "A").load().is_empty());
         assert!(store("cuDNN 9.1.0", "1", "B").load().is_empty());
         assert!(store("cuDNN 9.1.0", "2", "A").load().is_empty());
-        // Two names that look alike as files: the head tells them apart.
+        // Two names that become the same file name: the head tells them apart.
         assert!(store("cuDNN 9.1-0", "1", "A").load().is_empty());
         assert_eq!(store("cuDNN 9.1.0", "1", "A").load().len(), 1);
-        // Who has other kernels takes the file over.
+        // A process with other kernels takes the file over.
         store("cuDNN 9.1.0", "2", "A").save("two", "2");
         assert!(store("cuDNN 9.1.0", "1", "A").load().is_empty());
         assert_eq!(store("cuDNN 9.1.0", "2", "A").load().len(), 1);

@@ -1,41 +1,41 @@
-//! What a session asks of NCCL and of its stream.
+//! A session's interface to NCCL and to its stream.
 
 use crate::driver::Ptr;
 use core::fmt;
 use cudarc::nccl::sys::ncclResult_t;
 use program::Result;
 
-/// What the ranks of a group share to find each other: rank 0 draws it and hands it to the others.
+/// The id of a group. Rank 0 draws it and sends it to the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UniqueId([u8; UniqueId::BYTES]);
 
 impl UniqueId {
-    /// How long it is.
+    /// Its length in bytes.
     pub const BYTES: usize = 128;
 
-    /// The id that was handed over as these bytes.
+    /// The id from its bytes.
     pub const fn from_bytes(bytes: [u8; UniqueId::BYTES]) -> UniqueId {
         UniqueId(bytes)
     }
 
-    /// The bytes to hand over.
+    /// The bytes to send.
     pub const fn as_bytes(&self) -> &[u8; UniqueId::BYTES] {
         &self.0
     }
 }
 
 impl fmt::Debug for UniqueId {
-    /// Not its bytes: whoever knows them may join.
+    /// Not its bytes: every process with them may join.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("UniqueId")
     }
 }
 
-/// A communicator by its address. Only [`Calls`] look behind it.
+/// A communicator by its address, which only [`Calls`] use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Comm(pub(crate) usize);
 
-/// The numbers of NCCL's answers that mean no failure.
+/// NCCL's statuses that mean no failure.
 pub(super) const SUCCESS: u32 = ncclResult_t::ncclSuccess as u32;
 const IN_PROGRESS: u32 = ncclResult_t::ncclInProgress as u32;
 
@@ -43,7 +43,7 @@ const IN_PROGRESS: u32 = ncclResult_t::ncclInProgress as u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Done,
-    /// It goes on in the background.
+    /// It continues in the background.
     InProgress,
     Failed(u32),
 }
@@ -66,13 +66,13 @@ pub(crate) enum Op {
         run: Ptr,
         len: usize,
     },
-    /// What rank `root` has, in place.
+    /// The run of rank `root`, in place.
     Broadcast {
         run: Ptr,
         len: usize,
         root: usize,
     },
-    /// Of each rank `len` elements, in their order: this rank's are in their place already, at `own`.
+    /// `len` elements of each rank, in their order. This rank's are in place already, at `own`.
     AllGather {
         own: Ptr,
         run: Ptr,
@@ -92,16 +92,16 @@ pub(crate) enum Op {
 
 /// NCCL with one device's stream.
 ///
-/// Communicators do not block: a call may answer [`Status::InProgress`], and then [`progress`](Calls::progress) is asked
-/// until it answers something else, before the next call.
+/// Communicators do not block: a call may return [`Status::InProgress`]. Then [`progress`](Calls::progress)
+/// is polled until it returns another status, before the next call.
 pub(crate) trait Calls: Send + Sync {
     /// Makes the device the calling thread's current one.
     fn enter(&self) -> Result<()>;
 
-    /// Begins to join a group. The communicator is there unless it failed.
+    /// Begins to join a group. The communicator exists unless it failed.
     fn init(&self, id: &UniqueId, world: usize, rank: usize) -> (Status, Comm);
 
-    /// How the last call goes on, or an error that came up since.
+    /// The status of the last call, or a later error.
     fn progress(&self, comm: Comm) -> Status;
 
     /// Begins a group of operations of this thread, which start together.
@@ -110,30 +110,30 @@ pub(crate) trait Calls: Send + Sync {
     /// Starts them.
     fn group_end(&self) -> Status;
 
-    /// Asks for an operation on the stream, or on the second one: `aside`.
+    /// Queues an operation on the stream, or on the second one: `aside`.
     ///
     /// # Safety
     /// Its run lies in a buffer of the device that stays until the stream has come past it.
     unsafe fn ask(&self, comm: Comm, op: Op, aside: bool) -> Status;
 
-    /// Says that there is nothing more to come, and lets all that was asked for end.
+    /// Finalizes a communicator: no more operations will come, and all queued ones end.
     fn finalize(&self, comm: Comm) -> Status;
 
-    /// Gives a communicator back that was finalized.
+    /// Destroys a finalized communicator.
     fn destroy(&self, comm: Comm) -> Status;
 
-    /// Ends all that a communicator does at once, and gives it back.
+    /// Aborts a communicator at once, and destroys it.
     fn abort(&self, comm: Comm) -> Status;
 
-    /// What an answer means: NCCL's words, and those of the communicator's last error.
+    /// The text of a status, with that of the communicator's last error.
     fn explain(&self, comm: Option<Comm>, why: u32) -> String;
 
-    /// Puts mark `number` behind all that the stream was asked for.
+    /// Records mark `number` after all work of the stream.
     fn put_mark(&self, number: usize) -> Result<()>;
 
-    /// Whether the stream has come past it.
+    /// Whether the stream has reached it.
     fn has_passed(&self, number: usize) -> Result<bool>;
 }
 
-/// How many marks there are: the host may be so many operations ahead of the stream.
+/// The number of marks: the host may be this many operations ahead of the stream.
 pub(crate) const MARKS: usize = 4;

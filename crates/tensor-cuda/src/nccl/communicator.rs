@@ -1,4 +1,4 @@
-//! A rank's way to the others.
+//! A rank's communicator.
 
 use super::calls::{Calls, Op, UniqueId};
 use super::installed::{Installed, unique_id};
@@ -9,29 +9,30 @@ use program::{Error, Result, Span, Storage};
 use std::sync::Arc;
 
 /// Waits until all ranks that are threads of this process have come.
-pub type Meet = Box<dyn Fn() -> Result<()> + Send>;
+pub type HostBarrier = Box<dyn Fn() -> Result<()> + Send>;
 
-/// A rank that has begun to join a group.
+/// A rank that is joining a group.
 pub struct Joining {
     session: Arc<Session>,
     cuda: Cuda,
 }
 
-/// A rank of a group, on a device of its own. All ranks call the same operations in the same order, with runs as long.
+/// A rank of a group, with its own device. All ranks call the same operations in the same order, with runs of
+/// the same length.
 ///
-/// Recordings that hold its operations go before it does: NCCL gives nothing back while there is one.
+/// Drop captured graphs with its operations before it: NCCL keeps the communicator while there is one.
 ///
-/// Operations go to the device's stream and return: what follows on the device comes after them, and errors may come up
-/// later, when somebody waits for the device. While there is a communicator every such wait ends, with an error that says
-/// who failed where that is known.
+/// Operations are queued on the device's stream and return. Later work of the device comes after them, and
+/// errors may come up at a later wait for the device. While there is a communicator, every such wait ends,
+/// with an error that names the failed rank if it is known.
 pub struct Communicator {
     pub(super) session: Arc<Session>,
     pub(super) cuda: Cuda,
     pub(super) inbox: Scratch,
     pub(super) sums: Scratch,
-    /// How many parts each rank brings to a sum in order.
+    /// The number of parts of each rank in a sum in order.
     pub(super) parts: Option<Vec<usize>>,
-    meet: Option<Meet>,
+    barrier: Option<HostBarrier>,
     closing: bool,
 }
 
@@ -39,13 +40,13 @@ impl Joining {
     /// Waits until all ranks have come.
     ///
     /// # Errors
-    /// What NCCL says, and that a rank did not come.
+    /// The errors of NCCL, and if a rank did not come.
     pub fn finish(self) -> Result<Communicator> {
         let Joining { session, cuda } = self;
         session.joined()?;
         cuda.driver().set_watch(Some(session.clone()));
         let (inbox, sums) = (Scratch::default(), Scratch::default());
-        Ok(Communicator { session, cuda, inbox, sums, parts: None, meet: None, closing: false })
+        Ok(Communicator { session, cuda, inbox, sums, parts: None, barrier: None, closing: false })
     }
 }
 
@@ -66,12 +67,12 @@ impl Communicator {
     /// Joins a group on this device and waits for the other ranks.
     ///
     /// # Errors
-    /// If NCCL is missing or too old, what it says, and that a rank did not come.
+    /// If NCCL is missing or too old, its errors, and if a rank did not come.
     pub fn join(cuda: &Cuda, join: Join) -> Result<Communicator> {
         Communicator::begin(cuda, join)?.finish()
     }
 
-    /// Begins to join a group: one thread can do so for several devices, and then wait for them.
+    /// Begins to join a group. One thread can do so for several devices, and then wait for them.
     ///
     /// # Errors
     /// As [`join`](Communicator::join).
@@ -103,36 +104,37 @@ impl Communicator {
         &self.cuda
     }
 
-    /// From now on has all ranks `meet` before each thing that NCCL is asked for outside of recordings, and waits for its end. `None`
-    /// lets the device go on by itself.
-    pub fn one_by_one(&mut self, meet: Option<Meet>) {
-        self.meet = meet;
+    /// With a `barrier`, all ranks wait at it before each operation outside of captures, and then for its
+    /// end. `None` lets the device run ahead.
+    pub fn set_blocking(&mut self, barrier: Option<HostBarrier>) {
+        self.barrier = barrier;
     }
 
-    /// Replaces the run `at` of `data` by its sum over all ranks, in an order that NCCL chooses: the same bits on all ranks,
-    /// but others for another number of ranks. In the next run on the same machines they are the same too, unless NCCL has the switch
-    /// between the GPUs add up (NVLS, which `NCCL_NVLS_ENABLE=0` turns off): <https://github.com/NVIDIA/nccl/issues/1497>.
+    /// Replaces the run `at` of `data` by its sum over all ranks, in NCCL's order. The bits are the same on
+    /// all ranks, but depend on the number of ranks. A later run on the same machines has the same bits too,
+    /// unless the switch between the GPUs adds up (NVLS, which `NCCL_NVLS_ENABLE=0` disables):
+    /// <https://github.com/NVIDIA/nccl/issues/1497>.
     ///
     /// # Errors
-    /// What NCCL or the driver says, or that another rank failed.
+    /// The errors of NCCL and the driver, or that another rank failed.
     pub fn all_reduce_sum(&mut self, data: &mut Storage, at: Span) -> Result<()> {
         let run = self.cuda.run("all_reduce_sum", "the run", data.on("collective")?, at)?;
         if at.len > 0 {
             self.run("ncclAllReduce", &[Op::AllReduce { run, len: at.len }])?;
         }
-        self.cuda.refresh_mirror(data.on("collective")?)
+        self.cuda.refresh_compute_copies(data.on("collective")?)
     }
 
-    /// Begins to replace the run `at` of `data` by its sum over all ranks, as [`all_reduce_sum`](Communicator::all_reduce_sum)
-    /// does, beside what the device is asked for from now on: on a stream of its own, behind all that was asked for so far.
-    /// Nothing else may use the run until [`finish_sum`](Communicator::finish_sum).
+    /// Starts an asynchronous [`all_reduce_sum`](Communicator::all_reduce_sum) of the run `at` of `data`, on
+    /// the second stream, after all work so far. The run must not be used before
+    /// [`finish_all_reduce`](Communicator::finish_all_reduce).
     ///
-    /// It may be part of a recording, of which the two streams are then a fork and a join.
+    /// It may be captured. Then the two streams are a fork and a join of the graph.
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
-    pub fn begin_sum(&mut self, data: &mut Storage, at: Span) -> Result<()> {
-        let run = self.cuda.run("begin_sum", "the run", data.on("collective")?, at)?;
+    pub fn start_all_reduce(&mut self, data: &mut Storage, at: Span) -> Result<()> {
+        let run = self.cuda.run("start_all_reduce", "the run", data.on("collective")?, at)?;
         if at.len == 0 {
             return Ok(());
         }
@@ -140,17 +142,17 @@ impl Communicator {
         self.ask("ncclAllReduce", &[Op::AllReduce { run, len: at.len }], Way::Aside)
     }
 
-    /// Ends the sums that were begun, and replaces the run `rest` of `data` by its sum too: all that the device is asked for
-    /// from now on comes after them.
+    /// Finishes the started all-reduces, and also replaces the run `rest` of `data` by its sum. All later
+    /// work of the device comes after them.
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
-    pub fn finish_sum(&mut self, data: &mut Storage, rest: Span) -> Result<()> {
+    pub fn finish_all_reduce(&mut self, data: &mut Storage, rest: Span) -> Result<()> {
         self.cuda.join()?;
         self.all_reduce_sum(data, rest)
     }
 
-    /// Replaces the run `at` of `data` by what rank `root` has there.
+    /// Replaces the run `at` of `data` by that of rank `root`.
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
@@ -160,10 +162,10 @@ impl Communicator {
         if at.len > 0 {
             self.run("ncclBroadcast", &[Op::Broadcast { run, len: at.len, root }])?;
         }
-        self.cuda.refresh_mirror(data.on("collective")?)
+        self.cuda.refresh_compute_copies(data.on("collective")?)
     }
 
-    /// Completes the run `at` of `data`, which has an equal part for each rank, one behind the other: each brings its own.
+    /// Completes the run `at` of `data`, which has an equal part for each rank, in the order of the ranks.
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Communicator::all_reduce_sum), and if the run can't be cut into equal parts.
@@ -178,10 +180,10 @@ impl Communicator {
             let own = run.offset(self.rank() * len * size_of::<f32>());
             self.run("ncclAllGather", &[Op::AllGather { own, run, len }])?;
         }
-        self.cuda.refresh_mirror(data.on("collective")?)
+        self.cuda.refresh_compute_copies(data.on("collective")?)
     }
 
-    /// Waits until all ranks have come here, and all they were asked for before is done.
+    /// Waits until all ranks have called this, and all of their earlier work is done.
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
@@ -205,8 +207,8 @@ impl Communicator {
         Ok(f32::from_le_bytes(noes) == 0.0)
     }
 
-    /// Ends the group for this rank, for a reason that all later calls give. What the device does for the group ends at once,
-    /// and the other ranks learn of it as of any failure.
+    /// Ends the group for this rank, with the reason for all later calls. The device's work for the group
+    /// ends at once, and the other ranks learn of it as of any failure.
     pub fn abort(&self, reason: &str) {
         self.session.abort(reason);
     }
@@ -216,8 +218,8 @@ impl Communicator {
         self.session.has_ended()
     }
 
-    /// Begins to part from the other ranks, which dropping it ends: ranks part together, so one thread that drops several
-    /// of a group begins with all of them first. No operation may follow.
+    /// Begins to leave the group, which dropping it ends. Ranks leave together, so one thread with several of
+    /// them begins with all of them first. No operation may follow.
     pub fn begin_close(&mut self) {
         if !self.closing {
             self.closing = true;
@@ -226,18 +228,18 @@ impl Communicator {
     }
 
     pub(super) fn run(&self, call: &'static str, ops: &[Op]) -> Result<()> {
-        let way = if self.cuda.is_recording() { Way::Recorded } else { Way::Marked };
+        let way = if self.cuda.is_capturing() { Way::Captured } else { Way::Marked };
         self.cuda.driver().leave_work()?;
         self.ask(call, ops, way)
     }
 
     fn ask(&self, call: &'static str, ops: &[Op], way: Way) -> Result<()> {
-        let meet = self.meet.as_ref().filter(|_| !self.cuda.is_recording());
-        meet.map_or(Ok(()), |meet| meet())?;
+        let barrier = self.barrier.as_ref().filter(|_| !self.cuda.is_capturing());
+        barrier.map_or(Ok(()), |barrier| barrier())?;
         // SAFETY: the runs lie in buffers that were found as large, and in scratch memory that was made so. Their owners give
         // them back by way of the driver, which waits for the stream, and that for the second one.
         unsafe { self.session.run(call, ops, way) }?;
-        meet.map_or(Ok(()), |_| self.cuda.driver().synchronize())
+        barrier.map_or(Ok(()), |_| self.cuda.driver().synchronize())
     }
 
     fn check_rank(&self, op: &'static str, rank: usize) -> Result<()> {
@@ -250,14 +252,14 @@ impl Communicator {
 }
 
 impl Drop for Communicator {
-    /// What this rank asked for is waited for, and the other ranks for a moment; nobody who failed.
+    /// Waits for this rank's operations, and for the other ranks for a moment, but not after a failure.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.session.abort("this rank panicked");
         }
         self.begin_close();
         self.session.close();
-        // While the session may still be aborted, waits are looked after.
+        // While the session may still be aborted, waits are checked.
         self.cuda.driver().set_watch(None);
     }
 }

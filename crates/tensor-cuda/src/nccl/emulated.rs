@@ -1,12 +1,14 @@
-//! NCCL's part for emulated GPUs: ranks that are threads of this process, or processes of this machine, for tests without a GPU.
+//! NCCL's part for emulated GPUs: ranks that are threads of this process, or processes of this machine, for
+//! tests without a GPU.
 //!
-//! As NCCL does, it takes calls and does them in the background: they are done when [`Calls::progress`] has seen what the
-//! others sent. Its own sums go from the last rank to the first, so that a test sees who relies on their order.
+//! Like NCCL, it takes calls and does them in the background: [`Calls::progress`] completes them when the
+//! others' numbers have come. Its own sums go from the last rank to the first, so tests detect code that
+//! relies on their order.
 
 use super::calls::{Calls, Comm, Op, Status, UniqueId};
 use super::communicator::{Communicator, Joining};
-use super::mail::{Board, Folder, Mail};
 use super::session::{Failed, Join};
+use super::transport::{FolderTransport, MemoryTransport, Transport};
 use crate::Cuda;
 use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
@@ -16,21 +18,21 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A group of ranks on emulated devices, one each, that wait for each other for `patience`. `failed` makes what each is told
-/// of the others' failures, given its rank.
+/// A group of ranks on emulated devices, one each, with the time-out `patience`. `failed` makes each rank's
+/// source of the others' failures, given its rank.
 ///
 /// # Errors
-/// None yet: it is as [`Communicator::join`].
+/// None yet, as for [`Communicator::join`].
 pub fn emulated(
     devices: &[Cuda],
     patience: Duration,
     failed: impl Fn(usize) -> Option<Failed>,
 ) -> Result<Vec<Communicator>> {
-    let mail: Arc<dyn Mail> = Arc::new(Board::default());
+    let transport: Arc<dyn Transport> = Arc::new(MemoryTransport::default());
     let begin = |(rank, cuda): (usize, &Cuda)| {
         let id = UniqueId::from_bytes([0; UniqueId::BYTES]);
         let join = Join { id, rank, world: devices.len(), patience, failed: failed(rank) };
-        begin_by(Arc::clone(&mail), cuda, join)
+        begin_by(Arc::clone(&transport), cuda, join)
     };
     let joining = devices.iter().enumerate().map(begin).collect::<Result<Vec<_>>>()?;
     joining.into_iter().map(|joining| joining.finish()).collect()
@@ -39,29 +41,29 @@ pub fn emulated(
 /// Begins to join a group of processes with emulated devices.
 ///
 /// # Errors
-/// If the id is not of [`draw_id`].
+/// If the id does not come from [`draw_id`].
 pub(super) fn begin(cuda: &Cuda, join: Join) -> Result<Joining> {
-    let mail = Folder::of(&join.id).map_err(|why| cuda.error(why))?;
-    begin_by(Arc::new(mail), cuda, join)
+    let transport = FolderTransport::of(&join.id).map_err(|why| cuda.error(why))?;
+    begin_by(Arc::new(transport), cuda, join)
 }
 
 /// Draws the id of a group of processes with emulated devices.
 ///
 /// # Errors
-/// If no folder can be made for their mail.
+/// If no folder can be made for their transport.
 pub(super) fn draw_id(cuda: &Cuda) -> Result<UniqueId> {
-    Folder::draw().map_err(|why| cuda.error(why))
+    FolderTransport::draw().map_err(|why| cuda.error(why))
 }
 
-fn begin_by(mail: Arc<dyn Mail>, cuda: &Cuda, join: Join) -> Result<Joining> {
+fn begin_by(transport: Arc<dyn Transport>, cuda: &Cuda, join: Join) -> Result<Joining> {
     let (rank, world, driver) = (join.rank, join.world, Arc::clone(cuda.driver()));
-    let calls = Wire { mail, rank, world, driver, pending: Mutex::default() };
+    let calls = Wire { transport, rank, world, driver, pending: Mutex::default() };
     Communicator::begin_by(Box::new(calls), cuda, join)
 }
 
 /// A rank's end.
 struct Wire {
-    mail: Arc<dyn Mail>,
+    transport: Arc<dyn Transport>,
     rank: usize,
     world: usize,
     driver: Arc<dyn Driver>,
@@ -89,7 +91,7 @@ impl Wire {
         unsafe { self.driver.write(&bytes, run) }
     }
 
-    /// Sends what an operation sends.
+    /// Sends the numbers of an operation.
     fn post(&self, op: Op) -> Result<()> {
         let (run, len, to): (Ptr, usize, Vec<usize>) = match op {
             Op::AllReduce { run, len } => (run, len, self.others().collect()),
@@ -99,17 +101,17 @@ impl Wire {
             Op::Broadcast { .. } | Op::Receive { .. } => return Ok(()),
         };
         let numbers = self.read(run, len)?;
-        to.into_iter().for_each(|to| self.mail.send(self.rank, to, &numbers));
+        to.into_iter().for_each(|to| self.transport.send(self.rank, to, &numbers));
         Ok(())
     }
 
-    /// Takes what others sent, if all of it is there.
+    /// Takes the others' numbers, if all of them are there.
     fn take(&self, from: &[usize]) -> Option<Vec<Vec<f32>>> {
-        let here = from.iter().all(|from| self.mail.waits(*from, self.rank));
-        here.then(|| from.iter().filter_map(|from| self.mail.take(*from, self.rank)).collect())
+        let here = from.iter().all(|from| self.transport.waits(*from, self.rank));
+        here.then(|| from.iter().filter_map(|from| self.transport.take(*from, self.rank)).collect())
     }
 
-    /// Ends an operation, or leaves it as it is: `false`.
+    /// Ends an operation. `false` if it must wait.
     fn end(&self, op: Op) -> Result<bool, u32> {
         let from: Vec<usize> = match op {
             Op::Send { .. } => Vec::new(),
@@ -156,15 +158,15 @@ impl Calls for Wire {
     }
 
     fn init(&self, _id: &UniqueId, _world: usize, rank: usize) -> (Status, Comm) {
-        self.mail.join(rank);
+        self.transport.join(rank);
         (Status::InProgress, Comm(rank + 1))
     }
 
     fn progress(&self, _comm: Comm) -> Status {
-        if self.mail.gone().is_some_and(|gone| gone != self.rank) {
+        if self.transport.gone().is_some_and(|gone| gone != self.rank) {
             return Status::Failed(ncclResult_t::ncclRemoteError as u32);
         }
-        if self.mail.joined() < self.world {
+        if self.transport.joined() < self.world {
             return Status::InProgress;
         }
         let mut pending = lock(&self.pending);
@@ -203,12 +205,12 @@ impl Calls for Wire {
     }
 
     fn abort(&self, _comm: Comm) -> Status {
-        self.mail.leave(self.rank);
+        self.transport.leave(self.rank);
         Status::Done
     }
 
     fn explain(&self, _comm: Option<Comm>, why: u32) -> String {
-        match self.mail.gone() {
+        match self.transport.gone() {
             Some(gone) if why == ncclResult_t::ncclRemoteError as u32 => format!("rank {gone} has left"),
             _ => format!("error {why}"),
         }

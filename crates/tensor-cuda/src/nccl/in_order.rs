@@ -1,30 +1,32 @@
-//! Sums whose order is that of the ranks, which NCCL's own is not.
+//! Sums in the order of the ranks, which NCCL does not guarantee.
 
 use super::Communicator;
 use super::calls::Op;
 use crate::driver::Ptr;
-use crate::stretch::stretch;
+use crate::share::share;
 use program::{Result, Span, Storage};
 
 const F32: usize = size_of::<f32>();
 const CALL: &str = "a group of ncclSend and ncclRecv";
 
 impl Communicator {
-    /// Sets the run `at` of `into` to the sum of that run of all ranks' `parts`: those of rank 0 in turn, then those of rank
-    /// 1, and so on. The bits depend on the parts and their order alone, not on which rank has which.
+    /// Sets the run `at` of `into` to the sum of that run of all ranks' `parts`: those of rank 0 one after
+    /// the other, then those of rank 1, and so on. The bits depend on the parts and their order alone.
     ///
-    /// Each rank is sent one stretch of all parts, adds it up, and sends the sums to the others: every number travels twice, as
-    /// in NCCL's ring, but all parts of a stretch need room on one device. A rank brings as many parts each time.
+    /// Each rank receives one share of all parts, adds it up, and sends the sums to the others. Every number
+    /// travels twice, as in NCCL's ring, but all parts of a share need room on one device. A rank has the
+    /// same number of parts each time.
     ///
     /// # Errors
-    /// As [`all_reduce_sum`](Communicator::all_reduce_sum), and if a rank brings another number of parts than before.
+    /// As [`all_reduce_sum`](Communicator::all_reduce_sum), and if a rank has another number of parts than
+    /// before.
     pub fn all_reduce_in_order(&mut self, parts: &[Storage], at: Span, into: &mut Storage) -> Result<()> {
         let op = "all_reduce_in_order";
         let run = |what, data: &Storage| self.cuda.run(op, what, data.on("collective")?, at);
         let runs: Result<Vec<Ptr>> = parts.iter().map(|part| run("a part", part)).collect();
         let to = run("the sum", into)?;
         self.sum(&runs?, to, at.len)?;
-        self.cuda.refresh_mirror(into.on("collective")?)
+        self.cuda.refresh_compute_copies(into.on("collective")?)
     }
 
     /// The same, of one part a rank, in place.
@@ -34,7 +36,7 @@ impl Communicator {
     pub fn all_reduce_sum_in_order(&mut self, data: &mut Storage, at: Span) -> Result<()> {
         let run = self.cuda.run("all_reduce_sum_in_order", "the run", data.on("collective")?, at)?;
         self.sum_of(&vec![1; self.world()], &[run], run, at.len)?;
-        self.cuda.refresh_mirror(data.on("collective")?)
+        self.cuda.refresh_compute_copies(data.on("collective")?)
     }
 
     fn sum(&mut self, parts: &[Ptr], to: Ptr, len: usize) -> Result<()> {
@@ -60,7 +62,7 @@ impl Communicator {
     /// Sums `counts[rank]` parts of each rank.
     fn sum_of(&self, counts: &[usize], parts: &[Ptr], to: Ptr, len: usize) -> Result<()> {
         let (rank, world, driver) = (self.rank(), self.world(), self.cuda.driver());
-        let own = stretch(len, world, rank);
+        let own = share(len, world, rank);
         let foreign: usize = counts.iter().sum::<usize>() - parts.len();
         let inbox = self.inbox.at_least(driver, foreign * own.len() * F32)?;
         let sums = self.sums.at_least(driver, own.len() * F32)?;
@@ -71,7 +73,7 @@ impl Communicator {
                 places.extend(parts.iter().map(|part| part.offset(own.start * F32)));
                 continue;
             }
-            let theirs = stretch(len, world, other);
+            let theirs = share(len, world, other);
             let send =
                 |part: &Ptr| Op::Send { run: part.offset(theirs.start * F32), len: theirs.len(), to: other };
             ops.extend(parts.iter().map(send));
@@ -92,11 +94,11 @@ impl Communicator {
                 None => unsafe { driver.clear(sums, own.len() * F32) }?,
             }
             places.try_for_each(|part| self.cuda.add_run("all_reduce_in_order", part, sums, own.len()))?;
-            // SAFETY: the own stretch lies in the run of the sum.
+            // SAFETY: the own share lies in the run of the sum.
             unsafe { driver.copy(&**driver, sums, to.offset(own.start * F32), own.len() * F32) }?;
         }
         let spread = (0..world).filter(|other| *other != rank).flat_map(|other| {
-            let theirs = stretch(len, world, other);
+            let theirs = share(len, world, other);
             [
                 Op::Send { run: sums, len: own.len(), to: other },
                 Op::Receive { run: to.offset(theirs.start * F32), len: theirs.len(), from: other },
@@ -105,7 +107,7 @@ impl Communicator {
         self.exchange(spread.collect())
     }
 
-    /// Tells all ranks how many parts this one brings, and learns the others'. The host waits for them, once.
+    /// Exchanges the numbers of parts of all ranks. The host waits for them, once.
     fn count_parts(&self, own: usize) -> Result<Vec<usize>> {
         let (rank, world, driver) = (self.rank(), self.world(), self.cuda.driver());
         let all = self.sums.at_least(driver, world * F32)?;
@@ -125,7 +127,7 @@ impl Communicator {
         Ok(bytes.chunks_exact(F32).map(count).collect())
     }
 
-    /// Sends and receives together. Empty ones are left out, by both sides.
+    /// Sends and receives together. Empty messages are left out, by both sides.
     fn exchange(&self, mut ops: Vec<Op>) -> Result<()> {
         ops.retain(|op| match op {
             Op::AllReduce { len, .. }

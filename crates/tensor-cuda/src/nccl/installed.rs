@@ -1,8 +1,8 @@
-//! NCCL as it is installed.
+//! NVIDIA's NCCL.
 //!
 //! Source: NVIDIA's "NCCL User Guide" (ncclCommInitRankConfig, ncclConfig_t, "Fault Tolerance", "Group Calls").
 //!
-//! To be seen on a GPU: everything but that the library loads, draws ids and explains itself.
+//! Not yet tested on a GPU: everything except that the library loads, draws ids and reports errors.
 
 use super::calls::{self, Calls, Comm, MARKS, Op, Status, UniqueId};
 use crate::driver::{Driver, Mark, Ptr};
@@ -14,22 +14,22 @@ use cudarc::nccl::sys;
 use program::{Error, Result};
 use std::sync::Arc;
 
-/// NCCL, found, with a device's stream.
+/// NCCL, loaded, with a device's stream.
 pub(crate) struct Installed {
     marks: Vec<Mark>,
     driver: Arc<dyn Driver>,
 }
 
-/// What NCCL takes for a setting that was not made.
+/// NCCL's value for an unset setting.
 const UNSET: c_int = c_int::MIN;
 
-/// The version whose settings we know: newer libraries understand older ones'.
+/// The version of our settings: newer libraries accept those of older ones.
 const VERSION: u32 = 22_800;
 
 /// Whether NCCL is installed and new enough.
 ///
 /// # Errors
-/// What is missing, in one sentence.
+/// The cause, in one sentence.
 pub fn available() -> crate::Result<()> {
     NCCL.find().map(drop)
 }
@@ -37,7 +37,7 @@ pub fn available() -> crate::Result<()> {
 /// Draws an id for a group.
 ///
 /// # Errors
-/// If NCCL is missing, or finds no way to listen for the other ranks.
+/// If NCCL is missing, or can't listen for the other ranks.
 pub fn unique_id() -> Result<UniqueId> {
     available().map_err(|error| error.of_device("NCCL"))?;
     let mut id = sys::ncclUniqueId { internal: [0; UniqueId::BYTES] };
@@ -178,7 +178,7 @@ impl Calls for Installed {
     }
 
     fn destroy(&self, comm: Comm) -> Status {
-        // SAFETY: as in `progress`; nobody has it any more.
+        // SAFETY: as in `progress`; it has no other user.
         unsafe { number!(sys::ncclCommDestroy(raw(comm))) }.into()
     }
 
@@ -204,7 +204,7 @@ impl Calls for Installed {
 mod tests {
     use super::*;
 
-    /// Without a GPU NCCL still draws ids, where it is installed.
+    /// Without a GPU NCCL still draws ids, if it is installed.
     #[test]
     fn ids_differ_and_are_not_shown() {
         if let Err(error) = available() {
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// The library itself, where it is installed, on a device that is none for it: it must refuse, and say why.
+    /// The library itself, if it is installed, with a device that it must refuse, with a reason.
     #[cfg(feature = "emulation")]
     #[test]
     fn a_refusal_is_a_sentence_of_nccls_own() {

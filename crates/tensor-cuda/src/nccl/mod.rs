@@ -1,8 +1,9 @@
 //! Collectives between GPUs by NCCL: of threads, of processes, of machines.
 //!
-//! NVIDIA's library waits without end for a rank that is gone. Here nothing does: calls return at once and are followed, and
-//! every wait of the host for the device is looked after as long as there is a [`Communicator`]. What a rank learns of another
-//! that failed, or that it kept silent for longer than [`Join::patience`], ends the communicator and every later call.
+//! NVIDIA's library waits for ever for a rank that is gone. Here every wait is bounded: calls return at once
+//! and are polled, and every wait of the host for the device is checked as long as there is a
+//! [`Communicator`]. If another rank fails, or is silent for longer than [`Join::patience`], the communicator
+//! ends, and every later call fails.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -25,14 +26,14 @@ mod communicator;
 mod emulated;
 mod in_order;
 mod installed;
-#[cfg(feature = "emulation")]
-mod mail;
 mod session;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "emulation")]
+mod transport;
 
 pub use calls::UniqueId;
-pub use communicator::{Communicator, Joining, Meet};
+pub use communicator::{Communicator, HostBarrier, Joining};
 #[cfg(feature = "emulation")]
 pub use emulated::emulated;
 pub use installed::{available, unique_id};

@@ -1,11 +1,13 @@
-//! The order in which NCCL is called: joining, operations, errors, the end. Nothing here waits without end.
+//! The order of NCCL's calls: joining, operations, errors, the end. Every wait is bounded.
 //!
-//! - Every call is followed until NCCL has done it, at most for the session's patience.
-//! - On the first error, of NCCL, of another rank or of patience, the communicator is aborted. That ends kernels which wait
-//!   for other ranks, so that the stream can be waited for. Afterwards NCCL is never called again.
-//! - NCCL gives a communicator back when all recordings of its operations are gone (`commDestroySync` in NCCL's init.cc), in an
-//!   abort too. Who aborts may own them, so that happens on a thread of its own.
-//! - In the end the stream is waited for before the communicator is finalized and destroyed.
+//! - Every call is polled until NCCL has done it, at most for the session's patience.
+//! - On the first error, of NCCL, of another rank or of patience, the communicator is aborted. That ends
+//!   kernels that wait for other ranks, so that the stream can be waited for. Afterwards NCCL is never called
+//!   again.
+//! - NCCL frees a communicator when all captured graphs of its operations are gone (`commDestroySync` in
+//!   NCCL's init.cc), in an abort too. The aborting thread may own them, so the abort runs on a separate
+//!   thread.
+//! - At the end the session waits for the stream before the communicator is finalized and destroyed.
 
 use super::calls::{Calls, Comm, MARKS, Op, Status, UniqueId};
 use crate::cuda::lock;
@@ -15,42 +17,42 @@ use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Tells which rank failed, if the caller has a way to know.
+/// Returns the failed rank's error, if the caller knows of one.
 pub type Failed = Box<dyn Fn() -> Option<String> + Send>;
 
-/// The longest that others are waited for at the end, when nothing depends on them any more.
+/// The longest wait for others at the end, when no result depends on them any more.
 const PARTING: Duration = Duration::from_secs(10);
 
-/// The longest that an abort is waited for. It begins with what matters to others, and the rest only tidies up.
+/// The longest wait for an abort. Its beginning matters to others, the rest only cleans up.
 const ABORTING: Duration = Duration::from_secs(1);
 
-/// How operations are asked for.
+/// How operations are queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// On the stream, with a mark behind them.
+    /// On the stream, with a mark after them.
     Marked,
-    /// In a recording: a replay puts no marks.
-    Recorded,
-    /// On the second stream, in a recording or not. A mark of the first one, behind the place where it waits for the second,
-    /// will tell of them too.
+    /// In a capture: a replay records no marks.
+    Captured,
+    /// On the second stream, in a capture or not. The next mark of the first stream, which waits for the
+    /// second, covers them too.
     Aside,
 }
 
-/// Who joins a group, and how long it waits for the others.
+/// The arguments for joining a group.
 pub struct Join {
     /// The group.
     pub id: UniqueId,
-    /// Which of its ranks this is, from 0.
+    /// This rank, from 0.
     pub rank: usize,
-    /// How many there are.
+    /// The number of ranks.
     pub world: usize,
     /// How long other ranks may keep this one waiting, to join or within an operation.
     pub patience: Duration,
-    /// Is asked while this rank waits.
+    /// Polled while this rank waits.
     pub failed: Option<Failed>,
 }
 
-/// A rank's part in a group.
+/// A rank's membership of a group.
 pub(crate) struct Session {
     calls: Arc<dyn Calls>,
     device: String,
@@ -63,12 +65,12 @@ pub(crate) struct Session {
 
 struct State {
     comm: Option<Comm>,
-    /// Why there is none any more.
+    /// Why it has ended.
     ended: Option<String>,
-    /// Operations asked for, and how many of them the stream has come past, as the marks tell.
+    /// The number of operations, and how many of them the stream has passed by its marks.
     asked: usize,
     passed: usize,
-    /// When that number grew, or when the first operation after it was asked for.
+    /// When that number last grew, or the time of the first operation after it.
     since: Instant,
 }
 
@@ -109,7 +111,7 @@ impl Session {
         self.world
     }
 
-    /// Asks for operations that start together. The host waits for room in the stream alone, where it puts a mark.
+    /// Queues operations that start together. The host only waits for a free mark on the stream.
     ///
     /// # Safety
     /// As for [`Calls::ask`].
@@ -148,7 +150,7 @@ impl Session {
             [op] => (call, ask(op)),
             _ => match self.calls.group_start() {
                 status @ Status::Failed(_) => ("ncclGroupStart", status),
-                // The group is ended whatever came of its operations, or the thread's next calls would be part of it.
+                // The group is ended even after a failure, or the thread's next calls would be part of it.
                 _ => match (ops.iter().map(ask).find(failed), self.calls.group_end()) {
                     (Some(status), _) => (call, status),
                     (None, status) => ("ncclGroupEnd", status),
@@ -163,13 +165,13 @@ impl Session {
         self.until_ahead_by(0)
     }
 
-    /// Ends the session, for the reason that all later calls give. It may be called on any thread, at any time.
+    /// Ends the session, with the reason for all later calls. It may be called on any thread, at any time.
     pub(crate) fn abort(&self, reason: &str) {
         self.end(&mut lock(&self.state), reason.to_owned());
     }
 
-    /// Waits for what was asked for, and begins to part from the other ranks. What goes wrong here and in
-    /// [`close`](Session::close) ends the session by an abort, and leaves nobody to tell.
+    /// Waits for all operations, and begins to leave the group. A failure here or in
+    /// [`close`](Session::close) aborts the session without an error.
     pub(crate) fn begin_close(&self) {
         let begin = || {
             self.wait()?;
@@ -182,7 +184,7 @@ impl Session {
         let _: Result<()> = begin();
     }
 
-    /// Parts from the other ranks, which must have begun to, and gives the communicator back.
+    /// Leaves the group, after the other ranks have begun to, and destroys the communicator.
     pub(crate) fn close(&self) {
         let close = || {
             self.follow("ncclCommFinalize", self.patience.min(PARTING))?;
@@ -196,7 +198,7 @@ impl Session {
         let _: Result<()> = close();
     }
 
-    /// Follows the last call until NCCL has done it.
+    /// Polls the last call until NCCL has done it.
     fn follow(&self, call: &'static str, patience: Duration) -> Result<()> {
         let (began, mut pause) = (Instant::now(), Pause::default());
         loop {
@@ -211,7 +213,7 @@ impl Session {
         }
     }
 
-    /// Waits until no more than so many operations are not done.
+    /// Waits until at most this many operations are unfinished.
     fn until_ahead_by(&self, most: usize) -> Result<()> {
         let mut pause = Pause::default();
         loop {
@@ -225,7 +227,7 @@ impl Session {
         }
     }
 
-    /// Ends the session if another rank failed, or lets this one wait for too long.
+    /// Ends the session if another rank failed, or keeps this one waiting for too long.
     fn go_on(&self, state: &mut State, call: &'static str, since: Instant, patience: Duration) -> Result<()> {
         let reason = match lock(&self.failed).as_ref().and_then(|failed| failed()) {
             Some(reason) => reason,
@@ -257,7 +259,7 @@ impl Session {
             let calls = Arc::clone(&self.calls);
             let (ended, aborted) = mpsc::channel();
             let abort = move || {
-                // An abort that fails leaves nothing to do.
+                // If an abort fails, nothing is left to do.
                 let _ = calls.enter();
                 calls.abort(comm);
                 let _ = ended.send(());
@@ -283,14 +285,14 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// A session that was not closed, as one whose other ranks never came, leaves nothing behind.
+    /// A session that was not closed, for example because other ranks never came, leaves nothing behind.
     fn drop(&mut self) {
         self.abort("it was given up");
     }
 }
 
 impl Watch for Session {
-    /// Looks after the host's waits for the stream: for errors of NCCL and of other ranks, and that operations get done.
+    /// Checks the host's waits for the stream: for errors of NCCL and of other ranks, and for progress.
     fn look(&self) -> Result<()> {
         let mut state = self.open()?;
         let Some(comm) = state.comm else { return Ok(()) };
@@ -300,7 +302,7 @@ impl Watch for Session {
             state.passed += 1;
             state.since = Instant::now();
         }
-        // Without operations under way this device waits for nobody, however long its own work takes.
+        // Without unfinished operations this device waits for no rank, however long its own work takes.
         let since = if state.passed < state.asked { state.since } else { Instant::now() };
         self.go_on(&mut state, "a collective", since, self.patience)
     }

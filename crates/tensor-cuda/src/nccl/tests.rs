@@ -1,4 +1,4 @@
-//! The order of the calls, by a stand-in for NCCL that writes them down, fails or hangs where it is told to.
+//! The order of the calls, with a mock of NCCL that records them, and fails or hangs where a test says.
 
 use super::calls::{Calls, Comm, Op, Status, UniqueId};
 use super::session::{Failed, Join, Session, Way};
@@ -9,26 +9,26 @@ use program::Result;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-/// What a test lets happen: at calls of that name, from the `after`th on.
+/// A test's event: at calls of that name, from the `after`th on.
 #[derive(Clone, Copy)]
 struct Fault {
     call: &'static str,
     after: usize,
-    /// `None` for one that never gets done.
+    /// `None` for one that never completes.
     answer: Option<u32>,
 }
 
-/// What was called, without the questions how it goes on.
+/// The calls, without the polls.
 #[derive(Default)]
 struct Script {
     calls: Vec<String>,
     fault: Option<Fault>,
-    /// The call whose background work goes on, and how often it was asked for.
+    /// The call in the background, and how often it was polled.
     current: &'static str,
     questions: usize,
     marks: usize,
     given_back: bool,
-    /// Until its other end is gone there are recordings that hold the communicator.
+    /// Until then there are captured graphs that hold the communicator.
     recordings: Option<mpsc::Receiver<()>>,
 }
 
@@ -124,7 +124,7 @@ impl Calls for Mock {
     fn abort(&self, _comm: Comm) -> Status {
         let status = self.call("abort", String::new());
         let recordings = lock(&self.0).recordings.take();
-        // An error says that the other end is gone.
+        // An error if the other end is gone.
         let _ = recordings.map(|recordings| recordings.recv());
         lock(&self.0).given_back = true;
         status
@@ -157,7 +157,7 @@ fn begin(mock: &Mock, failed: Option<Failed>, patience: Duration) -> Result<Sess
     Session::begin(Arc::new(mock.clone()), "a test".into(), join)
 }
 
-/// Patience enough for whatever should not hang, and for what hangs so little that the test goes on.
+/// Patience for all that should not hang, and for short hangs.
 const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(30);
 
@@ -197,15 +197,15 @@ fn a_whole_life_is_in_order() {
     assert_eq!(mock.calls(), expected);
 }
 
-/// Sums that are begun go to the second stream, one behind the other and without marks; the one that ends them has a mark.
-/// In a recording nothing is allocated or waited for, which the emulated device would refuse.
+/// Asynchronous sums run on the second stream, one after the other and without marks. The call that ends them
+/// records a mark. A capture allocates nothing and waits for nothing, which the emulated device would refuse.
 #[cfg(feature = "emulation")]
 #[test]
 fn buckets_are_a_fork_and_a_join() {
     use super::communicator::Communicator;
     use crate::Cuda;
     use program::{Backend, Span};
-    use program::{Recording as _, Turn};
+    use program::{CapturedGraph as _, ReplayArgs};
     let cuda = match Cuda::emulated(Default::default()) {
         Ok(cuda) => cuda,
         Err(why) => return println!("SKIPPED: sums in a recording: {why}"),
@@ -219,17 +219,17 @@ fn buckets_are_a_fork_and_a_join() {
     let mut pass = |communicator: &mut Communicator| {
         for run in [Span::new(60, 30), Span::new(20, 40), Span::new(10, 0), Span::new(0, 20)] {
             cuda.fill(1.0, &mut grads, run).unwrap();
-            communicator.begin_sum(&mut grads, run).unwrap();
+            communicator.start_all_reduce(&mut grads, run).unwrap();
         }
     };
     let mut rest = cuda.alloc(10).unwrap();
     pass(&mut communicator);
-    communicator.finish_sum(&mut rest, Span::new(0, 10)).unwrap();
-    cuda.begin_recording().unwrap();
+    communicator.finish_all_reduce(&mut rest, Span::new(0, 10)).unwrap();
+    cuda.begin_capture().unwrap();
     pass(&mut communicator);
-    let recording = cuda.end_recording().unwrap();
-    recording.replay(&Turn::default()).unwrap();
-    communicator.finish_sum(&mut rest, Span::new(0, 10)).unwrap();
+    let graph = cuda.end_capture().unwrap();
+    graph.replay(&ReplayArgs::default()).unwrap();
+    communicator.finish_all_reduce(&mut rest, Span::new(0, 10)).unwrap();
     drop(communicator);
     let buckets = ["all_reduce 30 aside", "all_reduce 40 aside", "all_reduce 20 aside"];
     let step = [&buckets[..], &["all_reduce 10", "mark"]].concat();
@@ -237,13 +237,13 @@ fn buckets_are_a_fork_and_a_join() {
     assert_eq!(mock.calls(), expected);
 }
 
-/// Recordings hold the operation alone: marks are the host's, which asks for none in a replay.
+/// Captured graphs hold the operation alone: marks are the host's, and a replay has none.
 #[test]
 fn a_recording_holds_no_marks() {
     let mock = Mock::default();
     let session = joined(&mock, LONG).unwrap();
     // SAFETY: the stand-in touches no memory.
-    unsafe { session.run("a sum", SUM, Way::Recorded) }.unwrap();
+    unsafe { session.run("a sum", SUM, Way::Captured) }.unwrap();
     drop(session);
     assert_eq!(mock.calls(), ["init 1 of 3", "all_reduce 5", "abort"]);
 }
@@ -256,7 +256,7 @@ fn an_error_of_any_call_ends_in_one_abort_and_is_kept() {
         ("all_gather", GATHER, "a sum failed", vec!["init 1 of 3", "all_gather 4 each", "abort"]),
         ("all_reduce", SUM, "a sum failed: error 2", vec!["init 1 of 3", "all_reduce 5", "abort"]),
         ("group_start", SWAP, "ncclGroupStart failed: error 2", [&swapped[..2], &["abort"]].concat()),
-        // A group that was begun is ended, or what follows would become part of it.
+        // A group that was begun is ended, or later calls would become part of it.
         ("send", SWAP, "a sum failed", [&swapped[..], &["group_end", "abort"]].concat()),
         ("receive", SWAP, "a sum failed", [&swapped[..], &["receive from 2", "group_end", "abort"]].concat()),
         (
@@ -292,7 +292,7 @@ fn an_error_while_joining_leaves_nothing() {
     assert!(Session::begin(Arc::new(Mock::default()), "a test".into(), nobody).is_err());
 }
 
-/// A rank that never comes, or hangs, or whose messages get lost: at each place where this one would wait.
+/// A rank that never comes, hangs, or whose messages get lost, at each place where this one would wait.
 #[test]
 fn silence_ends_where_patience_does() {
     for call in ["init", "all_reduce", "group_end", "device"] {
@@ -319,7 +319,7 @@ fn the_host_waits_for_room() {
     assert_eq!(done, super::calls::MARKS);
 }
 
-/// What the caller knows of other ranks ends a wait at once, and is what the error says.
+/// A failure that the caller knows of ends a wait at once, and is the error.
 #[test]
 fn who_failed_is_named() {
     for call in ["init", "all_reduce", "device"] {
@@ -359,7 +359,8 @@ fn an_abort_from_another_thread_ends_a_wait() {
     assert_eq!(mock.calls().last().unwrap(), "abort");
 }
 
-/// NCCL ends an abort when all recordings of its operations are gone, and their owner may be the one who aborts.
+/// NCCL ends an abort when all captured graphs of its operations are gone, and the aborting thread may own
+/// them.
 #[test]
 fn an_abort_does_not_wait_for_recordings() {
     let mock = Mock::default();
@@ -378,7 +379,7 @@ fn an_abort_does_not_wait_for_recordings() {
     assert_eq!(mock.calls(), ["init 1 of 3", "abort"]);
 }
 
-/// At the end nobody waits long for ranks that are gone.
+/// At the end, ranks that are gone are not waited for long.
 #[test]
 fn a_parting_that_hangs_ends_in_an_abort() {
     let mock = Mock::fault("finalize", 0, None);

@@ -1,13 +1,13 @@
-//! Convolutions and dense layers: operands made ready for an engine, bias, activation and the sums of biases'
-//! gradients.
+//! Convolutions and dense layers: operands prepared for an engine, bias, activation and the gradients of
+//! biases.
 
+use crate::compute_copies::Weight;
 use crate::driver::Ptr;
-use crate::mirror::Weight;
 use crate::operand::{Place, Run};
 use crate::{Buffer, Cuda};
 use program::{Activation, BatchNorm, Conv2d, Linear, Result, Shape, Span, View, Write};
 
-/// What engines may rely on: where tensors begin.
+/// The alignment that engines rely on.
 const ALIGNMENT: usize = 16;
 
 fn of_conv(conv: &Conv2d, span: Span) -> Weight {
@@ -56,7 +56,7 @@ impl Cuda {
         })
     }
 
-    /// The convolution, then the normalization where its output lies: the engines have no epilogue for both.
+    /// The convolution, then the normalization in place: the engines have no epilogue for both.
     pub(crate) fn op_conv2d_bn_act_fwd_infer(
         &self,
         conv: &Conv2d,
@@ -155,7 +155,7 @@ impl Cuda {
 
     pub(crate) fn op_finish_grads(&self, grads: &mut Buffer, at: Span) -> Result<()> {
         at.check("finish_grads", "the run", grads.len())?;
-        self.finish_mirrored_grads(grads, at)
+        self.finish_compute_grads(grads, at)
     }
 
     /// `y = act(x w + b)` by an engine's product of x, w and y.
@@ -179,7 +179,7 @@ impl Cuda {
             self.clear(&whole)?;
         } else {
             self.pack(op, x, &ready)?;
-            product(&ready, self.mirrored_weight(op, run.data, w)?, &whole)?;
+            product(&ready, self.compute_weight(op, run.data, w)?, &whole)?;
         }
         if bias.is_none() && act == Activation::None && whole.ptr == y.ptr {
             return Ok(());
@@ -209,7 +209,7 @@ impl Cuda {
         } else {
             self.pack(op, dy, &ready)?;
             let write = if direct { write } else { Write::Set };
-            product(&ready, self.mirrored_weight(op, run.data, w)?, &whole, write)?;
+            product(&ready, self.compute_weight(op, run.data, w)?, &whole, write)?;
         }
         if direct { Ok(()) } else { self.move_rows(op, &whole, Ptr::NULL, Activation::None, dx, write) }
     }
@@ -227,9 +227,9 @@ impl Cuda {
         self.operand(op, "dw", grads)?;
         let sums = b.map(|db| self.operand(op, "db", db)).transpose()?;
         if dw.span.len > 0 {
-            let to = self.mirrored_grad(op, grads.data, dw)?;
+            let to = self.compute_grad(op, grads.data, dw)?;
             if x.shape.is_empty() || dy.shape.is_empty() {
-                // SAFETY: the mirror holds this many.
+                // SAFETY: the compute copy holds this many.
                 self.work(|| unsafe { self.driver().clear(to, dw.span.len * self.format().bytes()) })?;
             } else {
                 let [ready_x, ready_dy] = self.stand_ins([x, dy])?;
@@ -241,8 +241,8 @@ impl Cuda {
         sums.map_or(Ok(()), |sums| self.column_sums(op, dy, sums))
     }
 
-    /// What an engine works on: the tensors themselves where their pixels lie back to back, else places in scratch
-    /// memory.
+    /// The operands for an engine: the tensors themselves if their pixels lie back to back, else copies in
+    /// scratch memory.
     fn stand_ins(&self, tensors: [&Place; 2]) -> Result<[Place; 2]> {
         let fits = |x: &Place| x.is_contiguous() && x.ptr.0.is_multiple_of(ALIGNMENT as u64);
         let bytes = tensors.map(|x| if fits(x) { 0 } else { reserved(x, self.format().bytes()) });
@@ -259,7 +259,7 @@ impl Cuda {
         Ok([stand_in(tensors[0], first, bytes[0]), stand_in(tensors[1], second, bytes[1])])
     }
 
-    /// Copies a tensor to its stand-in, if that is another.
+    /// Copies a tensor to its contiguous copy, if that is another.
     fn pack(&self, op: &'static str, x: &Place, ready: &Place) -> Result<()> {
         if ready.ptr == x.ptr {
             return Ok(());
@@ -274,7 +274,7 @@ impl Cuda {
     }
 }
 
-/// Bytes of a stand-in, such that what follows is aligned as an allocation is.
+/// Bytes of a copy, rounded up so that the next one is aligned as an allocation is.
 fn reserved(x: &Place, element: usize) -> usize {
     x.shape.len().saturating_mul(element).div_ceil(256).saturating_mul(256)
 }

@@ -36,7 +36,7 @@ impl Cuda {
         let (n, pixels, c) = (x.shape.n as u32, (x.shape.h * x.shape.w) as u32, x.shape.c as u32);
         let ([key0, key1], add) = (mask.key, u32::from(write == Write::Add));
         let args = args![
-            self.turn(),
+            self.step_state(),
             x.ptr,
             x.stride as u32,
             y.ptr,

@@ -17,7 +17,7 @@ pub(crate) const SOURCE: Source = Source {
 
 /// Threads of a block.
 const BLOCK: u32 = 256;
-/// Packs that a thread has under way together.
+/// Packs that a thread loads at once.
 const BATCH: usize = 4;
 
 impl Cuda {
@@ -42,7 +42,7 @@ impl Cuda {
                 write(bytes_of(&rounded))?;
             }
         }
-        self.refresh_mirror(dst)
+        self.refresh_compute_copies(dst)
     }
 
     pub(crate) fn op_download(&self, src: &Buffer, offset: usize, dst: &mut [f32]) -> Result<()> {
@@ -89,7 +89,7 @@ impl Cuda {
             let geometry = Geometry::line(self.blocks(packs.div_ceil(BATCH), BLOCK), BLOCK);
             self.launch(kernel, geometry, args![to, packs as u64, value, vector as u32])?;
         }
-        self.refresh_mirror(dst)
+        self.refresh_compute_copies(dst)
     }
 
     pub(crate) fn op_copy(&self, factor: f32, x: View<Buffer>, y: View<Buffer>, write: Write) -> Result<()> {
@@ -105,7 +105,7 @@ impl Cuda {
             let args = args![x.ptr, from, to.ptr, beside, walk.rows, walk.packs, factor, add, walk.vector];
             self.launch("copy_f32", walk.geometry(self), args)?;
         }
-        self.refresh_mirror(y.data)
+        self.refresh_compute_copies(y.data)
     }
 
     /// Adds `len` f32 at `from` to as many at `to`.
@@ -198,8 +198,8 @@ impl Cuda {
     }
 }
 
-/// How a kernel goes over tensors of one shape: in rows of packs. Where no tensor has gaps the rows are single packs, so
-/// the channels need not fill packs.
+/// How a kernel walks tensors of one shape: in rows of packs. If no tensor has gaps the rows are single
+/// packs, so the channels need not fill packs.
 struct Walk {
     rows: u64,
     packs: u32,
@@ -209,7 +209,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// `None` if there is nothing to go over.
+    /// `None` if the tensors are empty.
     fn over(op: &'static str, format: Format, places: &[&Place]) -> Result<Option<Walk>> {
         let Some(shape) = places.first().map(|place| place.shape).filter(|shape| !shape.is_empty()) else {
             return Ok(None);
@@ -238,14 +238,14 @@ impl Walk {
     }
 }
 
-/// Numbers without padding inside or between them, whose every pattern of bits is a number.
+/// Numbers without padding inside or between them, for which every bit pattern is valid.
 trait Number: Copy {}
 
 impl Number for f32 {}
 impl Number for bf16 {}
 impl Number for f16 {}
 
-/// The numbers as they lie in memory, on a little-endian host as the device has them.
+/// The bytes of the numbers, which on a little-endian host are as on the device.
 fn bytes_of<T: Number>(numbers: &[T]) -> &[u8] {
     // SAFETY: the same bytes, all of them initialized, for as long.
     unsafe { core::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
@@ -253,6 +253,6 @@ fn bytes_of<T: Number>(numbers: &[T]) -> &[u8] {
 
 /// The same, to write.
 fn bytes_of_mut<T: Number>(numbers: &mut [T]) -> &mut [u8] {
-    // SAFETY: the same bytes, lent as long to nobody else; whatever is written to them is a number.
+    // SAFETY: the same bytes, borrowed exclusively; any bytes are valid numbers.
     unsafe { core::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }

@@ -48,7 +48,7 @@ impl Cuda {
             "load_images",
             Geometry::line(blocks, PIXELS),
             args![
-                self.turn(),
+                self.step_state(),
                 images,
                 labels,
                 draws,

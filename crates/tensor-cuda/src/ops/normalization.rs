@@ -23,8 +23,8 @@ pub(crate) const SOURCE: Source = Source {
     ],
 };
 
-/// Blocks of a kernel that sums: two for each multiprocessor of the larger GPUs, so that all run at once. More would only
-/// leave more partial sums to be added by the last.
+/// Blocks of a kernel that sums: two for each multiprocessor of the larger GPUs, so that all run at once.
+/// More would only give the last one more partial sums to add.
 const SUM_BLOCKS: u32 = 256;
 /// Blocks of a kernel that maps.
 const MAP_BLOCKS: u32 = 1024;
@@ -58,7 +58,7 @@ impl Cuda {
         self.statistics(op, &x, 0.0, nowhere, stats)
     }
 
-    pub(crate) fn op_bn_act_fwd_joined(
+    pub(crate) fn op_bn_act_fwd_synchronized(
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
@@ -66,7 +66,7 @@ impl Cuda {
         norm: Training,
         y: View<Buffer>,
     ) -> Result<()> {
-        let (op, shape) = ("bn_act_fwd_joined", x.layout.shape);
+        let (op, shape) = ("bn_act_fwd_synchronized", x.layout.shape);
         let (scale, results) = (self.scale(op, norm.affine)?, self.results(op, norm)?);
         let replicas = stats.at.len / BatchNorm::stats_len(shape.c);
         let stats = self.operand(op, "the replicas' statistics", stats)?;
@@ -91,8 +91,8 @@ impl Cuda {
         self.normalize_batch(op, bn, &x, &y, scale, results.saved)
     }
 
-    pub(crate) fn op_bn_act_fwd_again(&self, bn: &BatchNorm, norm: Saved, y: View<Buffer>) -> Result<()> {
-        let op = "bn_act_fwd_again";
+    pub(crate) fn op_bn_act_fwd_recompute(&self, bn: &BatchNorm, norm: Saved, y: View<Buffer>) -> Result<()> {
+        let op = "bn_act_fwd_recompute";
         let (scale, saved) =
             (self.scale(op, norm.affine)?, self.operand(op, "the saved statistics", norm.saved)?);
         let (x, y) = (self.read(op, "the input", norm.x)?, self.write(op, "the output", y)?);
@@ -104,7 +104,7 @@ impl Cuda {
         Ok([self.operand(op, "gamma", gamma)?, self.operand(op, "beta", beta)?])
     }
 
-    /// Where the statistics of a training pass go.
+    /// The places of the statistics of a training pass.
     fn results(&self, op: &'static str, norm: Training) -> Result<Results> {
         let bias = norm.bias.map(|bias| self.operand(op, "the bias", bias)).transpose()?;
         Ok(Results {
@@ -114,7 +114,7 @@ impl Cuda {
         })
     }
 
-    /// The statistics of the samples at hand, to where those of a whole batch go, or else to `stats`.
+    /// The statistics of these samples, written to the place of a whole batch's, or else to `stats`.
     fn statistics(&self, op: &'static str, x: &Place, epsilon: f32, to: Results, stats: Ptr) -> Result<()> {
         let tiles = self.tiles(op, &[x], SUM_BLOCKS)?;
         let (partials, counters) = self.sums(op, &tiles)?;
@@ -177,8 +177,8 @@ impl Cuda {
         self.normalize(op, bn, x, y, [gamma, beta, mean, var], true)
     }
 
-    /// `y = act(gamma * (x - mean) * deviation + beta)`; `numbers` are gamma, beta, the mean, and the inverse deviation or
-    /// if so said the variance.
+    /// `y = act(gamma * (x - mean) * deviation + beta)`. `numbers` are gamma, beta, the mean, and the inverse
+    /// deviation or, with the flag, the variance.
     fn normalize(
         &self,
         op: &'static str,
@@ -241,7 +241,8 @@ impl Cuda {
         self.input_gradient(op, bn, [&x, &dy, &dx], numbers, count, write)
     }
 
-    /// What both halves of a backward pass work with: gamma, beta, what was saved, dgamma, dbeta; x; dy.
+    /// The operands of both halves of a backward pass: gamma, beta, the saved statistics, dgamma, dbeta; x;
+    /// dy.
     fn norm_gradient(
         &self,
         op: &'static str,
@@ -260,7 +261,7 @@ impl Cuda {
         Ok((numbers, self.read(op, "the input", norm.x)?, self.read(op, "dy", dy)?))
     }
 
-    /// dgamma and dbeta. `numbers` are gamma, beta, what was saved, dgamma, dbeta.
+    /// dgamma and dbeta. `numbers` are gamma, beta, the saved statistics, dgamma, dbeta.
     fn gradient_sums(
         &self,
         op: &'static str,
@@ -412,7 +413,7 @@ impl Cuda {
         Ok(Tiles::new(shape.rows() as u32, channels, self.vector(places), element, blocks))
     }
 
-    /// Where blocks leave two sums a channel, and where they count who is done.
+    /// The place of the blocks' two sums a channel, and the counters of finished blocks.
     fn sums(&self, op: &'static str, tiles: &Tiles) -> Result<(Ptr, Ptr)> {
         let counters = self.counters(op, tiles.across)?;
         let sums = 2 * tiles.channels as usize * tiles.slabs as usize;
@@ -429,7 +430,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// None where there are no numbers.
+    /// `None` for empty tensors.
     fn of(op: &'static str, norm: &GroupNorm, x: &Place) -> Result<Option<Blocks>> {
         let shape = x.shape;
         u32_of(op, "the size of a sample", shape.per_sample())?;
@@ -443,20 +444,20 @@ impl Blocks {
     }
 }
 
-/// What a normalization reads and leaves in training, beside its input and output.
+/// The operands and results of a normalization in training, beside its input and output.
 #[derive(Clone, Copy)]
 pub(crate) struct Training<'a> {
     /// gamma and beta.
     pub(crate) affine: [Run<'a>; 2],
-    /// A bias that the input lacks.
+    /// A bias to add to the input.
     pub(crate) bias: Option<Run<'a>>,
     /// Receives the means and inverse deviations for the backward pass.
     pub(crate) saved: Run<'a>,
-    /// Receives what becomes running averages.
+    /// Receives the new running averages' values.
     pub(crate) sums: Run<'a>,
 }
 
-/// What a normalization had in training, for its backward pass.
+/// The operands of a normalization in training, for its backward pass.
 #[derive(Clone, Copy)]
 pub(crate) struct Saved<'a> {
     /// The input.
@@ -467,7 +468,7 @@ pub(crate) struct Saved<'a> {
     pub(crate) saved: Run<'a>,
 }
 
-/// Where the statistics of a training pass go, and what x lacks.
+/// The places of the statistics of a training pass, and the bias of x.
 #[derive(Clone, Copy)]
 struct Results {
     bias: Ptr,

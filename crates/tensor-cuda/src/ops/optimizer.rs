@@ -26,27 +26,28 @@ pub(crate) const SOURCE: Source = Source {
 
 const THREADS: u32 = 256;
 
-/// Runs of one length in arenas that are laid out alike, and the rule for them.
+/// Runs of one length in arenas of one layout, and their rule.
 struct Run<const N: usize> {
     params: Ptr,
     grads: Ptr,
     memory: [Ptr; N],
     n: u64,
     lr_multiplier: f32,
-    /// What is added to gradients per parameter, and taken off parameters per learning rate: one of them is 0.
+    /// The weight decay that is added to gradients, and the one that is subtracted from parameters times the
+    /// learning rate. One of them is 0.
     penalty: f32,
     shrink: f32,
-    /// Numbers that a thread takes at once: 4 where all runs begin on 16 bytes.
+    /// Numbers of a thread at once: 4 if all runs begin on 16 bytes.
     vector: u32,
     geometry: Geometry,
 }
 
-/// The arenas of an op, laid out alike.
+/// The arenas of an op, with one layout.
 struct Arenas<'a, const N: usize> {
     op: &'static str,
     params: &'a Buffer,
     grads: &'a Buffer,
-    /// What the optimizer remembers, with names.
+    /// The optimizer's state, with names.
     memory: [(&'static str, &'a Buffer); N],
     /// Whether it is used.
     remembers: bool,
@@ -92,7 +93,7 @@ impl Cuda {
             run;
         let (keras, nesterov) = (u32::from(rule.velocity == Velocity::Keras), u32::from(rule.nesterov));
         let args = args![
-            self.turn(),
+            self.step_state(),
             params,
             grads,
             velocity,
@@ -114,7 +115,7 @@ impl Cuda {
         let (inside, outside) =
             if rule.epsilon_inside_root { (rule.epsilon, 0.0) } else { (0.0, rule.epsilon) };
         let args = args![
-            self.turn(),
+            self.step_state(),
             params,
             grads,
             squares,
@@ -145,7 +146,7 @@ impl Cuda {
         let [(beta1, take1, log1), (beta2, take2, log2)] =
             [rule.beta1, rule.beta2].map(|beta| (beta as f32, (1.0 - beta) as f32, beta.ln() as f32));
         let args = args![
-            self.turn(),
+            self.step_state(),
             params,
             grads,
             mean,
@@ -190,8 +191,8 @@ impl Cuda {
         Ok(Run { params, grads, memory: remembered, n, lr_multiplier, penalty, shrink, vector, geometry })
     }
 
-    /// Runs the kernel of a step on each run; in half precision between a look at all of the gradients and what follows from that.
-    /// Counts the step in `steps`.
+    /// Runs the kernel of a step on each run. In half precision it checks all gradients first, and updates
+    /// the loss scale afterwards. Counts the step in `steps`.
     fn step_with<const N: usize>(
         &self,
         lr: f32,
@@ -209,18 +210,18 @@ impl Cuda {
         if scaled {
             for rule in runs() {
                 let run = self.run_of(arenas, rule)?;
-                let args = args![self.turn_to_write(), run.grads, run.n, run.vector];
+                let args = args![self.step_state_to_write(), run.grads, run.n, run.vector];
                 self.launch("find_overflow", run.geometry, args)?;
             }
         }
         runs().try_for_each(|rule| launch(self.run_of(arenas, rule)?))?;
         if let Some(steps) = steps {
-            self.launch("count_step", Geometry::line(1, 1), args![self.turn(), steps])?;
+            self.launch("count_step", Geometry::line(1, 1), args![self.step_state(), steps])?;
         }
         if scaled {
-            self.launch("update_loss_scale", Geometry::line(1, 1), args![self.turn_to_write()])?;
+            self.launch("update_loss_scale", Geometry::line(1, 1), args![self.step_state_to_write()])?;
         }
-        self.refresh_mirror(arenas.params)
+        self.refresh_compute_copies(arenas.params)
     }
 
     pub(crate) fn op_ema_step(
@@ -242,9 +243,9 @@ impl Cuda {
         }
         let share = ((1.0 - f64::from(momentum)) * f64::from(scale)) as f32;
         let geometry = Geometry::line(self.blocks(to.len, THREADS), THREADS);
-        self.launch("ema_step", geometry, args![self.turn(), sums, to_running, n, momentum, share])?;
-        // The average may be of weights, and take their place.
-        self.refresh_mirror(running)
+        self.launch("ema_step", geometry, args![self.step_state(), sums, to_running, n, momentum, share])?;
+        // The average may be of weights, and replace them.
+        self.refresh_compute_copies(running)
     }
 
     pub(crate) fn op_meter(&self, sums: &Buffer, metrics: Span, meter: &mut Buffer) -> Result<()> {
@@ -252,6 +253,6 @@ impl Cuda {
         Error::check_len(op, "the metrics", metrics, 2)?;
         let metrics = self.run(op, "the metrics", sums, metrics)?;
         let meter = self.run(op, "the meter", meter, Span::new(0, 4))?;
-        self.launch("meter", Geometry::line(1, 1), args![self.turn_to_write(), metrics, meter])
+        self.launch("meter", Geometry::line(1, 1), args![self.step_state_to_write(), metrics, meter])
     }
 }

@@ -21,10 +21,10 @@ pub(crate) const SOURCE: Source = Source {
 
 const THREADS: u32 = 256;
 
-/// Threads that share a window of an average, if it is as large as that.
+/// Threads that share a window of an average, if it is that large.
 const TEAM: usize = 16;
 
-/// The numbers that all kernels take: of the samples, the images, and the windows.
+/// The common arguments of all kernels: of the samples, the images, and the windows.
 struct Windows {
     n: u32,
     c: u32,
@@ -36,7 +36,7 @@ struct Windows {
     left: u32,
 }
 
-/// Arguments of a kernel: its own, the windows, and how many channels a thread takes.
+/// Arguments of a kernel: its own, the windows, and the channels of a thread.
 macro_rules! window_args {
     ($s:expr, $vector:expr, $($arg:expr),* $(,)?) => {
         args![
@@ -50,7 +50,7 @@ impl Windows {
     fn new(op: &'static str, pool: &Pool2d, x: Shape, y: Shape) -> Result<Windows> {
         let u32_of = |what, value| u32_of(op, what, value);
         let (pad, [kh, kw], [sh, sw]) = (pool.pad, pool.kernel, pool.stride);
-        // Sums of a size and what lies around it do not overflow either.
+        // Sums of a size and its padding do not overflow either.
         let sum = |parts: [usize; 4]| parts.into_iter().fold(0, usize::saturating_add);
         u32_of("the padded height", sum([x.h, pad.top, pad.bottom, sh]))?;
         u32_of("the padded width", sum([x.w, pad.left, pad.right, sw]))?;

@@ -1,4 +1,4 @@
-//! What goes on around a matrix product: bias and activation, strided tensors to and fro, sums of columns.
+//! Kernels around a matrix product: bias and activation, copies of strided tensors, column sums.
 
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
@@ -12,10 +12,10 @@ pub(crate) const SOURCE: Source = Source {
     kernels: &["move_rows", "column_sums", "add_column_sums"],
 };
 
-/// Threads of a block, and loads of a thread that are under way at once, in rows.cu.
+/// Threads of a block, and loads of a thread at once, in rows.cu.
 const THREADS: usize = 256;
 const BATCH: usize = 4;
-/// The most parts of which column sums are made.
+/// The most parts of column sums.
 const MOST_PARTS: usize = 256;
 
 impl Cuda {
@@ -53,7 +53,8 @@ impl Cuda {
         self.launch("move_rows", geometry, arguments)
     }
 
-    /// The column sums of a tensor: in parts of some rows each, then these. How it is cut the shape alone decides.
+    /// The column sums of a tensor: of parts of some rows each, then of these. The parts depend on the shape
+    /// alone.
     pub(crate) fn column_sums(&self, op: &'static str, x: &Place, sums: Ptr) -> Result<()> {
         let (rows, c) = (x.rows(), x.shape.c);
         if c == 0 {
@@ -80,7 +81,7 @@ impl Cuda {
         self.launch("add_column_sums", geometry, args![partial, size(parts)?, size(c)?, sums])
     }
 
-    /// Reserves what the column sums of up to so large a tensor need.
+    /// Reserves the memory for column sums of tensors up to this large.
     pub(crate) fn prepare_column_sums(&self, x: Shape, training: bool) -> Result<()> {
         if training && !x.is_empty() {
             self.scratch(MOST_PARTS.saturating_mul(x.c).saturating_mul(size_of::<f32>()))?;

@@ -77,7 +77,7 @@ impl Cuda {
         let (x_stride, smoothing, scale) = (x.stride as u32, xent.label_smoothing, xent.scale);
         let geometry = Geometry::line(u32_of(op, "the number of blocks", blocks)?, BLOCK);
         let args = args![
-            self.turn(),
+            self.step_state(),
             x.ptr,
             x_stride,
             labels,

@@ -2,11 +2,11 @@ use crate::driver::Geometry;
 
 /// Bytes of the channels that a block works on: a cache line of every row.
 const TILE: u32 = 128;
-/// At most so many threads in a block.
+/// The most threads of a block.
 pub(crate) const THREADS: u32 = 256;
-/// Rows that a thread reads together, and at least as many as make it worth its while.
+/// Rows that a thread reads together, and the fewest that are worth a thread.
 const BATCH: usize = 4;
-/// How rows of channels are cut into blocks. The shape decides, so that sums have the same bits on every GPU.
+/// How rows of channels are cut into blocks. The shape decides, so sums have the same bits on every GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tiles {
     pub(crate) rows: u32,
@@ -28,7 +28,7 @@ impl Tiles {
     pub(crate) fn new(rows: u32, channels: u32, vector: u32, element: u32, blocks: u32) -> Tiles {
         let packs = channels / vector;
         let across = packs.div_ceil(TILE / (vector * element));
-        // As many in each as can be, so that the last tile is no narrower than need be.
+        // Equally wide, so that the last tile is as wide as possible.
         let beside = packs.div_ceil(across);
         let below = (THREADS / beside).min(rows.max(1));
         let worthwhile = (rows as usize).div_ceil(below as usize * BATCH);

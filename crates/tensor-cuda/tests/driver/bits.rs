@@ -2,8 +2,8 @@
 
 use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient};
 use program::{
-    Activation, Arena, Backend, Conv2d, Layout, OptimizerStep, Pad, ParamRun, Precision, Recording as _, Sgd,
-    Shape, StepArgs, Trial, TrialRun, Turn, WeightDecay, Write,
+    Activation, Arena, Backend, CapturedGraph as _, Conv2d, Layout, OptimizerStep, Pad, ParamRun, Precision,
+    ReplayArgs, Sgd, Shape, StepArgs, Trial, TrialRun, WeightDecay, Write,
 };
 use tensor_cuda::Cuda;
 
@@ -20,8 +20,8 @@ fn numbers(seed: usize, len: usize) -> Vec<f32> {
     (0..len).map(|k| ((k * 7 + seed * 5) % 13) as f32 / 13.0 - 0.5).collect()
 }
 
-/// What steps leave behind, of which all but the first are replays. The host goes on at once: it prepares a batch while the
-/// step before it may not have begun.
+/// The results of steps, of which all but the first are replays. The host continues at once: it prepares a
+/// batch while the step before it may not have begun.
 fn steps(cuda: &Cuda) -> Vec<u32> {
     let (shape, mut trial) = (Shape::new(3, 8, 8, CONV.inputs), Trial::new(3));
     let out = CONV.output(shape).unwrap();
@@ -49,12 +49,12 @@ fn steps(cuda: &Cuda) -> Vec<u32> {
         cuda.optimizer_step(step, lr, &mut run.parameters, &run.gradients, &[all]).unwrap();
     };
     step(&mut run, 0.1);
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     step(&mut run, 0.0);
-    let recording = cuda.end_recording().unwrap();
+    let graph = cuda.end_capture().unwrap();
     for k in 0..6 {
         run.write(x, &numbers(10 + k, shape.len())).unwrap();
-        recording.replay(&Turn { lr: 0.1 / (k + 1) as f32, ..Turn::default() }).unwrap();
+        graph.replay(&ReplayArgs { lr: 0.1 / (k + 1) as f32, ..ReplayArgs::default() }).unwrap();
     }
     let mut moved = vec![0.0; len];
     cuda.download(&velocity, 0, &mut moved).unwrap();

@@ -3,7 +3,7 @@
 use core::ptr::null_mut;
 use cudarc::driver::sys::{self, CUresult as E};
 
-/// Asserts what a call returned.
+/// Asserts the result of a call.
 fn is(expected: E, got: E) {
     assert_eq!(got, expected);
 }
@@ -62,7 +62,7 @@ pub fn all() {
         is(E::CUDA_SUCCESS, sys::cuMemAlloc_v2(&raw mut memory, 4));
         let timeless = || event(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
         let (one, two, inside, outside) = (stream(), stream(), timeless(), timeless());
-        // Past the end, and to what is not there.
+        // Past the end, and to missing memory.
         is(E::CUDA_ERROR_INVALID_VALUE, sys::cuMemsetD8Async(memory, 0, 5, one));
         is(E::CUDA_ERROR_INVALID_VALUE, sys::cuMemFree_v2(memory + 1));
         is(E::CUDA_ERROR_INVALID_HANDLE, sys::cuStreamSynchronize(null_mut()));
@@ -127,7 +127,7 @@ pub fn all() {
             }
         });
         another.join().unwrap();
-        // A fork and a join: the graph does both streams' work in order, as often as it is asked to.
+        // A fork and a join: the graph does both streams' work in order, at every launch.
         is(E::CUDA_SUCCESS, sys::cuEventRecord(inside, one));
         is(E::CUDA_SUCCESS, sys::cuStreamWaitEvent(two, inside, 0));
         is(E::CUDA_SUCCESS, sys::cuMemsetD8Async(memory, 9, 4, two));

@@ -1,6 +1,6 @@
-//! Ranks that reach each other by NCCL, each on a thread and a GPU of its own.
+//! Ranks that reach each other by NCCL, each with its own thread and GPU.
 
-use program::{Backend, Error, Recording as _, Span, Storage, Turn};
+use program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span, Storage};
 use std::thread;
 use std::time::Duration;
 use tensor_cuda::nccl::{Communicator, Join, unique_id};
@@ -88,19 +88,19 @@ impl Rank {
         let [head, tail] = [Span::new(AT.offset, LEN / 2), Span::new(AT.offset + LEN / 2, LEN - LEN / 2)];
         let mut other = self.cuda.alloc(LEN).unwrap();
         let mut step = |to_others: &mut Communicator, cuda: &Cuda, data: &mut Storage| {
-            to_others.begin_sum(data, tail).unwrap();
+            to_others.start_all_reduce(data, tail).unwrap();
             cuda.fill(1.0, &mut other, Span::new(0, LEN)).unwrap();
-            to_others.finish_sum(data, head).unwrap();
+            to_others.finish_all_reduce(data, head).unwrap();
         };
         self.put(data, 0);
         step(&mut self.to_others, &self.cuda, data);
         assert_eq!(self.read(data), sums(world, 0));
-        self.cuda.begin_recording().unwrap();
+        self.cuda.begin_capture().unwrap();
         step(&mut self.to_others, &self.cuda, data);
-        let recording = self.cuda.end_recording().unwrap();
+        let graph = self.cuda.end_capture().unwrap();
         for seed in 1..8 {
             self.put(data, seed);
-            recording.replay(&Turn::default()).unwrap();
+            graph.replay(&ReplayArgs::default()).unwrap();
             if seed % 3 == 0 {
                 assert_eq!(self.read(data), sums(world, seed));
             }
@@ -109,7 +109,7 @@ impl Rank {
     }
 }
 
-/// Lets each rank of a group do something on a thread of its own.
+/// Runs a function for each rank of a group, on separate threads.
 fn each_rank(patience: Duration, act: impl Fn(Result<Rank, Error>, usize) + Sync) {
     let world = std::env::var("TOWERS_TEST_RANKS").map_or(2, |count| count.parse().unwrap());
     let id = unique_id().unwrap();

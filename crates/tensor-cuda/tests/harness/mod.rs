@@ -8,7 +8,7 @@ use tensor_cuda::Cuda;
 
 pub use conformance::numbers;
 
-/// The precisions that have number formats of their own.
+/// The precisions with different number formats.
 pub const PRECISIONS: [Precision; 3] = [Precision::Fp32, Precision::Bf16, Precision::Fp16];
 
 /// The loss scale that half precision begins with.
@@ -31,8 +31,8 @@ pub fn agree(case: &impl Case) {
     PRECISIONS.iter().for_each(|&precision| subject(precision).agree(case));
 }
 
-/// Asserts that numbers differ by at most `tolerance` of the largest expected magnitude and `ulp` of their own, and that
-/// NaNs meet NaNs.
+/// Asserts that numbers differ by at most `tolerance` of the largest expected magnitude and `ulp` of their
+/// own magnitude, and that NaNs are NaNs.
 pub fn assert_close(what: &str, got: &[f32], expected: &[f32], tolerance: f32, ulp: f32) {
     assert_eq!(got.len(), expected.len(), "{what}");
     let magnitude = expected.iter().filter(|x| x.is_finite()).fold(0.0, |m: f32, x| m.max(x.abs()));

@@ -4,7 +4,8 @@ use super::play::Played;
 use super::{alone, batch, choices, convolutions, dense, numbers, on_failing_stand_ins, on_stand_ins};
 use program::ops::{Conv2dForward, Conv2dInputGradient, LinearForward, LinearInputGradient};
 use program::{
-    Activation, Arena, Error, Recording as _, Shape, StepArgs, TensorId, Trial, TrialRun, Turn, Write,
+    Activation, Arena, CapturedGraph as _, Error, ReplayArgs, Shape, StepArgs, TensorId, Trial, TrialRun,
+    Write,
 };
 use tensor_cuda::{Cuda, Options};
 
@@ -28,7 +29,7 @@ fn where_all_algorithms_fail_our_own_kernels_take_their_place() {
     assert!(wrong.is_empty(), "{settings:?}: {wrong:#?}");
 }
 
-/// Whatever a library says when it fails, in numbers that nobody knows too.
+/// Any failure of a library, with unknown statuses too.
 #[test]
 fn every_status_gives_way() {
     for (cudnn, cublaslt) in [("1008", "1"), ("2000", "7"), ("3999", "15"), ("4999", "999")] {
@@ -58,7 +59,7 @@ fn a_layer_goes_on() {
     println!("{}", cuda.describe_engine().join("\n"));
 }
 
-/// A failure in a recording is found in the race, or where nothing is raced, when a recording is made.
+/// A failure in a capture is found in the race, or where nothing is raced, when a capture is made.
 #[test]
 fn what_can_not_be_recorded_gives_way_likewise() {
     for (cudnn, cublaslt) in [("1:recorded:5000", "0:recorded:14"), ("1:spoiled:0", "0:spoiled:0")] {
@@ -121,7 +122,7 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// On stand-ins of which an algorithm may fail in a recording: the next recording is made with another.
+/// On stand-ins of which an algorithm may fail in a capture: the next capture is made with another.
 #[test]
 fn a_recording_is_made_without_what_can_not_be_recorded() {
     let _alone = alone();
@@ -133,21 +134,21 @@ fn a_recording_is_made_without_what_can_not_be_recorded() {
     let mut layer = Layers::new(&cuda, true);
     layer.convolve().and_then(|()| layer.multiply()).unwrap();
     for dropped in 1..=2 {
-        cuda.begin_recording().unwrap();
+        cuda.begin_capture().unwrap();
         let failed = if dropped == 1 { layer.convolve() } else { layer.multiply() }.unwrap_err().to_string();
-        cuda.abandon_recording();
+        cuda.abandon_capture();
         assert!(failed.contains(" by cu"), "{failed}");
         assert_eq!(cuda.dropped_algorithms(), dropped);
         layer.convolve().and_then(|()| layer.multiply()).unwrap();
     }
     let expected = layer.outputs();
-    cuda.begin_recording().unwrap();
+    cuda.begin_capture().unwrap();
     layer.convolve().and_then(|()| layer.multiply()).unwrap();
-    let recording = cuda.end_recording().unwrap();
+    let graph = cuda.end_capture().unwrap();
     for (id, values) in layer.outputs.into_iter().zip(&expected) {
         layer.run.write(id, &vec![0.0; values.len()]).unwrap();
     }
-    recording.replay(&Turn::default()).unwrap();
+    graph.replay(&ReplayArgs::default()).unwrap();
     assert!(layer.outputs() == expected);
     println!("dropped {} for a recording", cuda.dropped_algorithms());
 }

@@ -2,13 +2,13 @@ use crate::Config;
 use crate::config::agreed;
 use crate::data::digest as sha256;
 use crate::run::PreparedRun;
-use parallel::Facts;
+use parallel::Agreement;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The values that must agree across processes: every option that decides bits, the network, the data, and
 /// the first step.
-pub(super) fn facts(run: &PreparedRun<'_>) -> Facts {
-    let mut facts = Facts::new();
+pub(super) fn facts(run: &PreparedRun<'_>) -> Agreement {
+    let mut facts = Agreement::new();
     for (key, value) in agreed(run.config) {
         facts = facts.with(format_args!("the setting {key}"), value);
     }
@@ -32,14 +32,14 @@ pub(super) fn facts(run: &PreparedRun<'_>) -> Facts {
 /// need not agree.
 ///
 /// ```
-/// use parallel::Facts;
+/// use parallel::Agreement;
 ///
 /// let config = train::recipe("quick")?;
-/// let facts = train::with_device_facts(Facts::new(), &config);
-/// assert_ne!(facts, Facts::new());
+/// let facts = train::with_device_facts(Agreement::new(), &config);
+/// assert_ne!(facts, Agreement::new());
 /// # Ok::<(), train::Error>(())
 /// ```
-pub fn with_device_facts(facts: Facts, config: &Config) -> Facts {
+pub fn with_device_facts(facts: Agreement, config: &Config) -> Agreement {
     let repeats = config.training.arithmetic.deterministic || config.repeats();
     facts
         .with("the precision", config.training.arithmetic.precision)

@@ -7,8 +7,8 @@ use crate::run::{Observers, PreparedRun, named};
 use crate::{Config, Devices, Outcome, Result, Resume, StopFlag};
 use cifar::Dataset;
 use parallel::cluster::{Place, Source, discover_here};
-use parallel::rendezvous::{Hello, Meeting, meet};
-use parallel::{Facts, Replica, Stage};
+use parallel::rendezvous::{Hello, ProcessGroup, connect};
+use parallel::{Agreement, Replica, Stage};
 use std::time::Duration;
 use transport::Transport;
 
@@ -21,8 +21,8 @@ pub use facts::with_device_facts;
 pub struct Process {
     place: Place,
     transport: Transport,
-    /// The rendezvous of the processes, if they have met to agree on a checkpoint.
-    meeting: Option<Meeting>,
+    /// The group of the processes, once they have met to agree on a checkpoint.
+    group: Option<ProcessGroup>,
 }
 
 impl Process {
@@ -38,7 +38,7 @@ impl Process {
         match discover_here()? {
             Some(place) if place.world > 1 => {
                 let transport = Transport::choose(&place, devices, timeout)?;
-                Ok(Some(Process { place, transport, meeting: None }))
+                Ok(Some(Process { place, transport, group: None }))
             }
             _ => Ok(None),
         }
@@ -70,10 +70,10 @@ impl Process {
     pub fn any_restarted(&mut self, restarted: bool) -> Result<bool> {
         let Some(settings) = self.transport.settings() else { return Ok(restarted) };
         let Place { rank, world, .. } = self.place;
-        let own = Hello { rank, world, facts: Facts::new() };
-        let mut meeting = meet(&self.place, settings, &own, (rank == 0).then_some(&[]))?;
-        let said = meeting.collect(&[u8::from(restarted)])?;
-        self.meeting = Some(meeting);
+        let own = Hello { rank, world, agreement: Agreement::new() };
+        let mut group = connect(&self.place, settings, &own, (rank == 0).then_some(&[]))?;
+        let said = group.gather(&[u8::from(restarted)])?;
+        self.group = Some(group);
         Ok(restarted || said.contains(&vec![u8::from(true)]))
     }
 
@@ -85,9 +85,9 @@ impl Process {
     /// [`Error::Parallel`](crate::Error::Parallel) if the first process has ended.
     pub fn common_checkpoint(&mut self, own: Option<String>) -> Result<Option<String>> {
         let first = self.is_first();
-        let Some(meeting) = &mut self.meeting else { return Ok(own) };
+        let Some(group) = &mut self.group else { return Ok(own) };
         let name = own.unwrap_or_default();
-        let name = meeting.hand_out(first.then_some(name.as_bytes()))?;
+        let name = group.broadcast(first.then_some(name.as_bytes()))?;
         let name = String::from_utf8_lossy(&name).into_owned();
         Ok(Some(name).filter(|name| !name.is_empty()))
     }
@@ -114,7 +114,7 @@ impl Process {
         let observers = if self.is_first() { observers } else { Default::default() };
         let run = run.watched_by(observers);
         let body = |replica| run.stage(replica, Stage::whole(), observers, stop);
-        self.transport.run(&self.place, self.meeting, device, &facts::facts(&run), body)
+        self.transport.run(&self.place, self.group, device, &facts::facts(&run), body)
     }
 
     /// Runs `body` as this process's replica, on its device, together with the others. `facts` must agree
@@ -125,11 +125,11 @@ impl Process {
     pub fn run<T>(
         self,
         config: &Config,
-        facts: &Facts,
+        facts: &Agreement,
         body: impl FnOnce(Replica) -> Result<T>,
     ) -> Result<T> {
         let device = device::open(config, &self.place)?;
-        self.transport.run(&self.place, self.meeting, device, facts, body)
+        self.transport.run(&self.place, self.group, device, facts, body)
     }
 }
 

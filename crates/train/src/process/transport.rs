@@ -1,8 +1,8 @@
 use crate::devices::{nccl_available, usable_gpus};
 use crate::{DeviceKind, Devices, Result};
 use parallel::cluster::{Place, Source};
-use parallel::rendezvous::{Meeting, Settings};
-use parallel::{Error, Facts, NcclProcess, Replica};
+use parallel::rendezvous::{ProcessGroup, Settings};
+use parallel::{Agreement, Error, NcclProcess, Replica};
 use program::Device;
 use std::time::Duration;
 
@@ -69,9 +69,9 @@ impl Transport {
     pub(super) fn run<T, F>(
         self,
         place: &Place,
-        meeting: Option<Meeting>,
+        group: Option<ProcessGroup>,
         device: Device,
-        facts: &Facts,
+        facts: &Agreement,
         body: F,
     ) -> Result<T>
     where
@@ -79,7 +79,7 @@ impl Transport {
     {
         match self {
             Transport::Nccl { settings, timeout } => {
-                NcclProcess { place, settings: &settings, facts, timeout, met: meeting }.run(device, body)
+                NcclProcess { place, settings: &settings, agreement: facts, timeout, group }.run(device, body)
             }
             #[cfg(feature = "mpi")]
             Transport::Mpi { mpi, nccl, timeout } => {

@@ -1,6 +1,6 @@
 use crate::Result;
 use parallel::Collective;
-use program::{Device, Prepared, Recorder, Turn};
+use program::{CaptureStatus, Device, GraphCache, ReplayArgs};
 
 /// CUDA graph capture of the work that all replicas repeat at every step, in the same order.
 ///
@@ -11,7 +11,7 @@ use program::{Device, Prepared, Recorder, Turn};
 ///
 /// ```
 /// use parallel::run_replicas;
-/// use program::Turn;
+/// use program::ReplayArgs;
 /// use train::GraphCapture;
 ///
 /// let runs = run_replicas(&[tensor_cpu::device(1)], |mut replica| {
@@ -21,7 +21,7 @@ use program::{Device, Prepared, Recorder, Turn};
 ///             runs += 1;
 ///             Ok(())
 ///         };
-///         capture.run(&replica.device, replica.collective.as_mut(), &"update", &Turn::default(), work)?;
+///         capture.run(&replica.device, replica.collective.as_mut(), &"update", &ReplayArgs::default(), work)?;
 ///     }
 ///     Ok::<_, train::Error>(runs)
 /// })?;
@@ -29,7 +29,7 @@ use program::{Device, Prepared, Recorder, Turn};
 /// # Ok::<(), train::Error>(())
 /// ```
 pub struct GraphCapture<K> {
-    recorder: Recorder<(K, usize)>,
+    recorder: GraphCache<(K, usize)>,
     /// The known work, and its phase. It is the same on all replicas, whichever shards they have.
     known: Vec<(K, Phase)>,
     settled: bool,
@@ -45,7 +45,7 @@ pub(crate) enum Phase {
 
 impl<K> Default for GraphCapture<K> {
     fn default() -> Self {
-        GraphCapture { recorder: Recorder::default(), known: Vec::new(), settled: false }
+        GraphCapture { recorder: GraphCache::default(), known: Vec::new(), settled: false }
     }
 }
 
@@ -64,8 +64,8 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         };
         let settled = phase == Phase::Replay;
         if settled != self.settled {
-            collective.come_together(true)?;
-            collective.one_by_one(!settled);
+            collective.all_agree(true)?;
+            collective.set_blocking(!settled);
             self.settled = settled;
         }
         Ok(phase)
@@ -78,7 +78,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         key: &K,
         shard: usize,
         work: impl FnMut() -> Result<()>,
-    ) -> Prepared {
+    ) -> CaptureStatus {
         self.recorder.prepare(device, &(key.clone(), shard), work)
     }
 
@@ -89,12 +89,12 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         collective: &mut dyn Collective,
         key: &K,
         shards: core::ops::Range<usize>,
-        prepared: Prepared,
+        prepared: CaptureStatus,
     ) -> Result<()> {
-        if collective.come_together(prepared == Prepared::Yes)? {
+        if collective.all_agree(prepared == CaptureStatus::Yes)? {
             return Ok(());
         }
-        let again = collective.come_together(prepared != Prepared::Never)?;
+        let again = collective.all_agree(prepared != CaptureStatus::Never)?;
         for shard in shards {
             let of_shard = (key.clone(), shard);
             match again {
@@ -118,10 +118,10 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         device: &Device,
         key: &K,
         shard: usize,
-        turn: &Turn,
+        turn: &ReplayArgs,
         work: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        self.recorder.play(device, (key.clone(), shard), turn, work)
+        self.recorder.run(device, (key.clone(), shard), turn, work)
     }
 
     /// Runs, captures or replays work that is independent of shards, in its current phase.
@@ -133,7 +133,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         device: &Device,
         collective: &mut dyn Collective,
         key: &K,
-        turn: &Turn,
+        turn: &ReplayArgs,
         mut work: impl FnMut(&mut dyn Collective) -> Result<()>,
     ) -> Result<()> {
         if self.begin(collective, key)? == Phase::Capture {
@@ -192,13 +192,13 @@ mod tests {
             Ok(())
         }
 
-        fn come_together(&mut self, well: bool) -> Met<bool> {
+        fn all_agree(&mut self, well: bool) -> Met<bool> {
             self.heard += if well { "together " } else { "not well " };
             Ok(well && self.says.pop().unwrap_or(true))
         }
 
-        fn one_by_one(&mut self, one_by_one: bool) {
-            self.heard += if one_by_one { "one by one " } else { "ahead " };
+        fn set_blocking(&mut self, blocking: bool) {
+            self.heard += if blocking { "one by one " } else { "ahead " };
         }
 
         fn abort(&self, _: &str) {}
@@ -207,7 +207,7 @@ mod tests {
     fn heard(capture: &mut GraphCapture<&'static str>, other: &mut Other, work: &'static str) -> String {
         let device = tensor_cpu::device(1);
         capture
-            .run(&device, other, &work, &Turn::default(), |_| Ok::<_, Error>(device.synchronize()?))
+            .run(&device, other, &work, &ReplayArgs::default(), |_| Ok::<_, Error>(device.synchronize()?))
             .unwrap();
         core::mem::take(&mut other.heard)
     }

@@ -4,7 +4,7 @@ use crate::run::graph_capture::{GraphCapture, Phase};
 use core::mem::swap;
 use layers::Network;
 use parallel::{Collective, Exchanges, Shards};
-use program::{Device, Prepared, Span, Storage, Turn};
+use program::{CaptureStatus, Device, ReplayArgs, Span, Storage};
 
 /// A pass over one of a replica's shards of a batch.
 pub(crate) struct Pass<'a> {
@@ -106,14 +106,14 @@ impl Passes {
         collective: &mut dyn Collective,
         batch: &Share,
         kind: Kind,
-        turn: &Turn,
+        turn: &ReplayArgs,
         mut pass: impl FnMut(&mut Network, Pass<'_>) -> Result<()>,
     ) -> Result<()> {
         self.kind = Some(kind);
         let (device, shards) = (network.device().clone(), self.shards.own());
         let work = Work { kind, global: batch.global() };
         if self.capture.begin(collective, &work)? == Phase::Capture && kind != Kind::Synchronized {
-            let mut prepared = Prepared::Yes;
+            let mut prepared = CaptureStatus::Yes;
             for own in 0..shards.len() {
                 let shard = self.shard(network, collective, batch, own, &mut pass, |capture, shard, run| {
                     capture.capture(&device, &work, shard, run)
@@ -125,7 +125,7 @@ impl Passes {
         for own in 0..shards.len() {
             let piece = batch.piece_of(&self.shards, own);
             piece.send(network)?;
-            let turn = Turn { first: piece.first(), ..*turn };
+            let turn = ReplayArgs { first: piece.first(), ..*turn };
             self.shard(network, collective, batch, own, &mut pass, |capture, shard, run| match kind {
                 Kind::Synchronized => run(),
                 _ => capture.play(&device, &work, shard, &turn, run),
@@ -175,7 +175,7 @@ impl Passes {
         collective: &mut dyn Collective,
         global: usize,
         runs: usize,
-        turn: &Turn,
+        turn: &ReplayArgs,
         mut work: impl FnMut() -> Result<()>,
     ) -> Result<()> {
         self.capture.run(device, collective, &Work { kind: Kind::Update { runs }, global }, turn, |_| work())
@@ -194,9 +194,9 @@ impl Passes {
         let device = network.device().clone();
         let grads = &mut network.arena_mut().grads;
         if self.parts.is_empty() {
-            return Ok(collective.finish_sum(&device, &self.buckets, grads)?);
+            return Ok(collective.finish_all_reduce(&device, &self.buckets, grads)?);
         }
-        Ok(collective.finish_in_order(&device, &self.parts, &self.buckets, grads)?)
+        Ok(collective.finish_all_reduce_in_order(&device, &self.parts, &self.buckets, grads)?)
     }
 
     /// Replaces the span `at` of `grads` by the sum over all shards of all replicas.

@@ -22,7 +22,7 @@ use layers::{Arena, Draws, Mode, Network};
 use models::Model;
 use optim::{OptimizerState, Progress};
 use parallel::{Collective, Replica};
-use program::{Device, Span, Turn};
+use program::{Device, ReplayArgs, Span};
 use std::time::{Duration, Instant};
 
 /// One replica of a run: a network, its optimizer, and its share of the validation data.
@@ -227,7 +227,7 @@ impl<'a> Worker<'a> {
         self.collective.at_step(self.state.step);
         let (lr, global, split) = (self.lr(), batch.global(), self.stage.stages() > 1);
         let alone = self.passes.is_single() && !split;
-        let turn = Turn { step: self.state.step, lr: lr as f32, first: 0 };
+        let turn = ReplayArgs { step: self.state.step, lr: lr as f32, first: 0 };
         let (seed, step, smoothing) =
             (self.config.training.seed, self.state.step, self.config.training.label_smoothing as f32);
         let draws = Draws { seed, step, first_sample: 0 };
@@ -394,7 +394,7 @@ impl<'a> Worker<'a> {
                     collective,
                     &batch,
                     Kind::Evaluation,
-                    &Turn::default(),
+                    &ReplayArgs::default(),
                     |network, _| Ok(network.evaluate_pass()?),
                 )?;
             }

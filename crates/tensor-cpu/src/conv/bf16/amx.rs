@@ -34,7 +34,7 @@ pub(super) fn available() -> bool {
     })
 }
 
-/// Bits 22 (AMX-BF16) and 24 (AMX-TILE) of what the processor says of itself.
+/// Bits 22 (AMX-BF16) and 24 (AMX-TILE) of CPUID.
 fn has_tiles() -> bool {
     const BITS: u32 = 1 << 22 | 1 << 24;
     __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & BITS == BITS
@@ -84,7 +84,7 @@ unsafe fn end() {
 macro_rules! product {
     ($name:ident, $i:literal, $j:literal) => {
         unsafe fn $name(t: &Product) {
-            // SAFETY: the processor has tiles, this thread has told it their shapes, and what the product describes is valid.
+            // SAFETY: the CPU has tiles, this thread has configured their shapes, and the product is valid.
             unsafe {
                 asm!(
                     "mov {out}, [{t} + {OUT}]",

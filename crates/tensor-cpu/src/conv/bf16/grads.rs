@@ -20,11 +20,12 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// How the gradient of the weights is cut up, by the shapes alone.
 ///
-/// The images are cut into parts and a part into *chunks*, some images or some rows of one, each of which is laid out as a
-/// line of pixels with their padding: those of the output's gradient transposed, with zeros in the padding, so that every tap
-/// is one long sum; those of the input as pairs of neighbours, once from the even ones and once from the odd ones, since
-/// a tap may begin at either. The former is done first, for all tasks. A task sums one part for a range of inputs and all
-/// outputs and taps. Each part has its own sums, which are added in the order of the parts.
+/// The images are cut into parts and a part into *chunks*, some images or some rows of one. Each chunk is
+/// laid out as a line of pixels with their padding. The output's gradient is transposed, with zeros in the
+/// padding, so that every tap is one long sum. The input is stored as pairs of neighbours, once from the even
+/// ones and once from the odd ones, since a tap may begin at either. The former is done first, for all tasks.
+/// A task sums one part for a range of inputs and all outputs and taps. Each part has its own sums, which are
+/// added in the order of the parts.
 struct Plan {
     conv: Conv2d,
     x: Layout,
@@ -62,7 +63,7 @@ impl Line {
         Line { grid, steps, pairings }
     }
 
-    /// Elements of a tile of inputs in one phase and pairing, with what a tap reads past the end.
+    /// Elements of a tile of inputs in one phase and pairing, with those that a tap reads past the end.
     fn len(&self) -> usize {
         self.grid.phase_len
     }
@@ -358,8 +359,8 @@ impl Plan {
                     out_half: self.inputs * TILE_BYTES,
                     add: usize::from(add),
                 };
-                // SAFETY: the functions fit the processor; the operands have room for what the steps read, and no other task has
-                // these inputs of this part.
+                // SAFETY: the functions fit the CPU; the operands have room for all reads, and no other task
+                // has these inputs of this part.
                 unsafe { (tiles.product[high - 1][wide - 1])(&product) };
             }
         }

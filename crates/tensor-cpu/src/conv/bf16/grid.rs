@@ -59,7 +59,7 @@ impl Grid {
         Grid { low, slots, size: [y.size, x.size], step, phase_len, block_len }
     }
 
-    /// Columns of a phase: what lies between a pixel and the one below.
+    /// Columns of a phase: the distance from a pixel to the one below.
     pub fn width(&self) -> usize {
         self.slots[1]
     }
@@ -85,8 +85,8 @@ impl Grid {
         [y % sy * sx + x % sx, y / sy * self.width() + x / sx]
     }
 
-    /// Where the first pixel lies in the source, if the pixels of all images, and so many behind them, lie there as they do in the
-    /// grid.
+    /// The place of the first pixel in the source, if the pixels of all images, and so many after them, lie
+    /// there as in the grid.
     pub fn in_place(&self, source: View<[Bf16]>, past: usize) -> Option<usize> {
         let View { data, layout } = source;
         let images = layout.shape.n;

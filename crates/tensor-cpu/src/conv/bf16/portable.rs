@@ -56,8 +56,8 @@ unsafe fn product<const M: usize, const N: usize>(t: &Product) {
     }
 }
 
-/// One step as AMX takes it: the even products and the odd ones apart, then their sum to what was there. A product of two
-/// numbers of 16 bits is exact in 32.
+/// One step as AMX does it: the even and the odd products apart, then their sum plus the old value. A product
+/// of two numbers of 16 bits is exact in 32.
 unsafe fn step(a: *const u16, a_row: usize, b: *const u16, out: *mut f32) {
     for row in 0..SIDE {
         for column in 0..SIDE {
@@ -115,7 +115,7 @@ unsafe fn columns(walk: &Walk, to: *mut u16, tile_len: usize) {
 unsafe fn each_number(walk: &Walk, mut emit: impl FnMut(usize, usize, u16)) {
     let load = |at: *const Bf16, mask: u32| {
         let number = |channel| {
-            // SAFETY: what the mask names exists.
+            // SAFETY: the elements of the mask exist.
             if mask >> channel & 1 == 1 { unsafe { (*at.wrapping_add(channel)).0 } } else { 0 }
         };
         core::array::from_fn(number)

@@ -22,8 +22,8 @@ const PANEL: usize = 2 * SIDE;
 
 /// How a [`Problem`] is cut up, by its shapes alone.
 ///
-/// A *segment* is some images, or rows of one, or pixels of one row; a *group* some panels of columns. A task is one
-/// segment and one group: it lays out what the segment reads, then multiplies it with each panel.
+/// A *segment* is some images, or rows of one, or pixels of one row; a *group* some panels of columns. A task
+/// is one segment and one group: it lays out the segment's inputs, then multiplies them with each panel.
 struct Plan {
     /// Blocks of channels.
     blocks: usize,
@@ -72,8 +72,8 @@ impl Plan {
         self.len_of(p, &grid).next_multiple_of(2 * SIDE) / 2
     }
 
-    /// Where the source of a segment goes, and its elements, with the zeros behind it and what a tile reads past its
-    /// last pixel.
+    /// The place of a segment's source, and its elements, with the zeros after it and the elements that a
+    /// tile reads past its last pixel.
     fn source(&self, p: &Problem, segment: &Segment) -> (Grid, usize) {
         let Segment { images, rows, pixels } = segment;
         let grid = Grid::new([&p.y, &p.x], images.len(), rows, pixels, DEPTH);
@@ -156,7 +156,7 @@ pub(super) fn run(cpu: &Cpu, p: &Problem, source: &[Bf16], w: &[f32], finish: Fi
     });
 }
 
-/// The same sums over patches, if those are what is laid out.
+/// The same sums over a source that is laid out in patches.
 fn patched(p: &Problem) -> (Problem, Option<Patch>) {
     let patch = Patch::of([&p.y, &p.x], p.channels, p.source);
     let patched = patch.map(|patch| {
@@ -333,7 +333,7 @@ impl Job<'_> {
         Some(Source { numbers: &bits(self.source)[first..], pixel: p.source.stride, block: DEPTH })
     }
 
-    /// Lays out what a segment reads: (block of channels, phase, pixel, channel).
+    /// Lays out the inputs of a segment: (block of channels, phase, pixel, channel).
     fn lay_out(&self, segment: &Segment, grid: &Grid, to: &mut [u16]) {
         let (p, blocks) = (self.p, self.plan.blocks);
         for (block, phase) in
@@ -374,8 +374,8 @@ impl Job<'_> {
                 out_half: 2 * TILE_BYTES,
                 add: 0,
             };
-            // SAFETY: the functions fit the processor; the source has room for what a tile reads past the last pixel, and
-            // the panel has weights for every tap and block.
+            // SAFETY: the functions fit the CPU; the source has room for a tile's reads past the last pixel,
+            // and the panel has weights for every tap and block.
             unsafe { (self.tiles.product[high - 1][wide - 1])(&product) };
             for (half, sums) in sums.0.chunks_exact(2 * TILE_SUMS).take(high).enumerate() {
                 self.finish(segment, tiling, tiling.pixels(tile + half), &columns, sums);

@@ -1,7 +1,7 @@
 //! What is done to numbers of 16 bits, and the table of functions for each [`Level`] that does it.
 //!
-//! A tile is 16 rows of 64 bytes. As operands they hold 32 numbers a row in the left one of a product and, in the right
-//! one, pairs of numbers that follow each other in the sum, of 16 columns; as sums they hold 16 numbers of 32 bits.
+//! A tile is 16 rows of 64 bytes. The left operand of a product has 32 numbers a row. The right one has pairs
+//! of consecutive terms of the sum, of 16 columns. Sums are 16 numbers of 32 bits a row.
 
 #[cfg(target_arch = "x86_64")]
 use super::amx;
@@ -103,7 +103,7 @@ pub(super) struct Product {
     pub tap_count: usize,
     /// Steps of each tap.
     pub steps: usize,
-    /// The first tile of sums, behind it the one of the second `j`; bytes to those of the second `i`.
+    /// The first tile of sums, followed by that of the second `j`; bytes to those of the second `i`.
     pub out: *mut f32,
     pub out_half: usize,
     /// Whether to add to what `out` held.

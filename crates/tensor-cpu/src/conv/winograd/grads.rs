@@ -108,7 +108,7 @@ impl Plan {
         [each, each * self.positions()]
     }
 
-    /// Zeros for what lies outside of the images.
+    /// Zeros for pixels outside of the images.
     fn zeros_len(&self) -> usize {
         self.inputs.max(self.outputs).next_multiple_of(BLOCK)
     }

@@ -106,8 +106,9 @@ unsafe fn input<S: Simd, F: Form<OUT, IN>, const OUT: usize, const IN: usize>(t:
     }
 }
 
-/// Half of the rows of positions, for a vector of channels: as many as stay in registers on the way from columns to rows. To
-/// load pixels for each half costs less than to put the other one aside; what that one is made of, the compiler leaves out.
+/// Half of the rows of positions, for a vector of channels: as many as fit registers between the passes over
+/// columns and rows. Loading pixels for each half costs less than storing the other half. The compiler
+/// removes the unused half.
 ///
 /// # Safety
 /// As for `input`.

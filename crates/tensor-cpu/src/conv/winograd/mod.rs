@@ -1,9 +1,9 @@
 //! Convolutions of 3x3 kernels without stride by Winograd's minimal filtering: fewer products, for sums before and after.
 //!
-//! Outputs are computed in tiles of 2x2 or 4x4. What is under a tile is transformed to 16 or 36 positions (`form`,
-//! `kernels`), at each of which sums over channels remain, products of small matrices: 2.25 or 4 times fewer
-//! multiplications than the convolution itself takes. Transforms work on vectors of channels. A task keeps what it
-//! transforms in the core's second cache.
+//! Outputs are computed in tiles of 2x2 or 4x4. The pixels under a tile are transformed to 16 or 36 positions
+//! (`form`, `kernels`). At each position remain sums over channels, which are products of small matrices:
+//! 2.25 or 4 times fewer multiplications than the convolution itself. Transforms work on vectors of channels.
+//! A task keeps its transformed pixels in the core's L2 cache.
 
 mod form;
 mod grads;

@@ -16,9 +16,9 @@ const MIN_TASKS: usize = 8;
 
 /// How the sums of a forward pass, or of an input's gradient, are cut up, by the shapes and the vectors' width alone.
 ///
-/// A task is some tiles, one after the other: it transforms what is under them, multiplies the result with the transformed
-/// weights, position by position, and transforms the products back. The sums of a position are written over the inputs of the
-/// one before it, which nobody reads again: so more of the cache is left to weights.
+/// A task is some tiles, one after the other. It transforms the pixels under them, multiplies the result with
+/// the transformed weights, position by position, and transforms the products back. The sums of a position
+/// overwrite the used inputs of the one before, which leaves more of the cache to weights.
 struct Plan {
     pass: Pass,
     tiles: Tiles,
@@ -73,7 +73,7 @@ impl Plan {
         self.positions() * self.pass.channels * self.padded()
     }
 
-    /// Zeros for what lies outside of the images.
+    /// Zeros for pixels outside of the images.
     fn zeros_len(&self) -> usize {
         self.pass.channels.next_multiple_of(BLOCK)
     }
@@ -143,8 +143,8 @@ fn transform_weights(cpu: &Cpu, plan: &Plan, w: &[f32], to: &mut [f32]) {
                         })
                     };
                     debug_assert!((plan.positions() - 1) * position + at + lanes <= to.len());
-                    // SAFETY: the kernels fit the processor; there are `count` lanes at each tap; every channel's vectors
-                    // have places of their own.
+                    // SAFETY: the kernels fit the CPU; there are `count` lanes at each tap; every channel's
+                    // vectors have separate places.
                     unsafe {
                         let to = to.as_ptr().add(at);
                         (plan.transforms.filter)(&Filter { from, lanes: count, to, position });

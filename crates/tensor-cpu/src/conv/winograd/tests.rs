@@ -8,7 +8,8 @@ use crate::simd::Level;
 use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient};
 use program::{Activation, Arena, Conv2d, Pad, Shape, Trial, View, Write};
 
-/// The root of the mean square of the differences, and the largest one, in units of that of what is wanted.
+/// The root mean square of the differences, and the largest one, relative to the root mean square of the
+/// expected values.
 fn error(got: &[f32], want: &[f64]) -> [f64; 2] {
     let differences = || got.iter().zip(want).map(|(&got, &want)| (f64::from(got) - want).abs());
     let mean = |sum: f64| (sum / want.len().max(1) as f64).sqrt();

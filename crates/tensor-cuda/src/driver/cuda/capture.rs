@@ -1,4 +1,4 @@
-//! What a capture's pieces of work come after: the driver keeps the stream's nodes of the moment, and we say which they are.
+//! The dependencies of a capture's next node. The driver keeps them with the stream, and we set them.
 
 use super::CudaDriver;
 use crate::cuda::lock;
@@ -8,7 +8,7 @@ use program::Result;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-/// A node that what is asked for next comes after.
+/// A dependency of the next node.
 pub(super) type Tip = sys::CUgraphNode;
 
 impl CudaDriver {
@@ -22,7 +22,7 @@ impl CudaDriver {
         Ok(())
     }
 
-    /// Before anything is asked of the stream: outside of pieces of work it comes after all that was captured.
+    /// Called before all work on the stream. Outside of pieces of work it depends on all captured work.
     pub(super) fn outside(&self) -> Result<()> {
         if !self.capturing.load(Ordering::Relaxed) {
             return Ok(());
@@ -45,11 +45,11 @@ impl CudaDriver {
         Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE as u32)
     }
 
-    /// How the capture stands, with the stream's nodes of the moment and their number.
+    /// The state of the capture, with the stream's dependencies and their number.
     fn capture_info(&self) -> Result<(u32, *const Tip, usize)> {
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE as u32;
-        // What a library says of its edges is asked for, since the answer is refused otherwise, and left: work begins when all that
-        // it comes after has ended.
+        // The edge data of libraries is read, since the driver would refuse the query otherwise, and ignored:
+        // work begins after all of its dependencies.
         let (mut nodes, mut edges, mut count) = (ptr::null(), ptr::null(), 0);
         // SAFETY: the stream is there; all but the status and what comes behind it may be null.
         self.call("cuStreamGetCaptureInfo", || unsafe {

@@ -65,7 +65,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: it was created, its context is current, and nobody uses it any more.
+        // SAFETY: it was created, its context is current, and it is not used any more.
         unsafe { number!(sys::cuStreamDestroy_v2(self.0)) };
     }
 }

@@ -1,4 +1,4 @@
-//! The driver's events, the time between them, and waits that somebody looks after.
+//! The driver's events, the time between them, and waits with a check.
 
 use super::CudaDriver;
 use crate::cuda::lock;
@@ -10,7 +10,7 @@ use cudarc::driver::sys;
 use std::ptr;
 use std::sync::Arc;
 
-/// An event that takes no time, in the thread's current context.
+/// An event without a timestamp, in the thread's current context.
 pub(super) fn create() -> Result<sys::CUevent> {
     create_with(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
 }
@@ -22,9 +22,9 @@ fn create_with(flags: sys::CUevent_flags) -> Result<sys::CUevent> {
     Ok(raw)
 }
 
-/// Gives back an event; the driver keeps it until nothing waits for it any more.
+/// Destroys an event. The driver keeps it until no stream waits for it.
 pub(super) fn destroy(event: sys::CUevent) {
-    // SAFETY: `create` made it, and nobody has it any more. Errors would help nobody.
+    // SAFETY: `create` made it, and it has no other user. Its error would not help.
     unsafe { number!(sys::cuEventDestroy_v2(event)) };
 }
 
@@ -38,7 +38,7 @@ pub(super) fn query(event: sys::CUevent) -> u32 {
     unsafe { number!(sys::cuEventQuery(event)) }
 }
 
-/// An event that takes the time.
+/// An event with a timestamp.
 struct Moment(sys::CUevent);
 
 impl Moment {
@@ -55,7 +55,7 @@ impl Drop for Moment {
 }
 
 impl CudaDriver {
-    /// Milliseconds from before the work to behind it, by the GPU's own clock.
+    /// Milliseconds from before to after the work, by the GPU's clock.
     pub(super) fn time_work(&self, work: &mut dyn FnMut() -> program::Result<()>) -> program::Result<f32> {
         self.unless_capturing("taking the time")?;
         self.make_current()?;
@@ -78,12 +78,12 @@ impl CudaDriver {
         Ok(milliseconds)
     }
 
-    /// Who looks after waits, if there is somebody.
+    /// The check of waits, if there is one.
     pub(super) fn watch(&self) -> Option<Arc<dyn Watch>> {
         lock(&self.watch).clone()
     }
 
-    /// Asks whether something has passed.
+    /// Whether an event has passed.
     pub(super) fn passed(&self, name: &'static str, query: impl FnOnce() -> u32) -> program::Result<bool> {
         const NOT_READY: u32 = sys::CUresult::CUDA_ERROR_NOT_READY as u32;
         let mut passed = true;
@@ -97,7 +97,7 @@ impl CudaDriver {
         Ok(passed)
     }
 
-    /// Waits until the stream is done, and the second one.
+    /// Waits for both streams.
     pub(super) fn wait_for_stream(&self) -> program::Result<()> {
         self.join_side()?;
         let stream = self.stream.raw();

@@ -10,21 +10,20 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::ptr;
 
-/// What every kernel may have of shared memory; for more it must be asked.
+/// The shared memory that every kernel may use. More must be requested.
 const SHARED: u32 = 48 << 10;
 
 /// All kernels of a device.
 #[derive(Default)]
 pub(super) struct Functions {
     modules: Vec<Module>,
-    /// By the number that a [`Kernel`] is.
+    /// By the number in a [`Kernel`].
     functions: Vec<(&'static str, sys::CUfunction)>,
     numbers: HashMap<&'static str, usize>,
 }
 
 impl Functions {
-    /// Loads files, each with the image that it was compiled to, into the current context. A block may have `shared` bytes of
-    /// shared memory.
+    /// Loads compiled files into the current context. A block may use `shared` bytes of shared memory.
     pub(super) fn load<'a>(
         images: impl IntoIterator<Item = (&'static Source, &'a Vec<u8>)>,
         shared: u32,
@@ -52,8 +51,8 @@ impl Functions {
     }
 }
 
-/// Loads the code now, where the driver would do it at the first launch, perhaps while a graph is captured. And lets the
-/// kernel have all shared memory that there is; a launch says how much it takes.
+/// Loads the code now, since the driver would do it at the first launch, perhaps during a capture. The kernel
+/// may use all shared memory, and each launch states its share.
 fn prepare(function: sys::CUfunction, shared: u32) -> Result<()> {
     use sys::CUfunction_attribute as A;
     let mut own = 0;

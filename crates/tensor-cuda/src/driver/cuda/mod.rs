@@ -1,7 +1,7 @@
-//! The real driver: a GPU, its context, its stream, and one beside it.
+//! The real driver: a GPU, its context and its two streams.
 //!
-//! Every call makes the context the calling thread's current one first, so any thread may use a device. Functions of the
-//! driver are called only after its version was checked: none that is called here is newer than that version.
+//! Every call first makes the context the thread's current one, so any thread may use a device. Functions of
+//! the driver are called only after its version was checked: none is newer than that version.
 
 mod capture;
 mod context;
@@ -33,10 +33,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The most arguments that a kernel may have: their places are an array, so that a launch allocates nothing.
+/// The most arguments of a kernel. They are an array, so a launch allocates nothing.
 const MOST_ARGS: usize = 32;
 
-/// A GPU. Dropped in the order of the fields: what belongs to the context before the context.
+/// A GPU. Fields drop in order: objects of the context before the context.
 pub(crate) struct CudaDriver {
     title: String,
     multiprocessors: u32,
@@ -44,14 +44,14 @@ pub(crate) struct CudaDriver {
     /// How many kernel files were not in the cache.
     compiled: usize,
     capturing: AtomicBool,
-    /// Memory that was given back during a capture, when the driver takes none.
+    /// Memory that was freed during a capture, when the driver can't free any.
     retired: Mutex<Vec<Ptr>>,
     staging: Mutex<Staging>,
-    /// Who looks after waits.
+    /// The check of waits.
     watch: Mutex<Option<Arc<dyn Watch>>>,
     functions: Functions,
     side: Side,
-    /// Of the capture under way.
+    /// The capture under way.
     works: Mutex<Works<Tip>>,
     stream: Stream,
     context: Context,
@@ -63,7 +63,7 @@ unsafe impl Send for CudaDriver {}
 unsafe impl Sync for CudaDriver {}
 
 impl CudaDriver {
-    /// Opens a GPU and loads every kernel, so that whatever is wrong comes up now.
+    /// Opens a GPU and loads every kernel, so that errors come up now.
     pub(crate) fn new(options: &Options) -> Result<CudaDriver> {
         let number = format!("cuda:{}", options.gpu);
         let device = Device::find(options.gpu).map_err(|error| error.of_device(number))?;
@@ -102,7 +102,7 @@ impl CudaDriver {
         })
     }
 
-    /// Makes the context current and calls; what comes back is an error of this device.
+    /// Makes the context current and calls. A failure becomes an error of this device.
     fn call(&self, name: &'static str, function: impl FnOnce() -> u32) -> Result<()> {
         let called = self.context.make_current().and_then(|()| check(name, function()));
         called.map_err(|error| error.of_device(&self.title))
@@ -112,15 +112,15 @@ impl CudaDriver {
         program::Error::Device { device: self.title.clone(), message }
     }
 
-    /// Refuses what can't be written down.
+    /// Refuses calls that can't be captured.
     fn unless_capturing(&self, what: &str) -> Result<()> {
         if self.capturing.load(Ordering::Relaxed) {
-            return Err(self.refused(format!("{what} can't be part of a recording")));
+            return Err(self.refused(format!("{what} can't be captured in a graph")));
         }
         Ok(())
     }
 
-    /// Gives memory back at once. A context that is broken has lost its memory anyway, so errors tell nobody anything.
+    /// Frees memory at once. A broken context has lost its memory anyway, so errors are ignored.
     ///
     /// # Safety
     /// The addresses came from `alloc`, and are used no more but by work that was asked for already.
@@ -132,10 +132,10 @@ impl CudaDriver {
         }
     }
 
-    /// Ends the capture and gives its graph.
+    /// Ends the capture and returns its graph.
     fn captured(&self) -> Result<sys::CUgraph> {
         let mut graph = ptr::null_mut();
-        // A capture that was spoiled can't be joined, but ended.
+        // A spoiled capture can't be joined, but ended.
         let joined = self.join_side().and_then(|()| self.outside());
         // SAFETY: the stream is there; the graph is the caller's.
         let ended = self.call("cuStreamEndCapture", || unsafe {
@@ -144,7 +144,7 @@ impl CudaDriver {
         self.capturing.store(false, Ordering::Relaxed);
         let retired = std::mem::take(&mut *lock(&self.retired));
         if !retired.is_empty() {
-            // SAFETY: `free` was promised that nobody uses them any more.
+            // SAFETY: `free` was promised that them are not used any more.
             unsafe { self.release(retired) };
         }
         ended.and(joined).map(|()| graph)
@@ -168,7 +168,8 @@ impl Driver for CudaDriver {
         self.compiled
     }
 
-    /// Plain memory, not from a pool: a graph keeps raw addresses, and everything is allocated before the first step.
+    /// Plain memory, not from a pool: a graph contains raw addresses, and everything is allocated before the
+    /// first step.
     fn alloc(&self, bytes: usize) -> Result<Ptr> {
         if bytes == 0 {
             return Ok(Ptr::NULL);
@@ -185,7 +186,7 @@ impl Driver for CudaDriver {
         }
         allocated?;
         let ptr = Ptr(address);
-        // SAFETY: these are the bytes that were allocated just now; on failure nobody has seen them.
+        // SAFETY: these are the bytes that were allocated just now; on failure no one else has their address.
         unsafe { self.clear(ptr, bytes).inspect_err(|_| self.release([ptr]))? };
         Ok(ptr)
     }
@@ -224,7 +225,7 @@ impl Driver for CudaDriver {
         }
         self.unless_capturing("a copy to the host")?;
         if self.watch().is_some() {
-            // A copy to memory that is not page-locked may wait for the stream by itself, looked after by nobody.
+            // A copy to memory that is not page-locked may wait for the stream by itself, without the check.
             self.synchronize()?;
         }
         let to = dst.as_mut_ptr().cast::<c_void>();
@@ -298,7 +299,8 @@ impl Driver for CudaDriver {
         self.time_work(work)
     }
 
-    /// In the mode that leaves other threads alone: what a neighbouring tower allocates does not end this capture.
+    /// In the mode that ignores other threads: an allocation of a neighbouring replica does not end this
+    /// capture.
     fn begin_capture(&self) -> Result<()> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.join_side()?;
@@ -362,9 +364,9 @@ impl Driver for CudaDriver {
         if graph.0 == 0 {
             return;
         }
-        // A graph that still runs is waited for. A context that is broken has lost its graphs anyway.
+        // Waits for a graph that still runs. A broken context has lost its graphs anyway.
         let _ = self.synchronize();
-        // SAFETY: it came from `end_capture`, and nobody has it any more.
+        // SAFETY: it came from `end_capture`, and it has no other user.
         let _ = self.call("cuGraphExecDestroy", || unsafe { number!(sys::cuGraphExecDestroy(raw(&graph))) });
     }
 
@@ -388,7 +390,7 @@ impl Driver for CudaDriver {
         }
     }
 
-    /// A refusal is no error: copies go by way of the host then, or it was so already.
+    /// A refusal is no error: then copies go through the host, or access was enabled before.
     fn reach(&self, other: &dyn Driver) {
         let there: sys::CUcontext = other.context().cast();
         if there != self.context().cast() {
@@ -465,8 +467,8 @@ fn raw(graph: &Graph) -> sys::CUgraphExec {
 
 impl Drop for CudaDriver {
     fn drop(&mut self) {
-        // The fields that follow need the context, and an end of all work that uses them. Errors were reported by the calls
-        // that met them; here they would help nobody.
+        // The fields that follow need the context, and the end of all work that uses them. The calls have
+        // reported their errors already.
         if self.capturing.load(Ordering::Relaxed) {
             let _ = self.end_capture(false);
         }

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A stream beside the device's first one.
 pub(super) struct Side {
     stream: Stream,
-    /// Behind what it waits for, and behind what it was asked for. Both are put anew before each wait, so no wait is for an
-    /// event of a capture that has ended.
+    /// After the other stream's work, and after this one's. Both are recorded anew before each wait, so no
+    /// wait is for an event of a finished capture.
     forked: sys::CUevent,
     joined: sys::CUevent,
     /// Whether it was forked, and not joined since.
@@ -56,7 +56,7 @@ impl CudaDriver {
         Ok(())
     }
 
-    /// Has `stream` wait for all that `other` was asked for so far.
+    /// Makes `stream` wait for all work of `other` so far.
     fn hold_back(
         &self,
         stream: sys::CUstream,

@@ -1,8 +1,8 @@
-//! Copies from host memory that wait for nothing but a free place.
+//! Copies from host memory that only wait for a free slot.
 //!
-//! The driver copies from pageable memory too, but makes the caller wait until the stream has come as far: a step that the
-//! host prepares would wait for the step that runs. Here the bytes go to page-locked memory, which is the GPU's to read
-//! when it gets there. The caller waits only when it is several megabytes ahead.
+//! The driver copies from pageable memory too, but then the caller waits until the stream gets there:
+//! preparing a step would wait for the running one. Here the bytes go to page-locked memory, which the GPU
+//! reads later. The caller waits only when it is several megabytes ahead.
 
 use super::context::Stream;
 use super::events;
@@ -15,10 +15,10 @@ use cudarc::driver::sys;
 use std::ptr;
 
 const SLOTS: usize = 8;
-/// Bytes of a place.
+/// Bytes of a slot.
 pub(super) const BYTES: usize = 1 << 20;
 
-/// A ring of places in page-locked memory.
+/// A ring of slots in page-locked memory.
 pub(super) struct Staging {
     slots: Vec<Slot>,
     next: usize,
@@ -30,12 +30,12 @@ impl Staging {
         Ok(Staging { slots: (0..SLOTS).map(|_| Slot::new()).collect::<Result<_>>()?, next: 0 })
     }
 
-    /// The event after which the next place is free.
+    /// The event after which the next slot is free.
     pub(super) fn next_copied(&self) -> sys::CUevent {
         self.slots[self.next].copied
     }
 
-    /// Copies to the device, in the stream's order. The bytes are the caller's again on return.
+    /// Copies to the device, in the stream's order. The caller may reuse the bytes on return.
     ///
     /// # Safety
     /// As many bytes from `dst` on are the device's memory, and the context is current.
@@ -50,7 +50,7 @@ impl Staging {
     }
 }
 
-/// A place for some bytes, and when the copy from there has ended.
+/// A slot, and the event of the copy from it.
 struct Slot {
     memory: *mut c_void,
     copied: sys::CUevent,

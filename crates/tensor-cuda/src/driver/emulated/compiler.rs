@@ -20,8 +20,9 @@ const SHIM: [(&str, &str); 6] = [
     ("warp.h", include_str!("../../../emulation/warp.h")),
 ];
 
-/// No fused multiply-adds but where a kernel asks for one, and no rules of aliasing, which kernels bend for wide loads.
-/// Warnings that no correct kernel earns are errors; that a kernel is in no list, so that nobody can launch it, is one.
+/// No fused multiply-adds except explicit ones, and no strict aliasing, which kernels break for wide loads.
+/// Warnings that no correct kernel causes are errors. So is a kernel that no list names, since it could not
+/// be launched.
 const FLAGS: &[&str] = &[
     "-std=c++17",
     "-O2",
@@ -41,7 +42,7 @@ fn command() -> String {
     env::var("CXX").ok().filter(|cxx| !cxx.is_empty()).unwrap_or_else(|| "g++".into())
 }
 
-/// The first line of what the compiler says of its version.
+/// The first line of the compiler's version.
 ///
 /// # Errors
 /// If there is no compiler, or the system is not Linux, for which the emulation is written.
@@ -65,7 +66,7 @@ pub(super) fn version() -> Result<&'static str> {
     })
 }
 
-/// A kernel file for a number format: what is compiled, and where the object is kept.
+/// A kernel file for a number format, and the place of its object.
 pub(super) struct Unit {
     name: &'static str,
     format: &'static str,
@@ -92,15 +93,15 @@ impl Unit {
     /// Compiles it, unless it is on disk already.
     ///
     /// # Errors
-    /// With the compiler's first lines, if it refuses the file.
+    /// With the compiler's first lines, if it rejects the file.
     pub(super) fn build(&self) -> Result<()> {
         if self.path.exists() {
             return Ok(());
         }
-        // Another process may be at the same file: each has a folder of its own, and the last to be done wins.
+        // Another process may compile the same file. Each has its own folder, and the last one wins.
         let build = folder().join(format!("build-{}-{}", process::id(), number()));
         let done = self.compile(&build);
-        // What stays behind harms nobody.
+        // A file that stays does no harm.
         let _ = fs::remove_dir_all(&build);
         done
     }
@@ -111,7 +112,7 @@ impl Unit {
         for (name, text) in &self.files {
             fs::write(build.join(name), text).map_err(put)?;
         }
-        // In that folder: so messages name the files alone.
+        // In that folder, so that messages show bare file names.
         let output = Command::new(command())
             .current_dir(build)
             .args(FLAGS)
@@ -127,8 +128,8 @@ impl Unit {
     }
 }
 
-/// The translation unit: the kernel file in a namespace without a name, so that its inline functions, and with them their
-/// shared variables, are its own.
+/// The translation unit: the kernel file in an unnamed namespace, so that its inline functions and their
+/// shared variables are private.
 fn unit(source: &Source) -> String {
     let kernels: Vec<String> =
         source.kernels.iter().map(|name| format!("    TOWERS_KERNEL({name})\n")).collect();
@@ -139,7 +140,7 @@ fn unit(source: &Source) -> String {
     )
 }
 
-/// A digest of all that decides what an object is.
+/// A digest of all inputs of an object.
 fn key(files: &[(&str, String)], define: &str) -> Result<String> {
     let mut hash = Sha256::new();
     let flags = FLAGS.iter().copied().chain([define, env::consts::ARCH, version()?]);
@@ -150,8 +151,8 @@ fn key(files: &[(&str, String)], define: &str) -> Result<String> {
     Ok(hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Where objects are kept: `$TOWERS_EMULATION_CACHE`, else beside the running program, which is in Cargo's target folder
-/// for a test; `cargo clean` empties it. A program elsewhere keeps nothing from one process to the next.
+/// The folder of objects: `$TOWERS_EMULATION_CACHE`, else beside the running program, which is in Cargo's
+/// target folder for a test. `cargo clean` empties it. A program elsewhere keeps no objects.
 fn folder() -> PathBuf {
     if let Some(folder) = env::var_os("TOWERS_EMULATION_CACHE") {
         return folder.into();
@@ -162,7 +163,7 @@ fn folder() -> PathBuf {
     target.map_or_else(alone, |target| target.join("emulation"))
 }
 
-/// A number that no other call in this process gets.
+/// A number that is unique in this process.
 fn number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Device memory on the host: every allocation between two guards, whose bytes nobody may change.
+//! Device memory on the host: every allocation between two guards, whose bytes must not change.
 
 use super::error;
 use crate::driver::Ptr;
@@ -12,7 +12,7 @@ const GUARD: usize = 4096;
 /// An allocation begins on a multiple of this, as on a GPU.
 const ALIGN: u64 = 256;
 
-/// What a guard holds: NaNs as float, bfloat16 and half alike, so that reading them shows too.
+/// The bytes of a guard: NaNs as float, bfloat16 and half alike, so that reading them shows too.
 static POISON: [u8; GUARD] = {
     let mut bytes = [0xa5; GUARD];
     let mut odd = 1;
@@ -27,7 +27,7 @@ static POISON: [u8; GUARD] = {
 #[derive(Default)]
 pub(super) struct Memory {
     live: BTreeMap<u64, usize>,
-    /// Damage that was found where no error could be returned: reported by the next check.
+    /// Damage that was found where no error could be returned. The next check reports it.
     damage: Option<String>,
 }
 
@@ -47,14 +47,14 @@ impl Memory {
         // SAFETY: in front of the guard the block has room for an address, on 8 bytes as the guard is.
         unsafe { *base_of(start) = base };
         for at in [start - GUARD as u64, start + bytes as u64] {
-            // SAFETY: both guards lie in the block, which nobody else knows of yet.
+            // SAFETY: both guards lie in the block, whose address is still private.
             unsafe { core::ptr::copy_nonoverlapping(POISON.as_ptr(), at as *mut u8, GUARD) };
         }
         self.live.insert(start, bytes);
         Ok(Ptr(start))
     }
 
-    /// Gives an allocation back. If its guards are damaged, the next check says so.
+    /// Frees an allocation. If its guards are damaged, the next check says so.
     pub(super) fn free(&mut self, ptr: Ptr, bytes: usize) {
         if ptr == Ptr::NULL {
             return;
@@ -104,7 +104,7 @@ impl Memory {
         Err(error(format!("kernel {kernel}: argument {place} points to no live allocation")))
     }
 
-    /// Whether the guards around a pointer are whole after a kernel had it.
+    /// Whether the guards around a kernel's pointer are intact after the launch.
     pub(super) fn check_guards_at(&self, kernel: &str, ptr: Ptr) -> Result<()> {
         match self.around(ptr).and_then(|(start, bytes)| damage(start, bytes)) {
             Some(damage) => Err(error(format!("kernel {kernel}: {damage}"))),
@@ -112,14 +112,14 @@ impl Memory {
         }
     }
 
-    /// Whether all guards are whole.
+    /// Whether all guards are intact.
     pub(super) fn check_guards(&mut self) -> Result<()> {
         let found = self.damage.take();
         let found = found.or_else(|| self.live.iter().find_map(|(start, bytes)| damage(*start, *bytes)));
         found.map_or(Ok(()), |damage| Err(error(damage)))
     }
 
-    /// The allocation that an address lies in or right behind: where it begins, and its bytes.
+    /// The allocation before or around an address: its start, and its bytes.
     fn around(&self, ptr: Ptr) -> Option<(u64, usize)> {
         let (start, bytes) = self.live.range(..=ptr.0).next_back()?;
         (ptr.0 - start <= *bytes as u64).then_some((*start, *bytes))
@@ -135,9 +135,9 @@ impl Drop for Memory {
     }
 }
 
-/// The block of an allocation: some bytes up to where it may begin, and the guards. No alignment is asked for, since the
-/// allocator writes to all of an aligned block; of this one the pages that nobody touches cost nothing, however large it
-/// is.
+/// The block of an allocation: its bytes, padding and the guards. No alignment is requested, since the
+/// allocator would write to all of an aligned block. Untouched pages of this one cost nothing, however large
+/// it is.
 fn layout(bytes: usize) -> Option<Layout> {
     let more = size_of::<u64>() + ALIGN as usize + 2 * GUARD;
     Layout::from_size_align(bytes.checked_add(more)?, align_of::<u64>()).ok()
@@ -156,7 +156,7 @@ unsafe fn release(start: u64, bytes: usize) {
     unsafe { dealloc(*base_of(start) as *mut u8, layout) };
 }
 
-/// Where somebody wrote outside of a live allocation, if so.
+/// A description of a write outside of a live allocation, if there was one.
 fn damage(start: u64, bytes: usize) -> Option<String> {
     let changed = |at: u64| {
         // SAFETY: both guards of a live allocation lie in its block.

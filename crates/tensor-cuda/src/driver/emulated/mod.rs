@@ -1,7 +1,7 @@
-//! The emulated driver: the kernels, compiled by the host's C++ compiler, run on the processor.
+//! The emulated driver: the kernels, compiled by the host's C++ compiler, run on the CPU.
 //!
-//! It is stricter than a GPU wherever that finds a mistake: memory has guards, arguments are compared with the kernel's
-//! parameters, shared memory begins as NaN, and the order of threads changes from launch to launch. Every launch is done
+//! It is stricter than a GPU. Memory has guards, arguments are compared with the kernel's parameters, shared
+//! memory begins as NaN, and the order of threads changes from launch to launch. Every launch is complete
 //! when the call returns, and reports its own error. See "The emulation" in docs/testing.md.
 
 mod compiler;
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 
 const NAME: &str = "the emulated GPU";
 
-/// Few and odd, so that loops over a grid go round several times and end unevenly.
+/// Few and odd, so that grid loops run several times and end unevenly.
 const MULTIPROCESSORS: u32 = 3;
 
 /// An error of the emulation.
@@ -40,24 +40,24 @@ pub(crate) struct EmulatedDriver {
     state: Mutex<State>,
 }
 
-/// What one call changes at a time: so the work is in the order of the calls.
+/// The state behind one lock, so that work is in the order of the calls.
 struct State {
     memory: Memory,
     order: Order,
     kernels: Vec<Loaded>,
-    /// Graphs by their number; given back, they leave a hole.
+    /// Graphs by their number. A freed one leaves a hole.
     graphs: Vec<Option<Vec<Node>>>,
     capture: Option<Capture>,
     /// Whether the second stream was forked, and not joined since.
     forked: bool,
 }
 
-/// A kernel that was asked for.
+/// A launch of a kernel.
 #[derive(Clone)]
 struct Loaded {
     name: &'static str,
     object: Arc<Object>,
-    /// Its place in the object.
+    /// Its index in the object.
     index: u32,
 }
 
@@ -65,14 +65,14 @@ struct Loaded {
 #[derive(Default)]
 struct Capture {
     nodes: Vec<Node>,
-    /// The nodes that the next one comes after.
+    /// The dependencies of the next node.
     now: Vec<usize>,
     works: Works<usize>,
-    /// The first thing that may not be done in a capture, if one was asked for. As on a GPU, it spoils the capture.
+    /// The first call that is not allowed in a capture. As on a GPU, it spoils the capture.
     spoiled: Option<String>,
 }
 
-/// Something to do, and what it comes after.
+/// A node, and its dependencies.
 #[derive(Clone, Debug)]
 struct Node {
     work: Work,
@@ -91,7 +91,7 @@ enum Work {
         dst: Ptr,
         bytes: usize,
     },
-    /// Where the second stream begins and ends to be part of a graph.
+    /// The fork and the join of the second stream.
     Fork,
     Join,
 }
@@ -130,7 +130,7 @@ impl Capture {
 }
 
 impl State {
-    /// An error if a capture is under way, which is spoiled by that.
+    /// An error during a capture, which it spoils.
     fn refuse_in_capture(&mut self, what: &str) -> Result<()> {
         let Some(capture) = &mut self.capture else { return Ok(()) };
         let message = format!("{what} during a capture");
@@ -138,7 +138,7 @@ impl State {
         Err(error(message))
     }
 
-    /// Writes work down in a capture, else does it.
+    /// Captures work during a capture, else does it.
     fn ask(&mut self, work: Work) -> Result<()> {
         self.check(&work)?;
         match &mut self.capture {
@@ -148,12 +148,12 @@ impl State {
         Ok(())
     }
 
-    /// Has the first stream wait for the second one. Without a capture there is nothing to wait for.
+    /// Makes the first stream wait for the second one. Without a capture this does nothing.
     fn join(&mut self) -> Result<()> {
         if core::mem::take(&mut self.forked) { self.ask(Work::Join) } else { Ok(()) }
     }
 
-    /// Whether work can be done: its kernel, geometry and arguments fit, and its memory is there.
+    /// Whether work can be done: its kernel, geometry, arguments and memory are valid.
     fn check(&self, work: &Work) -> Result<()> {
         match work {
             Work::Fork | Work::Join => Ok(()),
@@ -215,8 +215,8 @@ impl Driver for EmulatedDriver {
         state.memory.alloc(bytes)
     }
 
-    /// In a capture the memory is given back too: a GPU would wait, and replays of work that names it would be wrong.
-    /// So a capture of such work is spoiled.
+    /// Memory can be freed during a capture too. But a capture that uses it is spoiled: a GPU would wait, and
+    /// replays would be wrong.
     unsafe fn free(&self, ptr: Ptr, bytes: usize) {
         let mut state = lock(&self.state);
         let State { memory, capture, .. } = &mut *state;
@@ -324,7 +324,7 @@ impl Driver for EmulatedDriver {
         lock(&self.state).memory.read(src, dst)
     }
 
-    /// By way of the host: each driver looks into its own memory alone.
+    /// Through the host: each driver checks its own memory.
     unsafe fn copy(&self, from: &dyn Driver, src: Ptr, dst: Ptr, bytes: usize) -> Result<()> {
         let mut copied = vec![0; bytes];
         // SAFETY: as the caller says.
@@ -334,7 +334,7 @@ impl Driver for EmulatedDriver {
         }
     }
 
-    /// All work is done when the call that asked for it returns, so an event has always passed.
+    /// All work is complete when its call returns, so an event has always passed.
     fn create_event(&self) -> Result<Event> {
         Ok(Event(0))
     }
@@ -383,7 +383,7 @@ impl Driver for EmulatedDriver {
 }
 
 impl Work {
-    /// Whether it names memory in that range.
+    /// Whether it uses memory in that range.
     fn names(&self, ptr: Ptr, bytes: usize) -> bool {
         let inside = |named: &Ptr| (ptr.0..ptr.0 + bytes as u64).contains(&named.0);
         match self {

@@ -35,11 +35,11 @@ pub(super) struct Object {
     busy: Mutex<()>,
 }
 
-/// An object that may still have to be compiled.
+/// An object that may not be compiled yet.
 type Slot = Arc<Mutex<Option<Arc<Object>>>>;
 
 impl Object {
-    /// The object of a kernel file. All devices of the process share it, and the first to want it compiles it.
+    /// The object of a kernel file. All devices of the process share it, and the first user compiles it.
     pub(super) fn of(source: &Source, format: Format) -> Result<Arc<Object>> {
         static LOADED: OnceLock<Mutex<HashMap<PathBuf, Slot>>> = OnceLock::new();
         let unit = Unit::new(source, FORMATS[number_of(format)])?;
@@ -72,7 +72,7 @@ impl Object {
         Ok(Object { signatures, launch, busy: Mutex::default() })
     }
 
-    /// Whether arguments are what the kernel's parameters are.
+    /// Whether arguments match the kernel's parameters.
     pub(super) fn check_args(&self, name: &str, kernel: u32, args: &[Arg]) -> Result<()> {
         let parameters = &self.signatures[kernel as usize];
         if parameters.len() != args.len() {
@@ -96,7 +96,7 @@ impl Object {
     /// Runs a kernel to its end.
     ///
     /// # Safety
-    /// The arguments are what the kernel's parameters are, and it keeps to memory that is there.
+    /// The arguments match the kernel's parameters, and it stays within valid memory.
     pub(super) unsafe fn launch(
         &self,
         name: &str,
@@ -109,7 +109,7 @@ impl Object {
         let launch =
             Launch { grid: geometry.grid, block: geometry.block, shared: geometry.shared, sense, draws };
         let _alone = lock(&self.busy);
-        // SAFETY: the kernel is there, it finds a word for each parameter, and nobody else is in the object.
+        // SAFETY: the kernel is there, it finds a word for each parameter, and no other thread is in the object.
         let message = unsafe { (self.launch)(kernel, &launch, words.as_ptr()) };
         if message.is_null() {
             return Ok(());
@@ -150,8 +150,8 @@ fn name_of(letter: u8) -> &'static str {
     }
 }
 
-/// Whether a GPU takes the geometry. More than 48 KiB of dynamic shared memory, of at most 227 on Hopper, is what the real
-/// driver has to ask for.
+/// Whether a GPU takes the geometry. More than 48 KiB of dynamic shared memory must be requested from the
+/// real driver; Hopper allows 227.
 pub(super) fn check_geometry(name: &str, geometry: &Geometry) -> Result<()> {
     let Geometry { grid, block, shared } = *geometry;
     let threads: u64 = block.iter().map(|n| u64::from(*n)).product();

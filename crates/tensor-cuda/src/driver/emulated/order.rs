@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// The variable that fixes it.
 const VARIABLE: &str = "TOWERS_EMULATION_ORDER";
 
-/// A launch's order, as emulation/machine.h numbers them.
+/// A launch's order, with the number in emulation/machine.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Sense {
@@ -16,7 +16,7 @@ pub(super) enum Sense {
     Random = 2,
 }
 
-/// Hands each launch its order. A correct kernel gives the same bits in every one.
+/// Assigns each launch an order. A correct kernel gives the same bits in every order.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     /// None: each launch has the next of the three.
@@ -26,18 +26,18 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// One for each launch, in turn.
+    /// The orders of the launches alternate.
     pub(super) fn alternating() -> Order {
         Order { sense: None, seed: 0, launches: 0 }
     }
 
-    /// The same for all; `seed` counts in random order.
+    /// The same for all. `seed` counts up in random order.
     #[cfg(test)]
     pub(super) fn fixed(sense: Sense, seed: u64) -> Order {
         Order { sense: Some(sense), seed, launches: 0 }
     }
 
-    /// What `TOWERS_EMULATION_ORDER` says: `forward`, `reverse`, `random:SEED`; unset, they alternate.
+    /// Reads `TOWERS_EMULATION_ORDER`: `forward`, `reverse` or `random:SEED`. Unset, they alternate.
     pub(super) fn from_environment() -> Result<Order> {
         std::env::var(VARIABLE).map_or_else(|_| Ok(Order::alternating()), |text| Order::parse(&text))
     }
@@ -56,7 +56,7 @@ impl Order {
         Ok(Order { sense: Some(sense), seed, launches: 0 })
     }
 
-    /// The next launch's, and the state that its draws begin with, which is not 0.
+    /// The next launch's order, and the nonzero seed of its draws.
     pub(super) fn next(&mut self) -> (Sense, u64) {
         let launch = self.launches;
         self.launches += 1;

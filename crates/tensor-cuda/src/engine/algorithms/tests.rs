@@ -6,24 +6,24 @@ const FAST: Algorithm = Algorithm { number: 6, math: Math::TensorOp };
 const ROUNDED: Algorithm = Algorithm { number: 2, math: Math::Default };
 const EXACT: Algorithm = Algorithm { number: 2, math: Math::Fma };
 
-/// What our own kernels take where nothing else is said: more than any offer.
+/// The default time of our own kernels: more than any offer.
 const SLOW: f32 = 100.0;
 
-/// A library that offers what a test says, and counts what it is asked.
+/// A library with the answers of a test, which counts its calls.
 struct Mock {
     offers: Vec<(Algorithm, bool, f32, Option<usize>)>,
     has_memory: bool,
-    /// Milliseconds of our own kernels, if there is something to time them with.
+    /// Milliseconds of our own kernels, if they can be timed.
     own: Option<f32>,
     measured: usize,
     expected: usize,
-    /// Who ran against our own kernels, with how much scratch memory.
+    /// The algorithms that ran against our own kernels, with their scratch memory.
     raced: Vec<(Algorithm, usize)>,
-    /// Algorithms that fail when they run.
+    /// Algorithms that fail.
     fails: Vec<Algorithm>,
     /// Whether they would fail another time too.
     lasting: bool,
-    /// Whether there is scratch memory for all that may be measured.
+    /// Whether there is scratch memory for all measurements.
     complete: bool,
 }
 
@@ -128,11 +128,11 @@ fn the_faster_of_the_library_and_our_own_kernels_is_taken() -> Result<()> {
     let of = |own| fresh(false).prepare(&mut Mock::against(own, &offers), &key(64, Precision::Bf16));
     let library = |times| Choice::Library { algorithm: FAST, workspace: 20, times };
     assert_eq!(of(Some(0.5))?, Choice::Own { times: both(2.0, 0.5) });
-    // By the library's own clock it would have won.
+    // By the library's clock it would have won.
     assert_eq!(of(Some(1.5))?, Choice::Own { times: both(2.0, 1.5) });
     assert_eq!(of(Some(2.5))?, library(both(2.0, 2.5)));
     assert_eq!(of(Some(2.0))?, library(both(2.0, 2.0)), "a tie");
-    // Without a race the library's own time is the only one.
+    // Without a comparison the library's time is the only one.
     assert_eq!(of(None)?, library(Times { library: Some(1.0), own: None }));
     Ok(())
 }
@@ -147,7 +147,7 @@ fn our_own_kernels_run_against_what_is_allowed_alone() -> Result<()> {
     Ok(())
 }
 
-/// Not for a batch that nobody planned, not where nothing may be measured, and not without somebody to run against.
+/// Not for an unplanned batch, not if measuring is forbidden, and not without our own kernels.
 #[test]
 fn our_own_kernels_are_timed_only_where_a_library_is_measured() -> Result<()> {
     let mut library = Mock::against(Some(0.1), &[(GEMM, true, 2.0, Some(10))]);
@@ -218,7 +218,7 @@ fn an_unplanned_batch_is_not_measured_and_in_a_recording_not_chosen() -> Result<
     algorithms.refuse(&ragged);
     assert_eq!(algorithms.choice(&mut library, &ragged, false)?, Some(Choice::WITHOUT_LIBRARY));
     assert_eq!(algorithms.choices(), [(ragged, Choice::WITHOUT_LIBRARY)]);
-    // What won against our own kernels may be refused too. It is not tried again.
+    // A choice that beat our own kernels may fail too. It is not tried again.
     let planned = key(64, Precision::Bf16);
     assert_eq!(algorithm_of(algorithms.prepare(&mut library, &planned)?), Some(FAST));
     algorithms.refuse(&planned);
@@ -231,12 +231,12 @@ fn an_unplanned_batch_is_not_measured_and_in_a_recording_not_chosen() -> Result<
 fn an_algorithm_that_fails_gives_way_to_the_next_and_at_last_to_our_own_kernels() -> Result<()> {
     let offers = [(FAST, true, 1.0, Some(20)), (GEMM, true, 2.0, Some(10))];
     let bf16 = key(64, Precision::Bf16);
-    // In the race that decides.
+    // During the comparison.
     let mut library = Mock { fails: vec![FAST], ..Mock::new(&offers) };
     let mut algorithms = fresh(false);
     assert_eq!(algorithm_of(algorithms.prepare(&mut library, &bf16)?), Some(GEMM));
     assert_eq!(library.raced, [(FAST, 20), (GEMM, 10)]);
-    // When it is in use. What failed before is not tried again.
+    // In use. An algorithm that failed before is not tried again.
     algorithms.fail(&bf16, GEMM);
     assert_eq!(algorithms.choice(&mut library, &bf16, true)?, None, "nothing is asked in a recording");
     assert_eq!(algorithms.choice(&mut library, &bf16, false)?, Some(Choice::WITHOUT_LIBRARY));
@@ -286,7 +286,7 @@ fn another_run_finds_what_was_measured() -> Result<()> {
     assert_eq!(with_store().prepare(&mut library, &key(2, Precision::Bf16))?, first);
     assert_eq!((library.measured, library.raced.len()), (1, 1));
 
-    // That nothing can do it is worth remembering too.
+    // It is also kept that no algorithm can compute this.
     let mut none = Mock::new(&[]);
     with_store().prepare(&mut none, &key(1, Precision::Bf16))?;
     assert_eq!(with_store().prepare(&mut none, &key(1, Precision::Bf16))?, Choice::WITHOUT_LIBRARY);
@@ -294,12 +294,12 @@ fn another_run_finds_what_was_measured() -> Result<()> {
     Ok(())
 }
 
-/// Memory that another program takes, or a failed launch, must not decide for all runs to come.
+/// A passing shortage of memory, or a failed launch, must not decide for all later runs.
 #[test]
 fn what_a_passing_failure_decided_holds_for_one_run() -> Result<()> {
     let offers = [(FAST, true, 1.0, Some(20)), (GEMM, true, 2.0, Some(10))];
     let bf16 = key(64, Precision::Bf16);
-    // How often it is measured, by two runs one after the other.
+    // The number of measurements by two runs one after the other.
     let measured = |mut library: Mock| -> Result<_> {
         let folder = tempfile::tempdir().unwrap();
         let run = || Algorithms::new(false, 1000, Some(Store::new(folder.path(), "L", "O", "D")));
@@ -319,20 +319,20 @@ fn what_a_passing_failure_decided_holds_for_one_run() -> Result<()> {
     Ok(())
 }
 
-/// Towers of one run, each with clocks of its own: who is first decides for all.
+/// Replicas of one run, each with its own times: the first decides for all.
 #[test]
 fn towers_that_share_a_store_choose_alike() {
     let folder = tempfile::tempdir().unwrap();
     let choices: Vec<Choice> = std::thread::scope(|scope| {
-        let tower = |own| {
+        let replica = |own| {
             let store = Store::new(folder.path(), "L", "O", "D");
             scope.spawn(move || {
                 let mut library = Mock::against(Some(own), &[(FAST, false, 1.0, Some(20))]);
                 Algorithms::new(false, 1000, Some(store)).prepare(&mut library, &key(64, Precision::Bf16))
             })
         };
-        let towers: Vec<_> = [0.1, 3.0, 0.2, 4.0].map(tower).into();
-        towers.into_iter().map(|tower| tower.join().unwrap().unwrap()).collect()
+        let replicas: Vec<_> = [0.1, 3.0, 0.2, 4.0].map(replica).into();
+        replicas.into_iter().map(|replica| replica.join().unwrap().unwrap()).collect()
     });
     assert!(choices.iter().all(|&choice| choice == choices[0]), "{choices:?}");
 }
@@ -378,7 +378,7 @@ fn what_does_not_hold_any_more_is_measured_again() -> Result<()> {
     }
     assert_eq!(prepare("6 1 1.0 2.0")?, (library(both(1.0, 2.0)), 0), "what is whole is kept");
     assert_eq!(prepare("own 2.0 1.0")?, (Choice::Own { times: both(2.0, 1.0) }, 0));
-    // Half precision may multiply as f32; f32 may not multiply as TF32, whoever wrote that into the file.
+    // Half precision may multiply as f32. f32 may not multiply as TF32, even if the file says so.
     let fp32 = key(64, Precision::Fp32);
     store().save(&fp32.to_string(), "2 0 1.0 2.0");
     let mut library = Mock::new(&[(ROUNDED, true, 1.0, Some(0)), (EXACT, true, 2.0, Some(0))]);

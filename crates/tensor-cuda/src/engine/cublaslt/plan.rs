@@ -14,7 +14,7 @@ use cudarc::cublaslt::sys::{self, cublasStatus_t as Status};
 use program::Precision;
 use std::sync::Arc;
 
-/// A call that did not succeed.
+/// A call that failed.
 #[derive(Debug)]
 pub(super) struct Failure {
     call: &'static str,
@@ -22,8 +22,9 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// The kind of failure. What is not initialized, a bad value, another architecture, what is not supported and a license come from
-    /// no kernel. Failed mappings and executions and internal errors may come after one of several kernels was launched.
+    /// The kind of failure. "Not initialized", "invalid value", "architecture mismatch", "not supported" and
+    /// "license" errors come from no kernel. Mapping, execution and internal errors may come after one of
+    /// several kernels was launched.
     pub(super) fn fault(&self) -> Fault {
         const REFUSED: [RangeInclusive<u32>; 5] = [
             only(Status::CUBLAS_STATUS_NOT_INITIALIZED),
@@ -74,12 +75,12 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The handle is destroyed after this, on the device that it was made for. If that is gone there is nothing to save.
+        // The handle is destroyed after this, on its device. If that is gone there is nothing to save.
         let _ = self.driver.make_current();
     }
 }
 
-/// How many algorithms are asked for: one to take, and others should it fail.
+/// The number of algorithms to request: one to use, and others in case it fails.
 const MOST: usize = 4;
 
 /// A product that is ready to run.
@@ -88,7 +89,7 @@ pub(super) struct Plan {
     /// Of `a`, `b`, `d`.
     layouts: [Owned<sys::cublasLtMatrixLayoutOpaque_t>; 3],
     algorithm: Algorithm,
-    /// Those that cuBLASLt expects to be slower, the slowest first.
+    /// Slower ones by cuBLASLt's heuristic, the slowest first.
     others: Vec<Algorithm>,
 }
 
@@ -99,8 +100,8 @@ struct Algorithm {
 }
 
 impl Plan {
-    /// Descriptors and the algorithm that cuBLASLt expects to be the fastest with so much scratch memory; `None` if it has
-    /// none.
+    /// Descriptors and the algorithm that cuBLASLt expects to be the fastest with this much scratch memory.
+    /// `None` if it has none.
     pub(super) fn new(
         handle: &Handle,
         precision: Precision,
@@ -130,15 +131,15 @@ impl Plan {
         Ok(others.pop().map(|algorithm| Plan { product, layouts, algorithm, others }))
     }
 
-    /// Goes on with the next algorithm; false if there is none.
+    /// Takes the next algorithm. False if there is none.
     pub(super) fn drop_algorithm(&mut self) -> bool {
         self.others.pop().map(|next| self.algorithm = next).is_some()
     }
 
-    /// Runs the product on `[a, b, d]`; `d` becomes it plus `beta` (0 or 1) times what it was.
+    /// Runs the product on `[a, b, d]`. `d` becomes the product plus `beta` (0 or 1) times its old value.
     ///
     /// # Safety
-    /// The operands are what the plan was made for, and there are [`workspace`](Plan::workspace) bytes of scratch memory.
+    /// The operands match the plan, and there are [`workspace`](Plan::workspace) bytes of scratch memory.
     pub(super) unsafe fn run(
         &self,
         handle: &Handle,
@@ -168,7 +169,7 @@ impl Plan {
     }
 }
 
-/// An algorithm that the heuristic offers, if it stands by it.
+/// An algorithm of the heuristic, if its status is good.
 ///
 /// # Safety
 /// The heuristic wrote the result.
@@ -210,7 +211,7 @@ fn layouts(
     Ok([layout(a, product.strides[0])?, layout(b, product.strides[1])?, layout(d, product.strides[2])?])
 }
 
-/// Which operands are transposed, and how the product is computed.
+/// The transposed operands, and the arithmetic of the product.
 fn descriptor(
     precision: Precision,
     product: &Product,
@@ -244,7 +245,7 @@ fn descriptor(
     Ok(descriptor)
 }
 
-/// Which algorithms are allowed.
+/// The allowed algorithms.
 fn preference(
     product: &Product,
     scratch: usize,
@@ -269,7 +270,7 @@ fn preference(
     let scratch = scratch as u64;
     let room = Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
     set(room, (&raw const scratch).cast(), size_of::<u64>())?;
-    // Parts of sums in f32, added in a step of its own, or no parts.
+    // Parts of sums in f32, added in a separate step, or no parts.
     let schemes = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
     let parts = Attribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK;
     set(parts, (&raw const schemes).cast(), size_of::<u32>())?;
@@ -291,7 +292,7 @@ mod tests {
     use crate::libraries::CUBLASLT;
     use program::Linear;
 
-    /// Descriptors need no GPU, so where the library is installed it can tell whether it understands them.
+    /// Descriptors need no GPU, so an installed library can check them.
     #[test]
     fn cublaslt_understands_the_descriptors() -> Result<(), Failure> {
         if let Err(why) = CUBLASLT.find() {

@@ -1,5 +1,4 @@
-//! What cuDNN says about convolutions, with the descriptors of those that it was asked about, and how long it takes beside our
-//! own kernels.
+//! cuDNN's answers about convolutions, with their descriptors, and their times beside our own kernels.
 
 use super::handle::{Failure, Handle};
 use super::problem::{Operands, Problem, Scratch};
@@ -28,7 +27,7 @@ impl Convolutions {
         Convolutions { precision, driver, handle, problems: HashMap::new() }
     }
 
-    /// Runs a pass of a convolution, which [`Problem::fits`].
+    /// Runs a pass of a convolution that [`Problem::fits`].
     ///
     /// # Safety
     /// As for [`Problem::run`].
@@ -57,7 +56,7 @@ impl Convolutions {
         Ok((problem, &self.handle))
     }
 
-    /// Operands to measure on, which overwrites them: x, w and y.
+    /// Operands to measure on, which are overwritten: x, w and y.
     fn operands(&self, key: &Key) -> Option<[Memory; 3]> {
         let bytes = Format::of_activations(self.precision).bytes();
         let y = key.conv.output(key.x).ok()?;
@@ -79,14 +78,15 @@ impl Convolutions {
         Some([operand(key.x.len())?, operand(key.conv.weights())?, operand(y.len())?])
     }
 
-    /// As much of the scratch memory as can be had.
+    /// As much scratch memory as is available.
     fn scratch(&self, limit: usize) -> Option<Memory> {
         let sizes = iter::successors(Some(limit), |bytes| Some(bytes / 4)).take_while(|&bytes| bytes > 0);
         sizes.filter_map(|bytes| Memory::zeros(&self.driver, bytes).ok()).next()
     }
 }
 
-/// Bytes that are numbers in every format, of both signs, none special, of magnitudes below 2: a GPU draws less power on zeros.
+/// Bytes that are finite numbers in every format, of both signs and magnitudes below 2: a GPU draws less
+/// power on zeros.
 fn numbers(bytes: usize) -> Vec<u8> {
     let mut state = 1_u32;
     let next = || {
@@ -117,7 +117,7 @@ impl Library for Beside<'_> {
             // waits for what it measures.
             unsafe { problem.measure(handle, key.pass, Operands { x, w, y }, Scratch { ptr, bytes }) }
         });
-        // What keeps it from measuring (memory that cuDNN takes by itself, say) need not keep it from computing.
+        // Without a measurement (for want of memory in cuDNN, say) it may still compute.
         match measured.as_ref().map_err(Failure::fault) {
             Err(Fault::Memory) => Ok(None),
             Err(Fault::Begun) => self.answer(key, measured).map(|_| None),
@@ -153,14 +153,15 @@ impl Library for Beside<'_> {
             let ran = unsafe { convolutions.run(key, algorithm, Operands { x, w, y }, scratch, beta) };
             ran.map_err(|failure| (failure.fault(), format!("{failure}, for {key}")))
         };
-        // Gradients of inputs are added up too. Who fails at that, and may have begun, fails better here than in a step.
+        // Gradients of inputs are added up too. An algorithm that fails at that halfway should fail here, not
+        // in a step.
         let also = if key.pass == Pass::Data { &[1.0][..] } else { &[] };
         contest::hold(cuda, also, &mut library, &mut || contest::run_own(cuda, key, [x, w, y]))
     }
 }
 
 impl Beside<'_> {
-    /// `None` for what cuDNN can't do, or fails at.
+    /// `None` if cuDNN can't compute it, or fails.
     fn answer<T>(&self, key: &Key, answer: Result<T, Failure>) -> Result<Option<T>> {
         match answer {
             Ok(answer) => Ok(Some(answer)),

@@ -1,4 +1,4 @@
-//! cuDNN's handle, and what its calls say when they fail.
+//! cuDNN's handle, and the errors of its calls.
 
 use crate::driver::Driver;
 use crate::engine::faults::Fault;
@@ -9,24 +9,24 @@ use core::fmt;
 use cudarc::cudnn::sys::{self, cudnnStatus_t as Status};
 use std::sync::Arc;
 
-/// A call that did not succeed.
+/// A call that failed.
 #[derive(Debug)]
 pub(super) struct Failure {
     call: &'static str,
     status: u32,
-    /// What cuDNN adds to the status.
+    /// cuDNN's details.
     detail: String,
 }
 
 impl Failure {
-    /// That there is no such code, as cuDNN would say it.
+    /// cuDNN's answer for an unsupported request.
     pub(super) fn unsupported(call: &'static str) -> Failure {
         Failure { call, status: Status::CUDNN_STATUS_NOT_SUPPORTED as u32, detail: String::new() }
     }
 
-    /// The kind of failure. Statuses come in thousands: what is not initialized, of which two tell how kernels run; bad parameters;
-    /// what is not supported. None of those comes from a kernel. Internal errors and failed executions may come after one of
-    /// several kernels was launched.
+    /// The kind of failure. Statuses come in thousands: "not initialized", including two that report how
+    /// kernels run; "bad parameter"; "not supported". None of those comes from a kernel. Internal and
+    /// execution errors may come after one of several kernels was launched.
     pub(super) fn fault(&self) -> Fault {
         const MEMORY: [u32; 2] = [
             Status::CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED as u32,
@@ -90,7 +90,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The handle is destroyed after this, on the device that it was made for. If that is gone there is nothing to save.
+        // The handle is destroyed after this, on its device. If that is gone there is nothing to save.
         let _ = self.driver.make_current();
     }
 }

@@ -9,25 +9,27 @@
 //! f32: what the reference lists as `FLOAT_CONFIG`, `PSEUDO_BFLOAT16_CONFIG` and `PSEUDO_HALF_CONFIG`. The legacy calls are
 //! used and not the graph API: they choose among the same kernels for a plain convolution.
 //!
-//! A cuDNN 9.28 without a GPU accepted the descriptors in all formats and computed the outputs' sizes from them, and its
-//! headers have the types that are called here. The rest is to be seen on a GPU, since none was at hand:
+//! A cuDNN 9.28 without a GPU accepted the descriptors in all formats and computed the outputs' sizes from
+//! them, and its headers have the types of these calls. The rest is not yet tested, since no GPU was
+//! available:
 //! 1. NHWC filters in f32 (`FMA_MATH` and TF32) have an algorithm in all three passes, and in bf16 and f16 (`TENSOR_OP_MATH`)
 //!    the one with tensor cores: `implicit_precomp_gemm` forward and `1` backward. `tests/libraries.rs` prints the choices;
 //!    "own kernels" there means that cuDNN offered nothing.
 //! 2. Under `FMA_MATH` the answers say `FMA_MATH` too, as PyTorch took for granted as long as it used these calls. If they said
 //!    `DEFAULT_MATH`, no algorithm would pass the filter in [`algorithms`](super::algorithms), and fp32 would run on our own
 //!    kernels.
-//! 3. `beta = 1` works with every algorithm of the backward pass for data (for `Write::Add`). One that fails at it gives way to the
-//!    next, and in the end to our own kernels.
-//! 4. The calls can be captured in a graph once they ran before; none of them allocates or synchronizes then. One that can't be
-//!    gives way likewise.
-//! 5. What is faster alone, on the same operands again and again, is faster in a step too.
+//! 3. `beta = 1` works with every algorithm of the backward pass for data (for `Write::Add`). One that fails
+//!    is replaced by the next, and at last by our own kernels.
+//! 4. The calls can be captured in a graph after a first run. None of them allocates or synchronizes then.
+//!    One that can't be captured is replaced in the same way.
+//! 5. The algorithm that is faster alone, on the same operands again and again, is faster in a step too.
 //! 6. Operands aligned to 16 bytes suffice for the kernels with tensor cores.
 //! 7. 3 input channels in bf16 do not fall back to something slow (cuDNN pads channels to 8 by itself).
-//! 8. The legacy calls reach the kernels that a GPU of today needs: their names in a profile begin with `sm90` on Hopper. If
-//!    most say `sm80`, the graph API is worth its descriptors.
-//! 9. Two convolutions of a recorded step may run side by side, each with scratch memory of its own: that cuDNN keeps nothing of a
-//!    call in memory of the handle's. Results that differ from those under `TOWERS_CUDA_GRAPH=sequential` would say it does.
+//! 8. The legacy calls reach the kernels of current GPUs: their names in a profile begin with `sm90` on
+//!    Hopper. If most begin with `sm80`, the graph API is worth its descriptors.
+//! 9. Two convolutions of a captured step may run side by side, each with its own scratch memory, since cuDNN
+//!    keeps no state of a call in the handle. If not, results would differ from those under
+//!    `TOWERS_CUDA_GRAPH=sequential`.
 
 mod convolutions;
 mod handle;
@@ -48,7 +50,7 @@ use problem::{Operands, Problem, Scratch};
 use program::{Conv2d, Error, Precision, Result, Shape, Write};
 use std::sync::{Arc, Mutex};
 
-/// The most scratch memory that an algorithm may take. More would rarely buy time, and is taken from larger batches.
+/// The most scratch memory of an algorithm. More would rarely save time, and limits the batch size.
 const MOST_SCRATCH: usize = 256 << 20;
 
 /// cuDNN on one device and stream.
@@ -58,17 +60,17 @@ pub(crate) struct Cudnn {
     state: Mutex<State>,
 }
 
-/// What one thread at a time may use.
+/// The state behind the lock.
 struct State {
     convolutions: Convolutions,
     algorithms: Algorithms,
 }
 
 impl Cudnn {
-    /// cuDNN, if it is installed and works, or why not.
+    /// cuDNN, if it is installed and works, or the reason.
     pub(crate) fn new(driver: Arc<dyn Driver>, options: &Options) -> Result<Cudnn, String> {
         let version = CUDNN.find().map_err(|error| error.to_string())?.version;
-        // Whether the functions that are called here are in a cuDNN 10 and mean the same, nobody knows.
+        // Whether a cuDNN 10 has these functions with the same meaning is unknown.
         if version >= Version::new(10, 0, 0) {
             return Err(format!(
                 "cuDNN {version} is newer than this program; `pip install 'nvidia-cudnn-cu13<10'`"
@@ -77,7 +79,7 @@ impl Cudnn {
         driver.make_current().map_err(|error| error.to_string())?;
         let failed = |failure: Failure| format!("cuDNN is installed, but does not start: {failure}");
         let handle = Handle::new(Arc::clone(&driver)).map_err(failed)?;
-        // Alike GPUs share what was measured on one of them.
+        // GPUs of one kind share the measurements.
         let model = Device::find(options.gpu).map_or_else(|_| driver.name(), |device| device.name());
         let (library, own) = (format!("cuDNN {version}"), contest::own_version());
         let store = cache::folder().map(|folder| Store::new(&folder, &library, &own, &model));
@@ -87,9 +89,9 @@ impl Cudnn {
         Ok(Cudnn { precision: options.precision, version, state })
     }
 
-    /// Chooses the algorithms of a layer and reserves their scratch memory. Nothing is chosen while ops are being written down.
+    /// Chooses the algorithms of a layer and reserves their scratch memory. During a capture it does nothing.
     pub(crate) fn prepare(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
-        if !Problem::fits(conv, x) || cuda.is_recording() {
+        if !Problem::fits(conv, x) || cuda.is_capturing() {
             return Ok(());
         }
         cuda.driver().make_current()?;
@@ -107,7 +109,7 @@ impl Cudnn {
         cuda.engine_scratch(most).map(drop)
     }
 
-    /// Computes a pass, or tells by `false` that it must be computed otherwise. `x` and `y` also stand for their gradients.
+    /// Computes a pass. `false` if cuDNN can't compute it. `x` and `y` also stand for their gradients.
     pub(crate) fn run(
         &self,
         cuda: &Cuda,
@@ -127,19 +129,19 @@ impl Cudnn {
         let State { convolutions, algorithms } = &mut *state;
         let beta = if write == Write::Add { 1.0 } else { 0.0 };
         loop {
-            let choice = algorithms.choice(&mut Beside { cuda, convolutions }, &key, cuda.is_recording())?;
+            let choice = algorithms.choice(&mut Beside { cuda, convolutions }, &key, cuda.is_capturing())?;
             let (algorithm, bytes) = match choice {
                 Some(Choice::Library { algorithm, workspace, .. }) => (algorithm, workspace),
                 Some(Choice::Own { .. }) => return Ok(false),
                 None => {
                     let message =
-                        format!("a convolution must run once before it is recorded, but this did not: {key}");
+                        format!("a convolution must run once before it is captured, but this did not: {key}");
                     return Err(cuda.error(message));
                 }
             };
             let scratch = match cuda.engine_scratch(bytes) {
                 Ok(ptr) => Scratch { ptr, bytes },
-                // A batch that nobody planned may ask for more than was reserved, when all other memory is in use.
+                // An unplanned batch size may need more than was reserved, when all other memory is in use.
                 Err(Error::OutOfMemory { .. }) => {
                     algorithms.refuse(&key);
                     return Ok(false);
@@ -168,7 +170,7 @@ impl Cudnn {
     }
 }
 
-/// What was chosen, with the times that decided.
+/// A choice, with the times that decided.
 fn line((key, choice): (Key, Choice)) -> String {
     match choice {
         Choice::Own { times: Times { library: Some(library), own: Some(own) } } => {

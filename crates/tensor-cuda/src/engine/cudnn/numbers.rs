@@ -41,7 +41,7 @@ pub(super) fn numbered<T: Copy>(all: &[T], algorithm: Algorithm) -> Result<T, Fa
     all.get(algorithm.number as usize).copied().ok_or(Failure::unsupported("the algorithm's number"))
 }
 
-/// An algorithm's name, without what all names of its pass begin with.
+/// An algorithm's name, without the common prefix of its pass.
 pub(super) fn name(pass: Pass, algorithm: Algorithm) -> String {
     let number = algorithm.number as usize;
     let name = match pass {

@@ -1,4 +1,4 @@
-//! One convolution of one batch size as cuDNN sees it: its descriptors, and the calls of its three passes under one roof.
+//! One convolution of one batch size for cuDNN: its descriptors, and the calls of its three passes.
 
 use super::handle::{Failure, Handle, check};
 use super::numbers::{DATA, FILTER, FORWARD, numbered};
@@ -12,7 +12,7 @@ use core::mem::size_of;
 use cudarc::cudnn::sys::{self, cudnnStatus_t as Status};
 use program::{Conv2d, Precision, Shape};
 
-/// Where the operands of a convolution are: `x` and `y` also stand for their gradients, `w` for the weights'. Each pass
+/// The operands of a convolution: `x` and `y` also stand for their gradients, `w` for the weights'. Each pass
 /// writes one of them.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
@@ -37,11 +37,11 @@ pub(super) struct Problem {
     conv: Owned<sys::cudnnConvolutionStruct>,
 }
 
-/// Room for all that a pass has: up to 8 algorithms, each with several ways to multiply.
+/// Room for all answers about a pass: up to 8 algorithms, each with several ways to multiply.
 const MOST: usize = 32;
 
-/// The three structures `cudnnConvolution*AlgoPerf_t`, which are laid out alike, with numbers where these have enums: a later
-/// cuDNN may fill in a number that the enums of 9.1 do not know.
+/// The three structures `cudnnConvolution*AlgoPerf_t`, which have one layout, with numbers where these have
+/// enums. A later cuDNN may write a number that the enums of 9.1 lack.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Performance {
@@ -72,7 +72,7 @@ impl Performance {
     }
 }
 
-/// A size as cuDNN takes it. One that does not fit becomes one that cuDNN refuses.
+/// A size for cuDNN. One that does not fit becomes one that cuDNN refuses.
 fn int(size: usize) -> c_int {
     c_int::try_from(size).unwrap_or(c_int::MIN)
 }
@@ -82,8 +82,8 @@ fn pointer(ptr: Ptr) -> *mut c_void {
 }
 
 impl Problem {
-    /// Whether cuDNN's convolutions can be asked for it at all: they pad alike on both sides, tensors have less than 2^31
-    /// elements, and none is empty.
+    /// Whether cuDNN can compute it at all: equal padding on both sides, tensors of less than 2^31 elements,
+    /// none empty.
     pub(super) fn fits(conv: &Conv2d, x: Shape) -> bool {
         let pad = conv.pad;
         let sizes = conv.output(x).map(|y| [x.len(), y.len(), conv.weights()]);
@@ -107,7 +107,7 @@ impl Problem {
         })
     }
 
-    /// Says how to multiply. It is the only thing in a descriptor that changes.
+    /// Sets how to multiply. No other part of a descriptor changes.
     fn set_math(&self, math: Math) -> Result<(), Failure> {
         use sys::cudnnMathType_t as Type;
         let math = match math {
@@ -120,7 +120,7 @@ impl Problem {
         check("cudnnSetConvolutionMathType", status)
     }
 
-    /// Runs all algorithms of a pass on these operands, one of which is overwritten.
+    /// Measures all algorithms of a pass on these operands, one of which is overwritten.
     ///
     /// # Safety
     /// The operands are as large as their descriptors say, the scratch memory as large as it says.
@@ -146,7 +146,7 @@ impl Problem {
         })
     }
 
-    /// The algorithms of a pass that cuDNN expects to be fast, the fastest first.
+    /// The algorithms of a pass by cuDNN's heuristic, the fastest first.
     #[rustfmt::skip]
     pub(super) fn expect(&self, handle: &Handle, pass: Pass) -> Result<Vec<Candidate>, Failure> {
         self.set_math(Math::of(self.precision))?;
@@ -199,7 +199,7 @@ impl Problem {
         Ok(bytes)
     }
 
-    /// Runs a pass. Its output becomes the result plus `beta` (0 or 1) times what it was.
+    /// Runs a pass. Its output becomes the result plus `beta` (0 or 1) times its old value.
     ///
     /// # Safety
     /// The operands are as large as their descriptors say, the scratch memory as large as the algorithm needs.
@@ -240,7 +240,7 @@ impl Problem {
     }
 }
 
-/// What a call that fills in a list says; it is told how much room there is.
+/// The answer of a call that fills in a list of at most `most`.
 fn candidates(
     call: impl FnOnce(c_int, *mut c_int, *mut Performance) -> Result<(), Failure>,
 ) -> Result<Vec<Candidate>, Failure> {
@@ -345,7 +345,7 @@ mod tests {
         assert!(!Problem::fits(&Conv2d { outputs: 0, ..conv(both) }, x));
     }
 
-    /// Descriptors need no GPU, so where the library is installed it can tell whether it understands them.
+    /// Descriptors need no GPU, so an installed library can check them.
     #[test]
     fn cudnn_understands_the_descriptors() -> Result<(), Failure> {
         if let Err(why) = CUDNN.find() {

@@ -12,7 +12,7 @@ fn convolution(x: Shape, outputs: usize, [top, bottom, left, right]: [usize; 4])
     (conv, conv.output(x).unwrap())
 }
 
-/// Numbers on the device in the format of activations, and where they lie.
+/// Numbers on the device in the format of activations, and their places.
 fn numbers(cuda: &Cuda, seed: usize, len: usize) -> (Storage, Ptr) {
     let mut buffer = cuda.alloc_activations(len).unwrap();
     let values: Vec<f32> =
@@ -22,7 +22,7 @@ fn numbers(cuda: &Cuda, seed: usize, len: usize) -> (Storage, Ptr) {
     (buffer, ptr)
 }
 
-/// Asserts that a pass has the result of the kernels that make a product of patches of it, beside rounding.
+/// Asserts that a pass equals the general kernels' result, except for rounding.
 fn agrees(cuda: &Cuda, sliding: &Sliding, conv: &Conv2d, pass: Pass, [x, y]: [Shape; 2], write: Write) {
     let lens = match pass {
         Pass::Forward => [x.len(), conv.weights(), y.len()],
@@ -92,7 +92,7 @@ fn gradients_of_weights_are_those_of_products_of_patches() {
     }
 }
 
-/// Which kernels compute the layers of MiniGoogLeNet, and that they do all of its windows of 3 x 3 with a stride of 1.
+/// The kernels for the layers of MiniGoogLeNet: they compute all of its windows of 3 x 3 with a stride of 1.
 #[test]
 fn layers_of_minigooglenet() {
     let cut = |n, size, inputs, outputs, pass| {

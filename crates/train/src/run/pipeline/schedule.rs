@@ -26,7 +26,7 @@ pub(crate) fn train(
     let global = batch.global();
     for pass in one_forward_one_backward(stage.stages(), stage.number(), micro_batches) {
         let (Pass::Forward(own) | Pass::Backward(own)) = pass;
-        network.choose_lane(own % max_in_flight)?;
+        network.choose_micro_batch(own % max_in_flight)?;
         let first_sample = passes.first_row(global, own) as u32;
         let draws = Draws { first_sample, ..draws };
         passes.with_part(network, own, |network, shards| {
@@ -51,7 +51,7 @@ pub(crate) fn evaluate(
     network: &mut Network,
     batch: &Share,
 ) -> Result<()> {
-    network.choose_lane(0)?;
+    network.choose_micro_batch(0)?;
     for own in 0..passes.shards().own().len() {
         passes.with_part(network, own, |network, shards| {
             put_in_place(network, batch, shards, own)?;

@@ -1,10 +1,10 @@
-//! Captures, and the recordings made of them.
+//! Captures, and their graphs.
 
 use super::{download, driver, run, try_download};
 use crate::Cuda;
 use crate::cuda::lock;
 use crate::driver::{Driver, Geometry, args};
-use program::{Precision, Recording as _, Result, Turn};
+use program::{CapturedGraph as _, Precision, ReplayArgs, Result};
 
 #[test]
 fn a_capture_is_written_down_and_done_again() {
@@ -30,7 +30,7 @@ fn a_capture_is_written_down_and_done_again() {
     driver.free_graph(graph);
 }
 
-/// The second stream is a fork and a join of the graph, and is joined at the end if nobody did.
+/// The second stream is a fork and a join of the graph. The end of the capture joins it if needed.
 #[test]
 fn a_second_stream_is_part_of_a_capture() {
     let Some(driver) = driver() else { return };
@@ -90,7 +90,7 @@ fn what_a_gpu_refuses_in_a_capture_is_refused_and_spoils_it() {
     driver.end_capture(false).unwrap();
 }
 
-/// Its stream has no part in that, as on a GPU; that of the reader has.
+/// This driver's stream has no part in that, as on a GPU. The reader's stream does.
 #[test]
 fn another_driver_may_read_during_a_capture() {
     let (Some(one), Some(other)) = (driver(), driver()) else { return };
@@ -109,9 +109,9 @@ fn another_driver_may_read_during_a_capture() {
     assert_eq!(download(&other, to, 1), [7]);
 }
 
-/// `struct Turn` as the device holds it.
+/// `struct StepState` as the device holds it.
 fn turn_of(cuda: &Cuda) -> Vec<u32> {
-    download(&**cuda.driver(), cuda.turn(), crate::turn::BYTES / 4)
+    download(&**cuda.driver(), cuda.step_state(), crate::step_state::BYTES / 4)
 }
 
 #[test]
@@ -125,11 +125,11 @@ fn a_replay_sets_the_turn() {
         assert_eq!(turn_of(&cuda)[..8], [0, 0, 0, 0, scale.to_bits(), 0, 0, 0]);
         cuda.set_step(5).unwrap();
         assert_eq!(turn_of(&cuda)[0], 5);
-        cuda.begin_recording().unwrap();
+        cuda.begin_capture().unwrap();
         cuda.set_step(6).unwrap();
-        let recording = cuda.end_recording().unwrap();
+        let graph = cuda.end_capture().unwrap();
         assert_eq!(turn_of(&cuda)[0], 5);
-        recording.replay(&Turn { step: 1 << 33 | 7, lr: 0.25, first: 9 }).unwrap();
+        graph.replay(&ReplayArgs { step: 1 << 33 | 7, lr: 0.25, first: 9 }).unwrap();
         assert_eq!(turn_of(&cuda)[..5], [7, 2, 0.25f32.to_bits(), 9, scale.to_bits()]);
     }
 }

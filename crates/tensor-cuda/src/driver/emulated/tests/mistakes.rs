@@ -21,7 +21,7 @@ fn a_barrier_that_some_threads_miss_is_an_error() {
     assert!(said.contains("different barriers"), "{said}");
     let said = complaint(&driver, "missing_lane", Geometry::line(1, 32), args![]);
     assert!(said.contains("waits for its warp"), "{said}");
-    // After all that the object is as good as new.
+    // Afterwards the object works as before.
     run(&driver, "divergent", Geometry::line(2, 64), args![64u32]);
 }
 

@@ -1,4 +1,4 @@
-//! The emulation itself: what it computes, and the mistakes that it finds.
+//! The emulation itself: its results, and the mistakes that it detects.
 
 mod capture;
 mod mistakes;
@@ -79,7 +79,7 @@ fn run(driver: &dyn Driver, kernel: &str, geometry: Geometry, args: &[Arg]) {
     try_run(driver, kernel, geometry, args).unwrap();
 }
 
-/// What a launch that must fail says.
+/// The error of a launch that must fail.
 fn complaint(driver: &dyn Driver, kernel: &str, geometry: Geometry, args: &[Arg]) -> String {
     try_run(driver, kernel, geometry, args).unwrap_err().to_string()
 }

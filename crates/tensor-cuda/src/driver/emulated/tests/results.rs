@@ -1,4 +1,4 @@
-//! Right kernels give what they must.
+//! Correct kernels give correct results.
 
 use super::{download, driver, driver_in, run, upload};
 use crate::Options;
@@ -9,7 +9,7 @@ use crate::kernels::SOURCES;
 use program::Precision;
 use std::sync::Arc;
 
-/// The sense of a NaN is all that conversions need to keep.
+/// Conversions need only keep a NaN a NaN.
 fn same(a: f32, b: f32) -> bool {
     a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
 }
@@ -25,7 +25,8 @@ fn every_half_becomes_the_float_that_it_is() {
     }
 }
 
-/// All floats that a rounding could get wrong: each half, the middle to the next, their neighbours, and far ones.
+/// All floats near a rounding boundary: each half, the midpoint to the next, their neighbours, and distant
+/// ones.
 #[test]
 fn floats_round_to_the_nearest_half_and_ties_to_even() {
     let Some(driver) = driver() else { return };

@@ -1,10 +1,12 @@
-//! What a recorded piece of work waits for. Work is asked for in one order, but a graph keeps only what memory demands of it: a
-//! piece comes after those that wrote what it reads, and after those that read or wrote what it writes. So the two branches of an
-//! inception module, or the two gradients of a convolution, may run beside each other.
+//! The dependencies of captured work. Work is queued in one order, but a graph keeps only the dependencies
+//! through memory. A piece of work waits for those that wrote its inputs, and for those that read or wrote
+//! its outputs. So the two branches of an inception module, or the two gradients of a convolution, may run
+//! side by side.
 //!
-//! A program says what each of its steps reads and writes: [`Cuda::declare`]. Other ops say it as they look up their operands
-//! ([`Cuda::read`], [`Cuda::write`], [`Cuda::run`] and the like do that), before they ask for work. Scratch memory, counters and the like
-//! are noted where they are handed out. Work outside of ops waits for all before it, and all after it waits for that.
+//! A program declares the reads and writes of each of its steps: [`Cuda::declare`]. Other ops note them as
+//! they look up their operands ([`Cuda::read`], [`Cuda::write`], [`Cuda::run`] and others), before they queue
+//! work. Scratch memory and counters are noted where they are allocated. Work outside of ops waits for all
+//! work before it, and all later work waits for it.
 
 use crate::Cuda;
 use crate::cuda::lock;
@@ -44,7 +46,7 @@ impl Region {
         self.start + (self.rows - 1) * self.stride + self.width
     }
 
-    /// Whether they have a byte in common; sometimes it says so of two that have none.
+    /// Whether they have a byte in common. It may return true for two regions without one.
     fn meets(&self, other: &Region) -> bool {
         if self.start >= other.end() || other.start >= self.end() {
             return false;
@@ -67,13 +69,13 @@ fn clash(&(a, a_writes): &Access, &(b, b_writes): &Access) -> bool {
     (a_writes || b_writes) && a.meets(&b)
 }
 
-/// The work of a recording so far.
+/// The work of a capture so far.
 #[derive(Debug, Default)]
-pub(crate) struct Strands {
+pub(crate) struct Dependencies {
     works: Vec<Work>,
-    /// What the op at hand reads and writes, as far as it has said; `None` between ops.
+    /// The reads and writes of the current op so far. `None` between ops.
     op: Option<Vec<Access>>,
-    /// Whether that was said by a program, so that operands need not be noted.
+    /// Whether a program has declared them, so that operands need not be noted.
     declared: bool,
     /// The op's last piece of work.
     last: Option<usize>,
@@ -82,13 +84,13 @@ pub(crate) struct Strands {
 #[derive(Debug)]
 struct Work {
     accesses: Vec<Access>,
-    /// Which works are done before it, one way or another, a bit each.
+    /// The works that end before it begins, directly or not, a bit each.
     before: Vec<u64>,
-    /// The pieces of the longest chain that ends with it.
+    /// The length of the longest chain that ends with it.
     depth: usize,
 }
 
-impl Strands {
+impl Dependencies {
     fn begin_op(&mut self) {
         self.op = Some(Vec::new());
         self.declared = false;
@@ -105,8 +107,7 @@ impl Strands {
         }
     }
 
-    /// A new piece of work of the op: the numbers of those that it comes after, none of which comes after another of them. `None`
-    /// outside of ops.
+    /// A new piece of work of the op. Returns the numbers of its direct dependencies. `None` outside of ops.
     fn next(&mut self) -> Option<Vec<usize>> {
         let accesses = self.op.clone()?;
         let number = self.works.len();
@@ -128,60 +129,61 @@ impl Strands {
         Some(after)
     }
 
-    /// Pieces of work, and those of the longest chain.
+    /// The number of pieces of work, and the length of the longest chain.
     fn size(&self) -> [usize; 2] {
         [self.works.len(), self.works.iter().map(|work| work.depth).max().unwrap_or(0)]
     }
 }
 
 impl Cuda {
-    /// An op, with all that it looks up and asks for.
+    /// Runs an op, with all its operands and its work.
     pub(crate) fn op<T>(&self, op: impl FnOnce() -> Result<T>) -> Result<T> {
         self.next_op();
-        if !self.is_recording() {
+        if !self.is_capturing() {
             return op();
         }
-        lock(&self.inner.strands).begin_op();
+        lock(&self.inner.dependencies).begin_op();
         let done = op();
-        lock(&self.inner.strands).end_op();
+        lock(&self.inner.dependencies).end_op();
         done
     }
 
-    /// Notes what the op at hand reads or writes.
+    /// Notes a read or a write of the current op.
     pub(crate) fn note(&self, region: Region, writes: bool) {
-        if self.is_recording() {
-            lock(&self.inner.strands).note(region, writes);
+        if self.is_capturing() {
+            lock(&self.inner.dependencies).note(region, writes);
         }
     }
 
-    /// Notes all operands and results of the op at hand, a step of a program. What it looks up itself is not noted again.
+    /// Notes all operands and results of the current op, a step of a program. Its own lookups are not noted
+    /// again.
     pub(crate) fn declare(&self, accesses: impl Iterator<Item = Access>) {
-        if self.is_recording() {
-            let mut strands = lock(&self.inner.strands);
-            accesses.for_each(|(region, writes)| strands.note(region, writes));
-            strands.declared = true;
+        if self.is_capturing() {
+            let mut dependencies = lock(&self.inner.dependencies);
+            accesses.for_each(|(region, writes)| dependencies.note(region, writes));
+            dependencies.declared = true;
         }
     }
 
-    /// Notes an operand that the op at hand has looked up, unless a program has declared it.
+    /// Notes an operand that the current op has looked up, unless a program has declared it.
     pub(crate) fn note_operand(&self, region: Region, writes: bool) {
-        if self.is_recording() {
-            let mut strands = lock(&self.inner.strands);
-            if !strands.declared {
-                strands.note(region, writes);
+        if self.is_capturing() {
+            let mut dependencies = lock(&self.inner.dependencies);
+            if !dependencies.declared {
+                dependencies.note(region, writes);
             }
         }
     }
 
-    /// Notes memory that the op at hand may write.
+    /// Notes memory that the current op may write.
     pub(crate) fn note_run(&self, ptr: Ptr, bytes: usize) {
         self.note(Region::run(ptr, bytes), true);
     }
 
-    /// A piece of work: what `ask` asks of the stream, in this order.
+    /// A piece of work: all that `ask` queues on the stream, in this order.
     pub(crate) fn work<T>(&self, ask: impl FnOnce() -> Result<T>) -> Result<T> {
-        let ordered = self.is_recording() && !self.inner.sequential;
-        let after = if ordered { lock(&self.inner.strands).next() } else { None };
+        let ordered = self.is_capturing() && !self.inner.sequential;
+        let after = if ordered { lock(&self.inner.dependencies).next() } else { None };
         let Some(after) = after else {
             self.driver().leave_work()?;
             return ask();
@@ -192,9 +194,10 @@ impl Cuda {
         Ok(done)
     }
 
-    /// Begins anew for a recording, or forgets the last one's. Pieces of work, and those of the longest chain of them.
-    pub(crate) fn forget_strands(&self) -> [usize; 2] {
-        core::mem::take(&mut *lock(&self.inner.strands)).size()
+    /// Resets the dependencies for the next capture. Returns the number of pieces of work, and the length of
+    /// the longest chain.
+    pub(crate) fn take_dependencies(&self) -> [usize; 2] {
+        core::mem::take(&mut *lock(&self.inner.dependencies)).size()
     }
 }
 
@@ -221,7 +224,7 @@ mod tests {
         assert!(!slice(0, 0, 24).meets(&whole));
     }
 
-    /// Slices meet exactly if a byte belongs to both, whatever their places.
+    /// Slices meet exactly if they share a byte, wherever they lie.
     #[test]
     fn slices_meet_where_a_byte_is_of_both() {
         let bytes = |r: &Region| -> Vec<u64> {
@@ -231,25 +234,25 @@ mod tests {
         for (first, a, b) in (0..100).step_by(2).flat_map(|f| [1, 3, 5].map(|a| (f, a, 1 + f as usize % 5))) {
             let [one, other] = [slice(50, a, 6), slice(first, b, 6)];
             let shared = bytes(&one).iter().any(|x| bytes(&other).contains(x));
-            // Beyond the ends it may say yes where the answer is no.
+            // Beyond the ends it may return true without a shared byte.
             assert!(one.meets(&other) || !shared, "{one:?} {other:?}");
             assert_eq!(one.meets(&other), other.meets(&one));
         }
     }
 
-    /// An op of one piece of work, and what that comes after.
-    fn op(strands: &mut Strands, reads: &[u64], writes: &[u64]) -> Vec<usize> {
-        strands.begin_op();
-        reads.iter().for_each(|&x| strands.note(Region::run(Ptr(x), 8), false));
-        writes.iter().for_each(|&x| strands.note(Region::run(Ptr(x), 8), true));
-        let after = strands.next().unwrap_or_default();
-        strands.end_op();
+    /// An op of one piece of work. Returns its dependencies.
+    fn op(dependencies: &mut Dependencies, reads: &[u64], writes: &[u64]) -> Vec<usize> {
+        dependencies.begin_op();
+        reads.iter().for_each(|&x| dependencies.note(Region::run(Ptr(x), 8), false));
+        writes.iter().for_each(|&x| dependencies.note(Region::run(Ptr(x), 8), true));
+        let after = dependencies.next().unwrap_or_default();
+        dependencies.end_op();
         after
     }
 
     #[test]
     fn work_waits_for_what_memory_demands_and_no_more() {
-        let mut s = Strands::default();
+        let mut s = Dependencies::default();
         assert_eq!(op(&mut s, &[0], &[8]), []);
         assert_eq!(op(&mut s, &[0], &[16]), [], "both read 0");
         assert_eq!(op(&mut s, &[8], &[24]), [0]);
@@ -263,7 +266,7 @@ mod tests {
 
     #[test]
     fn the_work_of_an_op_is_in_order() {
-        let mut s = Strands::default();
+        let mut s = Dependencies::default();
         assert_eq!(s.next(), None, "outside of ops it waits for all");
         s.begin_op();
         s.note(Region::run(Ptr(0), 8), true);

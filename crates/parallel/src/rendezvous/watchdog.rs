@@ -1,5 +1,5 @@
-use super::channel::{Receiver, Sender, Silence};
-use super::meeting::{Meeting, Peer};
+use super::channel::{ReceiveError, Receiver, Sender};
+use super::group::{Peer, ProcessGroup};
 use super::message::{Message, Progress};
 use crate::{Error, Result};
 use std::io;
@@ -8,58 +8,58 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// So many signs of life within the time-out.
+/// The number of heartbeats within the time-out.
 const BEATS: u32 = 4;
-/// One who ends waits so long for the others to take note.
+/// How long a finished process waits for the others to notice.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Notices which process of a run has died or fallen silent, while all wait for it elsewhere.
+/// Notices which process of a run has died or fallen silent, while the others wait for it in a collective.
 ///
-/// All processes send rank 0 a sign of life with their step, and it sends them its own. When one has not been heard of for the
-/// time-out, or its connection has ended before it said that it is done, rank 0 tells everybody. What a process has to wait for
-/// (NCCL, MPI) can ask [`failed`](Watch::failed) and give up with a name. Slow steps are no failure: signs of life come from a
-/// thread of their own.
-pub struct Watch {
+/// All processes send rank 0 a heartbeat with their step, and rank 0 sends its own. If one is silent for the
+/// time-out, or its connection ends before it has finished, rank 0 tells all others. A collective (NCCL, MPI)
+/// can poll [`failed`](Watchdog::failed) and give up with the name of the lost rank. Slow steps are no
+/// failure: heartbeats come from a separate thread.
+pub struct Watchdog {
     shared: Arc<Shared>,
     listeners: Mutex<Vec<JoinHandle<()>>>,
 }
 
 struct Shared {
     own: Mutex<Progress>,
-    /// The first thing that went wrong.
+    /// The first failure.
     failed: OnceLock<String>,
-    /// This process has ended its watch.
+    /// This process has ended its watchdog.
     closed: AtomicBool,
     senders: Mutex<Vec<Option<Sender>>>,
     wake: Condvar,
     timeout: Duration,
-    /// The others that this process hears, and how far they were last.
+    /// The connected processes, and their last progress.
     heard: Vec<(String, Mutex<Progress>)>,
-    /// How long a rank may stay behind the others; rank 0 alone, who hears all, looks after that.
+    /// How long a rank may stay behind the others. Only rank 0, which is connected to all, checks this.
     patience: Option<Duration>,
 }
 
-impl Watch {
-    /// Watches those who have met. Needs `timeout` to notice one who is silent; all give the same.
+impl Watchdog {
+    /// Watches the connected processes. `timeout` is the longest silence, the same on all.
     ///
     /// # Errors
     /// If a thread can't be started.
-    pub fn start(meeting: Meeting, timeout: Duration) -> Result<Watch> {
-        Watch::with_patience(meeting, timeout, None)
+    pub fn start(group: ProcessGroup, timeout: Duration) -> Result<Watchdog> {
+        Watchdog::with_patience(group, timeout, None)
     }
 
-    /// The same for processes that take their [`step`](Watch::step)s and [`enter`](Watch::enter) their collectives together: one
-    /// that is there, but stays behind the others for `patience`, is named too.
+    /// The same for processes that take their [`step`](Watchdog::step)s and [`enter`](Watchdog::enter) their
+    /// collectives together. A process that stays behind the others for `patience` is named too.
     ///
     /// # Errors
-    /// As [`start`](Watch::start).
-    pub fn start_together(meeting: Meeting, timeout: Duration, patience: Duration) -> Result<Watch> {
-        Watch::with_patience(meeting, timeout, Some(patience))
+    /// As [`start`](Watchdog::start).
+    pub fn start_together(group: ProcessGroup, timeout: Duration, patience: Duration) -> Result<Watchdog> {
+        Watchdog::with_patience(group, timeout, Some(patience))
     }
 
-    fn with_patience(meeting: Meeting, timeout: Duration, patience: Option<Duration>) -> Result<Watch> {
+    fn with_patience(group: ProcessGroup, timeout: Duration, patience: Option<Duration>) -> Result<Watchdog> {
         let (mut senders, mut receivers, mut heard) = (Vec::new(), Vec::new(), Vec::new());
-        for Peer { rank, host, channel } in meeting.peers {
+        for Peer { rank, host, channel } in group.peers {
             senders.push(Some(channel.sender));
             receivers.push(channel.receiver);
             heard.push((format!("rank {rank} ({host})"), Mutex::default()));
@@ -72,10 +72,10 @@ impl Watch {
             wake: Condvar::new(),
             timeout,
             heard,
-            patience: patience.filter(|_| meeting.own.rank == 0),
+            patience: patience.filter(|_| group.own.rank == 0),
         });
-        let watch = Watch { shared: Arc::clone(&shared), listeners: Mutex::default() };
-        let failed = |source| Error::Spawn { rank: meeting.own.rank, source };
+        let watch = Watchdog { shared: Arc::clone(&shared), listeners: Mutex::default() };
+        let failed = |source| Error::Spawn { rank: group.own.rank, source };
         for (at, receiver) in receivers.into_iter().enumerate() {
             let shared = Arc::clone(&shared);
             let listener = spawn("listener", move || shared.listen(at, receiver)).map_err(failed)?;
@@ -85,34 +85,35 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Says at which step this process is. Others tell it if the process is lost.
+    /// Reports this process's step, which the others show if it is lost.
     pub fn step(&self, step: u64) {
         self.shared.step(step);
     }
 
-    /// Says that this process has come to a collective, in a step or after it. Who waits in one is ahead of who is waited for.
+    /// Reports that this process has come to a collective, in a step or after it. A process that waits in one
+    /// is ahead of the one that it waits for.
     pub fn enter(&self) {
         self.shared.enter();
     }
 
-    /// What went wrong, once something has: the same sentence on all processes that it reached.
+    /// The first failure, if any: the same sentence on all processes that it reached.
     pub fn failed(&self) -> Option<String> {
         self.shared.failed.get().cloned()
     }
 
-    /// What asks [`failed`](Watch::failed) from anywhere, also when the watch has ended.
+    /// A function that returns [`failed`](Watchdog::failed), also after the watchdog has ended.
     pub fn failures(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.failed.get().cloned()
     }
 
-    /// What says [`step`](Watch::step) from anywhere.
+    /// A function that calls [`step`](Watchdog::step).
     pub fn steps(&self) -> impl Fn(u64) + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move |step| shared.step(step)
     }
 
-    /// What says [`enter`](Watch::enter) from anywhere.
+    /// A function that calls [`enter`](Watchdog::enter).
     pub fn entries(&self) -> impl Fn() + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.enter()
@@ -123,7 +124,7 @@ impl Watch {
         self.shared.fail(reason.to_owned());
     }
 
-    /// Ends the watch: this process is done, and its silence is no failure any more.
+    /// Ends the watchdog. This process has finished, so its silence is no failure any more.
     pub fn finish(self) {
         self.shared.closed.store(true, Ordering::Relaxed);
         self.shared.tell(&Message::Done);
@@ -138,8 +139,8 @@ impl Watch {
     }
 }
 
-/// Without [`finish`](Watch::finish) the others take this process for lost, at once.
-impl Drop for Watch {
+/// Without [`finish`](Watchdog::finish) the others take this process for lost, at once.
+impl Drop for Watchdog {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Relaxed);
         self.shared.lock().iter_mut().for_each(|sender| sender.take().iter().for_each(Sender::close));
@@ -160,7 +161,7 @@ impl Shared {
         progress(&self.own).entered += 1;
     }
 
-    /// Hears one other process until it is done or lost.
+    /// Receives the messages of one process until it has finished or is lost.
     fn listen(&self, at: usize, mut receiver: Receiver) {
         let (name, last) = &self.heard[at];
         let lost = loop {
@@ -170,15 +171,15 @@ impl Shared {
                 Ok(Message::Beat(latest)) => *progress(last) = latest,
                 Ok(Message::Done) => break None,
                 Ok(Message::Failed(sentence)) => break Some(sentence),
-                Err(Silence::Late) => {
+                Err(ReceiveError::Late) => {
                     let seconds = self.timeout.as_secs_f64();
                     break Some(format!("{name} has not been heard of for {seconds} s (last step {step})"));
                 }
-                Err(Silence::Gone) => {
+                Err(ReceiveError::Gone) => {
                     break Some(format!("{name} has ended unexpectedly (last step {step})"));
                 }
-                Ok(_) | Err(Silence::Forged | Silence::OtherSecret) => {
-                    break Some(format!("somebody else spoke for {name} (last step {step})"));
+                Ok(_) | Err(ReceiveError::Forged | ReceiveError::OtherSecret) => {
+                    break Some(format!("another process posed as {name} (last step {step})"));
                 }
             }
         };
@@ -190,7 +191,7 @@ impl Shared {
         }
     }
 
-    /// Sends signs of life until the watch ends.
+    /// Sends heartbeats until the watchdog ends.
     fn beat(&self) {
         let pause = self.timeout / BEATS;
         let (mut last, mut since) = (Vec::new(), Instant::now());
@@ -205,13 +206,13 @@ impl Shared {
             }
             let senders = self.lock();
             if !self.closed.load(Ordering::Relaxed) {
-                // Who is woken looks at `closed` again.
+                // The loop then looks at `closed` again.
                 drop(self.wake.wait_timeout(senders, pause));
             }
         }
     }
 
-    /// How far this process is, and those that it hears.
+    /// The progress of this process, and of the connected ones.
     fn all(&self) -> Vec<Progress> {
         let heard = self.heard.iter().map(|(_, last)| last);
         std::iter::once(&self.own).chain(heard).map(|last| *progress(last)).collect()
@@ -219,7 +220,7 @@ impl Shared {
 
     fn name_who_stays_behind(&self, all: &[Progress], waited: Duration) {
         let ahead = all.iter().max().copied().unwrap_or_default();
-        // Of several the one that is furthest behind: the others may wait for it.
+        // The furthest behind: the others may wait for it.
         let Some((at, last)) = all.iter().enumerate().min_by_key(|(_, last)| **last) else { return };
         if *last == ahead {
             return;
@@ -236,7 +237,7 @@ impl Shared {
         }
     }
 
-    /// Tells all others. One who can't be reached is the listener's business.
+    /// Sends a message to all others. A failure is left to the listener.
     fn tell(&self, message: &Message) {
         let until = Instant::now() + self.timeout / BEATS;
         for sender in self.lock().iter_mut().flatten() {

@@ -1,9 +1,9 @@
-//! Weights as matrix products want them: transposed, in the format of activations.
+//! Compute copies of the weights for matrix products: transposed, in the format of activations.
 //!
-//! In an arena of parameters weights lie as (inputs, outputs) in f32. An engine wants (outputs, inputs) in the format
-//! of activations. So beside the arena lies a mirror of every weight that an op has used. Whatever changes the arena
-//! refreshes all of them in one launch. Likewise the gradients of weights come about in the mirror of an arena of
-//! gradients, and `finish_grads` brings all of them into the arena.
+//! In an arena of parameters, weights lie as (inputs, outputs) in f32. An engine needs (outputs, inputs) in
+//! the format of activations. So every weight that an op has used has a compute copy beside the arena. Every
+//! change of the arena refreshes all of them in one launch. In the same way, gradients of weights are
+//! computed in copies beside an arena of gradients, and `finish_grads` transposes them into the arena.
 
 use crate::cuda::lock;
 use crate::driver::{Geometry, Ptr, args};
@@ -14,17 +14,17 @@ use crate::{Buffer, Cuda};
 use program::{Result, Span};
 
 pub(crate) const SOURCE: Source = Source {
-    name: "mirror.cu",
-    text: include_str!("../kernels/mirror.cu"),
-    kernels: &["mirror_weights", "mirror_grads"],
+    name: "compute_copies.cu",
+    text: include_str!("../kernels/compute_copies.cu"),
+    kernels: &["copy_weights", "copy_grads"],
 };
 
-/// Threads of a block, and the side of a tile, in mirror.cu.
+/// Threads of a block, and the side of a tile, in compute_copies.cu.
 const THREADS: u32 = 256;
 const TILE: usize = 64;
-/// Bytes of `struct Kept`, and of what stands in front of them in `struct Table`.
+/// Bytes of `struct Kept`, and of the fields before it in `struct Table`.
 const KEPT_BYTES: usize = 32;
-/// The most weights of an arena. Their table never moves, since recordings know where it is.
+/// The most weights of an arena. Their table never moves, since captured graphs contain its address.
 const MOST: usize = 2048;
 
 /// A weight in an arena.
@@ -36,18 +36,18 @@ pub(crate) struct Weight {
     pub(crate) outputs: usize,
 }
 
-/// What lies beside an arena: of parameters their mirrors, of gradients theirs.
+/// The compute copies of an arena: of parameters, or of gradients.
 #[derive(Debug, Default)]
-pub(crate) struct Mirror {
+pub(crate) struct ComputeCopies {
     weights: Table,
     grads: Table,
 }
 
-/// Mirrors, and what the kernels know of them.
+/// Compute copies, and their table for the kernels.
 #[derive(Debug, Default)]
 struct Table {
     all: Vec<Kept>,
-    /// `struct Table` in mirror.cu.
+    /// `struct Table` in compute_copies.cu.
     memory: Option<Memory>,
     tiles: u32,
 }
@@ -56,42 +56,43 @@ struct Table {
 struct Kept {
     weight: Weight,
     memory: Memory,
-    /// Whether it is in the kernels' table: not if a weight that overlaps it was used since.
+    /// Whether it is in the kernels' table. It is not if a weight that overlaps it was used later.
     live: bool,
 }
 
 impl Cuda {
-    /// The mirror of a weight of `params`, as it is now.
-    pub(crate) fn mirrored_weight(&self, op: &'static str, params: &Buffer, weight: Weight) -> Result<Ptr> {
-        let mut mirror = lock(&params.mirror);
-        let (ptr, new) = mirror.weights.find(self, op, weight)?;
+    /// The compute copy of a weight of `params`, up to date.
+    pub(crate) fn compute_weight(&self, op: &'static str, params: &Buffer, weight: Weight) -> Result<Ptr> {
+        let mut copies = lock(&params.compute_copies);
+        let (ptr, new) = copies.weights.find(self, op, weight)?;
         if new {
-            self.transpose("mirror_weights", params, &mirror.weights, None)?;
+            self.transpose("copy_weights", params, &copies.weights, None)?;
         }
         Ok(ptr)
     }
 
-    /// Where the gradient of a weight of `grads` comes about.
-    pub(crate) fn mirrored_grad(&self, op: &'static str, grads: &Buffer, weight: Weight) -> Result<Ptr> {
-        Ok(lock(&grads.mirror).grads.find(self, op, weight)?.0)
+    /// The place where the gradient of a weight of `grads` is computed.
+    pub(crate) fn compute_grad(&self, op: &'static str, grads: &Buffer, weight: Weight) -> Result<Ptr> {
+        Ok(lock(&grads.compute_copies).grads.find(self, op, weight)?.0)
     }
 
-    /// Brings the mirrors of weights up to date: whatever changes a buffer calls it afterwards. For a buffer without
-    /// mirrors it does nothing.
-    pub(crate) fn refresh_mirror(&self, params: &Buffer) -> Result<()> {
-        self.transpose("mirror_weights", params, &lock(&params.mirror).weights, None)
+    /// Brings the compute copies of weights up to date, after every change of a buffer. For a buffer without
+    /// compute copies it does nothing.
+    pub(crate) fn refresh_compute_copies(&self, params: &Buffer) -> Result<()> {
+        self.transpose("copy_weights", params, &lock(&params.compute_copies).weights, None)
     }
 
-    /// Brings the gradients of weights from their mirrors into the run `at` of the arena: of all weights there that ever had
-    /// one, so that a recording does the same each time. What was written to these places of the arena since is lost.
-    pub(crate) fn finish_mirrored_grads(&self, grads: &Buffer, at: Span) -> Result<()> {
-        self.transpose("mirror_grads", grads, &lock(&grads.mirror).grads, Some(at))
+    /// Transposes the gradients of weights from their compute copies into the run `at` of the arena. It does
+    /// this for all weights there that ever had one, so a captured graph does the same each time. Earlier
+    /// values in these places of the arena are lost.
+    pub(crate) fn finish_compute_grads(&self, grads: &Buffer, at: Span) -> Result<()> {
+        self.transpose("copy_grads", grads, &lock(&grads.compute_copies).grads, Some(at))
     }
 
     /// Transposes all weights, or those of a run of the arena.
     fn transpose(&self, kernel: &'static str, arena: &Buffer, table: &Table, at: Option<Span>) -> Result<()> {
         let Some(memory) = table.memory.as_ref().filter(|_| table.tiles > 0) else { return Ok(()) };
-        // Whoever uses a mirror has named its place in the arena, which stands for both.
+        // Users of a compute copy have declared its place in the arena, which stands for both.
         let run = at.unwrap_or(Span::new(0, arena.len));
         let [first, bytes] = [run.offset, run.len].map(|elements| elements * arena.format.bytes());
         self.note_run(arena.memory.ptr().offset(first), bytes);
@@ -105,14 +106,14 @@ impl Cuda {
 }
 
 impl Table {
-    /// The mirror of a weight, and whether it came into the table just now.
+    /// The compute copy of a weight, and whether it is new.
     fn find(&mut self, cuda: &Cuda, op: &'static str, weight: Weight) -> Result<(Ptr, bool)> {
         let known = self.all.iter().position(|kept| kept.weight == weight);
         if let Some(kept) = known.map(|at| &self.all[at]).filter(|kept| kept.live) {
             return Ok((kept.memory.ptr(), false));
         }
-        if cuda.is_recording() {
-            let hint = "run every op once before it is recorded";
+        if cuda.is_capturing() {
+            let hint = "run every op once before it is captured";
             return Err(cuda.error(format!("{op}: these weights are used for the first time; {hint}")));
         }
         let at = match known {
@@ -124,7 +125,7 @@ impl Table {
                 self.all.len() - 1
             }
         };
-        // Spans mark tensors, so whoever uses another one in this place has no use for the old one any more.
+        // A span stands for a tensor, so an overlapping tensor replaces the old one.
         let overlaps = |a: Span, b: Span| a.offset < b.end() && b.offset < a.end();
         self.all.iter_mut().for_each(|kept| kept.live &= !overlaps(kept.weight.span, weight.span));
         self.all[at].live = true;

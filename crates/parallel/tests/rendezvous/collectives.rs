@@ -1,34 +1,34 @@
-//! Processes that have met decide together before they begin.
+//! Connected processes decide together before they begin.
 
 use super::{BLOB, LONG, at, free_port, sentences};
-use parallel::rendezvous::{Meeting, Settings, meet};
-use parallel::{Error, Facts, Result};
+use parallel::rendezvous::{ProcessGroup, Settings, connect};
+use parallel::{Agreement, Error, Result};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 const WORLD: usize = 3;
 
-/// Runs a body as each process of a meeting; what became of it, by rank.
+/// Runs a body as each process of a group. Returns the outcomes by rank.
 fn run(
     folder: Option<&Path>,
-    body: impl Fn(usize, Meeting) -> Result<Vec<u8>> + Copy + Send + 'static,
+    body: impl Fn(usize, ProcessGroup) -> Result<Vec<u8>> + Copy + Send + 'static,
 ) -> Vec<Result<Vec<u8>, String>> {
     let port = free_port();
     let process = |rank: usize| {
         let (place, settings, mut hello) = at(rank, WORLD, port);
         let settings = Settings { folder: folder.map(Path::to_owned), ..settings };
-        hello.facts = Facts::new();
+        hello.agreement = Agreement::new();
         thread::spawn(move || {
-            let meeting = meet(&place, &settings, &hello, first(rank, b""))?;
-            body(rank, meeting)
+            let group = connect(&place, &settings, &hello, first(rank, b""))?;
+            body(rank, group)
         })
     };
     let threads: Vec<_> = (0..WORLD).map(process).collect();
     threads.into_iter().map(|thread| thread.join().unwrap().map_err(|error| error.to_string())).collect()
 }
 
-/// What rank 0 alone has.
+/// The bytes that only rank 0 has.
 fn first(rank: usize, blob: &[u8]) -> Option<&[u8]> {
     (rank == 0).then_some(blob)
 }
@@ -37,11 +37,11 @@ fn first(rank: usize, blob: &[u8]) -> Option<&[u8]> {
 fn rank_0_hears_all_before_it_says_what_they_do() {
     let folder = tempfile::tempdir().unwrap();
     for folder in [None, Some(folder.path())] {
-        let outcomes = run(folder, |rank, mut meeting| {
-            let said = meeting.collect(&[rank as u8 + 1])?.concat();
-            let told = meeting.hand_out(first(rank, &said))?;
-            meeting.agree(Facts::new().with("the decision", format!("{told:?}")), first(rank, BLOB))?;
-            assert_eq!(meeting.blob, BLOB);
+        let outcomes = run(folder, |rank, mut group| {
+            let said = group.gather(&[rank as u8 + 1])?.concat();
+            let told = group.broadcast(first(rank, &said))?;
+            group.agree(Agreement::new().with("the decision", format!("{told:?}")), first(rank, BLOB))?;
+            assert_eq!(group.blob, BLOB);
             Ok(told)
         });
         assert_eq!(outcomes, vec![Ok(vec![1, 2, 3]); WORLD]);
@@ -50,25 +50,25 @@ fn rank_0_hears_all_before_it_says_what_they_do() {
 
 #[test]
 fn who_is_about_to_do_something_else_is_named_on_all() {
-    let outcomes = run(None, |rank, mut meeting| {
-        let facts = Facts::new().with("a batch of", if rank == 2 { 65 } else { 64 });
-        meeting.agree(facts, first(rank, BLOB)).map(|()| Vec::new())
+    let outcomes = run(None, |rank, mut group| {
+        let agreement = Agreement::new().with("a batch of", if rank == 2 { 65 } else { 64 });
+        group.agree(agreement, first(rank, BLOB)).map(|()| Vec::new())
     });
     for sentence in sentences(&outcomes) {
         assert!(sentence.starts_with("rank 2 has a batch of 65, but rank 0 has 64"), "{sentence}");
     }
 }
 
-/// One that ends between the meeting and the beginning is noticed at once by those who hear it, not after their time.
+/// A process that ends after it has connected is noticed at once, not after the time-out.
 #[test]
 fn who_has_ended_is_named() {
     for gone in 0..WORLD {
-        let outcomes = run(None, move |rank, mut meeting| {
+        let outcomes = run(None, move |rank, mut group| {
             if rank == gone {
                 return Err(Error::Rendezvous("a folder that is not there".into()));
             }
-            meeting.collect(&[])?;
-            meeting.hand_out(first(rank, b""))
+            group.gather(&[])?;
+            group.broadcast(first(rank, b""))
         });
         for (rank, outcome) in outcomes.iter().enumerate().filter(|(rank, _)| *rank != gone) {
             let sentence = outcome.as_ref().unwrap_err();
@@ -85,12 +85,12 @@ fn who_says_nothing_is_named_in_time() {
         thread::spawn(move || {
             let (place, settings, hello) = at(rank, 2, port);
             let start = if rank == 0 { Duration::from_secs(2) } else { LONG };
-            meet(&place, &Settings { start, ..settings }, &hello, first(rank, b"")).unwrap()
+            connect(&place, &Settings { start, ..settings }, &hello, first(rank, b"")).unwrap()
         })
     };
-    let mut meetings = [0, 1].map(process).map(|thread| thread.join().unwrap());
-    let error = meetings[0].collect(&[]).unwrap_err().to_string();
+    let mut groups = [0, 1].map(process).map(|thread| thread.join().unwrap());
+    let error = groups[0].gather(&[]).unwrap_err().to_string();
     assert_eq!(error, "rank 1 (127.0.0.1) said nothing within 2 seconds of its start");
-    let error = meetings[1].hand_out(None).unwrap_err().to_string();
+    let error = groups[1].broadcast(None).unwrap_err().to_string();
     assert_eq!(error, "rank 1 (127.0.0.1) said nothing within 2 seconds of its start");
 }

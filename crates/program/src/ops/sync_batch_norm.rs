@@ -1,9 +1,9 @@
 //! Batch normalization over the whole batch of several replicas, each of which has a part of it.
 
 use super::batch_norm::options;
-use super::exchange::{Join, SumOverReplicas};
+use super::exchange::{AllReduce, Join};
 use super::{
-    BatchNormInputGradient, BatchNormRepeat, BatchNormWeightGradient, Slice, count, operands, per_channel,
+    BatchNormInputGradient, BatchNormRecompute, BatchNormWeightGradient, Slice, count, operands, per_channel,
 };
 use crate::Op;
 use crate::passes::Gradients;
@@ -20,7 +20,7 @@ pub struct BatchNormMoments;
 ///
 /// The statistics are joined in the replicas' order to mean and variance of the whole batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BatchNormJoined {
+pub struct SyncBatchNorm {
     /// The normalization.
     pub bn: BatchNorm,
 }
@@ -40,9 +40,9 @@ impl Rule for BatchNormMoments {
     }
 }
 
-impl Rule for BatchNormJoined {
+impl Rule for SyncBatchNorm {
     fn name(&self) -> &'static str {
-        "batch_norm_joined"
+        "sync_batch_norm"
     }
 
     fn options(&self) -> String {
@@ -77,7 +77,7 @@ impl Rule for BatchNormJoined {
         // All replicas exchange, whether or not they want the input's gradient: they run the same program.
         if to.wants(x) {
             let joined = to.push(Join, &own, &[])?;
-            let whole = to.push(SumOverReplicas, &joined, &[])?;
+            let whole = to.push(AllReduce, &joined, &[])?;
             let dgamma = to.push(Slice { from: 0, channels: c, arena: Arena::Statistics }, &whole, &[])?;
             let dbeta = to.push(Slice { from: c, channels: c, arena: Arena::Statistics }, &whole, &[])?;
             let op = BatchNormInputGradient { bn: self.bn, shared: true };
@@ -87,8 +87,8 @@ impl Rule for BatchNormJoined {
         Ok(())
     }
 
-    fn repeat(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
+    fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
         let &[x, _, gamma, beta, ..] = &step.operands[..] else { return None };
-        Some((BatchNormRepeat { bn: self.bn }.into(), vec![x, gamma, beta, step.results[1]]))
+        Some((BatchNormRecompute { bn: self.bn }.into(), vec![x, gamma, beta, step.results[1]]))
     }
 }

@@ -1,4 +1,4 @@
-// Weights between the arena, where they lie as (inputs, outputs) in float, and their mirror, where they lie as
+// Weights between the arena, where they lie as (inputs, outputs) in float, and their copy, where they lie as
 // (outputs, inputs) in act_t: all of an arena's in one launch.
 //
 // Geometry: a line of 256 threads, each block some of the tiles of 64 x 64. How many tiles there are is read from the
@@ -8,10 +8,10 @@
 
 constexpr u32 THREADS = 256, TILE = 64;
 
-// One weight; src/mirror.rs writes it.
+// One weight; src/copy.rs writes it.
 struct Kept {
     u64 offset; // in the arena
-    act_t* mirror;
+    act_t* copy;
     u32 rows, columns; // in the arena: inputs and outputs
     u32 first_tile;
     u32 unused;
@@ -57,20 +57,20 @@ __device__ inline void transpose_all(float* arena, const Table* table, u64 start
         u32 across = ceil_div(kept.columns, TILE), local = tile - kept.first_tile;
         u32 row = local / across * TILE, column = local % across * TILE;
         float* weights = arena + kept.offset + static_cast<u64>(row) * kept.columns + column;
-        act_t* mirror = kept.mirror + static_cast<u64>(column) * kept.rows + row;
+        act_t* copy = kept.copy + static_cast<u64>(column) * kept.rows + row;
         u32 rows = min(kept.rows - row, TILE), columns = min(kept.columns - column, TILE);
         if (BACK) {
-            transpose(mirror, kept.rows, weights, kept.columns, columns, rows, square);
+            transpose(copy, kept.rows, weights, kept.columns, columns, rows, square);
         } else {
-            transpose(weights, kept.columns, mirror, kept.rows, rows, columns, square);
+            transpose(weights, kept.columns, copy, kept.rows, rows, columns, square);
         }
     }
 }
 
-// = every mirror of the arena's weights
-KERNEL mirror_weights(float* params, const Table* table) { transpose_all<false>(params, table, 0, ~0ull); }
+// = every copy of the arena's weights
+KERNEL copy_weights(float* params, const Table* table) { transpose_all<false>(params, table, 0, ~0ull); }
 
 // = the gradient of every weight that begins in [start, end) of the arena
-KERNEL mirror_grads(float* grads, const Table* table, u64 start, u64 end) {
+KERNEL copy_grads(float* grads, const Table* table, u64 start, u64 end) {
     transpose_all<true>(grads, table, start, end);
 }

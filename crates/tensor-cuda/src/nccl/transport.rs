@@ -1,4 +1,4 @@
-//! How emulated GPUs send each other numbers: within a process, or from process to process through files.
+//! How emulated GPUs send each other numbers: within a process, or between processes through files.
 
 use super::calls::UniqueId;
 use crate::cuda::lock;
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What is under way between ranks, in the order in which each sent it. What can't be delivered is lost, as on a network: its
-/// receiver waits, and gives up by itself.
-pub(super) trait Mail: Send + Sync {
+/// The messages between ranks, in the order of their sending. A message that can't be delivered is lost, as
+/// on a network: its receiver waits until its time-out.
+pub(super) trait Transport: Send + Sync {
     /// A rank has come.
     fn join(&self, rank: usize);
 
@@ -20,12 +20,12 @@ pub(super) trait Mail: Send + Sync {
     /// A rank has aborted.
     fn leave(&self, rank: usize);
 
-    /// Which one did so first.
+    /// The first rank that aborted.
     fn gone(&self) -> Option<usize>;
 
     fn send(&self, from: usize, to: usize, numbers: &[f32]);
 
-    /// Whether there is something to take.
+    /// Whether there is a message to take.
     fn waits(&self, from: usize, to: usize) -> bool;
 
     fn take(&self, from: usize, to: usize) -> Option<Vec<f32>>;
@@ -33,7 +33,7 @@ pub(super) trait Mail: Send + Sync {
 
 /// Between threads.
 #[derive(Default)]
-pub(super) struct Board(Mutex<Letters>);
+pub(super) struct MemoryTransport(Mutex<Letters>);
 
 #[derive(Default)]
 struct Letters {
@@ -43,7 +43,7 @@ struct Letters {
     under_way: HashMap<(usize, usize), VecDeque<Vec<f32>>>,
 }
 
-impl Mail for Board {
+impl Transport for MemoryTransport {
     fn join(&self, _rank: usize) {
         lock(&self.0).joined += 1;
     }
@@ -73,20 +73,21 @@ impl Mail for Board {
     }
 }
 
-/// Between processes: a file a letter, in a folder whose path is the group's id. As NCCL, it does not notice who dies.
-pub(super) struct Folder {
+/// Between processes: a file a message, in a folder whose path is the group's id. Like NCCL, it does not
+/// notice a dead process.
+pub(super) struct FolderTransport {
     path: PathBuf,
-    /// How many letters each rank has sent to each other, and how many were taken: this process's part.
+    /// The numbers of messages that each rank has sent to each other, and of those taken, in this process.
     sent: Mutex<HashMap<(usize, usize), usize>>,
     taken: Mutex<HashMap<(usize, usize), usize>>,
 }
 
-impl Folder {
+impl FolderTransport {
     /// The id of a group: a new folder.
     pub(super) fn draw() -> Result<UniqueId, String> {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
-        let path = std::env::temp_dir().join(format!("towers-mail-{}-{time}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| format!("no mail in {}: {error}", path.display()))?;
+        let path = std::env::temp_dir().join(format!("towers-transport-{}-{time}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| format!("no transport in {}: {error}", path.display()))?;
         let (text, mut id) = (path.to_string_lossy().into_owned(), [0; UniqueId::BYTES]);
         match id.get_mut(..text.len()) {
             Some(room) => room.copy_from_slice(text.as_bytes()),
@@ -96,13 +97,13 @@ impl Folder {
     }
 
     /// The folder of a group.
-    pub(super) fn of(id: &UniqueId) -> Result<Folder, String> {
+    pub(super) fn of(id: &UniqueId) -> Result<FolderTransport, String> {
         let text = String::from_utf8_lossy(id.as_bytes()).trim_end_matches('\0').to_owned();
         let path = PathBuf::from(text);
         if !path.is_absolute() || !path.is_dir() {
             return Err("this id is of no group of emulated GPUs".into());
         }
-        Ok(Folder { path, sent: Mutex::default(), taken: Mutex::default() })
+        Ok(FolderTransport { path, sent: Mutex::default(), taken: Mutex::default() })
     }
 
     fn letter(&self, from: usize, to: usize, number: usize) -> PathBuf {
@@ -114,14 +115,14 @@ impl Folder {
         self.letter(from, to, number)
     }
 
-    /// A file that is there as a whole, or not at all.
+    /// A file that is complete, or not there.
     fn put(&self, path: &Path, bytes: &[u8]) {
         let new = path.with_extension("new");
         let _ = fs::write(&new, bytes).and_then(|()| fs::rename(new, path));
     }
 }
 
-impl Mail for Folder {
+impl Transport for FolderTransport {
     fn join(&self, rank: usize) {
         self.put(&self.path.join(format!("joined-{rank}")), b"");
     }
@@ -160,8 +161,8 @@ impl Mail for Folder {
     }
 }
 
-impl Drop for Folder {
-    /// The first rank that is done says so; the last one takes the folder away.
+impl Drop for FolderTransport {
+    /// The first rank to finish leaves a note. The last one removes the folder.
     fn drop(&mut self) {
         self.put(&self.path.join(format!("done-{}-{:p}", std::process::id(), self)), b"");
         let count = |prefix: &str| {

@@ -1,29 +1,29 @@
-//! Who dies or falls silent is named on all others.
+//! A process that dies or falls silent is named on all others.
 
 use super::{BLOB, LONG, at, free_port};
-use parallel::rendezvous::{Meeting, Watch, meet};
+use parallel::rendezvous::{ProcessGroup, Watchdog, connect};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// All ranks of a run, met and ready to be watched.
-fn meetings(world: usize) -> Vec<Meeting> {
+/// All ranks of a run, connected.
+fn groups(world: usize) -> Vec<ProcessGroup> {
     let port = free_port();
     let come = |rank: usize| {
         thread::spawn(move || {
             let (place, settings, hello) = at(rank, world, port);
-            meet(&place, &settings, &hello, (rank == 0).then_some(BLOB)).unwrap()
+            connect(&place, &settings, &hello, (rank == 0).then_some(BLOB)).unwrap()
         })
     };
     let threads: Vec<_> = (0..world).map(come).collect();
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
-fn watches(world: usize, timeout: Duration) -> Vec<Watch> {
-    meetings(world).into_iter().map(|meeting| Watch::start(meeting, timeout).unwrap()).collect()
+fn watches(world: usize, timeout: Duration) -> Vec<Watchdog> {
+    groups(world).into_iter().map(|group| Watchdog::start(group, timeout).unwrap()).collect()
 }
 
-/// What the watch tells, once it tells something.
-fn told(watch: &Watch) -> String {
+/// The watchdog's first failure.
+fn told(watch: &Watchdog) -> String {
     let began = Instant::now();
     loop {
         if let Some(sentence) = watch.failed() {
@@ -45,15 +45,15 @@ fn a_dead_rank_is_named_on_all_others() {
     }
 }
 
-/// A process that is stopped, or cut off: its connection stays, but nothing comes.
+/// A stopped or cut-off process: its connection stays open, but it sends nothing.
 #[test]
 fn a_silent_rank_is_named_on_all_others_with_its_last_step() {
     let timeout = Duration::from_secs(2);
     for silent in 0..3 {
-        let mut meetings = meetings(3);
-        let kept = meetings.remove(silent);
+        let mut groups = groups(3);
+        let kept = groups.remove(silent);
         let watches: Vec<_> =
-            meetings.into_iter().map(|meeting| Watch::start(meeting, timeout).unwrap()).collect();
+            groups.into_iter().map(|group| Watchdog::start(group, timeout).unwrap()).collect();
         for watch in &watches {
             let expected = format!("rank {silent} (127.0.0.1) has not been heard of for 2 s (last step 0)");
             assert_eq!(told(watch), expected);
@@ -66,19 +66,19 @@ fn a_silent_rank_is_named_on_all_others_with_its_last_step() {
 fn the_last_step_is_told() {
     let mut watches = watches(3, Duration::from_secs(4));
     watches[1].step(17);
-    // A sign of life is due every second.
+    // A heartbeat is due every second.
     thread::sleep(Duration::from_secs(4));
     drop(watches.remove(1));
     assert!(watches.iter().all(|watch| told(watch).ends_with("(last step 17)")));
 }
 
-/// Slow steps, long beyond the time-out: the signs of life go on.
+/// Steps longer than the time-out: heartbeats continue.
 #[test]
 fn a_slow_rank_is_no_failure() {
     let watches = watches(3, Duration::from_secs(3));
     thread::sleep(Duration::from_secs(4));
     assert!(watches.iter().all(|watch| watch.failed().is_none()));
-    watches.into_iter().for_each(Watch::finish);
+    watches.into_iter().for_each(Watchdog::finish);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_rank_that_gives_up_tells_why() {
     }
 }
 
-/// In whatever order they end, nobody takes it for a failure.
+/// In whatever order they end, that is no failure.
 #[test]
 fn who_is_done_may_leave() {
     for first in 0..3 {
@@ -98,7 +98,7 @@ fn who_is_done_may_leave() {
         watches.remove(first).finish();
         thread::sleep(Duration::from_millis(50));
         assert!(watches.iter().all(|watch| watch.failed().is_none()));
-        watches.into_iter().for_each(Watch::finish);
+        watches.into_iter().for_each(Watchdog::finish);
     }
 }
 
@@ -110,7 +110,8 @@ fn a_run_of_one_is_watched_too() {
     alone.finish();
 }
 
-/// One that gives signs of life and takes no more steps, or does not come to what follows a step, rank 0 or another.
+/// A process that sends heartbeats but takes no more steps, or misses the collective after a step: rank 0 or
+/// another.
 #[test]
 fn who_stays_behind_is_named_on_all() {
     for (behind, name, in_step) in [
@@ -120,9 +121,9 @@ fn who_stays_behind_is_named_on_all() {
         (1, "rank 1 (127.0.0.1) has kept", false),
     ] {
         let (silence, patience) = (Duration::from_millis(400), Duration::from_millis(500));
-        let watches: Vec<_> = meetings(3)
+        let watches: Vec<_> = groups(3)
             .into_iter()
-            .map(|meeting| Watch::start_together(meeting, silence, patience).unwrap())
+            .map(|group| Watchdog::start_together(group, silence, patience).unwrap())
             .collect();
         for (rank, watch) in watches.iter().enumerate() {
             watch.step(if in_step && rank != behind { 7 } else { 6 });
@@ -134,12 +135,12 @@ fn who_stays_behind_is_named_on_all() {
         let began = Instant::now();
         for watch in &watches {
             while watch.failed().is_none() {
-                assert!(began.elapsed() < LONG, "nobody is named");
+                assert!(began.elapsed() < LONG, "no rank is named");
                 thread::sleep(Duration::from_millis(5));
             }
             let told = watch.failed().unwrap();
             assert!(told.starts_with(name) && told.ends_with("(last step 6)"), "{told}");
         }
-        watches.into_iter().for_each(Watch::finish);
+        watches.into_iter().for_each(Watchdog::finish);
     }
 }

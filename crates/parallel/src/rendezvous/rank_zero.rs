@@ -1,76 +1,79 @@
 use super::Secret;
-use super::channel::Silence;
-use super::greeting::answer;
-use super::meeting::{Hello, Peer};
+use super::channel::ReceiveError;
+use super::endpoint::{Endpoint, Listener};
+use super::group::{Hello, Peer};
+use super::handshake::accept_handshake;
 use super::message::Message;
-use super::spot::{Listener, Spot};
 use super::stream::Stream;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Who comes must say who it is within so long; strangers that don't are let go.
+/// The time-out of a handshake. Connections without one are closed.
 const GREETING: Duration = Duration::from_secs(10);
-/// So many at a time besides those that are expected.
+/// The number of other connections that are served at a time.
 const STRANGERS: usize = 64;
-/// Between two looks at the door.
+/// Between two looks for connections.
 const PAUSE: Duration = Duration::from_millis(5);
-/// What is said at the end must be taken within so long.
+/// The others must take the last message within this time.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// So many missing ranks are named.
+/// The most missing ranks that a message names.
 const NAMED: usize = 8;
 
-/// What became of a connection.
+/// The outcome of a connection.
 enum Arrival {
-    /// Somebody who knows the secret.
+    /// A process that knows the secret.
     Known(Hello, Box<Peer>),
-    /// Somebody who says to be this rank, but has another secret.
+    /// A process that claims this rank, but has another secret.
     OtherSecret(u64, String),
     /// Something else.
     Nobody,
 }
 
-/// Waits for all others, hands out `blob`, and returns them by rank. If something is wrong, all who came are told.
+/// Waits for all others, sends them `blob`, and returns them by rank. If a process can't take part, all are
+/// told.
 pub(super) fn gather(
-    spot: &Spot,
+    endpoint: &Endpoint,
     secret: Secret,
     own: &Hello,
     blob: &[u8],
     start: Duration,
 ) -> Result<Vec<Peer>> {
     let until = Instant::now() + start;
-    let mut listener = Listener::open(spot, until)?;
-    let mut guests = Guests { own, peers: Vec::new(), strangers: BTreeMap::new(), ended: BTreeMap::new() };
-    let gathered = guests.receive(&mut listener, secret, until);
+    let mut listener = Listener::open(endpoint, until)?;
+    let mut arrivals =
+        Arrivals { own, peers: Vec::new(), strangers: BTreeMap::new(), ended: BTreeMap::new() };
+    let gathered = arrivals.receive(&mut listener, secret, until);
     let sentence = gathered.err().map(|reason| match reason {
         Some(sentence) => sentence,
-        None => guests.missing(spot, start),
+        None => arrivals.missing(endpoint, start),
     });
     let message =
         sentence.as_ref().map_or_else(|| Message::Blob(blob.to_vec()), |s| Message::Failed(s.clone()));
-    let gone = guests.tell(&message);
+    let gone = arrivals.tell(&message);
     match sentence.or_else(|| gone.map(|name| format!("{name} ended before all ranks had come"))) {
         Some(sentence) => Err(Error::Rendezvous(sentence)),
         None => {
-            guests.peers.sort_by_key(|peer| peer.rank);
-            Ok(guests.peers)
+            arrivals.peers.sort_by_key(|peer| peer.rank);
+            Ok(arrivals.peers)
         }
     }
 }
 
-/// Those who have come.
-struct Guests<'a> {
+/// The connected processes.
+struct Arrivals<'a> {
     own: &'a Hello,
     peers: Vec<Peer>,
-    /// Where those came from who say to be a rank and have another secret.
+    /// The hosts of processes that claim a rank and have another secret.
     strangers: BTreeMap<u64, String>,
-    /// Those who came and ended while they waited.
+    /// Processes that connected, and ended while they waited.
     ended: BTreeMap<usize, String>,
 }
 
-impl Guests<'_> {
-    /// Lets everybody in until all have come; the error is what is wrong with whom, or that the time is up.
+impl Arrivals<'_> {
+    /// Accepts connections until all processes have come. The error says which process is wrong, or is `None`
+    /// after the time-out.
     fn receive(
         &mut self,
         listener: &mut Listener,
@@ -87,10 +90,10 @@ impl Guests<'_> {
                 let Some(stream) = listener.accept() else { break };
                 let (secret, arrive) = (secret.clone(), arrive.clone());
                 let talk = move || {
-                    // Nobody waits any more if the meeting is over.
+                    // After the time-out the receiver is gone.
                     let _ = arrive.send(talk(stream, &secret));
                 };
-                // Without a thread for it the connection is dropped, and its owner tries again.
+                // Without a thread the connection is dropped, and its process tries again.
                 let spawned = std::thread::Builder::new().name("arrival".to_owned()).spawn(talk);
                 talking += usize::from(spawned.is_ok());
             }
@@ -99,7 +102,7 @@ impl Guests<'_> {
         Ok(())
     }
 
-    /// Takes in who has said who it is; how many conversations that ended.
+    /// Takes the next outcome. Returns the number of handshakes that ended.
     fn admit(&mut self, arrivals: &Receiver<Arrival>) -> Result<usize, Option<String>> {
         let arrival = match arrivals.recv_timeout(PAUSE) {
             Ok(arrival) => arrival,
@@ -108,19 +111,20 @@ impl Guests<'_> {
         match arrival {
             Arrival::Known(hello, peer) => {
                 if self.find(hello.rank).is_some() {
-                    // One that ended while it waited has come back. Who came first need not be heard first.
+                    // A process that ended while it waited has come back. Its first connection may still look
+                    // open.
                     if peer.channel.is_closed() {
                         return Ok(1);
                     }
                     self.let_go();
                 }
                 let wrong = self.wrong_with(&hello, &peer);
-                // Who is wrong is told, too.
+                // The wrong process is told, too.
                 self.peers.push(*peer);
                 wrong.map_or(Ok(1), |sentence| Err(Some(sentence)))
             }
             Arrival::OtherSecret(rank, host) => {
-                // Anybody can say to be a rank: that is remembered, but ends nothing.
+                // Any process can claim a rank, so this is remembered, but ends nothing.
                 if rank < self.own.world as u64 {
                     self.strangers.insert(rank, host);
                 }
@@ -130,7 +134,7 @@ impl Guests<'_> {
         }
     }
 
-    /// Whether all have come and are still there.
+    /// Whether all processes have come and are still connected.
     fn is_complete(&mut self) -> bool {
         if self.peers.len() + 1 == self.own.world {
             self.let_go();
@@ -138,9 +142,9 @@ impl Guests<'_> {
         self.peers.len() + 1 >= self.own.world
     }
 
-    /// Forgets those who have ended while they waited. They may come back.
+    /// Forgets processes that have ended while they waited. They may come back.
     fn let_go(&mut self) {
-        let Guests { peers, ended, .. } = self;
+        let Arrivals { peers, ended, .. } = self;
         peers.retain(|peer| {
             let closed = peer.channel.is_closed();
             if closed {
@@ -154,7 +158,7 @@ impl Guests<'_> {
         self.peers.iter().find(|peer| peer.rank == rank)
     }
 
-    /// Why one who knows the secret can't take part.
+    /// Why a process that knows the secret can't take part.
     fn wrong_with(&self, hello: &Hello, peer: &Peer) -> Option<String> {
         let (name, own) = (peer.name(), self.own);
         if hello.world != own.world {
@@ -175,11 +179,11 @@ impl Guests<'_> {
                 hello.rank, other.host, peer.host
             ));
         }
-        own.facts.difference(hello.rank, &hello.facts).map(|error| error.to_string())
+        own.agreement.difference(hello.rank, &hello.agreement).map(|error| error.to_string())
     }
 
-    /// Who has not come, and why if that is known.
-    fn missing(&self, spot: &Spot, start: Duration) -> String {
+    /// The missing ranks, and the reason if it is known.
+    fn missing(&self, endpoint: &Endpoint, start: Duration) -> String {
         let missing: Vec<usize> = (1..self.own.world).filter(|rank| self.find(*rank).is_none()).collect();
         let mut names: Vec<String> = missing.iter().take(NAMED).map(usize::to_string).collect();
         if missing.len() > NAMED {
@@ -188,7 +192,7 @@ impl Guests<'_> {
         let ranks = if missing.len() == 1 { "rank" } else { "ranks" };
         let (names, world, seconds) = (names.join(", "), self.own.world, start.as_secs_f64());
         let sentence =
-            format!("{ranks} {names} of {world} did not come to rank 0 {spot} within {seconds} seconds");
+            format!("{ranks} {names} of {world} did not come to rank 0 {endpoint} within {seconds} seconds");
         if let Some((_, name)) = self.ended.iter().find(|(rank, _)| missing.contains(rank)) {
             return format!("{sentence}; {name} came, ended, and did not come back");
         }
@@ -200,7 +204,7 @@ impl Guests<'_> {
         }
     }
 
-    /// Tells everybody; the name of one who is gone.
+    /// Sends a message to all. Returns the name of a lost process.
     fn tell(&mut self, message: &Message) -> Option<String> {
         let until = Instant::now() + FAREWELL;
         let unheard = self.peers.iter_mut().filter_map(|peer| {
@@ -211,18 +215,18 @@ impl Guests<'_> {
     }
 }
 
-/// Lets one in, however slowly it speaks: each has a thread.
+/// The handshake of one connection, on its own thread.
 fn talk(stream: Stream, secret: &Secret) -> Arrival {
     let until = Instant::now() + GREETING;
-    let Ok((mut channel, claimed)) = answer(stream, secret, until) else { return Arrival::Nobody };
+    let Ok((mut channel, claimed)) = accept_handshake(stream, secret, until) else { return Arrival::Nobody };
     let host = channel.host();
     match channel.receiver.receive(until) {
         Ok(Message::Hello(hello)) => {
             let peer = Peer { rank: hello.rank, host, channel };
             Arrival::Known(hello, Box::new(peer))
         }
-        Err(Silence::Forged) => {
-            // Who does not hear it finds out by its own time-out.
+        Err(ReceiveError::Forged) => {
+            // A process that misses this message finds out by its time-out.
             let _ = channel.sender.refuse_secret(until);
             Arrival::OtherSecret(claimed, host)
         }

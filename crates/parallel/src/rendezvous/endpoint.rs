@@ -1,4 +1,4 @@
-use super::files::Door;
+use super::files::FolderListener;
 use super::settings::is_loopback;
 use super::stream::Stream;
 use crate::{Error, Result};
@@ -8,35 +8,35 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddr
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A process of the last try may still hold the port for so long.
+/// A process of the last start may still hold the port for this long.
 const PORT: Duration = Duration::from_secs(15);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where processes meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Spot {
+pub(super) enum Endpoint {
     /// At a port of rank 0's machine.
     Port(String, u16),
-    /// In a folder that all see.
+    /// In a shared folder.
     Folder(PathBuf),
 }
 
-impl Spot {
-    /// Rank 0's machine, for sentences.
+impl Endpoint {
+    /// Rank 0's machine, for messages.
     pub(super) fn host(&self) -> String {
         match self {
-            Spot::Port(host, _) => host.clone(),
-            Spot::Folder(folder) => folder.display().to_string(),
+            Endpoint::Port(host, _) => host.clone(),
+            Endpoint::Folder(folder) => folder.display().to_string(),
         }
     }
 }
 
-impl fmt::Display for Spot {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Spot::Port(host, port) => write!(f, "at {host}:{port}"),
-            Spot::Folder(folder) => write!(f, "in {}", folder.display()),
+            Endpoint::Port(host, port) => write!(f, "at {host}:{port}"),
+            Endpoint::Folder(folder) => write!(f, "in {}", folder.display()),
         }
     }
 }
@@ -44,26 +44,26 @@ impl fmt::Display for Spot {
 /// Where rank 0 waits for the others.
 pub(super) enum Listener {
     Port(TcpListener),
-    Folder(Door),
+    Folder(FolderListener),
 }
 
 impl Listener {
-    /// Opens the spot to the others; a port that is taken must be free before `until`.
-    pub(super) fn open(spot: &Spot, until: Instant) -> Result<Listener> {
-        match spot {
-            Spot::Port(host, port) => {
+    /// Listens at the endpoint. A port in use must become free before `until`.
+    pub(super) fn open(endpoint: &Endpoint, until: Instant) -> Result<Listener> {
+        match endpoint {
+            Endpoint::Port(host, port) => {
                 listen((host.as_str(), *port), until.min(Instant::now() + PORT)).map(Listener::Port)
             }
-            Spot::Folder(folder) => Door::open(folder).map(Listener::Folder),
+            Endpoint::Folder(folder) => FolderListener::open(folder).map(Listener::Folder),
         }
     }
 
-    /// The next one who has come, if there is one.
+    /// The next connection, if there is one.
     pub(super) fn accept(&mut self) -> Option<Stream> {
         match self {
             Listener::Port(listener) => {
                 let (stream, _) = listener.accept().ok()?;
-                // On some systems a connection inherits that its listener does not wait.
+                // On some systems a connection inherits the listener's non-blocking mode.
                 stream.set_nonblocking(false).ok()?;
                 Some(Stream::Tcp(stream))
             }
@@ -72,7 +72,7 @@ impl Listener {
     }
 }
 
-/// Listens at the port: on this machine's own address alone if that is where rank 0 is said to be, else on all.
+/// Listens at the port: on a loopback address if rank 0 is there, else on all addresses.
 fn listen((host, port): (&str, u16), until: Instant) -> Result<TcpListener> {
     let mut interfaces = interfaces(host).into_iter();
     let mut address = SocketAddr::new(interfaces.next().unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port);
@@ -96,15 +96,16 @@ fn listen((host, port): (&str, u16), until: Instant) -> Result<TcpListener> {
     }
 }
 
-/// Where to listen so that all who come to `host` are heard; the next one where that can't be.
+/// The addresses to listen at, so that all connections to `host` arrive. Later ones are used if the first
+/// fails.
 fn interfaces(host: &str) -> Vec<IpAddr> {
     let (v4, v6): (IpAddr, IpAddr) = (Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into());
     match host.parse::<IpAddr>() {
-        // There are more of them than the usual one: Debian gives a machine's name 127.0.1.1.
+        // There are more than the usual one: Debian gives a machine's name 127.0.1.1.
         Ok(ip) if ip.is_loopback() => return vec![ip],
         Ok(IpAddr::V4(_)) => return vec![v4],
         Ok(IpAddr::V6(_)) => return vec![v6],
-        // The others may know the name by other addresses than this machine does.
+        // The others may resolve the name to other addresses than this machine does.
         Err(_) if !is_loopback(host) && hears_both() => return vec![v6, v4],
         Err(_) => {}
     }
@@ -119,7 +120,7 @@ fn interfaces(host: &str) -> Vec<IpAddr> {
     }
 }
 
-/// Whether who listens on all addresses of IPv6 hears those who come by IPv4 too.
+/// Whether a listener on all IPv6 addresses also accepts IPv4 connections.
 fn hears_both() -> bool {
     let told = || std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only");
     cfg!(target_os = "linux") && told().is_ok_and(|only| only.trim() == "0")
@@ -130,14 +131,14 @@ mod tests {
     use super::*;
     use std::net::TcpStream;
 
-    /// Listens as rank 0 at `host`; which of these addresses reach it.
+    /// Listens as rank 0 at `host`. Returns which of these addresses reach it.
     fn reached(host: &str, addresses: &[&str]) -> Vec<bool> {
         let listener = listen((host, 0), Instant::now()).unwrap();
         let port = listener.local_addr().unwrap().port();
         addresses.iter().map(|address| TcpStream::connect((*address, port)).is_ok()).collect()
     }
 
-    /// Other systems have to be told of more addresses than one.
+    /// Other systems need further loopback addresses to be configured.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_loopback_address_is_heard_where_it_is() {

@@ -1,5 +1,5 @@
 use super::control::{Arrival, Note, Operation, tag};
-use super::thread::Calls;
+use super::thread::CommandQueue;
 use super::wait::Wait;
 use crate::Error;
 use ::mpi::point_to_point::Message;
@@ -7,27 +7,28 @@ use ::mpi::topology::{Process, SimpleCommunicator};
 use ::mpi::traits::*;
 use std::time::{Duration, Instant};
 
-/// How long a rank that has waited too long asks who else is waiting. They look every fraction of a millisecond.
+/// How long a rank, after its time-out, asks which others are waiting. They answer within a fraction of a
+/// millisecond.
 const ASKING: Duration = Duration::from_secs(1);
 
-/// How long notes about a failure are helped on their way before this process may end, and with it the job.
+/// How long notes about a failure get to leave before this process may end, and with it the job.
 const TELLING: Duration = Duration::from_millis(300);
 
-/// This rank's end of the job: where it meets the others, on the thread that makes all MPI calls.
+/// This rank's member of the job, on the thread that makes all MPI calls.
 ///
-/// A failure never returns: [`fail`](Endpoint::fail) answers for the rest of the process. So buffers that MPI may still read or
-/// write stay where they are, borrowed by the operation that failed.
-pub(super) struct Endpoint {
+/// A failure never returns: [`fail`](Worker::fail) answers for the rest of the process. So buffers that MPI
+/// may still use stay in place, borrowed by the failed operation.
+pub(super) struct Worker {
     pub(super) communicator: SimpleCommunicator,
     pub(super) rank: usize,
     pub(super) world: usize,
     pub(super) timeout: Duration,
-    pub(super) calls: Calls,
-    /// Numbers from others, kept from one operation to the next.
+    pub(super) queue: CommandQueue,
+    /// Numbers from others, reused by all operations.
     pub(super) received: Vec<f32>,
 }
 
-impl Endpoint {
+impl Worker {
     pub(super) fn process(&self, rank: usize) -> Process<'_> {
         self.communicator.process_at_rank(rank as i32)
     }
@@ -37,7 +38,7 @@ impl Endpoint {
         (0..self.world).filter(move |other| *other != rank)
     }
 
-    /// Comes to an operation and waits for all others, who must have come for the same. Returns who brought what.
+    /// Announces an operation and waits for all others to announce the same. Returns the arrivals by rank.
     pub(super) fn arrive(&self, operation: Operation, len: usize, parts: usize) -> Vec<Arrival> {
         let own = Arrival::new(operation, len, parts);
         for other in self.others() {
@@ -58,7 +59,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes short messages from all others as they come, until `take` has said of each rank that it was its last.
+    /// Receives short messages from all others as they come. `take` returns whether it was the rank's last.
     pub(super) fn take_from_each(
         &self,
         operation: Operation,
@@ -80,7 +81,7 @@ impl Endpoint {
         }
     }
 
-    /// Between two looks at what has come: serves the others' notes, and fails when `missing` have been silent for too long.
+    /// Between two polls: answers notes, and fails after the time-out of the `missing` ranks.
     pub(super) fn pause(
         &self,
         operation: Operation,
@@ -88,7 +89,7 @@ impl Endpoint {
         news: bool,
         missing: impl Fn() -> Vec<usize>,
     ) {
-        self.calls.beat();
+        self.queue.beat();
         if news {
             return wait.again();
         }
@@ -98,7 +99,7 @@ impl Endpoint {
         }
     }
 
-    /// Serves the others' notes; those who said that they are waiting are added to `waiting`.
+    /// Answers notes. Ranks that say that they are waiting are added to `waiting`.
     fn hear(&self, waiting: &mut Vec<usize>) {
         let any = self.communicator.any_process();
         while let Some(message) = any.immediate_matched_probe_with_tag(tag::NOTE) {
@@ -116,7 +117,7 @@ impl Endpoint {
         self.process(to).buffered_send_with_tag(&note.to_bytes()[..], tag::NOTE);
     }
 
-    /// Finds out which of the missing ranks don't wait themselves for somebody, and fails with their names.
+    /// Finds out which of the missing ranks are not waiting themselves, and fails with their names.
     fn accuse(&self, operation: Operation, missing: &[usize]) -> ! {
         self.others().for_each(|other| self.note(other, &Note::Ask));
         let began = Instant::now();
@@ -128,18 +129,18 @@ impl Endpoint {
             late = silent(&waiting);
             std::thread::sleep(Duration::from_millis(1));
         }
-        // If all of them wait, what one of them sent was lost on its way.
+        // If all of them wait, a message was lost on its way.
         let missing = if late.is_empty() { missing.to_vec() } else { late };
         self.fail(Error::Late { rank: self.rank, operation: operation.name(), waited: self.timeout, missing })
     }
 
-    /// Tells all others that the run is over, and serves this process until it ends.
+    /// Tells all others that the run is over, and answers this process until it ends.
     pub(super) fn fail(&self, error: Error) -> ! {
         self.tell(&error.to_string());
         self.serve(error)
     }
 
-    /// Sends everybody the reason, and gives the messages time to leave.
+    /// Sends all others the reason, and gives the messages time to leave.
     pub(super) fn tell(&self, reason: &str) {
         let note = Note::Abort(reason.to_owned());
         self.others().for_each(|other| self.note(other, &note));
@@ -151,9 +152,10 @@ impl Endpoint {
         }
     }
 
-    /// Answers this call with the error and all later ones with its text; then ends the job, should this process still be there.
+    /// Answers this call with the error and all later ones with its text. Then ends the job, if this process
+    /// still runs.
     pub(super) fn serve(&self, error: Error) -> ! {
-        self.calls.refuse(error);
+        self.queue.refuse(error);
         self.communicator.abort(1)
     }
 }

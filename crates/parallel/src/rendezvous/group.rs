@@ -1,29 +1,29 @@
 use super::channel::{Channel, LONGEST};
 use super::message::Message;
-use super::{Settings, first, other};
+use super::{Settings, other_ranks, rank_zero};
 use crate::cluster::Place;
-use crate::{Error, Facts, Result};
+use crate::{Agreement, Error, Result};
 use std::time::{Duration, Instant};
 
-/// Who comes, and what for.
+/// A process, as it introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The number of the process, from 0.
+    /// The rank of the process.
     pub rank: usize,
-    /// How many processes it expects.
+    /// The number of processes that it expects.
     pub world: usize,
-    /// What it is about to do. All must have the same.
-    pub facts: Facts,
+    /// The settings that must agree on all processes.
+    pub agreement: Agreement,
 }
 
-/// Processes that have come together.
-pub struct Meeting {
-    /// What rank 0 brought.
+/// Connected processes.
+pub struct ProcessGroup {
+    /// The bytes of rank 0.
     pub blob: Vec<u8>,
     pub(super) own: Hello,
-    /// Those whom this process hears: on rank 0 all others by rank, on the others rank 0.
+    /// The connected processes: on rank 0 all others by rank, on the others rank 0.
     pub(super) peers: Vec<Peer>,
-    /// How long they wait for each other when they talk once more.
+    /// The time-out of later messages.
     pub(super) start: Duration,
 }
 
@@ -35,44 +35,44 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// The process in a sentence.
+    /// The process in a message.
     pub(super) fn name(&self) -> String {
         format!("rank {} ({})", self.rank, self.host)
     }
 }
 
-/// Brings `blob` from rank 0, who alone has one, to all others. Returns when all have come.
+/// Connects the processes, and brings `blob` from rank 0 to all others, which pass `None`.
 ///
 /// # Errors
-/// [`Error::Rendezvous`] on every rank if one does not come in time, has another secret, number of processes or configuration,
-/// or two are the same; [`Error::Variable`] where the settings don't say how to meet.
+/// [`Error::Rendezvous`] on every rank if one does not come in time, if two have the same rank, or if
+/// secrets, numbers of processes or settings differ. [`Error::Variable`] if the settings name no endpoint.
 pub fn exchange(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>) -> Result<Vec<u8>> {
-    Ok(meet(place, settings, own, blob)?.blob)
+    Ok(connect(place, settings, own, blob)?.blob)
 }
 
-/// As [`exchange`], with connections that stay, for a [`Watch`](super::Watch).
+/// As [`exchange`], with connections that stay open, for a [`Watchdog`](super::Watchdog).
 ///
 /// # Errors
 /// As [`exchange`].
-pub fn meet(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>) -> Result<Meeting> {
+pub fn connect(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>) -> Result<ProcessGroup> {
     check(own, blob)?;
     let own = own.clone();
     if own.world == 1 {
         let blob = blob.unwrap_or_default().to_vec();
-        return Ok(Meeting { blob, own, peers: Vec::new(), start: settings.start });
+        return Ok(ProcessGroup { blob, own, peers: Vec::new(), start: settings.start });
     }
-    let spot = settings.spot(place)?;
-    let secret = settings.secret_for(&spot)?.of_start(place);
+    let endpoint = settings.endpoint(place)?;
+    let secret = settings.secret_for(&endpoint)?.of_start(place);
     settings.clear_earlier(place);
     let until = Instant::now() + settings.start;
     let (blob, peers) = match blob {
-        Some(blob) => (blob.to_vec(), first::gather(&spot, secret, &own, blob, settings.start)?),
+        Some(blob) => (blob.to_vec(), rank_zero::gather(&endpoint, secret, &own, blob, settings.start)?),
         None => {
-            let (blob, first) = other::join(&spot, &secret, &own, until)?;
+            let (blob, first) = other_ranks::join(&endpoint, &secret, &own, until)?;
             (blob, vec![first])
         }
     };
-    Ok(Meeting { blob, own, peers, start: settings.start })
+    Ok(ProcessGroup { blob, own, peers, start: settings.start })
 }
 
 pub(super) fn check(own: &Hello, blob: Option<&[u8]>) -> Result<()> {

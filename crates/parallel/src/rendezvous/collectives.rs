@@ -1,23 +1,23 @@
-//! What processes that have met tell each other before they begin.
+//! Messages of connected processes before the run begins.
 
-use super::channel::Silence;
-use super::meeting::{Hello, Meeting, check};
+use super::channel::ReceiveError;
+use super::group::{Hello, ProcessGroup, check};
 use super::message::Message;
-use super::other::GRACE;
-use crate::{Error, Facts, Result};
+use super::other_ranks::GRACE;
+use crate::{Agreement, Error, Result};
 use std::time::{Duration, Instant};
 
-/// What rank 0 says must be taken within so long.
+/// The other ranks must take a message of rank 0 within this time.
 const TAKEN: Duration = Duration::from_secs(5);
-/// The end of a process is known to its launcher within so long.
+/// A launcher notices the end of a process within this time.
 const MOMENT: Duration = Duration::from_secs(1);
 
-impl Meeting {
-    /// Brings what each process says to rank 0, which gets all of it by rank. The others get nothing.
+impl ProcessGroup {
+    /// Gathers the bytes of every process on rank 0, by rank. The others get nothing.
     ///
     /// # Errors
-    /// [`Error::Rendezvous`] on every rank if one is gone or says nothing in time.
-    pub fn collect(&mut self, said: &[u8]) -> Result<Vec<Vec<u8>>> {
+    /// [`Error::Rendezvous`] on every rank if one is gone or sends nothing in time.
+    pub fn gather(&mut self, said: &[u8]) -> Result<Vec<Vec<u8>>> {
         if self.own.rank > 0 {
             return self.say(&Message::Blob(said.to_vec())).map(|()| Vec::new());
         }
@@ -32,11 +32,11 @@ impl Meeting {
         Ok(all)
     }
 
-    /// Brings `blob` from rank 0, who alone has one, to all others.
+    /// Brings `blob` from rank 0 to all others, which pass `None`.
     ///
     /// # Errors
-    /// [`Error::Rendezvous`] if rank 0 is gone or says nothing in time.
-    pub fn hand_out(&mut self, blob: Option<&[u8]>) -> Result<Vec<u8>> {
+    /// [`Error::Rendezvous`] if rank 0 is gone or sends nothing in time.
+    pub fn broadcast(&mut self, blob: Option<&[u8]>) -> Result<Vec<u8>> {
         check(&self.own, blob)?;
         match blob {
             Some(blob) => {
@@ -47,20 +47,20 @@ impl Meeting {
         }
     }
 
-    /// As [`meet`](super::meet) once more, now that each knows what it is about to do: all must have the same `facts`, and `blob`
-    /// takes the place of what rank 0 brought before.
+    /// Repeats the check of [`connect`](super::connect) with the settings of the run: all ranks must have the
+    /// same `agreement`. `blob` replaces the earlier blob of rank 0.
     ///
     /// # Errors
-    /// [`Error::Rendezvous`] on every rank if one is gone, says nothing in time, or has other facts.
-    pub fn agree(&mut self, facts: Facts, blob: Option<&[u8]>) -> Result<()> {
-        self.own.facts = facts;
+    /// [`Error::Rendezvous`] on every rank if one is gone, sends nothing in time, or disagrees.
+    pub fn agree(&mut self, agreement: Agreement, blob: Option<&[u8]>) -> Result<()> {
+        self.own.agreement = agreement;
         check(&self.own, blob)?;
         self.blob = match blob {
             Some(blob) => {
-                let own = self.own.facts.clone();
+                let own = self.own.agreement.clone();
                 self.hear_all(|rank, message| match message {
-                    Message::Hello(Hello { facts, .. }) => {
-                        own.difference(rank, &facts).map(|error| error.to_string())
+                    Message::Hello(Hello { agreement, .. }) => {
+                        own.difference(rank, &agreement).map(|error| error.to_string())
                     }
                     _ => Some(other(rank)),
                 })?;
@@ -75,7 +75,7 @@ impl Meeting {
         Ok(())
     }
 
-    /// Tells rank 0. If that has ended, it may have said why.
+    /// Sends a message to rank 0. If that has ended, it may have sent its reason.
     fn say(&mut self, message: &Message) -> Result<()> {
         let until = Instant::now() + self.start;
         let Some(first) = self.peers.first_mut() else { return Ok(()) };
@@ -85,13 +85,13 @@ impl Meeting {
         }
     }
 
-    /// Tells all others. One who is gone is noticed when it is to be heard.
+    /// Sends a message to all others. A lost process is noticed at the next receive.
     fn tell(&mut self, message: &Message) {
         let until = Instant::now() + TAKEN;
         self.peers.iter_mut().for_each(|peer| _ = peer.channel.sender.send(message, until));
     }
 
-    /// What rank 0 says; nothing where there is nobody else.
+    /// The bytes from rank 0, or none in a group of one.
     fn hear_first(&mut self) -> Result<Vec<u8>> {
         let until = Instant::now() + self.start + GRACE;
         let Some(first) = self.peers.first_mut() else { return Ok(Vec::new()) };
@@ -101,14 +101,15 @@ impl Meeting {
             Ok(Message::Failed(sentence)) => sentence,
             Ok(_) => other(0),
             Err(silence) => {
-                // Rank 0 says why it ended, and its launcher should hear that first.
+                // Rank 0 reports its own end, and its launcher should see that first.
                 std::thread::sleep(MOMENT);
                 self.silent(&name, &silence)
             }
         }))
     }
 
-    /// Hears each of the others once. `wrong` says what is wrong with what a rank said; then all are told.
+    /// Receives one message from each of the others. `wrong` returns the fault of a message; then all are
+    /// told.
     fn hear_all(&mut self, mut wrong: impl FnMut(usize, Message) -> Option<String>) -> Result<()> {
         let until = Instant::now() + self.start;
         for at in 0..self.peers.len() {
@@ -126,18 +127,18 @@ impl Meeting {
         Ok(())
     }
 
-    fn silent(&self, name: &str, silence: &Silence) -> String {
+    fn silent(&self, name: &str, silence: &ReceiveError) -> String {
         match silence {
-            Silence::Late => {
+            ReceiveError::Late => {
                 format!("{name} said nothing within {} seconds of its start", self.start.as_secs_f64())
             }
-            Silence::Gone => gone(name),
-            Silence::Forged | Silence::OtherSecret => format!("somebody else spoke for {name}"),
+            ReceiveError::Gone => gone(name),
+            ReceiveError::Forged | ReceiveError::OtherSecret => format!("another process posed as {name}"),
         }
     }
 }
 
-/// Processes with other options may come to another point of their start.
+/// Processes with other options may be at another point of their start.
 fn other(rank: usize) -> String {
     format!(
         "rank {rank} says something else than it is asked; start all of them with the same program and options"
