@@ -1,5 +1,5 @@
-/// What follows a convolution, a dense layer or a normalization, fused into the same op, or stands by itself. CUDA kernels know each by its
-/// number, from 0.
+/// The activation after a convolution, a dense layer or a normalization, fused into the same op, or as a
+/// separate op. CUDA kernels know each by its number, from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// Nothing.

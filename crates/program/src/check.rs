@@ -52,7 +52,8 @@ impl Uses {
     }
 }
 
-/// What a step writes: where tensors lie inside of each other, a concatenation or a slice writes nothing.
+/// The results that a step writes. If tensors lie inside of each other, a concatenation or a slice writes
+/// none.
 fn writes(program: &Program, step: &Step) -> Vec<(TensorId, Range<usize>)> {
     let channels = |id: TensorId| {
         let (root, from) = program.root(id);
@@ -170,7 +171,7 @@ pub fn live_ranges(program: &Program) -> Vec<Option<LiveRange>> {
     let uses = Uses::new(program);
     let mut ranges: Vec<Option<LiveRange>> = vec![None; program.tensors.len()];
     for (index, tensor) in program.tensors.iter().enumerate() {
-        // What passes have done away with is neither written nor read.
+        // A tensor that passes have removed is neither written nor read.
         let is_used = uses.written[index].or(uses.read[index]).is_some();
         if !is_used || !tensor.arena.is_placed() || matches!(tensor.home, Home::At(_)) {
             continue;

@@ -4,7 +4,7 @@ use core::fmt;
 /// The result of an op.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// What can go wrong in a backend. Every variant names the op and the values that it refused.
+/// The errors of backends. Every variant names the op and the refused values.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -63,7 +63,7 @@ pub enum Error {
         what: &'static str,
         /// The value that was given.
         value: f64,
-        /// What would be accepted.
+        /// The accepted values.
         accepted: &'static str,
     },
     /// A window, a convolution's kernel or a pooling's, that cannot move over its input.
@@ -78,7 +78,7 @@ pub enum Error {
         what: &'static str,
         /// The name that was given.
         value: &'static str,
-        /// What would be accepted.
+        /// The accepted values.
         accepted: &'static str,
     },
     /// Tensors of two devices met in one op.
@@ -100,7 +100,7 @@ pub enum Error {
     Device {
         /// The device's name.
         device: String,
-        /// What the library said.
+        /// The library's error.
         message: String,
     },
 }
@@ -118,9 +118,9 @@ pub struct Misfit {
     pub stride: [usize; 2],
     /// Rows and columns of the input.
     pub input: [usize; 2],
-    /// What is around the input.
+    /// The place of the input.
     pub pad: Pad,
-    /// What would be accepted.
+    /// The accepted values.
     pub accepted: &'static str,
 }
 

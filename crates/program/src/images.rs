@@ -3,7 +3,7 @@ use crate::{Bytes, Error, Ints, Result, Shape, Span, Storage};
 /// The most numbers of an image: so few that the numbers of its pixels leave a bit free.
 const MOST: usize = 1 << 28;
 
-/// What one row or one column of an image in a batch shows.
+/// The source of one row or one column of an image in a batch.
 ///
 /// It travels to a device as two words. A table has an image's number and 0, then the places of its rows from top to
 /// bottom and of its columns from left to right; and so for each image of an epoch.
@@ -76,13 +76,13 @@ pub struct ImageDraw<'a> {
 }
 
 impl ImageDraw<'_> {
-    /// What row `row` of the image shows.
+    /// The source of row `row` of the image.
     #[inline]
     pub fn row(&self, row: usize) -> Place {
         Place::from_words(self.rows[row])
     }
 
-    /// What column `column` of the image shows.
+    /// The source of column `column` of the image.
     #[inline]
     pub fn column(&self, column: usize) -> Place {
         Place::from_words(self.columns[column])

@@ -35,7 +35,7 @@ pub struct SoftmaxXent {
     pub mixed: bool,
 }
 
-/// What a sample's probabilities are compared with: its label, or `weight` of it and the rest of another one.
+/// The target of a sample's probabilities: its label, or `weight` of it and the rest of another one.
 ///
 /// ```
 /// use program::Target;

@@ -28,9 +28,9 @@ pub enum Velocity {
 /// A run of parameters that a step treats alike: PyTorch's parameter group, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParamRun {
-    /// Where it lies in the arenas.
+    /// Its place in the arenas.
     pub at: Span,
-    /// What the step's learning rate is multiplied with; 1 changes no bit.
+    /// The factor of the step's learning rate; 1 changes no bit.
     pub lr_multiplier: f32,
     /// Takes the place of the optimizer's.
     pub weight_decay: WeightDecay,
@@ -70,7 +70,7 @@ pub struct Sgd {
     pub momentum: f32,
     /// Nesterov's form. Without momentum it changes nothing.
     pub nesterov: bool,
-    /// Whose convention the velocity follows.
+    /// The framework whose convention the velocity follows.
     pub velocity: Velocity,
     /// Weight decay.
     pub weight_decay: WeightDecay,

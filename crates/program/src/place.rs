@@ -1,4 +1,4 @@
-//! Where tensors lie in memory: best fit in one arena, by when each is needed.
+//! The places of tensors in memory: best fit in one arena, by their live ranges.
 
 use crate::check::{self, LiveRange, live_ranges};
 use crate::passes::is_executable;
@@ -127,13 +127,13 @@ impl Executable {
         self.lens[arena as usize]
     }
 
-    /// Where a tensor lies for a batch of `n` samples.
+    /// The layout of a tensor for a batch of `n` samples.
     pub fn layout(&self, id: TensorId, n: usize) -> Layout {
         let layout = self.layouts[id.index()];
         if self.program.tensor(id).arena.is_batched() { layout.samples(0..n) } else { layout }
     }
 
-    /// Where a tensor lies that is no batch.
+    /// The place of a tensor that is no batch.
     pub fn span(&self, id: TensorId) -> Span {
         let layout = self.layouts[id.index()];
         Span::new(layout.offset, layout.shape.len())

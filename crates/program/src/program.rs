@@ -16,9 +16,9 @@ pub enum Phase {
 pub struct Step {
     /// What is computed.
     pub op: Op,
-    /// What is read, in the op's order.
+    /// The tensors that are read, in the op's order.
     pub operands: Vec<TensorId>,
-    /// What is written, in the op's order.
+    /// The tensors that are written, in the op's order.
     pub results: Vec<TensorId>,
     /// The op adds its first result to this tensor. Both lie in the same memory.
     pub onto: Option<TensorId>,

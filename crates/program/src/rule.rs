@@ -2,7 +2,7 @@ use crate::ops::Op;
 use crate::passes::Gradients;
 use crate::{Arena, Error, Result, Shape, Step, TensorId};
 
-/// What an op is: its options are its fields, and its rules are these methods. `ops` has a file for each topic.
+/// The rules of an op, as methods. Its fields are its options. `ops` has a file for each topic.
 ///
 /// Operands and results have an order, which the op's documentation tells. Shapes are those of one sample for activations.
 pub trait Rule {

@@ -71,8 +71,8 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Where a tensor lies in a buffer: the element `(i, y, x, ch)` is at
-/// `offset + ((i * h + y) * w + x) * stride + ch`.
+/// The layout of a tensor in a buffer: the element `(i, y, x, ch)` is at `offset + ((i * h + y) * w + x) *
+/// stride + ch`.
 ///
 /// ```
 /// use program::{Layout, Shape};

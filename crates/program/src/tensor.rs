@@ -74,10 +74,10 @@ impl Arena {
     }
 }
 
-/// Where a tensor lies.
+/// The place of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// Wherever [`place`](crate::Executable::place) puts it.
+    /// At the place that [`place`](crate::Executable::place) chooses.
     Free,
     /// At this element of an arena that the caller laid out.
     At(usize),
@@ -103,7 +103,7 @@ pub struct Tensor {
 pub struct Parameter {
     /// `LAYER/PARAMETER`.
     pub name: String,
-    /// Where it lies in the parameters' arena, and its gradient in the gradients'.
+    /// Its place in the parameters' arena, and its gradient's in the gradients'.
     pub span: Span,
     /// Whether an optimizer changes it.
     pub trained: bool,

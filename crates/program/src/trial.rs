@@ -190,7 +190,7 @@ impl TrialRun<'_> {
     /// Runs all steps, and brings the gradients into place.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errors of the device.
     pub fn run(&mut self, args: &StepArgs) -> Result<()> {
         self.run_steps(0..self.executable.program().steps.len(), args)?;
         let all = Span::new(0, self.before[Arena::Gradients as usize].len());
@@ -200,7 +200,7 @@ impl TrialRun<'_> {
     /// Runs some steps.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errors of the device.
     pub fn run_steps(&mut self, steps: Range<usize>, args: &StepArgs) -> Result<()> {
         let memory = Memory {
             activations: &mut self.activations,
@@ -213,10 +213,10 @@ impl TrialRun<'_> {
         self.device.run(&self.executable, steps, args, memory)
     }
 
-    /// What a tensor holds for a batch of `n` samples.
+    /// The numbers of a tensor for a batch of `n` samples.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errors of the device.
     pub fn read(&self, id: TensorId, n: usize) -> Result<Vec<f32>> {
         let at = self.executable.layout(id, n);
         let numbers = self.download(self.executable.program().tensor(id).arena)?;
@@ -234,7 +234,7 @@ impl TrialRun<'_> {
     /// Puts other numbers in the place of a tensor, and of those around it.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errors of the device.
     pub fn write(&mut self, id: TensorId, values: &[f32]) -> Result<()> {
         let root = self.executable.program().root(id).0;
         let (arena, offset) =
@@ -247,7 +247,7 @@ impl TrialRun<'_> {
     /// An element outside of all results that has changed, for batches of `n` samples.
     ///
     /// # Errors
-    /// What the device says.
+    /// The errors of the device.
     pub fn changed_outside(&self, n: usize) -> Result<Option<(Arena, usize)>> {
         let program = self.executable.program();
         for arena in Arena::ALL.into_iter().filter(|&arena| arena != Arena::Labels) {

@@ -6,7 +6,7 @@ use crate::{Activation, Error, Result, Shape, Step};
 /// `y = act(a + b)`: the end of a residual block, and gradients that come together. Reads a and b.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Add {
-    /// What follows the sum.
+    /// The activation after the sum.
     pub act: Activation,
 }
 

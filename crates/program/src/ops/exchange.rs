@@ -1,4 +1,4 @@
-//! What crosses the border of a replica or a stage. The caller runs these; a device never does.
+//! Exchanges between replicas or stages. The caller runs these; a device never does.
 
 use super::operands;
 use crate::passes::Gradients;

@@ -148,7 +148,7 @@ ops! {
     Slice,
     /// Two runs of numbers, one behind the other.
     Join,
-    /// What all replicas have, one behind the other.
+    /// The runs of all replicas, one behind the other.
     AllGather,
     /// The sum over all replicas.
     AllReduce,

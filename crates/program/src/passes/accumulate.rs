@@ -2,8 +2,9 @@ use super::is_dead_after;
 use crate::ops::{Add, Scale};
 use crate::{Activation, Home, Op, Phase, Program, Step, TensorId};
 
-/// Where two gradients of a tensor come together, has the op that computes the second add it to the first: `b = ..; c = a + b` becomes
-/// `c = a; c += ..`. Where the first is needed still, its copy is added to. An op that can't add keeps its sum.
+/// If two gradients of a tensor meet, the op that computes the second adds it to the first: `b = ..; c = a +
+/// b` becomes `c = a; c += ..`. If the first is still needed, its copy is added to. An op that can't add
+/// keeps its sum.
 pub fn accumulate(mut program: Program) -> Program {
     let mut k = 0;
     while k < program.steps.len() {
@@ -24,7 +25,8 @@ pub fn accumulate(mut program: Program) -> Program {
     program
 }
 
-/// What takes the place of the sum that is step `k`: a step that adds, at the place of the one that computes the second operand.
+/// The replacement for the sum of step `k`: a step that adds, at the place of the one that computes the
+/// second operand.
 fn accumulated(program: &Program, k: usize) -> Option<(usize, Step)> {
     let step = &program.steps[k];
     let (Op::Add(Add { act: Activation::None }), &[a, b]) = (step.op, &step.operands[..]) else {

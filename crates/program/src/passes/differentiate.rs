@@ -60,7 +60,7 @@ impl Gradients {
         gradient.expect("a step is differentiated where its result has a gradient")
     }
 
-    /// Where the gradients of parameters lie.
+    /// The places of the gradients of parameters.
     ///
     /// # Errors
     /// [`Error::Option`] if a tensor is no parameter, or another op has written its gradient.
@@ -191,7 +191,8 @@ a, backward:
         }
     }
 
-    /// What crosses the border of a stage comes back as its gradient, whether or not the stage trains anything.
+    /// A tensor that crosses the border of a stage comes back as its gradient, whether or not the stage
+    /// trains anything.
     #[test]
     fn a_stage_sends_back_the_gradient_of_what_it_received() {
         let shape = Shape::new(1, 4, 4, 2);

@@ -32,16 +32,16 @@ pub use synchronize::synchronize;
 
 use crate::{Program, Result, TensorId};
 
-/// What a training step is made for.
+/// The options of a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Training {
     /// Whether the gradient of the input is computed too.
     pub input_gradient: bool,
     /// Whether cheap outputs are computed again instead of kept.
     pub recompute: bool,
-    /// Where replicas share the statistics of batch normalization: this one's rank, and how many there are.
+    /// For synchronized batch normalization: this replica's rank, and the number of replicas.
     pub sync_batch_norm: Option<[usize; 2]>,
-    /// Where replicas add up their gradients: the least elements of a [`bucket`].
+    /// For asynchronous all-reduces of gradients: the least elements of a [`bucket`].
     pub bucket: Option<usize>,
 }
 

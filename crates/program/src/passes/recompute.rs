@@ -29,7 +29,7 @@ fn repeated(program: &Program, k: usize, again: &[TensorId]) -> Option<Vec<usize
         operands.iter().all(|operand| !again.contains(operand)).then_some(k)
     };
     if !matches!(step.op, Op::Concat(Concat)) {
-        // What is joined is computed again with all the rest of it.
+        // A concatenation is recomputed as a whole.
         let is_joined = program.readers(id).any(|k| matches!(program.steps[k].op, Op::Concat(Concat)));
         return is_kept(k).filter(|_| !is_joined).map(|k| vec![k]);
     }
@@ -45,7 +45,7 @@ fn first_backward_reader(program: &Program, id: TensorId) -> Option<usize> {
     program.readers(id).find(|&k| program.steps[k].phase == Phase::Backward)
 }
 
-/// Has the steps `from` run again before the step `reader`, and all of the backward pass read what they compute.
+/// Repeats the steps `from` before the step `reader`. All of the backward pass then reads their results.
 fn insert(program: &mut Program, id: TensorId, from: &[usize], reader: usize) {
     let mut renamed: Vec<(TensorId, TensorId)> = Vec::new();
     for (at, &k) in from.iter().enumerate() {

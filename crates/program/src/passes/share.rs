@@ -3,8 +3,8 @@ use crate::check::{conflict, copied_parts};
 use crate::ops::{AllGather, Concat, Slice};
 use crate::{Home, Op, Program, Step, TensorId};
 
-/// Has tensors lie inside of others where that saves a copy: sums in place of an operand that nothing else reads, the parts of a
-/// concatenation inside of it, slices inside of what they are cut from.
+/// Places tensors inside of others where that saves a copy: sums in place of an operand that no other step
+/// reads, the parts of a concatenation inside of it, slices inside of their source.
 ///
 /// A part that can't lie inside is copied: one of two concatenations, one that lies beside what an op reads.
 pub fn share(mut program: Program) -> Program {
@@ -51,13 +51,13 @@ fn in_place(program: &mut Program, k: usize) {
     }
 }
 
-/// Has the operands of a concatenation lie inside of its result.
+/// Places the operands of a concatenation inside of its result.
 fn join(program: &mut Program, k: usize) {
     let (whole, mut channel) = (program.steps[k].results[0], 0);
     for part in program.steps[k].operands.clone() {
         let shape = program.shape(part);
         let (root, at) = program.root(part);
-        // What shares its memory with the part moves with it.
+        // Tensors that share the part's memory move with it.
         if at == 0 && program.shape(root) == shape && root != program.root(whole).0 {
             put(program, root, whole, channel);
         }
