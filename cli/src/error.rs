@@ -129,9 +129,9 @@ fn of_augmentation(error: &anyhow::Error) -> Option<&augment::Error> {
 
 /// The error and its causes. A cause that the previous message already contains is left out.
 pub fn sentence(error: &anyhow::Error) -> String {
-    // A recipe's file has keys, not flags.
-    let is_recipe = matches!(error.downcast_ref(), Some(train::Error::Recipe { .. }));
-    let mut text = if is_recipe { error.to_string() } else { in_flags(&error.to_string()) };
+    // A recipe's file has keys, not flags; bad usage has flags already.
+    let is_told = error.is::<Usage>() || matches!(error.downcast_ref(), Some(train::Error::Recipe { .. }));
+    let mut text = if is_told { error.to_string() } else { in_flags(&error.to_string()) };
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {
             text = format!("{text}: {cause}");

@@ -3,6 +3,7 @@
 
 use crate::error::usage;
 use crate::keys::flag_of;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,10 @@ const ALIASES: [(&str, &str); 5] = [
     ("--early-stop", "early-stopping"),
     ("--pipeline-stages", "stages"),
 ];
+
+/// The groups of flags in the help, in their order.
+const HEADINGS: [&str; 8] =
+    ["", "Optimizer", "Data", "Augmentation", "Several replicas", "Devices", "Output", "Callbacks"];
 
 /// Flags that exclude each other.
 const CONFLICTS: [(&str, &str); 2] =
@@ -116,7 +121,7 @@ fn arg<K: Keys>(option: &'static Opt, flag: &'static str) -> Arg {
         None => arg.allow_hyphen_values(!matches!(option.kind, Kind::Text | Kind::OneOf(_))),
     };
     if flag == "--data-dir" {
-        arg = arg.env("TOWERS_DATA_DIR");
+        arg = arg.env("TOWERS_DATA_DIR").value_parser(NonEmptyStringValueParser::new());
     }
     for (_, alias) in ALIASES.iter().filter(|(of, _)| *of == flag) {
         arg = arg.alias(*alias);
@@ -131,7 +136,9 @@ fn arg<K: Keys>(option: &'static Opt, flag: &'static str) -> Arg {
 
 impl<K: Keys> clap::Args for Flags<K> {
     fn augment_args(command: Command) -> Command {
-        options::<K>().fold(command, |command, (_, option, flag)| command.arg(arg::<K>(option, flag)))
+        let mut all: Vec<_> = options::<K>().collect();
+        all.sort_by_key(|(_, option, _)| HEADINGS.iter().position(|heading| *heading == option.heading));
+        all.into_iter().fold(command, |command, (_, option, flag)| command.arg(arg::<K>(option, flag)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

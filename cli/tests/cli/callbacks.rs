@@ -46,7 +46,7 @@ fn all_callbacks_of_keras_in_one_run() {
     place
         .run("train --resume run --epochs 5 --reduce-lr-on-plateau val_loss:factor=0.1")
         .ends(2)
-        .complains("--reduce-lr-on-plateau can't change");
+        .complains("--reduce-lr-on-plateau: factor can't change");
 }
 
 /// Output files that flags chose belong to the run, and a resume continues them from any folder.

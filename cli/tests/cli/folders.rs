@@ -119,7 +119,7 @@ fn a_run_goes_on_with_a_folder_that_has_moved() {
     let at = |name: &str| place.path().join(name);
     fs::rename(at("pictures"), at("moved")).expect("the folder can be renamed");
     let gone =
-        "/pictures, where the run's config.json expects its pictures; give --dataset DIR if they have moved";
+        "/pictures, where the run's config.json expects its pictures; give --dataset if they have moved";
     for args in ["train --resume run --epochs 2", "evaluate run", "evaluate run/checkpoints"] {
         let ran = place.run(args).ends(2).complains("error: there is no folder ").complains(gone);
         assert_eq!(ran.err().lines().count(), 1, "{}", ran.err());

@@ -87,7 +87,7 @@ fn sizes_that_cannot_be_are_refused_in_a_sentence() {
             "--dataset synthetic --image-size 64",
             "--image-size is 64x64, but must be left out with the data set `synthetic`",
         ),
-        ("--image-size 48x40", "it is for class folders (--dataset DIR)"),
+        ("--image-size 48x40", "it is for class folders (--dataset)"),
         (
             "--dataset pets --recipe airbench94 --image-size 16x40",
             "--image-size is 16x40, but must be at least 25x25 (height x width) with the network airbench94",

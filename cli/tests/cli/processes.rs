@@ -207,10 +207,11 @@ fn processes_that_do_not_fit_are_refused() {
     };
     let told = "rank 1 has the setting lr 0.5, but rank 0 has ";
     assert!(job(None, ("--threads 1", "--threads 1 --lr 0.5")).iter().all(|err| err.contains(told)));
-    let told = "rank 1 has a number of training images of 5, labels ";
+    let told = "rank 1 has the setting data.limit_train 5, but rank 0 has 6";
     assert!(job(None, ("--limit-train 6", "--limit-train 5")).iter().all(|err| err.contains(told)));
-    for flag in ["--deterministic", "--no-winograd"] {
-        let told = format!("rank 1 has {flag} true, but rank 0 has false; start all of them with the same");
+    for (flag, key) in [("--deterministic", "deterministic"), ("--no-winograd", "no_winograd")] {
+        let told =
+            format!("rank 1 has the setting devices.{key} true, but rank 0 has false; start all of them");
         let more = format!("--threads 1 {flag}");
         assert!(job(None, ("--threads 1", &more)).iter().all(|err| err.contains(&told)), "{flag}");
     }
