@@ -1,11 +1,13 @@
 use crate::{
     CheckpointOptions, Checkpoints, CsvLogOptions, CsvLogger, Curves, EarlyStop, EarlyStopping, Environment,
-    Error, History, ModelCheckpoint, ModelCheckpointOptions, Observer, Result, TensorBoard,
-    TensorBoardOptions, checkpoints, csv_logger, early_stopping, model_checkpoint, read_history, tensorboard,
+    Error, History, MaxTime, ModelCheckpoint, ModelCheckpointOptions, Observer, Result, TensorBoard,
+    TensorBoardOptions, checkpoints, csv_logger, early_stopping, max_time, model_checkpoint, read_history,
+    tensorboard,
 };
 use options::{Kind, Refused, Table, options};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 options! {
     /// The outputs of a run: the options of all callbacks. None of them changes a bit of the network.
@@ -16,6 +18,8 @@ options! {
         early_stop: Option<EarlyStop> = None, Kind::form(read_early_stop, "METRIC[:OPTIONS]"), "--early-stop METRIC[:OPTIONS]";
         /// Stop when the loss is NaN or infinite, and keep the saved files; without, that is an error
         terminate_on_nan: bool = false, Kind::Switch, "--terminate-on-nan";
+        /// Stop after the epoch in which this time is over, as in 90m, 1h30m or 20s
+        max_time: Option<u64> = None, Kind::form(max_time::seconds, "a time such as 90m, or a number of seconds"), "--max-time TIME";
         /// Another file for the curves, a .png or a .svg, besides those in the run's folder
         plot: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes");
         +
@@ -138,6 +142,9 @@ pub fn stopping(outputs: &Outputs) -> Result<Vec<Box<dyn Observer>>> {
     let mut callbacks: Vec<Box<dyn Observer>> = Vec::new();
     if let Some(options) = &outputs.early_stop {
         callbacks.push(Box::new(EarlyStopping::with(options.clone())?));
+    }
+    if let Some(seconds) = outputs.max_time {
+        callbacks.push(Box::new(MaxTime::new(Duration::from_secs(seconds))));
     }
     Ok(callbacks)
 }
