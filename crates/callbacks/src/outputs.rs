@@ -1,8 +1,8 @@
 use crate::{
     CheckpointOptions, Checkpoints, CsvLogOptions, CsvLogger, Curves, EarlyStop, EarlyStopping, Environment,
-    Error, History, MaxTime, ModelCheckpoint, ModelCheckpointOptions, Observer, Result, TensorBoard,
-    TensorBoardOptions, checkpoints, csv_logger, early_stopping, max_time, model_checkpoint, read_history,
-    tensorboard,
+    Error, History, LearningRateLogger, LrLogOptions, MaxTime, ModelCheckpoint, ModelCheckpointOptions,
+    Observer, Result, TensorBoard, TensorBoardOptions, checkpoints, csv_logger, early_stopping,
+    learning_rate_logger, max_time, model_checkpoint, read_history, tensorboard,
 };
 use options::{Kind, Refused, Table, options};
 use serde_json::{Value, json};
@@ -29,18 +29,21 @@ options! {
         model_checkpoint: Option<ModelCheckpointOptions>;
         /// A CSV file of the epochs' figures, as Keras writes it.
         csv_log: Option<CsvLogOptions>;
+        /// A CSV file of the learning rate of every step.
+        lr_log: Option<LrLogOptions>;
         /// Files for TensorBoard.
         tensorboard: Option<TensorBoardOptions>;
     }
 }
 
 /// The keys of a configuration that [`Outputs`] holds.
-pub const TABLES: [Table; 6] = [
+pub const TABLES: [Table; 7] = [
     Table { key: "", options: Outputs::OPTIONS, begins: None },
     checkpoints::TABLE,
     early_stopping::TABLE,
     model_checkpoint::TABLE,
     csv_logger::TABLE,
+    learning_rate_logger::TABLE,
     tensorboard::TABLE,
 ];
 
@@ -75,6 +78,9 @@ impl Outputs {
         if let Some(log) = &self.csv_log {
             options::check(log, &csv_logger::TABLE)?;
         }
+        if let Some(log) = &self.lr_log {
+            options::check(log, &learning_rate_logger::TABLE)?;
+        }
         if let Some(board) = &self.tensorboard {
             options::check(board, &tensorboard::TABLE)?;
         }
@@ -90,9 +96,11 @@ impl Outputs {
     /// The files and folders outside of the run's folder.
     pub fn outside(&self) -> Vec<Outside<'_>> {
         let csv = self.csv_log.as_ref().map(|log| log.path.as_path());
+        let rates = self.lr_log.as_ref().map(|log| log.path.as_path());
         let board = self.tensorboard.as_ref().map(|board| board.path.as_path());
         let all = [
             ("csv_log.path", csv, false),
+            ("lr_log.path", rates, false),
             ("plot", self.plot.as_deref(), false),
             ("tensorboard.path", board, true),
         ];
@@ -102,7 +110,7 @@ impl Outputs {
 
     /// Turns off all outputs outside of the run's folder: the CSV file, TensorBoard files and the plot.
     pub fn forget_outside(&mut self) {
-        (self.csv_log, self.tensorboard, self.plot) = (None, None, None);
+        (self.csv_log, self.lr_log, self.tensorboard, self.plot) = (None, None, None, None);
     }
 
     /// Makes the paths outside of the run's folder absolute, so that a resume from elsewhere finds the same
@@ -112,9 +120,10 @@ impl Outputs {
     /// [`Error::Io`] if there is no current folder.
     pub fn make_absolute(&mut self) -> Result<()> {
         let csv = self.csv_log.as_mut().map(|log| &mut log.path);
+        let rates = self.lr_log.as_mut().map(|log| &mut log.path);
         let board = self.tensorboard.as_mut().map(|board| &mut board.path);
         // `check` refuses an empty path.
-        let given = [csv, board, self.plot.as_mut()].into_iter().flatten();
+        let given = [csv, rates, board, self.plot.as_mut()].into_iter().flatten();
         for path in given.filter(|path| !path.as_os_str().is_empty()) {
             *path = std::path::absolute(&*path).map_err(Error::io("find", &*path))?;
         }
@@ -178,6 +187,9 @@ pub fn from_config(outputs: &Outputs, run: &Run<'_>) -> Result<Vec<Box<dyn Obser
         // If the history can't be read, no rows are removed.
         let written = if run.goes_on { read_history(folder).unwrap_or_default() } else { Vec::new() };
         callbacks.push(Box::new(CsvLogger::new(path).separator(*separator).append(*append).written(written)));
+    }
+    if let Some(options) = &outputs.lr_log {
+        callbacks.push(Box::new(LearningRateLogger::new(options.clone())));
     }
     if let Some(TensorBoardOptions { path, histogram_freq, images }) = &outputs.tensorboard {
         callbacks.push(Box::new(TensorBoard::new(path).histograms(*histogram_freq).images(*images)));
