@@ -76,11 +76,11 @@ fn slices_add_up_to_the_batch() {
     on_every_device(|device| {
         let mut whole = build(device, false, 10, Mode::Training);
         let expected = gradients(&mut whole, 0, 10);
-        let mut tower = build(device, false, 6, Mode::Training);
+        let mut replica = build(device, false, 6, Mode::Training);
         for cuts in [&[0, 5, 10][..], &[0, 3, 6, 10], &[0, 1, 7, 10], &[0, 0, 6, 6, 10]] {
             let mut sum = vec![0.0; expected.len()];
             for slice in cuts.windows(2) {
-                let part = gradients(&mut tower, slice[0], slice[1]);
+                let part = gradients(&mut replica, slice[0], slice[1]);
                 sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
             }
             // The precision of f32 for sums of a few dozen terms.

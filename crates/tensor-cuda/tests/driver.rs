@@ -221,7 +221,7 @@ fn replicas() {
 }
 
 #[test]
-fn towers_reach_each_other_on_two_gpus_and_on_one() {
+fn replicas_reach_each_other_on_two_gpus_and_on_one() {
     for (gpus, peers, pace) in [("2", "1", "lazy"), ("2", "0", "7"), ("1", "1", "eager"), ("1", "1", "lazy")]
     {
         let settings = [("FAKE_GPUS", gpus), ("FAKE_PEERS", peers), ("FAKE_PACE", pace)];

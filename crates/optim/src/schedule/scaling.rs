@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// ```
 /// use optim::{LinearScaling, Progress};
 ///
-/// // A rate for batches of 64, on four towers of 64.
+/// // A rate for batches of 64, on four replicas of 64.
 /// let scaling = LinearScaling { base_batch: 64, warmup_epochs: 5 };
 /// let factor = |epoch: u64| scaling.factor(256, &Progress::at_step(epoch * 100, 100, 70));
 /// assert_eq!([factor(0), factor(1), factor(5), factor(69)], [1.0, 1.6, 4.0, 4.0]);

@@ -147,26 +147,26 @@ static void carry_out(const Group& group, std::vector<Operation> operations, int
         switch (operation.kind) {
         case Operation::SEND: break;
         case Operation::RECEIVE:
-            if (!take(group, operation, operation.letter(group.rank) + state, false, &numbers)) return;
+            if (!take(group, operation, operation.letter(group.rank) + turn, false, &numbers)) return;
             memcpy(operation.to, numbers.data(), operation.bytes);
             break;
         case Operation::BROADCAST:
             if (operation.peer == group.rank) memmove(operation.to, operation.from, operation.bytes);
-            else if (!take(group, operation, operation.letter(operation.peer) + state, true, &numbers)) return;
+            else if (!take(group, operation, operation.letter(operation.peer) + turn, true, &numbers)) return;
             else memcpy(operation.to, numbers.data(), operation.bytes);
             break;
         case Operation::ALL_GATHER:
             for (int rank = 0; rank < group.world; ++rank) {
-                if (!take(group, operation, operation.letter(rank) + state, true, &numbers)) return;
+                if (!take(group, operation, operation.letter(rank) + turn, true, &numbers)) return;
                 memcpy(operation.to + size_t(rank) * operation.bytes, numbers.data(), operation.bytes);
             }
             break;
         case Operation::ALL_REDUCE: {
             // From the last rank to the first: an order that is nobody's by chance.
             std::string sum;
-            if (!take(group, operation, operation.letter(group.world - 1) + state, true, &sum)) return;
+            if (!take(group, operation, operation.letter(group.world - 1) + turn, true, &sum)) return;
             for (int rank = group.world - 1; rank-- > 0;) {
-                if (!take(group, operation, operation.letter(rank) + state, true, &numbers)) return;
+                if (!take(group, operation, operation.letter(rank) + turn, true, &numbers)) return;
                 for (size_t k = 0; k < operation.bytes / 4; ++k)
                     set_number(Format::F32, &sum[0], k, number(Format::F32, sum.data(), k) + number(Format::F32, numbers.data(), k));
             }
