@@ -73,7 +73,7 @@ fn gpus_add_up_to_the_bits_of_host_memory() {
 
 /// Some replicas share a device, as clones of it.
 #[test]
-fn towers_may_share_a_device() {
+fn replicas_may_share_a_device() {
     let Some(mut devices) = gpus(2) else { return };
     devices.push(devices[0].clone());
     let lens = [0, 7, 100];

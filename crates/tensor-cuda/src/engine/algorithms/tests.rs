@@ -321,7 +321,7 @@ fn what_a_passing_failure_decided_holds_for_one_run() -> Result<()> {
 
 /// Replicas of one run, each with its own times: the first decides for all.
 #[test]
-fn towers_that_share_a_store_choose_alike() {
+fn replicas_that_share_a_store_choose_alike() {
     let folder = tempfile::tempdir().unwrap();
     let choices: Vec<Choice> = std::thread::scope(|scope| {
         let replica = |own| {
