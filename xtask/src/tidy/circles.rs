@@ -22,8 +22,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("towers-tensor-cpu", 9),
     ("towers-tensor-cuda", 38),
     ("towers-testkit", 2),
-    ("towers", 10),
-    ("towers-train", 37),
 ];
 
 /// Every crate has as many modules in circles as the list says; none if it is not in the list.
