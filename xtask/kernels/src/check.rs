@@ -234,12 +234,12 @@ mod tests {
     fn files_are_selected_by_name() {
         let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
         assert_eq!(parse(&[]).unwrap().files.len(), SOURCES.len());
-        let options = parse(&words(&["--summary", "turn", "softmax.cu"])).unwrap();
+        let options = parse(&words(&["--summary", "step_state", "softmax.cu"])).unwrap();
         assert!(options.summary);
         assert_eq!(
             options.files.iter().map(|file| file.name).collect::<Vec<_>>(),
             ["step_state.cu", "softmax.cu"]
         );
-        assert!(parse(&words(&["nonsense"])).err().unwrap().to_string().contains("turn"));
+        assert!(parse(&words(&["nonsense"])).err().unwrap().to_string().contains("step_state"));
     }
 }
