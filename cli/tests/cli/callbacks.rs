@@ -187,7 +187,7 @@ fn the_same_command_begins_and_goes_on() {
     place.run(&line).ends(0).says("Epoch 1/2").says("done: run");
     let whole = std::fs::read(place.path().join("run/model.safetensors")).expect("a model");
     assert_eq!(files(&place, "run/checkpoints").first().map(String::as_str), Some("epoch-0002"));
-    place.run(&line).ends(0).complains("epoch 2 of 2 is done; to go on");
+    place.run(&line).ends(0).complains("epoch 2 of 2 is done; to continue");
     // As if the run had been killed in the second epoch.
     let checkpoints = files(&place, "run/checkpoints");
     for later in checkpoints.iter().filter(|name| *name != "step-00000002" && *name != "step-00000003") {

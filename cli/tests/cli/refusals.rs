@@ -211,8 +211,14 @@ fn what_was_meant_is_told() {
             "a value is joined to this flag: --backup-and-restore=50",
         ),
         ("import cnn.keras", "towers export FILE --output model.safetensors"),
-        ("launch train --quick", "stands behind `--`, as in towers launch --processes 2 -- train"),
-        ("launch -n 2 -- train", "stands behind `--`, as in towers launch --processes 2 -- train"),
+        (
+            "launch train --quick",
+            "the command to start comes after `--`, as in towers launch --processes 2 -- train",
+        ),
+        (
+            "launch -n 2 -- train",
+            "the command to start comes after `--`, as in towers launch --processes 2 -- train",
+        ),
         ("launch --proceses 2 -- train", "a similar argument exists: '--processes'"),
     ] {
         place.run(line).ends(2).complains(says);
@@ -311,8 +317,7 @@ fn a_resumed_run_stays_what_it_was() {
     recipe("[devices]\nno_winograd = true");
     place.run(resume).ends(2).complains("`devices.no_winograd` can't change");
     recipe("terminate_on_nan = true");
-    let says =
-        "warning: quick.toml says terminate_on_nan = true, but the run goes on with false: only flags change";
+    let says = "warning: quick.toml says terminate_on_nan = true, but the run continues with false: only flags change";
     place.run(&format!("{resume} --threads 1")).ends(0).complains(says);
     place
         .run("train --resume run --epochs 1")

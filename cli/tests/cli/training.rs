@@ -98,7 +98,27 @@ fn one_epoch_and_one_more_are_two() {
     let model = |run: &str| std::fs::read(place.path().join(run).join("model.safetensors")).expect("a model");
     assert!(model("whole") == model("parts"), "the models differ");
     // All epochs are done: nothing happens, with a message.
-    place.run("train --resume parts").ends(0).complains("epoch 2 of 2 is done; to go on");
+    place.run("train --resume parts").ends(0).complains("epoch 2 of 2 is done; to continue");
+}
+
+/// A run is a recipe: its folder, or its `config.json`.
+#[test]
+fn a_run_is_repeated() {
+    let place = Place::new();
+    let flags = "--epochs 1 --seed 5 --replicas 2 --device cpu --label-smoothing 0.1 --csv-log log.csv";
+    place.run(&format!("{SMALL} {flags} --output first")).ends(0);
+    std::fs::remove_file(place.path().join("log.csv")).expect("the file is there");
+    let model = |run: &str| place.read_bytes(&format!("{run}/model.safetensors"));
+    for (recipe, run) in [("first", "second"), ("first/config.json", "third")] {
+        place.run(&format!("train --recipe {recipe} --device cpu --no-progress --output {run}")).ends(0);
+        assert!(model("first") == model(run), "{run} has other weights");
+    }
+    assert!(!place.exists("log.csv"), "the repeated run writes into its own folder only");
+    let changed =
+        |run: &str| -> String { place.read(&format!("{run}/config.json")).split_whitespace().collect() };
+    let expected = r#""changed":["epochs","seed","label_smoothing","#;
+    assert!(changed("first").contains(expected), "{}", changed("first"));
+    assert!(changed("second").contains(r#""changed":["devices.device"]"#), "{}", changed("second"));
 }
 
 #[test]

@@ -49,3 +49,8 @@ pub use terminal::{is_control, printable, shortened};
 
 /// The key of a file's metadata under which [`ModelCheckpoint`] writes [`Snapshot::saved`].
 pub const SAVED: &str = "towers.saved";
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
