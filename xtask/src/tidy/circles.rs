@@ -19,7 +19,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("towers-program", 17),
     ("towers-tensor-cpu", 9),
     ("towers-tensor-cuda", 38),
-    ("towers-testkit", 2),
 ];
 
 /// Every crate has as many modules in circles as the list says; none if it is not in the list.
