@@ -12,7 +12,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("towers-augment", 9),
     ("towers-interchange", 9),
     ("towers-layers", 4),
-    ("towers-models", 6),
     ("towers-optim", 10),
     ("towers-parallel", 20),
     ("towers-program", 17),
