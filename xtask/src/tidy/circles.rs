@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 const KNOWN: &[(&str, usize)] = &[
     ("towers-augment", 9),
     ("towers-interchange", 9),
-    ("towers-optim", 10),
     ("towers-parallel", 20),
     ("towers-program", 17),
     ("towers-tensor-cpu", 9),
