@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The crates that have circles today, and how many modules are in them. The numbers may only fall.
 const KNOWN: &[(&str, usize)] = &[
-    ("towers-augment", 9),
     ("towers-interchange", 9),
     ("towers-parallel", 20),
     ("towers-program", 17),
