@@ -1,7 +1,6 @@
 //! What was drawn for one sample.
 
-use crate::{Error, ImageDataGenerator, Operation, ResizedCrop};
-use philox::{Philox, domain};
+use crate::{Error, Operation, ResizedCrop};
 use std::fmt;
 use std::ops::Range;
 
@@ -94,69 +93,6 @@ impl Draws {
     /// The most operations of RandAugment.
     pub const OPERATIONS: usize = 4;
 
-    /// The draws of `sample` in `epoch` for images of `h` by `w` pixels.
-    ///
-    /// Every option has its own stream of random numbers, so switching one on leaves the draws of the others
-    /// unchanged. The numbers are not NumPy's.
-    pub(crate) fn new(
-        options: &ImageDataGenerator,
-        [h, w]: [usize; 2],
-        seed: u64,
-        epoch: u64,
-        sample: u32,
-    ) -> Self {
-        let stream = |purpose| Philox::new(seed, purpose, [epoch, u64::from(sample)]);
-        let coin = |on: bool, purpose| on && stream(purpose).below(2) == 1;
-        let around = |range: f64, purpose| match range {
-            0.0 => 0.0,
-            _ => range * (2.0 * stream(purpose).unit_f64() - 1.0),
-        };
-        let horizontal_flip = if options.alternating_flip {
-            // One coin for all epochs says how a sample begins.
-            let mut rng = Philox::new(seed, const { domain("alternating_flip") }, [0, u64::from(sample)]);
-            (u64::from(rng.below(2)) + epoch) % 2 == 1
-        } else {
-            coin(options.horizontal_flip, const { domain("horizontal_flip") })
-        };
-        let padding = options.random_crop as u32;
-        let side = options.cutout;
-        Draws {
-            rand_augment: options.rand_augment.map_or_else(Default::default, |policy| {
-                policy.draw(&mut stream(const { domain("rand_augment") }), [h, w])
-            }),
-            rotation: around(options.rotation_range, const { domain("rotation") }),
-            height_shift: options.height_shift_range.draw(&mut stream(const { domain("height_shift") }), h),
-            width_shift: options.width_shift_range.draw(&mut stream(const { domain("width_shift") }), w),
-            shear: around(options.shear_range, const { domain("shear") }),
-            zoom: if options.zoom_range.is_off() {
-                [1.0, 1.0]
-            } else {
-                let mut rng = stream(const { domain("zoom") });
-                [(); 2].map(|()| between(options.zoom_range.bounds(), &mut rng))
-            },
-            channel_shift: around(options.channel_shift_range, const { domain("channel_shift") }),
-            horizontal_flip,
-            vertical_flip: coin(options.vertical_flip, const { domain("vertical_flip") }),
-            brightness: options
-                .brightness_range
-                .map(|bounds| between(bounds, &mut stream(const { domain("brightness") }))),
-            crop: if padding == 0 {
-                [0, 0]
-            } else {
-                let mut rng = stream(const { domain("random_crop") });
-                [(); 2].map(|()| rng.below(2 * padding + 1) as i32 - padding as i32)
-            },
-            resized_crop: options
-                .random_resized_crop
-                .map(|crop| crop.draw(&mut stream(const { domain("resized_crop") }), [h, w])),
-            cutout: (side > 0).then(|| {
-                let mut rng = stream(const { domain("cutout") });
-                let (row, column) = (rng.below(h as u32) as usize, rng.below(w as u32) as usize);
-                Cutout { row, column, side }
-            }),
-        }
-    }
-
     /// Refuses numbers that are not finite, and places outside of an image of `h` by `w` pixels. Only draws
     /// that a caller made can have them.
     pub(crate) fn check(&self, [h, w]: [usize; 2]) -> Result<(), Error> {
@@ -185,11 +121,6 @@ impl Draws {
             && !self.horizontal_flip
             && !self.vertical_flip
     }
-}
-
-/// A uniform number between two.
-pub(crate) fn between([low, high]: [f64; 2], rng: &mut Philox) -> f64 {
-    low + (high - low) * rng.unit_f64()
 }
 
 impl fmt::Display for Draws {

@@ -1,8 +1,8 @@
 //! The options, with the names and defaults of Keras' ImageDataGenerator.
 
 use crate::{
-    Draws, Error, FillMode, Mean, Pipeline, Preprocess, PreprocessingFunction, RandAugment,
-    RandomResizedCrop, Sampling, ShiftRange, Whitening, ZoomRange,
+    Draws, Error, FillMode, Mean, Preprocess, PreprocessingFunction, RandAugment, RandomResizedCrop,
+    Sampling, ShiftRange, Whitening, ZoomRange,
 };
 
 /// The options of an augmentation: Keras' ImageDataGenerator, and more.
@@ -146,15 +146,6 @@ impl Default for ImageDataGenerator {
 }
 
 impl ImageDataGenerator {
-    /// Checks the options and makes them ready for images of `shape` (height, width, channels).
-    ///
-    /// # Errors
-    /// [`Error::Option`] for a value that makes no sense, [`Error::Shape`] for a mean of another shape,
-    /// [`Error::NotFitted`] for a missing mean, [`Error::EmptyImage`] for a shape without pixels.
-    pub fn build(&self, shape: [usize; 3]) -> Result<Pipeline, Error> {
-        Pipeline::new(self.clone(), shape)
-    }
-
     /// The steps of evaluation: those that are not random, with their fitted values.
     pub fn evaluation(&self) -> Self {
         let Self { preprocess, mean, std, whitening, preprocessing_function, .. } = self.clone();

@@ -42,6 +42,7 @@
 mod affine;
 mod batch;
 mod builder;
+mod drawing;
 mod draws;
 mod eigen;
 mod error;
@@ -69,6 +70,7 @@ mod samples;
 mod save;
 mod shift;
 mod standardize;
+mod uniform;
 mod views;
 mod warp;
 mod whitening;

@@ -59,6 +59,17 @@ impl Scratch {
     }
 }
 
+impl ImageDataGenerator {
+    /// Checks the options and makes them ready for images of `shape` (height, width, channels).
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a value that makes no sense, [`Error::Shape`] for a mean of another shape,
+    /// [`Error::NotFitted`] for a missing mean, [`Error::EmptyImage`] for a shape without pixels.
+    pub fn build(&self, shape: [usize; 3]) -> Result<Pipeline, Error> {
+        Pipeline::new(self.clone(), shape)
+    }
+}
+
 impl Pipeline {
     pub(crate) fn new(options: ImageDataGenerator, shape: [usize; 3]) -> Result<Self, Error> {
         if shape.contains(&0) {

@@ -1,8 +1,8 @@
 //! Random resized crops: a part of the image, of another shape, fills it.
 
 use crate::Error;
-use crate::draws::between;
 use crate::fill::Tap;
+use crate::uniform::between;
 use philox::Philox;
 use std::mem::swap;
 use std::str::FromStr;

@@ -6,11 +6,20 @@
 
 use crate::durable;
 use crate::name::{self, Hidden};
-use crate::{Error, Result, Skipped};
+use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+/// A folder that is no valid checkpoint, and why.
+#[derive(Debug)]
+pub struct Skipped {
+    /// The folder.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub why: Error,
+}
 
 /// What stands in a store's folder.
 #[derive(Default)]

@@ -69,10 +69,11 @@ mod whole;
 
 pub use error::{Error, Result};
 pub use file::{load_tensors, load_tensors_named, read_header, save_tensors};
+pub use folders::Skipped;
 pub use format::{Header, MAX_HEADER};
 pub use name::{MAX_NAME, epoch_name, step_name};
 pub use policy::{Best, BestSoFar, Decision, Mode, Policy};
-pub use store::{Checkpoint, Entry, Listing, MAX_STATE, Search, Skipped, Store};
+pub use store::{Checkpoint, Entry, Listing, MAX_STATE, Search, Store};
 pub use tensors::{MAX_RANK, MAX_TENSOR_NAME, Tensor, TensorRef, Tensors};
 /// The name of the file that holds a trained network in a run's folder.
 pub const MODEL_FILE: &str = "model.safetensors";

@@ -1,5 +1,5 @@
 use crate::durable::{self, Temporary};
-use crate::folders::{self, Folders};
+use crate::folders::{self, Folders, Skipped};
 use crate::lock::Lock;
 use crate::mark::{self, Mark};
 use crate::name::{self, Hidden};
@@ -38,15 +38,6 @@ pub struct Entry {
     pub sequence: u64,
     /// The length of its tensors and state on the disk, in bytes.
     pub bytes: u64,
-}
-
-/// A folder that is no valid checkpoint, and why.
-#[derive(Debug)]
-pub struct Skipped {
-    /// The folder.
-    pub path: PathBuf,
-    /// What is wrong with it.
-    pub why: Error,
 }
 
 /// All checkpoints of a store.

@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use crate::dataset::{IMAGE_BYTES, Kind, push_planes};
+use crate::classes::Kind;
+use crate::dataset::{IMAGE_BYTES, push_planes};
 use crate::error::{Error, Result};
-use crate::layout::Records;
+use crate::records::Records;
 
 pub(crate) fn record_bytes(kind: Kind) -> usize {
     IMAGE_BYTES + label_bytes(kind)

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 #[cfg(feature = "download")]
 use std::time::Duration;
 
-use crate::dataset::{Dataset, Kind};
+use crate::classes::Kind;
+use crate::dataset::Dataset;
 #[cfg(feature = "download")]
 use crate::download::{Network, Source};
 use crate::error::{Error, Result};

@@ -1,6 +1,39 @@
-//! The names of the classes, in the order of the labels.
+//! The two CIFAR data sets, and the names of their classes in the order of the labels.
 
-use crate::Kind;
+use std::fmt;
+
+/// Which of the two CIFAR data sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// 50,000 + 10,000 images of 10 classes.
+    Cifar10,
+    /// 50,000 + 10,000 images of 100 classes, grouped into 20 coarse ones.
+    Cifar100,
+}
+
+impl Kind {
+    /// The name in file names and on command lines: `cifar10` or `cifar100`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Cifar10 => "cifar10",
+            Kind::Cifar100 => "cifar100",
+        }
+    }
+
+    /// The number of classes: 10 or 100.
+    pub fn classes(self) -> usize {
+        class_names(self).len()
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Cifar10 => "CIFAR-10",
+            Kind::Cifar100 => "CIFAR-100",
+        })
+    }
+}
 
 /// The names of the classes, in the order of the labels (for CIFAR-100, of the fine labels).
 ///

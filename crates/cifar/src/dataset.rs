@@ -1,10 +1,6 @@
 //! The data in memory: images, labels and class names.
 
-use std::fmt;
-
 use ndarray::{Array1, Array4, Axis, Slice};
-
-use crate::classes;
 
 /// Height and width of CIFAR's and of synthetic images, in pixels; pictures of class folders are scaled to it unless told otherwise.
 pub const SIDE: usize = 32;
@@ -12,39 +8,6 @@ pub const SIDE: usize = 32;
 pub const CHANNELS: usize = 3;
 /// Bytes of one image of CIFAR.
 pub const IMAGE_BYTES: usize = SIDE * SIDE * CHANNELS;
-
-/// Which of the two CIFAR data sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// 50,000 + 10,000 images of 10 classes.
-    Cifar10,
-    /// 50,000 + 10,000 images of 100 classes, grouped into 20 coarse ones.
-    Cifar100,
-}
-
-impl Kind {
-    /// The name in file names and on command lines: `cifar10` or `cifar100`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Cifar10 => "cifar10",
-            Kind::Cifar100 => "cifar100",
-        }
-    }
-
-    /// The number of classes: 10 or 100.
-    pub fn classes(self) -> usize {
-        classes::class_names(self).len()
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Cifar10 => "CIFAR-10",
-            Kind::Cifar100 => "CIFAR-100",
-        })
-    }
-}
 
 /// Labelled images, for training or for testing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Cursor, Read as _, Seek};
 use std::panic::resume_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -18,7 +18,6 @@ use image::{
 use crate::binary::open;
 use crate::dataset::{CHANNELS, Split};
 use crate::error::{Error, Result};
-use crate::folder::Picture;
 use crate::panics::caught;
 use crate::progress::{Listener, Progress};
 
@@ -29,6 +28,9 @@ const MAX_DECODED: u64 = 256 << 20;
 
 /// How often it is told how many pictures are done.
 const TELL_EVERY: Duration = Duration::from_millis(500);
+
+/// A file and its class.
+pub(crate) type Picture = (PathBuf, u16);
 
 /// Decodes the pictures of a folder, split by split.
 pub(crate) struct Decoder<'l, 'a> {

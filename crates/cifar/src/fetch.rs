@@ -9,7 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::checksum::md5_of;
-use crate::dataset::{Dataset, Kind};
+use crate::classes::Kind;
+use crate::dataset::Dataset;
 #[cfg(feature = "download")]
 use crate::download::Network;
 use crate::error::{Error, Result};

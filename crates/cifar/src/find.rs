@@ -3,7 +3,8 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::dataset::{Dataset, Kind};
+use crate::classes::Kind;
+use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 

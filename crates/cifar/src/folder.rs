@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::dataset::{CHANNELS, Dataset, SIDE};
-use crate::decode::{self, Decoder};
+use crate::decode::{self, Decoder, Picture};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::progress::{Listener, Progress};
@@ -218,10 +218,7 @@ fn split_dir(dir: &Path, names: &[&str]) -> Option<PathBuf> {
     folders.into_iter().find(holds_folders)
 }
 
-/// A file and its class.
-pub(crate) type Picture = (PathBuf, u16);
-
-pub(crate) fn shape(path: &Path, reason: impl Into<String>) -> Error {
+fn shape(path: &Path, reason: impl Into<String>) -> Error {
     Error::ClassFolders { path: path.into(), reason: reason.into() }
 }
 

@@ -58,12 +58,13 @@ mod progress;
 mod python;
 #[cfg(test)]
 mod random_bytes;
+mod records;
 mod synthetic;
 mod unpack;
 
 pub use crate::cifar::Cifar;
-pub use classes::{class_names, coarse_class_names};
-pub use dataset::{CHANNELS, Dataset, IMAGE_BYTES, Kind, SIDE, Split};
+pub use classes::{Kind, class_names, coarse_class_names};
+pub use dataset::{CHANNELS, Dataset, IMAGE_BYTES, SIDE, Split};
 #[cfg(feature = "download")]
 pub use download::Source;
 pub use error::{Error, Result};

@@ -13,10 +13,11 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::binary::open;
-use crate::dataset::{IMAGE_BYTES, Kind, push_planes};
+use crate::classes::Kind;
+use crate::dataset::{IMAGE_BYTES, push_planes};
 use crate::error::{Error, Result};
-use crate::layout::Records;
 use crate::pickle::{self, Fault, Id, Node, Tree};
+use crate::records::Records;
 
 /// Appends the records of the file at `path`, which must be `images` of them in `max_bytes` at most.
 pub(crate) fn read(path: &Path, images: usize, max_bytes: u64, records: &mut Records) -> Result<()> {

@@ -9,8 +9,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use crate::dataset::Kind;
-use crate::layout::Records;
+use crate::classes::Kind;
+use crate::records::Records;
 use crate::{binary, pickle, python, unpack};
 
 /// Bytes that a pickle is likely to hold.

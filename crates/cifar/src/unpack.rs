@@ -11,7 +11,7 @@ use flate2::read::GzDecoder;
 use tar::{Archive, Entry, EntryType};
 
 use crate::binary::open;
-use crate::dataset::Kind;
+use crate::classes::Kind;
 use crate::error::{Error, Result};
 use crate::layout::{Format, Layout};
 

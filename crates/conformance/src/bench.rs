@@ -1,5 +1,5 @@
-use crate::case::{Output, Source};
 use crate::operand::{Operand, Placement, numbers};
+use crate::output::{Output, Source};
 use program::{
     Arena, Backend, Ints, Op, Precision, Result, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun,
     Write,

@@ -22,6 +22,7 @@
 mod bench;
 mod case;
 mod operand;
+mod output;
 mod subject;
 
 pub mod convolution;
@@ -40,8 +41,9 @@ pub mod softmax;
 pub mod transfers;
 
 pub use bench::{Bench, Buffer, Ops, Started};
-pub use case::{Case, Output, Source};
+pub use case::Case;
 pub use operand::{ALONE, Operand, Placement, SLICE, WIDE_SLICE, numbers};
+pub use output::{Output, Source};
 pub use subject::Subject;
 
 /// A `#[test]` for every function of the suite, each on a subject that the expression gives.

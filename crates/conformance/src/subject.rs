@@ -1,5 +1,6 @@
 use crate::bench::Bench;
-use crate::case::{Case, Output, Source};
+use crate::case::Case;
+use crate::output::{Output, Source};
 use program::{Device, Precision, Shape};
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestRunner};

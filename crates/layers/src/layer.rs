@@ -1,5 +1,5 @@
-use crate::{Initializer, Lower};
-use program::{Result, Shape, TensorId};
+use crate::parameter::{ParamPlace, ParamSpec, Role};
+use program::{Arena, Builder, Op, Parameter, Result, Shape, Span, TensorId};
 use std::borrow::Cow;
 
 /// A layer's configuration, as a [`Graph`](crate::Graph) holds it.
@@ -52,44 +52,92 @@ pub trait Layer: core::fmt::Debug + Send + Sync {
     }
 }
 
-/// A parameter: its name in the layer, shape, first values and part in training.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ParamSpec {
-    /// As Keras names it: `kernel`, `bias`, `gamma`, ...
-    pub name: &'static str,
-    /// As Keras lays it out: `(kh, kw, c, k)`, `(inputs, outputs)`, `(c)`.
-    pub shape: Vec<usize>,
-    /// The first values.
-    pub init: Initializer,
-    /// What changes it.
-    pub role: Role,
+/// The program to which a layer adds its ops, with the layer's parameters.
+pub struct Lower<'a> {
+    builder: &'a mut Builder,
+    name: &'a str,
+    training: bool,
+    params: Vec<TensorId>,
+    /// By parameter: the place of the sums for a running average.
+    sums: Vec<Span>,
 }
 
-/// How a parameter changes. This decides its place in the [`Arena`](crate::Arena).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Role {
-    /// By the optimizer, with its gradient.
-    Trainable,
-    /// Never: it keeps the given values, and its gradient need not be computed (Keras' `trainable=False`,
-    /// PyTorch's `requires_grad=False`).
-    Frozen,
-    /// As a running average of sums that the forward pass leaves in the gradients' arena: `running = momentum
-    /// * running + (1 - momentum) * new`.
-    Running {
-        /// The share of the old value that stays in a step.
-        momentum: f32,
-    },
-}
-
-impl Role {
-    /// Whether it is a running average, which lies in separate memory.
-    pub fn is_running(self) -> bool {
-        matches!(self, Role::Running { .. })
+impl<'a> Lower<'a> {
+    /// For a layer of this name with parameters at these places.
+    pub(crate) fn new(
+        builder: &'a mut Builder,
+        name: &'a str,
+        training: bool,
+        specs: &[ParamSpec],
+        places: &[ParamPlace],
+    ) -> Self {
+        builder.layer(name);
+        let param = |(ParamSpec { name: param, role, .. }, place): (&ParamSpec, &ParamPlace)| {
+            let full = format!("{name}/{param}");
+            if role.is_running() {
+                builder.fixed(&full, Arena::Averages, place.span)
+            } else {
+                let trained = *role == Role::Trainable;
+                builder.parameter(Parameter { name: full, span: place.span, trained })
+            }
+        };
+        let params = specs.iter().zip(places).map(param).collect();
+        let sums = places.iter().map(|place| place.sums).collect();
+        Lower { builder, name, training, params, sums }
     }
 
-    /// [`Role::Trainable`] or [`Role::Frozen`].
-    pub(crate) fn trained(is_trained: bool) -> Self {
-        if is_trained { Role::Trainable } else { Role::Frozen }
+    /// The layer's unique name.
+    pub fn name(&self) -> &str {
+        self.name
+    }
+
+    /// Whether this is a training step. In inference a layer uses running averages and drops nothing.
+    pub fn is_training(&self) -> bool {
+        self.training
+    }
+
+    /// A tensor's shape, for one sample.
+    pub fn shape(&self, id: TensorId) -> Shape {
+        self.builder.shape(id)
+    }
+
+    /// The layer's parameters, in the order of [`Layer::params`].
+    pub fn params(&self) -> &[TensorId] {
+        &self.params
+    }
+
+    /// Adds an op, and returns its first result.
+    ///
+    /// # Errors
+    /// If the operands do not fit.
+    pub fn push(&mut self, op: impl Into<Op>, operands: &[TensorId]) -> Result<TensorId> {
+        Ok(self.builder.push(op, operands, &[])?[0])
+    }
+
+    /// Adds an op whose last result is the sums for the layer's running averages, and returns its first
+    /// result.
+    ///
+    /// # Errors
+    /// If the operands do not fit.
+    pub fn push_with_sums(&mut self, op: impl Into<Op>, operands: &[TensorId]) -> Result<TensorId> {
+        // They lie side by side.
+        let sums = self.sums.iter().copied().filter(|sums| sums.len > 0);
+        let all = sums.reduce(|all, sums| Span::new(all.offset, sums.end() - all.offset));
+        let given =
+            all.map(|span| self.builder.fixed(&format!("{}/sums", self.name), Arena::Gradients, span));
+        Ok(self.builder.push(op, operands, given.as_slice())?[0])
+    }
+
+    /// The same for a layer that has some of this one's parameters, from number `first` on.
+    ///
+    /// # Errors
+    /// As [`Layer::lower`].
+    pub fn lower(&mut self, layer: &dyn Layer, first: usize, x: TensorId) -> Result<TensorId> {
+        let count = layer.params(self.shape(x)).len();
+        let own = first..first + count;
+        let (params, sums) = (self.params[own.clone()].to_vec(), self.sums[own].to_vec());
+        let (name, training) = (self.name, self.training);
+        layer.lower(&mut Lower { builder: &mut *self.builder, name, training, params, sums }, x)
     }
 }
 

@@ -40,9 +40,9 @@ mod error;
 mod flatten;
 mod init;
 mod layer;
-mod lower;
 mod network;
 mod normalization;
+mod parameter;
 mod pooling;
 mod rescaling;
 
@@ -53,12 +53,12 @@ pub use dropout::Dropout;
 pub use error::{Error, Result};
 pub use flatten::Flatten;
 pub use init::Initializer;
-pub use layer::{Draws, Layer, ParamSpec, Role};
-pub use lower::Lower;
+pub use layer::{Draws, Layer, Lower};
 pub use network::{
     Arena, Cut, Exchange, Graph, Metrics, Mode, Network, Slot, Step, Summary, SummaryRow, Traced, Value, Work,
 };
 pub use normalization::*;
+pub use parameter::{ParamSpec, Role};
 pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};
 pub use rescaling::Rescaling;
 

@@ -1,4 +1,5 @@
-use crate::text::{Number, Writer, check, parse};
+use crate::number::Number;
+use crate::text::{Writer, check, parse};
 use crate::{Error, Progress, Result};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;

@@ -1,4 +1,4 @@
-use crate::text::Number;
+use crate::number::Number;
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;

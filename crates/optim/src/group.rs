@@ -1,4 +1,5 @@
-use crate::text::{Number, Options, Writer, check, parse};
+use crate::number::Number;
+use crate::text::{Options, Writer, check, parse};
 use crate::{Error, Optimizer, Result};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;

@@ -45,10 +45,12 @@ struct Readme;
 mod ema;
 mod error;
 mod group;
+mod number;
 mod optimizer;
 mod progress;
 mod schedule;
 mod state;
+mod stored;
 mod text;
 
 pub use ema::Ema;

@@ -1,6 +1,6 @@
 //! The compact form `NAME:KEY=VALUE,KEY=VALUE` of command lines and files, both ways, and the check of its values.
 
-use crate::{Ema, Error, Optimizer, ParamGroup, Result, Schedule};
+use crate::{Error, Result};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
 
@@ -116,38 +116,3 @@ impl<'a, 'f> Writer<'a, 'f> {
         if value == default { Ok(()) } else { self.option(key, value) }
     }
 }
-
-/// A number in its shortest form that reads back the same: `0.9`, `1e-6`.
-#[derive(PartialEq)]
-pub(crate) struct Number<T>(pub(crate) T);
-
-impl<T: Copy + Into<f64> + Display + fmt::LowerExp> Display for Number<T> {
-    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        let size = self.0.into().abs();
-        if size == 0.0 || (1e-3..1e6).contains(&size) {
-            write!(f, "{}", self.0)
-        } else {
-            write!(f, "{:e}", self.0)
-        }
-    }
-}
-
-macro_rules! stored_as_text {
-    ($($options:ty),+) => {
-        $(impl TryFrom<String> for $options {
-            type Error = Error;
-
-            fn try_from(text: String) -> Result<Self> {
-                text.parse()
-            }
-        }
-
-        impl From<$options> for String {
-            fn from(options: $options) -> Self {
-                options.to_string()
-            }
-        })+
-    };
-}
-
-stored_as_text!(Ema, Optimizer, ParamGroup, Schedule);

@@ -1,3 +1,6 @@
+/// Values are shown up to this length.
+const TOLD: usize = 80;
+
 /// The result of a collective operation.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
@@ -137,7 +140,7 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn variable(variable: &'static str, value: &str, accepted: impl Into<String>) -> Self {
-        Error::Variable { variable, value: crate::cluster::quoted(value), accepted: accepted.into() }
+        Error::Variable { variable, value: quoted(value), accepted: accepted.into() }
     }
 
     pub(crate) fn missing(variable: &'static str, accepted: impl Into<String>) -> Self {
@@ -157,4 +160,13 @@ fn ranks(ranks: &[usize]) -> String {
         Some((last, rest @ [_, ..])) => format!("ranks {} and {last}", rest.join(", ")),
         _ => format!("rank {}", names.concat()),
     }
+}
+
+/// A value for an error message: in quotes, on one line, not too long.
+pub(crate) fn quoted(value: &str) -> String {
+    let mut told: String = value.chars().take(TOLD).flat_map(char::escape_debug).collect();
+    if value.chars().nth(TOLD).is_some() {
+        told.push_str("...");
+    }
+    format!("`{told}`")
 }

@@ -1,36 +1,12 @@
 use crate::abort::{Abortable, Participant};
 use crate::members::Members;
-use crate::{Collective, Error, Local};
+use crate::panics::message;
+use crate::{Collective, Error, Replica};
 use program::Device;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
-
-/// The argument of a replica's body.
-pub struct Replica {
-    /// The replica's device.
-    pub device: Device,
-    /// The collective of all replicas.
-    pub collective: Box<dyn Collective>,
-}
-
-impl Replica {
-    /// A single replica.
-    pub fn alone(device: Device) -> Self {
-        Replica { device, collective: Box::new(Local::alone()) }
-    }
-
-    /// The replica's number, from 0.
-    pub fn rank(&self) -> usize {
-        self.collective.rank()
-    }
-
-    /// How many replicas there are.
-    pub fn world(&self) -> usize {
-        self.collective.world()
-    }
-}
 
 /// Runs `body` once for each device, each on a separate thread, and returns the results by rank.
 ///
@@ -149,10 +125,4 @@ where
             Err(Failure::panicked(participant.replica, panic.as_ref(), first))
         }
     }
-}
-
-/// The message of a panic.
-pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

@@ -1,4 +1,4 @@
-use crate::{Device, Error, Result};
+use crate::{Error, Result};
 use core::any::Any;
 use core::fmt::{Debug, Formatter};
 use core::marker::PhantomData;
@@ -69,16 +69,6 @@ impl Storage {
     /// The numbers of the f64 reference, to vary in gradient checks; `None` on other devices.
     pub fn as_f64_mut(&mut self) -> Option<&mut [f64]> {
         self.get_mut::<Vec<f64>>().map(Vec::as_mut_slice)
-    }
-
-    /// The elements from `offset` on as f32, copied from the device.
-    ///
-    /// # Errors
-    /// If `device` is another than the storage's, or its library reports an error.
-    pub fn to_vec(&self, device: &Device, offset: usize, len: usize) -> Result<Vec<f32>> {
-        let mut out = vec![0.0; len];
-        device.download(self, offset, &mut out)?;
-        Ok(out)
     }
 }
 

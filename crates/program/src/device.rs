@@ -1,4 +1,4 @@
-use crate::Backend;
+use crate::{Backend, Result, Storage};
 use core::any::Any;
 use core::ops::Deref;
 use std::sync::Arc;
@@ -41,5 +41,17 @@ impl Deref for Device {
 
     fn deref(&self) -> &Self::Target {
         &*self.0
+    }
+}
+
+impl Storage {
+    /// The elements from `offset` on as f32, copied from the device.
+    ///
+    /// # Errors
+    /// If `device` is another than the storage's, or its library reports an error.
+    pub fn to_vec(&self, device: &Device, offset: usize, len: usize) -> Result<Vec<f32>> {
+        let mut out = vec![0.0; len];
+        device.download(self, offset, &mut out)?;
+        Ok(out)
     }
 }

@@ -153,3 +153,23 @@ impl Error {
         if got == expected { Ok(()) } else { Err(Error::Shape { op, what, expected, got }) }
     }
 }
+
+impl Layout {
+    /// Checks that the tensor lies inside a buffer of `len` elements and that no two pixels overlap.
+    pub fn check(self, op: &'static str, what: &'static str, len: usize) -> Result<()> {
+        if self.stride < self.shape.c {
+            return Err(Error::NotContiguous { op, what, layout: self });
+        }
+        if self.end() > len {
+            return Err(Error::OutOfBounds { op, what, end: self.end(), len });
+        }
+        Ok(())
+    }
+}
+
+impl Span {
+    /// Checks that the run lies inside an arena of `len` elements.
+    pub fn check(self, op: &'static str, what: &'static str, len: usize) -> Result<()> {
+        if self.end() > len { Err(Error::OutOfBounds { op, what, end: self.end(), len }) } else { Ok(()) }
+    }
+}

@@ -1,4 +1,3 @@
-use crate::{Error, Result};
 use core::fmt;
 use core::ops::Range;
 
@@ -146,17 +145,6 @@ impl Layout {
         let shape = self.shape.flatten();
         Layout { offset: self.offset, shape, stride: shape.c }
     }
-
-    /// Checks that the tensor lies inside a buffer of `len` elements and that no two pixels overlap.
-    pub fn check(self, op: &'static str, what: &'static str, len: usize) -> Result<()> {
-        if self.stride < self.shape.c {
-            return Err(Error::NotContiguous { op, what, layout: self });
-        }
-        if self.end() > len {
-            return Err(Error::OutOfBounds { op, what, end: self.end(), len });
-        }
-        Ok(())
-    }
 }
 
 /// A run of elements in a flat arena.
@@ -183,16 +171,12 @@ impl Span {
     pub const fn range(self) -> Range<usize> {
         self.offset..self.end()
     }
-
-    /// Checks that the run lies inside an arena of `len` elements.
-    pub fn check(self, op: &'static str, what: &'static str, len: usize) -> Result<()> {
-        if self.end() > len { Err(Error::OutOfBounds { op, what, end: self.end(), len }) } else { Ok(()) }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
 
     #[test]
     fn slices_of_slices() {

@@ -14,10 +14,12 @@ mod error;
 mod golden;
 mod gradient;
 mod pattern;
+mod worst;
 
 pub use compare::{Tolerance, compare, read};
 pub use devices::on_every_device;
 pub use error::{Error, Result};
 pub use golden::Golden;
-pub use gradient::{GradientCheck, Report, Worst};
+pub use gradient::{GradientCheck, Report};
 pub use pattern::{fingerprint, pattern};
+pub use worst::Worst;

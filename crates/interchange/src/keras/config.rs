@@ -1,6 +1,7 @@
 //! What a model's configuration says beyond its weights.
 
 use super::graph::{self, Place};
+use super::layer::{activation, name, uses};
 use super::{convolution, pooling};
 use crate::{Error, Result};
 use layers::Step;
@@ -39,10 +40,6 @@ fn layers(model: &Value) -> impl Iterator<Item = &Value> {
     graph::places(model).into_iter().map(|place| place.layer)
 }
 
-pub(super) fn name(layer: &Value) -> &str {
-    layer["config"]["name"].as_str().unwrap_or_default()
-}
-
 /// Refuses images with the channels first, whose number would be read as their height.
 pub(super) fn check_axes(model: &Value) -> Result<(), String> {
     match layers(model).find(|layer| layer["config"]["data_format"] == "channels_first") {
@@ -65,28 +62,6 @@ pub(super) fn image_size(model: &Value) -> Option<[usize; 2]> {
             _ => None,
         }
     })
-}
-
-/// How often a layer is used: one of `Activation` may stand at many places.
-pub(super) fn uses(layer: &Value) -> usize {
-    layer["inbound_nodes"].as_array().map_or(1, |nodes| nodes.len().max(1))
-}
-
-/// What a layer does to each element by itself, as Keras calls it.
-pub(super) fn activation(layer: &Value) -> Option<String> {
-    let (class, options) = (layer["class_name"].as_str()?, &layer["config"]);
-    let zero = |option: &str| options[option].as_f64().unwrap_or(0.0) == 0.0;
-    let plain = options["max_value"].is_null() && zero("negative_slope") && zero("threshold");
-    match class {
-        "ReLU" if plain => Some("relu".to_owned()),
-        "Softmax" => Some("softmax".to_owned()),
-        "ReLU" | "LeakyReLU" | "PReLU" | "ELU" | "ThresholdedReLU" => Some(class.to_owned()),
-        _ => {
-            let named = &options["activation"];
-            let name = named.as_str().or(named["config"].as_str()).or(named["class_name"].as_str())?;
-            Some(name.to_owned()).filter(|name| name != "linear")
-        }
-    }
 }
 
 /// The activation that an op computes, or that is fused into it.

@@ -1,19 +1,9 @@
 //! The convolutions of a configuration beside those of a network.
 
-use super::config::name;
 use super::graph::Place;
+use super::layer::{name, two};
 use layers::Step;
 use program::{Conv2d, Op, Pad, Shape};
-use serde_json::Value;
-
-/// Rows and columns: of `[h, w]`, or of one number for both.
-pub(super) fn two(value: &Value) -> Option<[usize; 2]> {
-    let number = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
-    match number(value) {
-        Some(n) => Some([n; 2]),
-        None => Some([number(&value[0])?, number(&value[1])?]),
-    }
-}
 
 /// What Keras' setting pads an input of this shape by, with the zeros that layers put around it before.
 pub(super) fn pad(

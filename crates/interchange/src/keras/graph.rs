@@ -1,7 +1,6 @@
 //! The layers of a model's configuration, and the inputs of each.
 
-use super::config::{activation, name};
-use super::convolution::two;
+use super::layer::{activation, name, two};
 use program::Activation;
 use serde_json::Value;
 

@@ -19,6 +19,7 @@ mod config;
 mod convolution;
 mod graph;
 mod h5;
+mod layer;
 mod pooling;
 #[cfg(test)]
 mod refusals;

@@ -1,8 +1,8 @@
 //! The poolings of a configuration beside those of a network.
 
-use super::config::{name, uses};
-use super::convolution::{pad, told as told_pad, two};
+use super::convolution::{pad, told as told_pad};
 use super::graph::Place;
+use super::layer::{name, two, uses};
 use layers::Step;
 use program::{Op, Pad, Pool2d, Shape};
 

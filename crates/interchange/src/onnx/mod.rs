@@ -7,30 +7,13 @@
 mod nodes;
 mod proto;
 
-use crate::source::Weights;
+pub use nodes::{INPUT, OUTPUT};
+
 use crate::{Result, Source};
 use nodes::Nodes;
 use prost::Message;
 use proto::{Dimension, DimensionProto, FLOAT, ModelProto, OperatorSetIdProto, StringStringEntryProto};
-use proto::{TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
-
-/// The name of the graph's input.
-pub const INPUT: &str = "images";
-/// The name of the graph's output.
-pub const OUTPUT: &str = "logits";
-/// A set of operators, by its number, and the version of the format that came with it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Opset {
-    number: i64,
-    ir_version: i64,
-}
-
-impl Opset {
-    /// Of July 2022: for all networks but those of the next one.
-    const FIRST: Opset = Opset { number: 17, ir_version: 8 };
-    /// Of March 2024: the first one whose `GroupNormalization` has a scale for each channel.
-    const WITH_GROUP_NORM: Opset = Opset { number: 21, ir_version: 10 };
-}
+use proto::{TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
 
 /// The bytes of a `.onnx` file.
 ///
@@ -69,18 +52,4 @@ fn value(name: &str, shape: &[usize]) -> ValueInfoProto {
     let dim = dim.map(|value| DimensionProto { value: Some(value) }).collect();
     let tensor_type = Some(TensorTypeProto { elem_type: FLOAT, shape: Some(TensorShapeProto { dim }) });
     ValueInfoProto { name: name.to_owned(), r#type: Some(TypeProto { tensor_type }) }
-}
-
-fn tensor(weights: &Weights) -> TensorProto {
-    TensorProto {
-        dims: integers(&weights.shape),
-        data_type: FLOAT,
-        name: weights.name.clone(),
-        raw_data: weights.data.iter().flat_map(|value| value.to_le_bytes()).collect(),
-    }
-}
-
-/// Numbers in the type that ONNX has for them.
-fn integers(values: &[usize]) -> Vec<i64> {
-    values.iter().map(|&value| value as i64).collect()
 }

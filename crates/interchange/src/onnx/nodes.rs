@@ -1,12 +1,30 @@
 //! From layers to the nodes of a graph.
 
-use super::proto::{AttributeProto, AttributeType, GraphProto, NodeProto};
-use super::{INPUT, OUTPUT, Opset, integers, tensor};
+use super::proto::{AttributeProto, AttributeType, FLOAT, GraphProto, NodeProto, TensorProto};
 use crate::source::Weights;
 use crate::{Error, Result, Source};
 use layers::{Step, Value};
 use program::{Activation, Op, Pad, Pool2d, ops};
 use std::collections::HashMap;
+
+/// The name of the graph's input.
+pub const INPUT: &str = "images";
+/// The name of the graph's output.
+pub const OUTPUT: &str = "logits";
+
+/// A set of operators, by its number, and the version of the format that came with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Opset {
+    pub(super) number: i64,
+    pub(super) ir_version: i64,
+}
+
+impl Opset {
+    /// Of July 2022: for all networks but those of the next one.
+    const FIRST: Opset = Opset { number: 17, ir_version: 8 };
+    /// Of March 2024: the first one whose `GroupNormalization` has a scale for each channel.
+    const WITH_GROUP_NORM: Opset = Opset { number: 21, ir_version: 10 };
+}
 
 /// A graph in the making.
 pub(super) struct Nodes<'s> {
@@ -219,4 +237,18 @@ impl<'s> Nodes<'s> {
 /// As ONNX orders them: where rows and columns begin, then where they end.
 fn pads(pad: Pad) -> [usize; 4] {
     [pad.top, pad.left, pad.bottom, pad.right]
+}
+
+fn tensor(weights: &Weights) -> TensorProto {
+    TensorProto {
+        dims: integers(&weights.shape),
+        data_type: FLOAT,
+        name: weights.name.clone(),
+        raw_data: weights.data.iter().flat_map(|value| value.to_le_bytes()).collect(),
+    }
+}
+
+/// Numbers in the type that ONNX has for them.
+fn integers(values: &[usize]) -> Vec<i64> {
+    values.iter().map(|&value| value as i64).collect()
 }

@@ -1,10 +1,12 @@
 //! What the metadata of a state dict say about its images and classes.
 
-use super::IMAGE_SIZE;
 use crate::{Error, Result, Source};
 use checkpoint::Tensors;
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// The key of the metadata with the height and width of the images.
+pub(super) const IMAGE_SIZE: &str = "towers.image_size";
 
 const CLASSES: &str = "towers.classes";
 const DATASET: &str = "towers.dataset";

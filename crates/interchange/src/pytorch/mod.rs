@@ -14,9 +14,6 @@ pub use weights::{TorchWeights, is_state_dict, names_classes};
 use crate::{Result, Source};
 use checkpoint::Tensors;
 
-/// The key of the metadata with the height and width of the images.
-const IMAGE_SIZE: &str = "towers.image_size";
-
 /// The tensors of the module that [`module`] writes, for its `load_state_dict`. Their metadata name the
 /// classes, and say how large the images are.
 ///

@@ -1,7 +1,6 @@
 //! From a state dict of PyTorch to our layers.
 
-use super::IMAGE_SIZE;
-use super::about::{self, Named};
+use super::about::{self, IMAGE_SIZE, Named};
 use crate::{Error, Pixels, Result, layout};
 use checkpoint::{Tensor, TensorRef, Tensors, load_tensors_named, read_header};
 use layers::Step;

@@ -1,5 +1,5 @@
-use super::graph::{Graph, Kind};
-use crate::lower::ParamPlace;
+use super::graph::{Graph, Kind, elements};
+use crate::parameter::ParamPlace;
 use crate::{Initializer, ParamSpec, Result, Role};
 use program::{Device, Span, Storage};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -132,11 +132,6 @@ impl Slots {
         let own = self.slots.iter().filter(|slot| slot.layer == layer);
         own.map(|&Slot { span, sums, .. }| ParamPlace { span, sums }).collect()
     }
-}
-
-/// The number of elements of a tensor. An absurd shape has too many for any memory.
-pub(super) fn elements(shape: &[usize]) -> usize {
-    shape.iter().fold(1, |len, &side| len.saturating_mul(side))
 }
 
 impl Arena {

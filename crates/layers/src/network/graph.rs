@@ -1,7 +1,6 @@
-use super::arena::elements;
 use crate::activation::check_fused;
 use crate::error::InLayer;
-use crate::lower::ParamPlace;
+use crate::parameter::ParamPlace;
 use crate::{Add, Error, Layer, Lower, ParamSpec, Result};
 use program::{Builder, Program, Shape, Span};
 use std::collections::HashMap;
@@ -208,4 +207,9 @@ pub(super) fn alone(layer: &dyn Layer, name: &str, x: Shape) -> program::Result<
     let input = builder.input();
     let y = layer.lower(&mut Lower::new(&mut builder, name, true, &specs, &places), input)?;
     Ok(builder.finish(y))
+}
+
+/// The number of elements of a tensor. An absurd shape has too many for any memory.
+pub(super) fn elements(shape: &[usize]) -> usize {
+    shape.iter().fold(1, |len, &side| len.saturating_mul(side))
 }

@@ -127,7 +127,7 @@ fn lower_node(
     node: &Node,
     builder: &mut Builder,
     inputs: &[TensorId],
-    places: Vec<crate::lower::ParamPlace>,
+    places: Vec<crate::parameter::ParamPlace>,
     training: bool,
 ) -> program::Result<TensorId> {
     match &node.kind {

@@ -1,5 +1,6 @@
 use super::Optimizer;
-use crate::text::{Number, Options, Writer, parse};
+use crate::number::Number;
+use crate::text::{Options, Writer, parse};
 use crate::{Error, Result};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;

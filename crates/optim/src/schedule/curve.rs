@@ -192,7 +192,7 @@ impl Curve {
             }
             Curve::Milestones { ref at, factor } => {
                 let rising = !at.is_empty() && at.windows(2).all(|pair| pair[0] < pair[1]);
-                check(of, "at", super::text::slashed(at), (rising, "rising epochs such as 30/60/80"))?;
+                check(of, "at", slashed(at), (rising, "rising epochs such as 30/60/80"))?;
                 check(of, "factor", factor, positive(factor))
             }
         }
@@ -207,4 +207,9 @@ fn done(progress: &Progress, per: Per, epochs: Option<u64>) -> f64 {
         Per::Step => (progress.step as f64, epochs * progress.steps_per_epoch as f64),
     };
     if at < end { at / end } else { 1.0 }
+}
+
+/// Epochs as the compact form lists them: `30/60/80`.
+pub(super) fn slashed(epochs: &[u64]) -> String {
+    epochs.iter().map(u64::to_string).collect::<Vec<_>>().join("/")
 }

@@ -1,5 +1,7 @@
+use super::curve::slashed;
 use super::{Curve, Per, Schedule, Warmup};
-use crate::text::{Number, Writer, parse};
+use crate::number::Number;
+use crate::text::{Writer, parse};
 use crate::{Error, Result};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
@@ -130,11 +132,6 @@ impl Display for Curve {
             }
         }
     }
-}
-
-/// Epochs as the compact form lists them: `30/60/80`.
-pub(super) fn slashed(epochs: &[u64]) -> String {
-    epochs.iter().map(u64::to_string).collect::<Vec<_>>().join("/")
 }
 
 struct Epochs(Vec<u64>);

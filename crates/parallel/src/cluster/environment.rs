@@ -5,9 +5,6 @@ use core::ops::RangeInclusive;
 pub(crate) const MOST_PROCESSES: u64 = 1 << 20;
 /// The default port of torchrun.
 const PORT: u16 = 29500;
-/// Values are shown up to this length.
-const TOLD: usize = 80;
-
 /// The variables of the environment. Their text is not trusted.
 pub(crate) struct Environment<'a>(pub(crate) &'a dyn Fn(&str) -> Option<String>);
 
@@ -87,13 +84,4 @@ pub(super) fn host_name(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:%".contains(&byte);
     (!inner.is_empty() && inner.len() <= 253 && inner.bytes().all(fits)).then_some(inner)
-}
-
-/// A value for an error message: in quotes, on one line, not too long.
-pub(crate) fn quoted(value: &str) -> String {
-    let mut told: String = value.chars().take(TOLD).flat_map(char::escape_debug).collect();
-    if value.chars().nth(TOLD).is_some() {
-        told.push_str("...");
-    }
-    format!("`{told}`")
 }

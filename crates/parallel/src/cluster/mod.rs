@@ -27,4 +27,3 @@ pub use discover::{discover, discover_here, is_restarted, is_restarted_here};
 pub use place::{Place, Source};
 
 pub(crate) use environment::Environment;
-pub(crate) use environment::quoted;

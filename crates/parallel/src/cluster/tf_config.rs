@@ -1,5 +1,6 @@
 use super::environment::{MOST_PROCESSES, host_name};
-use super::{Environment, Place, Source, quoted};
+use super::{Environment, Place, Source};
+use crate::error::quoted;
 use crate::{Error, Result};
 use serde_json::Value;
 

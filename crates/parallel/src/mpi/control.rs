@@ -1,8 +1,6 @@
-use ::mpi::Tag;
-
 /// The kinds of messages. Messages of one kind from one rank to another keep their order.
 pub(super) mod tag {
-    use super::Tag;
+    use ::mpi::Tag;
 
     /// "I have come to this operation": an [`Arrival`](super::Arrival).
     pub(in crate::mpi) const ARRIVAL: Tag = 1;

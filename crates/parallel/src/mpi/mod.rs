@@ -19,6 +19,7 @@ mod control;
 mod exchange;
 mod options;
 mod process;
+mod queue;
 mod thread;
 mod wait;
 mod worker;
@@ -29,9 +30,10 @@ use crate::collective::{equal_part, whole};
 use crate::in_order::add_in_order;
 use crate::{Agreement, Collective, Result};
 use program::{Device, Span, Storage};
+use queue::Command;
 use std::sync::Arc;
 use tensor_cpu::Buffer as HostBuffer;
-use thread::{Command, RankInfo, WorkerHandle};
+use thread::{RankInfo, WorkerHandle};
 
 /// The collective of the processes of an MPI job, through host memory.
 ///

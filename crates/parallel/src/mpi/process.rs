@@ -1,5 +1,5 @@
 use super::Mpi;
-use crate::replicas::message;
+use crate::panics::message;
 use crate::{Collective, Error, Replica};
 use core::fmt::Display;
 use program::Device;

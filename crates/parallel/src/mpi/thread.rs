@@ -1,49 +1,19 @@
 use super::control::Operation;
 use super::options::MpiOptions;
+use super::queue::{Answer, Command, CommandQueue};
 use super::worker::Worker;
-use crate::{Agreement, Error, Result};
+use crate::{Error, Result};
 use ::mpi::Threading;
 use ::mpi::environment::Universe;
 use ::mpi::traits::*;
-use program::Span;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tensor_cpu::Buffer as HostBuffer;
-
-/// After a failure the process has this long to end by itself: to tell its user, and to close its files.
-const LINGER: Duration = Duration::from_secs(10);
 
 /// The wait beyond the time-out. The worker answers in time by itself, but a call into MPI may hang.
 const SLACK: Duration = Duration::from_secs(10);
-
-/// A command for the worker thread. Every command gets one answer.
-pub(super) enum Command {
-    Agree(Agreement),
-    /// From index `first` on, the buffer has `parts` times `len` numbers, and room for the sums.
-    Reduce {
-        buffer: HostBuffer,
-        first: usize,
-        parts: usize,
-        len: usize,
-    },
-    Broadcast {
-        buffer: HostBuffer,
-        at: Span,
-        root: usize,
-    },
-    Gather {
-        buffer: HostBuffer,
-        at: Span,
-    },
-    Barrier,
-    Abort(String),
-    Finish,
-}
-
-/// The buffer that came with a command, or an empty one.
-type Answer = Result<HostBuffer>;
 
 /// The main thread's handle of the worker thread.
 pub(super) struct WorkerHandle {
@@ -137,43 +107,6 @@ impl Ends {
             match beats.load(Ordering::Relaxed) {
                 now if now == beat => return Err(lost("a call into it did not return")),
                 now => beat = now,
-            }
-        }
-    }
-}
-
-/// The worker thread's end of the two channels.
-pub(super) struct CommandQueue {
-    commands: Receiver<Command>,
-    answers: Sender<Answer>,
-    beats: Arc<AtomicU64>,
-}
-
-impl CommandQueue {
-    /// Says that the worker is not stuck.
-    pub(super) fn beat(&self) {
-        self.beats.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn answer(&self, answer: Answer) {
-        // Without a receiver the process is ending.
-        let _ = self.answers.send(answer);
-    }
-
-    /// Answers a command with an error, and all later ones with its text, until the process has had time to
-    /// end.
-    pub(super) fn refuse(&self, error: Error) {
-        let reason = match &error {
-            Error::Aborted { reason } => reason.clone(),
-            other => other.to_string(),
-        };
-        self.answer(Err(error));
-        let began = Instant::now();
-        while let Some(left) = LINGER.checked_sub(began.elapsed()) {
-            match self.commands.recv_timeout(left) {
-                Ok(_) => self.answer(Err(Error::Aborted { reason: reason.clone() })),
-                Err(RecvTimeoutError::Timeout) => return,
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(left),
             }
         }
     }

@@ -1,5 +1,5 @@
 use super::control::{Arrival, Note, Operation, tag};
-use super::thread::CommandQueue;
+use super::queue::CommandQueue;
 use super::wait::Wait;
 use crate::Error;
 use ::mpi::point_to_point::Message;

@@ -1,4 +1,5 @@
 mod process;
+mod shared;
 
 pub use process::NcclProcess;
 
@@ -42,7 +43,7 @@ pub struct Nccl {
     /// Taken when it is dropped.
     communicator: Option<Communicator>,
     threads: Option<Arc<Threads>>,
-    process: Option<Arc<process::Shared>>,
+    process: Option<Arc<shared::Shared>>,
     failed: Failed,
     in_order: bool,
     rank: usize,

@@ -1,16 +1,16 @@
+use super::shared::Shared;
 use super::{Nccl, NcclJoin};
 use crate::cluster::Place;
+use crate::panics::message;
 use crate::rendezvous::{Hello, ProcessGroup, Settings, Watchdog, connect};
-use crate::replicas::message;
 use crate::{Agreement, Error, Replica, Result};
 use core::fmt::Display;
 use program::Device;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use tensor_cuda::nccl::Communicator;
 
 /// A process that is silent for this long is lost, even if the patience is longer: its heartbeats come from a
 /// separate thread.
@@ -30,18 +30,6 @@ pub struct NcclProcess<'a> {
     pub timeout: Duration,
     /// The connected processes, if they have exchanged data before.
     pub group: Option<ProcessGroup>,
-}
-
-/// State that outlives the collective of a body.
-pub(super) struct Shared {
-    /// Reports this process's step.
-    pub(super) at_step: Box<dyn Fn(u64) + Send + Sync>,
-    /// Reports that this process has come to a collective.
-    pub(super) enter: Box<dyn Fn() + Send + Sync>,
-    /// The communicator, after the collective was dropped.
-    pub(super) parted: Mutex<Option<Communicator>>,
-    /// Whether a call failed through this process's own fault.
-    pub(super) at_fault: AtomicBool,
 }
 
 impl NcclProcess<'_> {
@@ -111,31 +99,6 @@ impl NcclProcess<'_> {
         let id = group.blob.as_slice().try_into();
         let id = id.map_err(|_| Error::Rendezvous("what rank 0 handed out is no id of NCCL".into()))?;
         Ok((id, Watchdog::start_together(group, self.timeout.min(SILENCE), self.timeout)?))
-    }
-}
-
-impl Shared {
-    /// Whether the failure is this process's own: the group is intact, or the request was impossible.
-    fn is_at_fault(&self) -> bool {
-        let parted = self.parted.lock().unwrap_or_else(PoisonError::into_inner);
-        self.at_fault.load(Ordering::Relaxed) || parted.as_ref().is_some_and(|group| !group.has_ended())
-    }
-
-    fn parted(&self) -> Option<Communicator> {
-        self.parted.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Waits until all processes have finished, and closes the group.
-    fn part(&self) -> Result<()> {
-        (self.enter)();
-        Ok(self.parted().map_or(Ok(()), |mut communicator| communicator.barrier())?)
-    }
-
-    /// Ends the group without waiting.
-    fn abort(&self, reason: &str) {
-        if let Some(communicator) = self.parted() {
-            communicator.abort(reason);
-        }
     }
 }
 

@@ -1,4 +1,5 @@
 use super::message::Message;
+use super::receive::ReceiveError;
 use super::seal::{Seal, TAG};
 use super::stream::Stream;
 use std::io;
@@ -8,19 +9,6 @@ use std::time::Instant;
 pub(super) const LONGEST: usize = 64 << 10;
 /// In place of a length: "you have another secret". Not authenticated, since there is no common key.
 const OTHER_SECRET: u32 = u32::MAX;
-
-/// Why nothing came.
-#[derive(Debug)]
-pub(super) enum ReceiveError {
-    /// The time is up.
-    Late,
-    /// The other side or the network has closed the connection.
-    Gone,
-    /// The other side says that it has another secret.
-    OtherSecret,
-    /// The message is not authentic.
-    Forged,
-}
 
 /// Both directions of a connection.
 pub(super) struct Channel {

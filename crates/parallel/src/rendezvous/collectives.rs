@@ -1,9 +1,9 @@
 //! Messages of connected processes before the run begins.
 
-use super::channel::ReceiveError;
-use super::group::{Hello, ProcessGroup, check};
-use super::message::Message;
+use super::group::{ProcessGroup, check};
+use super::message::{Hello, Message};
 use super::other_ranks::GRACE;
+use super::receive::ReceiveError;
 use crate::{Agreement, Error, Result};
 use std::time::{Duration, Instant};
 

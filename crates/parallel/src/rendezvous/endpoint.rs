@@ -1,5 +1,4 @@
 use super::files::FolderListener;
-use super::settings::is_loopback;
 use super::stream::Stream;
 use crate::{Error, Result};
 use core::fmt;
@@ -124,6 +123,12 @@ fn interfaces(host: &str) -> Vec<IpAddr> {
 fn hears_both() -> bool {
     let told = || std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only");
     cfg!(target_os = "linux") && told().is_ok_and(|only| only.trim() == "0")
+}
+
+/// Whether only processes of this machine can connect to `host`.
+pub(super) fn is_loopback(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

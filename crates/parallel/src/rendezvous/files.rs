@@ -8,9 +8,8 @@
 //! To close a connection, a side renames its file. The other side reads it to the end and removes it. The
 //! last process removes the folder.
 
-use super::channel::ReceiveError;
 use super::folder::{create, token, within};
-use super::stream::left;
+use super::receive::{ReceiveError, left};
 use crate::{Error, Result};
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -1,20 +1,10 @@
-use super::channel::{Channel, LONGEST};
-use super::message::Message;
+use super::channel::LONGEST;
+use super::message::{Hello, Message};
+use super::peer::Peer;
 use super::{Settings, other_ranks, rank_zero};
 use crate::cluster::Place;
-use crate::{Agreement, Error, Result};
+use crate::{Error, Result};
 use std::time::{Duration, Instant};
-
-/// A process, as it introduces itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hello {
-    /// The rank of the process.
-    pub rank: usize,
-    /// The number of processes that it expects.
-    pub world: usize,
-    /// The settings that must agree on all processes.
-    pub agreement: Agreement,
-}
 
 /// Connected processes.
 pub struct ProcessGroup {
@@ -25,20 +15,6 @@ pub struct ProcessGroup {
     pub(super) peers: Vec<Peer>,
     /// The time-out of later messages.
     pub(super) start: Duration,
-}
-
-/// Another process.
-pub(super) struct Peer {
-    pub(super) rank: usize,
-    pub(super) host: String,
-    pub(super) channel: Channel,
-}
-
-impl Peer {
-    /// The process in a message.
-    pub(super) fn name(&self) -> String {
-        format!("rank {} ({})", self.rank, self.host)
-    }
 }
 
 /// Connects the processes, and brings `blob` from rank 0 to all others, which pass `None`.

@@ -1,5 +1,6 @@
 use super::Secret;
-use super::channel::{Channel, ReceiveError};
+use super::channel::Channel;
+use super::receive::ReceiveError;
 use super::seal::Seal;
 use super::secret::random;
 use super::stream::Stream;

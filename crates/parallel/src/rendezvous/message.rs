@@ -1,5 +1,15 @@
-use super::group::Hello;
 use crate::Agreement;
+
+/// A process, as it introduces itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The rank of the process.
+    pub rank: usize,
+    /// The number of processes that it expects.
+    pub world: usize,
+    /// The settings that must agree on all processes.
+    pub agreement: Agreement,
+}
 
 /// How far a process is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

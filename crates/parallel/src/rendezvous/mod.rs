@@ -34,14 +34,17 @@ mod group;
 mod handshake;
 mod message;
 mod other_ranks;
+mod peer;
 mod rank_zero;
+mod receive;
 mod seal;
 mod secret;
 mod settings;
 mod stream;
 mod watchdog;
 
-pub use group::{Hello, ProcessGroup, connect, exchange};
+pub use group::{ProcessGroup, connect, exchange};
+pub use message::Hello;
 pub use secret::Secret;
 pub use settings::Settings;
 pub use watchdog::Watchdog;

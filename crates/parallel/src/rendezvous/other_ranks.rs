@@ -1,10 +1,11 @@
 use super::Secret;
-use super::channel::{Channel, ReceiveError};
+use super::channel::Channel;
 use super::endpoint::Endpoint;
 use super::files::connect_in;
-use super::group::{Hello, Peer};
 use super::handshake::{HandshakeError, connect_handshake};
-use super::message::Message;
+use super::message::{Hello, Message};
+use super::peer::Peer;
+use super::receive::ReceiveError;
 use super::stream::Stream;
 use crate::{Error, Result};
 use std::io;

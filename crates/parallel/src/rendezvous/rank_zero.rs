@@ -1,9 +1,9 @@
 use super::Secret;
-use super::channel::ReceiveError;
 use super::endpoint::{Endpoint, Listener};
-use super::group::{Hello, Peer};
 use super::handshake::accept_handshake;
-use super::message::Message;
+use super::message::{Hello, Message};
+use super::peer::Peer;
+use super::receive::ReceiveError;
 use super::stream::Stream;
 use crate::{Error, Result};
 use std::collections::BTreeMap;

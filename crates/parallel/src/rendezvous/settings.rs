@@ -1,5 +1,5 @@
 use super::Secret;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, is_loopback};
 use super::folder::{clear_earlier, folder_of};
 use crate::cluster::{Environment, Place};
 use crate::{Error, Result};
@@ -98,10 +98,4 @@ impl Settings {
             )),
         }
     }
-}
-
-/// Whether only processes of this machine can connect to `host`.
-pub(super) fn is_loopback(host: &str) -> bool {
-    host.eq_ignore_ascii_case("localhost")
-        || host.parse::<core::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }

@@ -1,8 +1,8 @@
-use super::channel::ReceiveError;
 use super::files::Files;
+use super::receive::{ReceiveError, left};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A stream of bytes in both directions.
 pub(super) enum Stream {
@@ -101,13 +101,6 @@ fn write_until(mut stream: &TcpStream, mut bytes: &[u8], until: Instant) -> io::
         }
     }
     Ok(())
-}
-
-/// The time until then.
-pub(super) fn left(until: Instant) -> Result<Duration, ReceiveError> {
-    let left = until.saturating_duration_since(Instant::now());
-    // A time-out of zero is refused by the system.
-    if left.is_zero() { Err(ReceiveError::Late) } else { Ok(left) }
 }
 
 /// Whether to retry: a time-out or a signal.

@@ -1,0 +1,108 @@
+use layers::{Cut, Graph, Mode, Network, Result, Step, Summary, Value};
+use program::Device;
+
+/// Height, width and channels of CIFAR's images, for which the networks were designed.
+pub const IMAGE: [usize; 3] = [32, 32, 3];
+
+/// An architecture and its output.
+#[derive(Clone, Debug)]
+pub struct Model {
+    graph: Graph,
+    logits: Value,
+}
+
+impl Model {
+    /// The architecture that ends in `logits`: one vector of class scores a sample.
+    pub fn new(graph: Graph, logits: Value) -> Self {
+        Model { graph, logits }
+    }
+
+    /// The layers.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Height, width and channels of its images.
+    pub fn image(&self) -> [usize; 3] {
+        let shape = self.graph.shape(self.graph.input());
+        [shape.h, shape.w, shape.c]
+    }
+
+    /// Layers, shapes and parameter counts.
+    pub fn summary(&self) -> Summary {
+        self.graph.summary(self.logits)
+    }
+
+    /// The op and the inputs of each layer, up to the logits.
+    pub fn steps(&self) -> Vec<Step> {
+        self.graph.steps(self.logits)
+    }
+
+    /// The value of the logits: one vector of class scores a sample.
+    pub fn logits(&self) -> Value {
+        self.logits
+    }
+
+    /// The number of elements of activations and their gradients, for batches of up to `batch` samples, on a
+    /// device that [recomputes](program::Backend::recomputes) or doesn't.
+    ///
+    /// # Errors
+    /// If the output of a layer is unused.
+    pub fn activation_len(&self, batch: usize, mode: Mode, recomputes: bool) -> Result<usize> {
+        self.graph.activation_len(self.logits, batch, mode, recomputes)
+    }
+
+    /// The places where it may be cut into stages, in order.
+    pub fn cuts(&self) -> Vec<Cut> {
+        self.graph.cuts(self.logits)
+    }
+
+    /// The cut after a layer.
+    ///
+    /// # Errors
+    /// If there is no such layer, or the network can't be cut there.
+    pub fn cut_behind(&self, layer: &str) -> Result<Cut> {
+        self.graph.cut_behind(layer, self.logits)
+    }
+
+    /// Cuts it into stages, each of which reads the output of the one before.
+    ///
+    /// ```
+    /// let model = models::small_cnn(10)?;
+    /// let cuts = model.cuts();
+    /// let stages = model.split(&cuts[1..2])?;
+    /// let parameters: usize = stages.iter().map(|stage| stage.summary().trainable).sum();
+    /// assert_eq!((stages.len(), parameters), (2, model.summary().trainable));
+    /// # Ok::<(), layers::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the cuts are not in order.
+    pub fn split(&self, cuts: &[Cut]) -> Result<Vec<Model>> {
+        let stages = self.graph.split(self.logits, cuts)?;
+        Ok(stages.into_iter().map(|(graph, output)| Model::new(graph, output)).collect())
+    }
+
+    /// As [`build`](Model::build), for a stage from [`split`](Model::split), with memory for this number of
+    /// micro-batches.
+    ///
+    /// # Errors
+    /// If the device's memory doesn't suffice.
+    pub fn build_stage(
+        &self,
+        device: &Device,
+        batch: usize,
+        mode: Mode,
+        micro_batches: usize,
+    ) -> Result<Network> {
+        self.graph.build_stage(self.logits, device, batch, mode, micro_batches)
+    }
+
+    /// The network on a device, for batches of up to `batch` samples.
+    ///
+    /// # Errors
+    /// If the device's memory doesn't suffice.
+    pub fn build(&self, device: &Device, batch: usize, mode: Mode) -> Result<Network> {
+        self.graph.build(self.logits, device, batch, mode)
+    }
+}
