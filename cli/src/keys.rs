@@ -32,7 +32,7 @@ pub fn in_flags(text: &str) -> String {
 }
 
 /// The flag of a key, or of its table.
-fn flag_or_table(key: &str) -> Option<String> {
+pub fn flag_or_table(key: &str) -> Option<String> {
     let own = || flag_of(key).or_else(|| flag_of(&format!("augmentation.{key}")));
     let of_table = || {
         let (table, option) = key.split_once('.')?;

@@ -2,7 +2,7 @@
 
 use crate::args::TrainArgs;
 use crate::error::usage;
-use crate::keys::told_as;
+use crate::keys::flag_or_table;
 use crate::output::{Output, is_locked, is_picture, newest_run};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -191,7 +191,7 @@ impl TrainArgs {
             "optimizer" => "--optimizer or --momentum".to_owned(),
             "schedule" => "--schedule, --power or --decay".to_owned(),
             key if key.starts_with("augmentation.") && self.no_augmentation => "--no-augmentation".to_owned(),
-            key => told_as(key).unwrap_or_else(|| format!("`{key}`")),
+            key => flag_or_table(key).unwrap_or_else(|| format!("`{key}`")),
         }
     }
 

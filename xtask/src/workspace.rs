@@ -121,7 +121,7 @@ mod tests {
         let xtask = find("xtask");
         assert_eq!((xtask.root.as_str(), xtask.manifest.as_str()), ("xtask/src/main.rs", "xtask/Cargo.toml"));
         assert!(!xtask.published && xtask.dependencies.contains(&"anyhow".to_owned()));
-        let optim = find("optim");
+        let optim = find("towers-optim");
         assert!(optim.published && !optim.dependencies.contains(&"proptest".to_owned()));
         assert!(find("parallel").features.contains(&"mpi".to_owned()));
     }

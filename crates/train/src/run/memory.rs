@@ -180,7 +180,7 @@ mod tests {
             let (_, rest) = error.split_once(flag).unwrap_or_else(|| panic!("{error}"));
             rest.strip_suffix(" would fit").unwrap().parse().unwrap()
         };
-        let fits = named(&error, "; --batch-size ");
+        let fits = named(&error, "; `batch_size` ");
         assert!((30..64).contains(&fits), "{error}");
         checked(&config.with(|config| config.training.batch_size = fits), 1, whole - 1)
             .expect("the suggested batch fits");
@@ -191,7 +191,7 @@ mod tests {
         let global = config.with(|config| config.training.global_batch_size = Some(64));
         checked(&global, 2, 2 * half).expect("it may be just enough");
         let error = checked(&global, 2, 2 * half - 1).unwrap_err().to_string();
-        let fits = named(&error, "; --global-batch-size ");
+        let fits = named(&error, "; `global_batch_size` ");
         checked(&config.with(|config| config.training.global_batch_size = Some(fits)), 2, 2 * half - 1)
             .unwrap();
         // Virtual replicas are computed one after the other.
