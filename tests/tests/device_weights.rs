@@ -143,7 +143,7 @@ fn measured_weights_are_part_of_the_run() {
     let resumed = run_on(&cpus(2, 1), &config, &data(), Some(&resume), None, Vec::new()).unwrap();
     assert_same(&run(&cpus(2, 1), &weighted(&small_cnn(), &weights.to_string())), &resumed, "resumed");
     let three = run_on(&cpus(3, 1), &config, &data(), Some(&resume), None, Vec::new()).unwrap();
-    assert_eq!(three.outcome.state.device_weights.to_string().split(',').count(), 3);
+    assert_eq!(three.outcome.state.device_weights.split(',').count(), 3);
 }
 
 #[test]

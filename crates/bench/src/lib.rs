@@ -1,6 +1,6 @@
 //! How fast networks train and classify, and where the time goes.
 //!
-//! - [`bench`] measures the throughput of one replica, [`bench_replicas`] that of several, [`bench_process`] that of several processes;
+//! - [`bench()`] measures the throughput of one replica, [`bench_replicas`] that of several, [`bench_process`] that of several processes;
 //! - [`profile`] measures each layer, [`roofline`] the peak of the processor;
 //! - [`first_step`] measures how soon a process trains;
 //! - [`timeline`] shows when each op of each replica ran, and [`programs`] prints the ops.

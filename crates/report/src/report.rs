@@ -51,5 +51,5 @@ pub fn page_file(output: &Path) -> Result<PathBuf> {
 /// As [`page_file`]; [`Error::Io`] if it can't be written.
 pub fn save_report(output: &Path, runs: &[RunReport]) -> Result<()> {
     let page = page_file(output)?;
-    Ok(write_file(&page, report(runs).as_bytes()).map_err(Error::io("write", page))?)
+    write_file(&page, report(runs).as_bytes()).map_err(Error::io("write", page))
 }
