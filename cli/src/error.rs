@@ -130,8 +130,9 @@ fn of_augmentation(error: &anyhow::Error) -> Option<&augment::Error> {
 /// The error and its causes. A cause that the previous message already contains is left out.
 pub fn sentence(error: &anyhow::Error) -> String {
     // A recipe's file has keys, not flags; bad usage has flags already.
-    let is_told = error.is::<Usage>() || matches!(error.downcast_ref(), Some(train::Error::Recipe { .. }));
-    let mut text = if is_told { error.to_string() } else { in_flags(&error.to_string()) };
+    let has_final_words =
+        error.is::<Usage>() || matches!(error.downcast_ref(), Some(train::Error::Recipe { .. }));
+    let mut text = if has_final_words { error.to_string() } else { in_flags(&error.to_string()) };
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {
             text = format!("{text}: {cause}");
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cause_is_told_twice() {
+    fn no_cause_has_final_words_twice() {
         let io = || std::io::Error::other("the disk is full");
         let error = train::Error::io("write", "a.csv")(io());
         assert_eq!(sentence(&error.into()), "can't write a.csv: the disk is full");

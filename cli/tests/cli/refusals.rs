@@ -262,7 +262,7 @@ fn what_was_meant_is_told() {
     assert!(!other.err().contains("wrote there before"), "{}", other.err());
     other.complains("can't make the folder notes.txt, since it is a file");
     let here = place.run("train --resume logged --epochs 2 --no-progress --csv-log .").ends(2);
-    here.complains("--csv-log is ., but must be no folder");
+    here.complains("--csv-log is ., but must be a file, not a folder");
     place.run("train --resume logged --epochs 2 --no-progress --forget-outputs").ends(0);
 }
 

@@ -23,7 +23,7 @@ pub use file::{find_recipe, read_recipe, recipe, recipes, write_recipe};
 pub use forms::parse_gpus;
 pub use placement::{DataFiles, DeviceKind, Devices, Placement};
 pub use recipe::RECIPES;
-pub use table::{is_training, key_of_flag, tables};
+pub use table::{is_training, tables};
 pub use training::{Arithmetic, DataSet, Training};
 
 use crate::standardization;

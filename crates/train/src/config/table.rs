@@ -27,14 +27,6 @@ pub fn is_training(key: &str) -> bool {
     key != "epochs" && training::TABLES.iter().any(has)
 }
 
-/// The key of the option that a flag sets.
-pub fn key_of_flag(flag: &str) -> Option<String> {
-    let of = |table: &Table| {
-        table.options.iter().find(|option| option.flag() == Some(flag)).map(|option| table.key_of(option))
-    };
-    tables().iter().find_map(of)
-}
-
 /// Refuses unknown keys.
 pub(super) fn check_keys(all: &Map<String, Value>) -> Result<(), Error> {
     let is_known = |key: &str| {
@@ -105,6 +97,5 @@ mod tests {
             tables().iter().flat_map(|table| table.options).filter_map(|option| option.flag()).collect();
         assert_eq!(flags.iter().collect::<BTreeSet<_>>().len(), flags.len(), "{flags:?}");
         assert!(flags.len() > 60 && flags.iter().all(|flag| flag.starts_with("--")));
-        assert_eq!(key_of_flag("--save-every").as_deref(), Some("checkpoints.every_epochs"));
     }
 }
