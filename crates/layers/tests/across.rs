@@ -149,7 +149,7 @@ fn together(networks: &mut [Network], cuts: &[usize], images: &[f64]) -> Left {
             let mut way = Way { place, rank, world };
             network.synchronize(rank, world).unwrap();
             set(network, images, &rows);
-            network.train_pass_with(draws, 0.1, LABELS.len(), &mut way).unwrap();
+            network.train_pass_with(draws, 0.1, LABELS.len(), Some(&mut way)).unwrap();
             left(network, &rows)
         };
         let threads: Vec<_> =

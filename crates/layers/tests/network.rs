@@ -155,7 +155,7 @@ fn a_sum_starts_when_its_gradients_are_complete() {
         let buckets = network.buckets();
         let (rest, buckets) = buckets.split_last().unwrap();
         let draws = Draws { seed: 4, step: 9, first_sample: 0 };
-        network.train_pass_with(draws, 0.1, 10, &mut starts).unwrap();
+        network.train_pass_with(draws, 0.1, 10, Some(&mut starts)).unwrap();
         assert_eq!(starts.seen, buckets);
         let grads = &network.arena().grads;
         let after = grads.to_vec(device, 0, grads.len()).unwrap();
@@ -166,7 +166,7 @@ fn a_sum_starts_when_its_gradients_are_complete() {
         // A replica without samples adds zeros.
         let mut starts = Starts { expected: vec![0.0; after.len()], seen: Vec::new() };
         network.set_input(&[], &[]).unwrap();
-        network.train_pass_with(draws, 0.1, 10, &mut starts).unwrap();
+        network.train_pass_with(draws, 0.1, 10, Some(&mut starts)).unwrap();
         assert_eq!(starts.seen, buckets);
     });
 }

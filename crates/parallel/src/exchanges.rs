@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 ///     let draws = Draws { seed: 0, step: 0, first_sample: replica.rank() as u32 };
 ///     // Sums of gradients start while the backward pass goes on.
 ///     let exchanges = Exchanges::of_replicas(replica.collective.as_mut()).with_sums(None);
-///     exchanges.run(|exchange| Ok::<_, Error>(network.train_pass_with(draws, 0.0, 2, exchange)?))?;
+///     exchanges.run(|exchange| Ok::<_, Error>(network.train_pass_with(draws, 0.0, 2, Some(exchange))?))?;
 ///     let buckets = network.buckets();
 ///     replica.collective.finish_all_reduce(&replica.device, &buckets, &mut network.arena_mut().grads)?;
 ///     Ok::<_, Error>(network.metrics()?.loss_sum)

@@ -99,7 +99,7 @@ fn run(devices: &[Device], trap: &Trap) -> Result<Vec<Vec<f32>>, Ended> {
             network.set_input(&images, &[0, 2][..n])?;
             let draws = Draws { seed: 1, step, first_sample: rank as u32 };
             let mut way = Way { others: replica.collective.as_mut(), trap: &own, met: 0 };
-            network.train_pass_with(draws, 0.0, 4, &mut way)?;
+            network.train_pass_with(draws, 0.0, 4, Some(&mut way))?;
             let grads = &mut network.arena_mut().grads;
             let all = Span::new(0, grads.len());
             replica.collective.all_reduce_sum(&device, grads, all)?;

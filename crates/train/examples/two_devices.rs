@@ -81,11 +81,11 @@ fn train(
                     } else {
                         network.set_labels(labels)?;
                     }
-                    exchanges.run(|exchange| Ok::<_, Error>(network.forward_pass(draws, exchange)?))?;
+                    exchanges.run(|exchange| Ok::<_, Error>(network.forward_pass(draws, Some(exchange))?))?;
                 }
                 Pass::Backward(_) => {
                     exchanges.run(|exchange| {
-                        Ok::<_, Error>(network.backward_pass(draws, 0.0, BATCH, exchange)?)
+                        Ok::<_, Error>(network.backward_pass(draws, 0.0, BATCH, Some(exchange))?)
                     })?;
                     loss += network.metrics()?.loss_sum / BATCH as f64;
                     let grads = network.arena().grads.to_vec(device, 0, sums.len())?;

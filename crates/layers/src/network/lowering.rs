@@ -157,24 +157,31 @@ fn loss(mut builder: Builder, y: TensorId, slots: &Slots, training: bool) -> Res
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) executable: Executable,
-    /// By layer.
-    pub(super) forward: Vec<core::ops::Range<usize>>,
-    pub(super) loss: core::ops::Range<usize>,
-    /// By layer.
-    pub(super) backward: Vec<core::ops::Range<usize>>,
+    forward: Vec<LayerSteps>,
+    loss: Vec<LayerSteps>,
+    backward: Vec<LayerSteps>,
     /// Whether replicas share batch statistics in the middle of it.
     pub(super) synchronizes: bool,
 }
 
+/// A layer's name, and its steps in one phase.
+type LayerSteps = (String, core::ops::Range<usize>);
+
 impl Prepared {
     /// For batches of up to `batch` samples.
     fn new(program: Program, batch: usize, recomputes: bool) -> Result<Self> {
-        let layers = 0..program.layers.len();
-        let of = |phase| layers.clone().map(|layer| program.steps_of(phase, layer)).collect();
-        let (forward, backward) = (of(Phase::Forward), of(Phase::Backward));
+        let of = |phase| {
+            let steps = (0..)
+                .zip(&program.layers)
+                .map(|(layer, name)| (name.clone(), program.steps_of(phase, layer)));
+            steps.filter(|(_, steps)| !steps.is_empty()).collect::<Vec<LayerSteps>>()
+        };
+        let (forward, mut backward) = (of(Phase::Forward), of(Phase::Backward));
+        backward.reverse();
         let in_loss = |k: &usize| program.steps[*k].phase == Phase::Loss;
         let from = (0..program.steps.len()).find(in_loss).unwrap_or(0);
-        let loss = from..from + (from..program.steps.len()).filter(in_loss).count();
+        let until = from + (from..program.steps.len()).filter(in_loss).count();
+        let loss = vec![("loss".to_owned(), from..until)];
         let synchronizes = program.steps.iter().any(|step| step.op.is_synchronization());
         let executable = Executable::place(program, batch, if recomputes { 0 } else { REST })?;
         Ok(Prepared { executable, forward, loss, backward, synchronizes })
@@ -182,6 +189,15 @@ impl Prepared {
 
     pub(super) fn program(&self) -> &Program {
         self.executable.program()
+    }
+
+    /// The layers that have steps in this phase, in the order in which they run.
+    pub(super) fn layers(&self, phase: Phase) -> &[LayerSteps] {
+        match phase {
+            Phase::Forward => &self.forward,
+            Phase::Loss => &self.loss,
+            Phase::Backward => &self.backward,
+        }
     }
 
     /// The runs of gradients whose all-reduces it starts, in their order.

@@ -10,7 +10,7 @@ use super::profile::Traced;
 use crate::error::InLayer;
 use crate::{Draws, Error, Result};
 use core::ops::Range;
-use program::{Device, Layout, Memory, Span, StepArgs, View, ViewMut};
+use program::{Device, Layout, Memory, Phase, Span, StepArgs, View, ViewMut};
 
 /// The metrics of a pass over some samples, as sums: divide by the number of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,12 +35,12 @@ impl Network {
     /// [`Error::InferenceOnly`], [`Error::GlobalBatch`] for a global batch smaller than the current one, or
     /// the device's error.
     pub fn train_pass(&mut self, draws: Draws, label_smoothing: f32, global_batch: usize) -> Result<()> {
-        self.train(draws, label_smoothing, global_batch, None)
+        self.train_pass_with(draws, label_smoothing, global_batch, None)
     }
 
-    /// A [`train_pass`](Network::train_pass) with the exchanges of its program. It starts the all-reduces of
-    /// [`buckets`](Network::buckets) of gradients, and shares statistics once the network is
-    /// [synchronized](Network::synchronize).
+    /// A [`train_pass`](Network::train_pass) with the exchanges of its program, if there is anyone to exchange
+    /// with. It starts the all-reduces of [`buckets`](Network::buckets) of gradients, and shares statistics
+    /// once the network is [synchronized](Network::synchronize).
     ///
     /// # Errors
     /// As [`train_pass`](Network::train_pass), and the errors of the exchange.
@@ -49,36 +49,40 @@ impl Network {
         draws: Draws,
         label_smoothing: f32,
         global_batch: usize,
-        exchange: &mut dyn Exchange,
-    ) -> Result<()> {
-        self.train(draws, label_smoothing, global_batch, Some(exchange))
-    }
-
-    fn train(
-        &mut self,
-        draws: Draws,
-        label_smoothing: f32,
-        global_batch: usize,
         mut exchange: Option<&mut dyn Exchange>,
     ) -> Result<()> {
         self.check_global_batch(global_batch)?;
-        self.forward_part(draws, reborrow(&mut exchange))?;
-        self.backward_part(draws, label_smoothing, global_batch, exchange)
+        self.forward_pass(draws, reborrow(&mut exchange))?;
+        self.backward_pass(draws, label_smoothing, global_batch, exchange)
     }
 
-    /// The first part of a training pass of a stage: it receives the current batch, passes it forward and
-    /// sends it on. With [`backward_pass`](Network::backward_pass) it equals
+    /// The first part of a training pass. A stage also receives the current batch, and sends its output on.
+    /// With [`backward_pass`](Network::backward_pass) it equals
     /// [`train_pass_with`](Network::train_pass_with), bit for bit. Other
     /// [micro-batches](Network::choose_micro_batch) may pass in between.
     ///
     /// # Errors
     /// As [`train_pass_with`](Network::train_pass_with).
-    pub fn forward_pass(&mut self, draws: Draws, exchange: &mut dyn Exchange) -> Result<()> {
-        self.forward_part(draws, Some(exchange))
+    pub fn forward_pass(&mut self, draws: Draws, exchange: Option<&mut dyn Exchange>) -> Result<()> {
+        if self.mode == Mode::Inference {
+            return Err(Error::InferenceOnly);
+        }
+        // The loss writes the metrics, if there are samples and a loss.
+        if self.n() == 0 {
+            let all = Span::new(0, self.arena.grads.len());
+            self.device.fill(0.0, &mut self.arena.grads, all)?;
+        } else if self.graph.sends {
+            self.device.fill(0.0, &mut self.arena.grads, self.arena.metrics)?;
+        }
+        let synchronized = exchange.is_some() && self.synchronized.is_some();
+        self.micro_batches[self.micro_batch].pass =
+            if synchronized { Pass::Synchronized } else { Pass::Training };
+        self.run(Phase::Forward, Some(draws), 0.0, 1, exchange)
     }
 
-    /// The second part: it computes the loss or receives the gradient of its output, passes it backward and
-    /// sends it back. `draws` are those of the forward pass.
+    /// The second part: the loss and the backward pass. A stage without the loss receives the gradient of its
+    /// output; a stage with an earlier neighbour sends it the gradient of its input. `draws` are those of the
+    /// forward pass.
     ///
     /// # Errors
     /// As [`train_pass_with`](Network::train_pass_with).
@@ -87,10 +91,13 @@ impl Network {
         draws: Draws,
         label_smoothing: f32,
         global_batch: usize,
-        exchange: &mut dyn Exchange,
+        mut exchange: Option<&mut dyn Exchange>,
     ) -> Result<()> {
         self.check_global_batch(global_batch)?;
-        self.backward_part(draws, label_smoothing, global_batch, Some(exchange))
+        self.run(Phase::Loss, Some(draws), label_smoothing, global_batch, None)?;
+        self.run(Phase::Backward, Some(draws), label_smoothing, global_batch, reborrow(&mut exchange))?;
+        // With an exchange, its all-reduces bring gradients into place, bucket by bucket.
+        if exchange.is_none() { self.finish_grads() } else { Ok(()) }
     }
 
     /// Chooses the micro-batch for all later calls: its batch, and the results of its last passes.
@@ -111,38 +118,6 @@ impl Network {
             return Err(Error::GlobalBatch { global_batch, own: self.n() });
         }
         Ok(())
-    }
-
-    fn forward_part(&mut self, draws: Draws, exchange: Option<&mut dyn Exchange>) -> Result<()> {
-        if self.mode == Mode::Inference {
-            return Err(Error::InferenceOnly);
-        }
-        // The loss writes the metrics, if there are samples and a loss.
-        if self.n() == 0 {
-            let all = Span::new(0, self.arena.grads.len());
-            self.device.fill(0.0, &mut self.arena.grads, all)?;
-        } else if self.graph.sends {
-            self.device.fill(0.0, &mut self.arena.grads, self.arena.metrics)?;
-        }
-        self.forward(Some(draws), exchange)
-    }
-
-    /// The loss and the backward pass.
-    fn backward_part(
-        &mut self,
-        draws: Draws,
-        label_smoothing: f32,
-        global_batch: usize,
-        mut exchange: Option<&mut dyn Exchange>,
-    ) -> Result<()> {
-        self.loss(label_smoothing, global_batch)?;
-        let mut work = self.work();
-        let args = work.args(Some(draws), global_batch, 0.0);
-        for steps in work.prepared.backward.iter().rev() {
-            work.run(steps.clone(), &args, reborrow(&mut exchange))?;
-        }
-        // With an exchange, its all-reduces bring gradients into place, bucket by bucket.
-        if exchange.is_none() { self.finish_grads() } else { Ok(()) }
     }
 
     /// Brings all gradients of the current batch into place.
@@ -176,7 +151,7 @@ impl Network {
     /// # Errors
     /// The errors of the device.
     pub fn evaluate_pass(&mut self) -> Result<()> {
-        self.evaluate(None)
+        self.evaluate_pass_with(None)
     }
 
     /// As [`evaluate_pass`](Network::evaluate_pass), for a stage: it receives the batch, and sends it on.
@@ -184,14 +159,16 @@ impl Network {
     ///
     /// # Errors
     /// As [`evaluate_pass`](Network::evaluate_pass), and the errors of the exchange.
-    pub fn evaluate_pass_with(&mut self, exchange: &mut dyn Exchange) -> Result<()> {
-        self.evaluate(Some(exchange))
+    pub fn evaluate_pass_with(&mut self, exchange: Option<&mut dyn Exchange>) -> Result<()> {
+        self.device.fill(0.0, &mut self.arena.grads, self.arena.metrics)?;
+        self.infer(exchange)?;
+        self.run(Phase::Loss, None, 0.0, 1, None)
     }
 
-    fn evaluate(&mut self, exchange: Option<&mut dyn Exchange>) -> Result<()> {
-        self.device.fill(0.0, &mut self.arena.grads, self.arena.metrics)?;
-        self.forward(None, exchange)?;
-        self.loss(0.0, 1)
+    /// The forward pass of inference.
+    fn infer(&mut self, exchange: Option<&mut dyn Exchange>) -> Result<()> {
+        self.micro_batches[self.micro_batch].pass = Pass::Inference;
+        self.run(Phase::Forward, None, 0.0, 1, exchange)
     }
 
     /// The class probabilities of the current batch, by an inference pass: one row of
@@ -201,7 +178,7 @@ impl Network {
     /// The errors of the device.
     pub fn predict(&mut self) -> Result<Vec<f32>> {
         let n = self.n();
-        self.forward(None, None)?;
+        self.infer(None)?;
         let at = self.infer.executable.layout(self.infer.program().output, n);
         let (logits, layout) =
             (View::new(&self.micro_batches[self.micro_batch].activations, at), Layout::contiguous(at.shape));
@@ -219,27 +196,21 @@ impl Network {
         Ok(Metrics { loss_sum: f64::from(sums[0]), correct: f64::from(sums[1]) })
     }
 
-    /// The forward pass, of training with draws, else of inference.
-    fn forward(&mut self, draws: Option<Draws>, mut exchange: Option<&mut dyn Exchange>) -> Result<()> {
-        self.micro_batches[self.micro_batch].pass = match (draws, &exchange, &self.synchronized) {
-            (None, _, _) => Pass::Inference,
-            (Some(_), Some(_), Some(_)) => Pass::Synchronized,
-            (Some(_), _, _) => Pass::Training,
-        };
+    /// Runs a phase of the last pass, layer by layer: an error names its layer. Inference has no draws.
+    fn run(
+        &mut self,
+        phase: Phase,
+        draws: Option<Draws>,
+        label_smoothing: f32,
+        global_batch: usize,
+        mut exchange: Option<&mut dyn Exchange>,
+    ) -> Result<()> {
         let mut work = self.work();
-        let args = work.args(draws, 1, 0.0);
-        for steps in &work.prepared.forward {
-            work.run(steps.clone(), &args, reborrow(&mut exchange))?;
+        let args = work.args(draws, label_smoothing, global_batch);
+        for (layer, steps) in work.prepared.layers(phase) {
+            work.run(steps.clone(), &args, reborrow(&mut exchange)).in_layer(layer)?;
         }
         Ok(())
-    }
-
-    /// The loss of the batch of the last forward pass.
-    fn loss(&mut self, label_smoothing: f32, global_batch: usize) -> Result<()> {
-        let mut work = self.work();
-        let args = work.args(None, global_batch, label_smoothing);
-        let steps = work.prepared.loss.clone();
-        work.run_steps(steps, &args, None).in_layer("loss")
     }
 
     /// A pass step by step, of training with draws, else of inference.
@@ -256,11 +227,12 @@ impl Network {
         self.micro_batches[self.micro_batch].pass =
             if draws.is_some() { Pass::Training } else { Pass::Inference };
         let mut work = self.work();
-        let args = work.args(draws, global_batch, label_smoothing);
+        let args = work.args(draws, label_smoothing, global_batch);
         let program = work.prepared.program();
         let is_own = |&k: &usize| !program.steps[k].op.is_exchange();
         for step in (0..program.steps.len()).filter(is_own) {
-            work.run(step..step + 1, &args, None)?;
+            let layer = program.layers.get(program.steps[step].layer).map_or("", String::as_str);
+            work.run(step..step + 1, &args, None).in_layer(layer)?;
             work.device.synchronize()?;
             ended(Traced::Step(program, step));
         }
@@ -294,26 +266,14 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn args(&self, draws: Option<Draws>, global_batch: usize, label_smoothing: f32) -> StepArgs {
+    fn args(&self, draws: Option<Draws>, label_smoothing: f32, global_batch: usize) -> StepArgs {
         let Draws { seed, step, first_sample } = draws.unwrap_or(Draws { seed: 0, step: 0, first_sample: 0 });
         let MicroBatch { n, mixed, .. } = *self.micro_batch;
         StepArgs { n, global_batch, seed, step, first_sample, label_smoothing, mixed }
     }
 
-    /// Runs the steps of a layer.
+    /// Runs some steps, with their exchanges if there is anyone to exchange with.
     fn run(
-        &mut self,
-        steps: Range<usize>,
-        args: &StepArgs,
-        exchange: Option<&mut dyn Exchange>,
-    ) -> Result<()> {
-        let Some(first) = steps.clone().next() else { return Ok(()) };
-        let program = self.prepared.program();
-        let layer = program.layers.get(program.steps[first].layer).map_or("", String::as_str);
-        self.run_steps(steps, args, exchange).in_layer(layer)
-    }
-
-    fn run_steps(
         &mut self,
         mut steps: Range<usize>,
         args: &StepArgs,

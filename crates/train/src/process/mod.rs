@@ -113,7 +113,7 @@ impl Process {
         run.check_memory(&device, 1, self.world())?;
         let observers = if self.is_first() { observers } else { Default::default() };
         let run = run.watched_by(observers);
-        let body = |replica| run.stage(replica, Stage::whole(), observers, stop);
+        let body = |replica| run.start(replica, Stage::whole(), observers, stop)?.fit();
         self.transport.run(&self.place, self.group, device, &facts::facts(&run), body)
     }
 

@@ -32,14 +32,14 @@ pub struct Outcome {
 pub(crate) type Observers<'o> = &'o mut [Box<dyn Observer>];
 
 impl PreparedRun<'_> {
-    /// Runs one replica, or a stage of one, with these observers.
-    pub(crate) fn stage(
-        &self,
+    /// One replica, or a stage of one, with these observers.
+    pub(crate) fn start<'o>(
+        &'o self,
         replica: Replica,
         stage: Stage,
-        observers: Observers<'_>,
-        stop: &StopFlag,
-    ) -> Result<Outcome> {
+        observers: Observers<'o>,
+        stop: &'o StopFlag,
+    ) -> Result<Run<'o, 'o>> {
         let model = &self.stages[stage.number()];
         let first = replica.rank() == 0 && stage.is_first();
         let stopping = if first { callbacks::stopping(&self.config.outputs)? } else { Vec::new() };
@@ -48,7 +48,7 @@ impl PreparedRun<'_> {
         let (worker, train) = Worker::new(self.config, &self.data, model, self.resume, replica, stage)?;
         let ended = self.resume.is_some_and(|resume| resume.may_have_ended(self.config));
         let snapshots = &self.snapshots;
-        Run { worker, train, observers, stopping, snapshots, stop, ended, warned: false }.fit()
+        Ok(Run { worker, train, observers, stopping, snapshots, stop, ended, warned: false })
     }
 }
 
@@ -61,7 +61,7 @@ fn deciding<'d>(
 }
 
 /// One replica's run and, on the first replica, its observers.
-struct Run<'a, 'o> {
+pub(crate) struct Run<'a, 'o> {
     worker: Worker<'a>,
     train: Source,
     observers: Observers<'o>,
@@ -77,15 +77,21 @@ struct Run<'a, 'o> {
 }
 
 impl Run<'_, '_> {
-    fn fit(mut self) -> Result<Outcome> {
-        self.begin()?;
-        let (mut end, diverged) = match self.epochs() {
-            // All replicas stop after the same step. The saved files remain the run's last state.
-            Err(error @ Error::NotFinite { .. }) if self.worker.config.outputs.terminate_on_nan => {
-                (End::Stopped(error.to_string()), true)
-            }
-            end => (end?, false),
-        };
+    /// Trains until all epochs are done, or the run is stopped.
+    pub(crate) fn fit(mut self) -> Result<Outcome> {
+        let mut end = self.begin()?;
+        let mut diverged = false;
+        while end.is_none() {
+            end = match self.epoch() {
+                // All replicas stop after the same step. The saved files remain the run's last state.
+                Err(error @ Error::NotFinite { .. }) if self.worker.config.outputs.terminate_on_nan => {
+                    diverged = true;
+                    Some(End::Stopped(error.to_string()))
+                }
+                end => end?,
+            };
+        }
+        let mut end = end.unwrap_or(End::Done);
         let Run { worker, observers, stop, .. } = &mut self;
         if let End::Stopped(reason) = &mut end
             && !diverged
@@ -105,32 +111,8 @@ impl Run<'_, '_> {
         Ok(Outcome { end, state: self.worker.state })
     }
 
-    /// Runs the remaining epochs, until all are done or the run is stopped.
-    fn epochs(&mut self) -> Result<End> {
-        if self.ended {
-            let Run { worker, observers, stopping, .. } = self;
-            let decisions = deciding(observers, stopping).map(|observer| observer.on_resume(&worker.state));
-            let decisions = decisions.collect::<callbacks::Result<Vec<_>>>()?;
-            if let Flow::Stop(reason) = self.agree_on(decisions)? {
-                let more =
-                    "it had stopped before; to continue, give a larger `epochs` or another `early_stop`";
-                return Ok(End::Stopped(format!("{reason}; {more}")));
-            }
-        }
-        while self.worker.state.epoch < self.worker.config.training.epochs {
-            if self.epoch()? {
-                return Ok(End::Interrupted);
-            }
-            match self.end_epoch()? {
-                Some(Flow::Continue) => {}
-                Some(Flow::Stop(reason)) => return Ok(End::Stopped(reason)),
-                None => return Ok(End::Interrupted),
-            }
-        }
-        Ok(End::Done)
-    }
-
-    fn begin(&mut self) -> Result<()> {
+    /// Tells the observers that the run begins. Returns how it ended if it had stopped before the resume.
+    fn begin(&mut self) -> Result<Option<End>> {
         let Run { worker, train, observers, stopping, .. } = self;
         let run = RunInfo {
             recipe: &worker.config.recipe,
@@ -150,12 +132,23 @@ impl Run<'_, '_> {
         for warning in worker.config.warnings() {
             observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
         }
-        Ok(())
+        if !self.ended {
+            return Ok(None);
+        }
+        let decisions = deciding(observers, stopping).map(|observer| observer.on_resume(&worker.state));
+        let decisions = decisions.collect::<callbacks::Result<Vec<_>>>()?;
+        Ok(self.agree_on(decisions)?.map(|reason| {
+            let more = "it had stopped before; to continue, give a larger `epochs` or another `early_stop`";
+            End::Stopped(format!("{reason}; {more}"))
+        }))
     }
 
-    /// Runs the remaining steps of one epoch; returns true if the run was asked to stop.
-    fn epoch(&mut self) -> Result<bool> {
+    /// Runs an epoch, or the rest of one. Returns how the run ended, if it did.
+    fn epoch(&mut self) -> Result<Option<End>> {
         let Run { worker, train, observers, snapshots, stop, warned, .. } = self;
+        if worker.state.epoch >= worker.config.training.epochs {
+            return Ok(Some(End::Done));
+        }
         let (epoch, done) = (worker.state.epoch, worker.state.partial);
         let began = Instant::now();
         worker.begin_epoch()?;
@@ -180,7 +173,7 @@ impl Run<'_, '_> {
             }
             if stopping {
                 worker.read_losses()?;
-                return Ok(true);
+                return Ok(Some(End::Interrupted));
             }
         }
         worker.read_losses()?;
@@ -189,18 +182,18 @@ impl Run<'_, '_> {
             let warning = format!("steps run op by op, which takes longer: {why}");
             observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
         }
-        Ok(false)
+        self.end_epoch()
     }
 
-    /// Evaluates, records, and asks the observers whether to continue. `None` if the run was asked to stop in
-    /// between: all steps of the epoch are done then, and a resume begins with the evaluation.
-    fn end_epoch(&mut self) -> Result<Option<Flow>> {
+    /// Evaluates, records, and asks the observers whether to stop. If the run is interrupted in between, all
+    /// steps of the epoch are done, and a resume begins with the evaluation.
+    fn end_epoch(&mut self) -> Result<Option<End>> {
         let Run { worker, observers, stopping, stop, .. } = self;
         let began = Instant::now();
         let evaluated = worker.evaluate(stop, |done, all| {
             Ok(observers.iter_mut().try_for_each(|observer| observer.on_evaluate(done, all))?)
         })?;
-        let Some((val_loss, val_acc)) = evaluated else { return Ok(None) };
+        let Some((val_loss, val_acc)) = evaluated else { return Ok(Some(End::Interrupted)) };
         if !val_loss.is_finite() {
             let (epoch, step) = (worker.state.epoch + 1, worker.state.partial.steps);
             return Err(Error::NotFinite { loss: val_loss, epoch, step });
@@ -221,16 +214,18 @@ impl Run<'_, '_> {
         worker.meet_for_snapshot()?;
         let decisions = deciding(observers, stopping).map(|o| o.on_epoch_end(&record, &worker.state, worker));
         let decisions = decisions.collect::<callbacks::Result<Vec<_>>>()?;
-        self.agree_on(decisions).map(Some)
+        Ok(self.agree_on(decisions)?.map(End::Stopped))
     }
 
-    /// The common decision of all replicas. The first observer that stops the run gives the reason.
-    fn agree_on(&mut self, decisions: Vec<Flow>) -> Result<Flow> {
-        let flow = decisions.into_iter().find(|flow| *flow != Flow::Continue).unwrap_or(Flow::Continue);
-        let stop = self.worker.agree(flow != Flow::Continue)?;
-        Ok(match flow {
-            Flow::Continue if stop => Flow::Stop("the first replica stopped".into()),
-            flow => flow,
-        })
+    /// The common decision of all replicas: a reason to stop, or none. The first observer that stops the run
+    /// gives the reason.
+    fn agree_on(&mut self, decisions: Vec<Flow>) -> Result<Option<String>> {
+        let mut reasons = decisions.into_iter().filter_map(|flow| match flow {
+            Flow::Stop(reason) => Some(reason),
+            Flow::Continue => None,
+        });
+        let reason = reasons.next();
+        let stop = self.worker.agree(reason.is_some())?;
+        Ok(reason.or_else(|| stop.then(|| "the first replica stopped".into())))
     }
 }

@@ -29,7 +29,8 @@ use program::{CaptureStatus, Device, GraphCache, ReplayArgs};
 /// # Ok::<(), train::Error>(())
 /// ```
 pub struct GraphCapture<K> {
-    recorder: GraphCache<(K, usize)>,
+    /// The graphs, by work and shard.
+    pub(crate) graphs: GraphCache<(K, usize)>,
     /// The known work, and its phase. It is the same on all replicas, whichever shards they have.
     known: Vec<(K, Phase)>,
     settled: bool,
@@ -45,7 +46,7 @@ pub(crate) enum Phase {
 
 impl<K> Default for GraphCapture<K> {
     fn default() -> Self {
-        GraphCapture { recorder: GraphCache::default(), known: Vec::new(), settled: false }
+        GraphCapture { graphs: GraphCache::default(), known: Vec::new(), settled: false }
     }
 }
 
@@ -79,7 +80,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         shard: usize,
         work: impl FnMut() -> Result<()>,
     ) -> CaptureStatus {
-        self.recorder.prepare(device, &(key.clone(), shard), work)
+        self.graphs.prepare(device, &(key.clone(), shard), work)
     }
 
     /// In the phase of capture, before any replay: the replicas agree on the next phase of the work of `key`.
@@ -98,8 +99,8 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         for shard in shards {
             let of_shard = (key.clone(), shard);
             match again {
-                true => self.recorder.forget(&of_shard),
-                false => self.recorder.refuse(&of_shard, "another replica can't record its step".into()),
+                true => self.graphs.forget(&of_shard),
+                false => self.graphs.refuse(&of_shard, "another replica can't record its step".into()),
             }
         }
         if again {
@@ -112,18 +113,6 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         Ok(())
     }
 
-    /// Runs or replays the work of `key` for one of this replica's shards, in a phase that has begun.
-    pub(crate) fn play(
-        &mut self,
-        device: &Device,
-        key: &K,
-        shard: usize,
-        turn: &ReplayArgs,
-        work: impl FnMut() -> Result<()>,
-    ) -> Result<()> {
-        self.recorder.run(device, (key.clone(), shard), turn, work)
-    }
-
     /// Runs, captures or replays work that is independent of shards, in its current phase.
     ///
     /// # Errors
@@ -133,19 +122,19 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         device: &Device,
         collective: &mut dyn Collective,
         key: &K,
-        turn: &ReplayArgs,
+        args: &ReplayArgs,
         mut work: impl FnMut(&mut dyn Collective) -> Result<()>,
     ) -> Result<()> {
         if self.begin(collective, key)? == Phase::Capture {
             let prepared = self.capture(device, key, 0, || work(collective));
             self.agree(collective, key, 0..1, prepared)?;
         }
-        self.play(device, key, 0, turn, || work(collective))
+        self.graphs.run(device, (key.clone(), 0), args, || work(collective))
     }
 
     /// The reason if some work is never captured.
     pub fn refusal(&self) -> Option<&str> {
-        self.recorder.refusal()
+        self.graphs.refusal()
     }
 }
 

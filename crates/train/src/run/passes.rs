@@ -99,72 +99,66 @@ impl Passes {
         done
     }
 
-    /// Loads each of this replica's shards of a batch, and runs `pass` on it.
+    /// Loads each of this replica's shards of a batch, and runs `pass` on it. Devices with graphs capture the
+    /// work first, once, and replay it from then on.
     pub(crate) fn each(
         &mut self,
         network: &mut Network,
         collective: &mut dyn Collective,
         batch: &Share,
         kind: Kind,
-        turn: &ReplayArgs,
+        args: &ReplayArgs,
         mut pass: impl FnMut(&mut Network, Pass<'_>) -> Result<()>,
     ) -> Result<()> {
         self.kind = Some(kind);
-        let (device, shards) = (network.device().clone(), self.shards.own());
+        let Passes { shards, parts, capture, .. } = self;
+        let (device, own) = (network.device().clone(), shards.own());
         let work = Work { kind, global: batch.global() };
-        if self.capture.begin(collective, &work)? == Phase::Capture && kind != Kind::Synchronized {
-            let mut prepared = CaptureStatus::Yes;
-            for own in 0..shards.len() {
-                let shard = self.shard(network, collective, batch, own, &mut pass, |capture, shard, run| {
-                    capture.capture(&device, &work, shard, run)
-                });
-                prepared = prepared.max(shard);
+        let captures = capture.begin(collective, &work)? == Phase::Capture && kind != Kind::Synchronized;
+        let phases = if captures { &[Phase::Capture, Phase::Replay][..] } else { &[Phase::Replay] };
+        for phase in phases {
+            let mut captured = CaptureStatus::Yes;
+            for (number, shard) in own.clone().enumerate() {
+                let piece = batch.piece_of(shards, number);
+                if *phase == Phase::Replay {
+                    piece.send(network)?;
+                }
+                let first = shards.rows(batch.global(), shard).start;
+                let sums = kind == Kind::Gradients && shard + 1 == own.end;
+                let in_order = !parts.is_empty();
+                let at = number.min(parts.len());
+                let (earlier, parts) = parts.split_at_mut(at);
+                let (earlier, mut part) = (in_order.then_some(&*earlier), parts.first_mut());
+                // The pass writes to the shard's result directly: a graph needs the same memory each time.
+                part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
+                let mut run = || {
+                    piece.load(&device, network)?;
+                    let with_others = Exchanges::of_replicas(collective);
+                    let exchanges = match kind {
+                        Kind::Synchronized => Some(with_others),
+                        _ => sums.then(|| with_others.with_sums(earlier)),
+                    };
+                    pass(network, Pass { first, exchanges })
+                };
+                let done = match (phase, kind) {
+                    (Phase::Capture, _) => {
+                        captured = captured.max(capture.capture(&device, &work, shard, run));
+                        Ok(())
+                    }
+                    (_, Kind::Synchronized) => run(),
+                    _ => {
+                        let args = ReplayArgs { first: piece.first(), ..*args };
+                        capture.graphs.run(&device, (work, shard), &args, run)
+                    }
+                };
+                part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
+                done?;
             }
-            self.capture.agree(collective, &work, shards.clone(), prepared)?;
-        }
-        for own in 0..shards.len() {
-            let piece = batch.piece_of(&self.shards, own);
-            piece.send(network)?;
-            let turn = ReplayArgs { first: piece.first(), ..*turn };
-            self.shard(network, collective, batch, own, &mut pass, |capture, shard, run| match kind {
-                Kind::Synchronized => run(),
-                _ => capture.play(&device, &work, shard, &turn, run),
-            })?;
+            if *phase == Phase::Capture {
+                capture.agree(collective, &work, own.clone(), captured)?;
+            }
         }
         Ok(())
-    }
-
-    /// Lets `act` run `pass` on one of this replica's shards of a batch.
-    fn shard<T>(
-        &mut self,
-        network: &mut Network,
-        collective: &mut dyn Collective,
-        batch: &Share,
-        own: usize,
-        pass: &mut impl FnMut(&mut Network, Pass<'_>) -> Result<()>,
-        act: impl FnOnce(&mut GraphCapture<Work>, usize, &mut dyn FnMut() -> Result<()>) -> T,
-    ) -> T {
-        let Passes { shards, parts, kind, capture, .. } = self;
-        let (device, shard) = (network.device().clone(), shards.own().start + own);
-        let first = shards.rows(batch.global(), shard).start;
-        let piece = batch.piece_of(shards, own);
-        let sums = *kind == Some(Kind::Gradients) && own + 1 == shards.own().len();
-        let (in_order, before) = (!parts.is_empty(), own.min(parts.len()));
-        let (earlier, parts) = parts.split_at_mut(before);
-        let (earlier, mut part) = (in_order.then_some(&*earlier), parts.first_mut());
-        // The pass writes to the shard's result directly: a captured graph needs the same memory each time.
-        part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
-        let acted = act(capture, shard, &mut || {
-            piece.load(&device, network)?;
-            let with_others = Exchanges::of_replicas(collective);
-            let exchanges = match kind {
-                Some(Kind::Synchronized) => Some(with_others),
-                _ => sums.then(|| with_others.with_sums(earlier)),
-            };
-            pass(network, Pass { first, exchanges })
-        });
-        part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
-        acted
     }
 
     /// Runs the update after the sum over the shards of a batch of `global` samples, with this number of
@@ -175,10 +169,10 @@ impl Passes {
         collective: &mut dyn Collective,
         global: usize,
         runs: usize,
-        turn: &ReplayArgs,
+        args: &ReplayArgs,
         mut work: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        self.capture.run(device, collective, &Work { kind: Kind::Update { runs }, global }, turn, |_| work())
+        self.capture.run(device, collective, &Work { kind: Kind::Update { runs }, global }, args, |_| work())
     }
 
     /// The place for this replica's own number in the next sum: the result of its first shard.

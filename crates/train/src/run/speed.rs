@@ -110,7 +110,7 @@ impl Trial {
         let Trial { network, draws, batch, neighbors } = self;
         let device = network.device().clone();
         let began = Instant::now();
-        network.train_pass_with(*draws, 0.0, *batch, neighbors)?;
+        network.train_pass_with(*draws, 0.0, *batch, Some(neighbors))?;
         device.synchronize()?;
         Ok(began.elapsed())
     }

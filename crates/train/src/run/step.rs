@@ -22,7 +22,8 @@ pub struct StepOptions {
     pub epoch: u64,
 }
 
-/// A whole training step on the loaded batch, for a single replica: [`gradients`], then [`update`].
+/// A whole training step on the loaded batch, for a single replica: the passes of [`gradients`], then
+/// [`update`].
 ///
 /// ```
 /// use layers::{Draws, Mode};
@@ -54,7 +55,8 @@ pub fn train_step(
     meter: &mut Meter,
     options: &StepOptions,
 ) -> Result<()> {
-    gradients(network, options, None)?;
+    let StepOptions { draws, label_smoothing, global_batch, .. } = *options;
+    network.train_pass_with(draws, label_smoothing, global_batch, None)?;
     update(network, optimizer, meter, options)
 }
 
@@ -71,10 +73,11 @@ pub fn gradients(
 ) -> Result<Duration> {
     let StepOptions { draws, label_smoothing, global_batch, .. } = *options;
     let Some(exchanges) = exchanges else {
-        network.train_pass(draws, label_smoothing, global_batch)?;
+        network.train_pass_with(draws, label_smoothing, global_batch, None)?;
         return Ok(Duration::ZERO);
     };
-    exchanges.run(|exchange| Ok(network.train_pass_with(draws, label_smoothing, global_batch, exchange)?))
+    exchanges
+        .run(|exchange| Ok(network.train_pass_with(draws, label_smoothing, global_batch, Some(exchange))?))
 }
 
 /// The rest of a step, after the gradients of all replicas are summed: updates the meter, the running

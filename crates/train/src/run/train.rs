@@ -113,7 +113,7 @@ fn run(
     let outcomes = run_stages(devices, stages, |replica: Replica, stage: Stage| {
         let first = replica.rank() == 0 && stage.is_first();
         let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
-        run.stage(replica, stage, own.unwrap_or_default(), stop)
+        run.start(replica, stage, own.unwrap_or_default(), stop)?.fit()
     })?;
     outcomes.into_iter().next().ok_or_else(none)
 }

@@ -35,8 +35,10 @@ pub(crate) fn train(
             }
             let exchanges = Exchanges::of_stage(stage);
             exchanges.run(|exchange| match pass {
-                Pass::Forward(_) => Ok::<_, Error>(network.forward_pass(draws, exchange)?),
-                Pass::Backward(_) => Ok(network.backward_pass(draws, label_smoothing, global, exchange)?),
+                Pass::Forward(_) => Ok::<_, Error>(network.forward_pass(draws, Some(exchange))?),
+                Pass::Backward(_) => {
+                    Ok(network.backward_pass(draws, label_smoothing, global, Some(exchange))?)
+                }
             })?;
             Ok(())
         })?;
@@ -56,7 +58,7 @@ pub(crate) fn evaluate(
         passes.with_part(network, own, |network, shards| {
             put_in_place(network, batch, shards, own)?;
             let exchanges = Exchanges::of_stage(stage);
-            exchanges.run(|exchange| Ok::<_, Error>(network.evaluate_pass_with(exchange)?))?;
+            exchanges.run(|exchange| Ok::<_, Error>(network.evaluate_pass_with(Some(exchange))?))?;
             Ok(())
         })?;
     }
