@@ -11,12 +11,11 @@ use train::options::{Kind, Opt, Table};
 use train::{Config, DeviceKind, tables};
 
 /// Other names of flags.
-const ALIASES: [(&str, &str); 5] = [
+const ALIASES: [(&str, &str); 4] = [
     ("--batch-size", "batch"),
     ("--lr", "learning-rate"),
     ("--schedule", "lr-schedule"),
     ("--early-stop", "early-stopping"),
-    ("--pipeline-stages", "stages"),
 ];
 
 /// The groups of flags in the help, in their order.
@@ -53,16 +52,26 @@ macro_rules! keys {
 keys! {
     /// The data.
     Source: ["data.dataset", "data.data_dir", "data.data_url", "data.offline"];
-    /// The data to test on.
-    TestData: ["data.dataset", "data.data_dir", "data.data_url", "data.offline", "data.limit_test"];
     /// One device.
     Compute: ["devices.device", "devices.threads", "devices.precision", "devices.deterministic", "devices.no_winograd"];
-    /// Several devices.
-    Several: ["devices.device", "devices.threads", "devices.precision", "devices.deterministic", "devices.no_winograd"
-       , "devices.gpus", "devices.replicas"];
     /// The number of test images.
     Limit: ["data.limit_test"];
+    /// The number of devices.
+    Count: ["devices.gpus", "devices.replicas"];
 }
+
+/// The keys of both.
+impl<A: Keys, B: Keys> Keys for (A, B) {
+    fn has(key: &str) -> bool {
+        A::has(key) || B::has(key)
+    }
+}
+
+/// The data to test on.
+pub type TestData = (Source, Limit);
+
+/// Several devices.
+pub type Several = (Compute, Count);
 
 /// All options.
 #[derive(Clone, Debug, Default)]
@@ -252,9 +261,8 @@ pub fn default_dir() -> PathBuf {
 /// key does not start it.
 fn absent_table(config: &Config, key: &str) -> Option<String> {
     let (name, option) = key.split_once('.')?;
-    let table = tables().iter().find(|table| table.key == name && table.begins.is_some())?;
-    let all = serde_json::to_value(config).ok()?;
-    if !all[table.key].is_null() || option == "path" {
+    let table = train::table(name).filter(|table| table.begins.is_some())?;
+    if !config.get(name).is_null() || option == "path" {
         return None;
     }
     let top = tables().iter().filter(|table| table.key.is_empty()).flat_map(|table| table.options);

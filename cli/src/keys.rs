@@ -1,18 +1,14 @@
 //! Option keys as the command line shows them: as flags.
 
-use train::options::{Opt, Table};
-use train::tables;
+use train::{options, tables};
 
 /// The flag of a key.
 pub fn flag_of(key: &str) -> Option<&'static str> {
-    let of = |table: &'static Table| {
-        table.options.iter().find(|option| table.key_of(option) == key).and_then(Opt::flag)
-    };
     match key {
         "lr_scaling.warmup_epochs" => Some("--warmup-epochs"),
         "recipe" => Some("--recipe"),
         "plot" => Some("--output"),
-        _ => tables().iter().find_map(of),
+        _ => options::find(tables(), key)?.1.flag(),
     }
 }
 

@@ -161,10 +161,8 @@ impl TrainArgs {
                 return Err(refuse("--recipe", &values, "this command line", "it"));
             }
             wanted.training = named.training;
-            let all = serde_json::to_value(saved)?;
             for key in &saved.changed {
-                let value = key.split('.').fold(&all, |value, part| &value[part]);
-                wanted.set(key, value)?;
+                wanted.set(key, &saved.get(key))?;
             }
         }
         self.apply(&mut wanted)?;

@@ -236,9 +236,9 @@ fn observers(
 ) -> anyhow::Result<Vec<Box<dyn Observer>>> {
     // The progress comes first, so that its bar is cleared before other output.
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Progress::new(!args.keep.no_progress))];
-    let goes_on = output.resumed || output.restarted;
+    let resumed = output.resumed || output.restarted;
     let title = format!("{} on {}", config.training.model, data.name);
-    let run = Run { folder: &output.run, title: &title, goes_on };
+    let run = Run { folder: &output.run, title: &title, resumed };
     observers.extend(from_config(&config.outputs, &run).map_err(train::Error::from)?);
     Ok(observers)
 }

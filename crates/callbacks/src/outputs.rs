@@ -139,7 +139,7 @@ pub struct Run<'a> {
     /// The network and the data set, as in `minigooglenet on CIFAR-10`: the title of the curves.
     pub title: &'a str,
     /// Whether the run in the folder is resumed, and its files are continued.
-    pub goes_on: bool,
+    pub resumed: bool,
 }
 
 /// The callbacks that may stop a run before its last epoch. `train::train` adds them, so that a configuration
@@ -168,7 +168,7 @@ pub fn stopping(outputs: &Outputs) -> Result<Vec<Box<dyn Observer>>> {
 /// use callbacks::{Outputs, Run};
 ///
 /// # let folder = tempfile::tempdir()?;
-/// let run = Run { folder: folder.path(), title: "minigooglenet on CIFAR-10", goes_on: false };
+/// let run = Run { folder: folder.path(), title: "minigooglenet on CIFAR-10", resumed: false };
 /// assert_eq!(callbacks::from_config(&Outputs::default(), &run)?.len(), 4);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -185,7 +185,7 @@ pub fn from_config(outputs: &Outputs, run: &Run<'_>) -> Result<Vec<Box<dyn Obser
     }
     if let Some(CsvLogOptions { path, separator, append }) = &outputs.csv_log {
         // If the history can't be read, no rows are removed.
-        let written = if run.goes_on { read_history(folder).unwrap_or_default() } else { Vec::new() };
+        let written = if run.resumed { read_history(folder).unwrap_or_default() } else { Vec::new() };
         callbacks.push(Box::new(CsvLogger::new(path).separator(*separator).append(*append).written(written)));
     }
     if let Some(options) = &outputs.lr_log {

@@ -15,7 +15,7 @@ mod table;
 
 pub use kind::{Kind, Refused, path};
 pub use spelling::{hint, nearest};
-pub use table::{Error, Opt, Table, check, parse_table, set, set_text, unknown};
+pub use table::{Error, Opt, Table, check, find, parse_table, set, set_text, unknown};
 
 #[doc(hidden)]
 pub use serde;

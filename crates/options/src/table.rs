@@ -112,7 +112,7 @@ impl Error {
 }
 
 /// The table and the option of a full key.
-fn find<'t>(tables: &'t [Table], key: &str) -> Option<(&'t Table, &'t Opt)> {
+pub fn find<'t>(tables: &'t [Table], key: &str) -> Option<(&'t Table, &'t Opt)> {
     let of = |table: &'t Table| table.options.iter().find(|option| table.key_of(option) == key);
     tables.iter().find_map(|table| Some((table, of(table)?)))
 }

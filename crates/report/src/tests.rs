@@ -184,7 +184,7 @@ fn a_folder_without_a_run_is_refused() {
     save_config(&config, folder.path()).unwrap();
     assert!(report(&[RunReport::read(folder.path(), "not begun").unwrap()]).contains("0 of 4"));
     std::fs::write(folder.path().join("history.csv"), "epoch\n1\n").unwrap();
-    assert!(matches!(RunReport::read(folder.path(), "a"), Err(Error::Run { .. })));
+    assert!(matches!(RunReport::read(folder.path(), "a"), Err(Error::Callback(_))));
     History::new(folder.path()).on_begin(&run(3, &state)).unwrap();
     assert!(RunReport::read(folder.path(), "a").is_ok());
 }

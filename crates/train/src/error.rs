@@ -134,9 +134,6 @@ impl From<callbacks::Error> for Error {
             callbacks::Error::Option(error) => error.into(),
             callbacks::Error::Io { action, path, source } => Error::Io { action, path, source },
             callbacks::Error::Checkpoint(error) => error.into(),
-            callbacks::Error::NoHistory(ref path) => {
-                Error::Run { path: path.clone(), reason: "this is no history of `towers train`".to_owned() }
-            }
             // An error of this crate within one of a snapshot.
             callbacks::Error::Other(error) => match error.downcast::<Error>() {
                 Ok(own) => *own,

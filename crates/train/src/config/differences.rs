@@ -1,4 +1,4 @@
-use super::{Config, is_training, tables};
+use super::{Config, is_training, table, tables};
 use serde_json::Value;
 
 /// An option in which two configurations differ.
@@ -46,8 +46,7 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
         }
         for option in table.options {
             let (key, old, new) = (table.key_of(option), &old[option.name], &new[option.name]);
-            let is_table =
-                old.is_object() && new.is_object() && tables().iter().any(|table| table.key == key);
+            let is_table = old.is_object() && new.is_object() && self::table(&key).is_some();
             if old != new && !is_table && key != "changed" {
                 found.push(Difference { key, old: old.clone(), new: new.clone() });
             }
@@ -59,12 +58,10 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
 /// The options that all ranks must agree on, with their values: all that decide bits, except for the path of
 /// the data.
 pub(crate) fn agreed(config: &Config) -> Vec<(String, Value)> {
-    let all = serde_json::to_value(config).unwrap_or_default();
-    let of_table = tables().iter().flat_map(|table| table.options.iter().map(|option| table.key_of(option)));
-    let value = |key: &str| key.split('.').fold(&all, |value, part| &value[part]).clone();
-    let agreed = of_table.filter(|key| is_training(key) && key != "data.dataset");
+    let all = tables().iter().flat_map(|table| table.options.iter().map(|option| table.key_of(option)));
+    let agreed = all.filter(|key| is_training(key) && key != "data.dataset");
     let also = ["epochs", "device_weights", "terminate_on_nan"].map(str::to_owned);
-    agreed.chain(also).map(|key| (key.clone(), value(&key))).collect()
+    agreed.chain(also).map(|key| (key.clone(), config.get(&key))).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! key and the accepted values.
 
 use super::recipe::{RECIPES, names};
-use super::{Config, Placement, tables};
+use super::{Config, Placement, table, tables};
 use crate::{Devices, Error, Result};
 use options::{Table, hint};
 use serde_json::{Map, Value};
@@ -214,11 +214,6 @@ fn line(text: &str, path: &[&str]) -> String {
     DeTable::parse(text).ok().and_then(|table| of(table.get_ref())).unwrap_or_default()
 }
 
-/// The table of this key, if there is one.
-fn table(key: &str) -> Option<&'static Table> {
-    tables().iter().find(|table| table.key == key && !key.is_empty())
-}
-
 /// Whether an option at the top level has this key, such as the compact form of a table.
 fn is_option(key: &str) -> bool {
     let top = tables().iter().filter(|table| table.key.is_empty());
@@ -227,8 +222,8 @@ fn is_option(key: &str) -> bool {
 
 /// Adds the table of a callback, if it is absent.
 fn begin(config: &mut Config, table: &Table) {
-    let all = serde_json::to_value(&*config).unwrap_or_default();
-    if let (true, Some(begins), Value::Object(mut all)) = (all[table.key].is_null(), table.begins, all) {
+    if let Some(begins) = table.begins.filter(|_| config.get(table.key).is_null()) {
+        let mut all = Map::from(config.clone());
         all.insert(table.key.to_owned(), begins());
         if let Ok(with_table) = Config::try_from(all) {
             *config = with_table;

@@ -23,7 +23,7 @@ pub use file::{find_recipe, read_recipe, recipe, recipes, write_recipe};
 pub use forms::parse_gpus;
 pub use placement::{DataFiles, DeviceKind, Devices, Placement};
 pub use recipe::RECIPES;
-pub use table::{is_training, tables};
+pub use table::{is_training, table, tables};
 pub use training::{Arithmetic, DataSet, Training};
 
 use crate::standardization;
@@ -138,6 +138,12 @@ impl Config {
         let mut changed = self.clone();
         change(&mut changed);
         changed
+    }
+
+    /// The value of an option or a table, by its key, such as `devices.replicas`; null if there is none.
+    pub fn get(&self, key: &str) -> Value {
+        let all = serde_json::to_value(self).unwrap_or_default();
+        key.split('.').fold(&all, |value, part| &value[part]).clone()
     }
 
     /// Sets one option by its key, such as `devices.replicas`, to a value of a file.

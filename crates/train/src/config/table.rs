@@ -23,23 +23,24 @@ pub fn tables() -> &'static [Table] {
 
 /// Whether a key decides the bits of a run: a resume and all ranks must then have the same value.
 pub fn is_training(key: &str) -> bool {
-    let has = |table: &Table| table.options.iter().any(|option| table.key_of(option) == key);
-    key != "epochs" && training::TABLES.iter().any(has)
+    key != "epochs" && options::find(&training::TABLES, key).is_some()
+}
+
+/// The table of this key, if there is one below the top level.
+pub fn table(key: &str) -> Option<&'static Table> {
+    tables().iter().find(|table| table.key == key && !key.is_empty())
 }
 
 /// Refuses unknown keys.
 pub(super) fn check_keys(all: &Map<String, Value>) -> Result<(), Error> {
-    let is_known = |key: &str| {
-        tables().iter().any(|table| table.options.iter().any(|option| table.key_of(option) == key))
-    };
-    let is_table = |key: &str| tables().iter().any(|table| table.key == key);
+    let is_known = |key: &str| options::find(tables(), key).is_some();
     for (key, value) in all {
         match value {
-            Value::Object(own) if is_table(key) => {
+            Value::Object(own) if table(key).is_some() => {
                 let unknown = own.keys().map(|name| format!("{key}.{name}")).find(|key| !is_known(key));
                 unknown.map_or(Ok(()), |key| Err(options::unknown(tables(), &key)))?;
             }
-            Value::Null if is_table(key) => {}
+            Value::Null if table(key).is_some() => {}
             _ if is_known(key) => {}
             _ => return Err(options::unknown(tables(), key)),
         }
@@ -55,10 +56,9 @@ mod tests {
 
     /// The keys of a JSON object, one level of tables deep.
     fn keys(all: &Value) -> BTreeSet<String> {
-        let is_table = |key: &str| tables().iter().any(|table| table.key == key);
         let mut keys = BTreeSet::new();
         for (key, value) in all.as_object().unwrap() {
-            match value.as_object().filter(|_| is_table(key)) {
+            match value.as_object().filter(|_| table(key).is_some()) {
                 Some(table) => keys.extend(table.keys().map(|name| format!("{key}.{name}"))),
                 None => {
                     keys.insert(key.clone());
