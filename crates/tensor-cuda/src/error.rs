@@ -1,6 +1,6 @@
 //! Errors before there is a device: of the machine, its driver and libraries, or of a kernel.
 
-use crate::libraries::Version;
+use crate::version::Version;
 use std::path::PathBuf;
 
 /// The result of looking for a GPU, a library, or of compiling a kernel.

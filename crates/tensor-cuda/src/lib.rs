@@ -38,15 +38,17 @@ mod peers;
 mod run;
 mod share;
 mod step_state;
+mod version;
 
 pub use buffer::Buffer;
 pub use captured_graph::CapturedGraph;
 pub use cuda::{Cuda, Options};
 pub use error::{Error, Result};
 pub use gpus::{Gpu, available, gpus};
-pub use libraries::{Found, Library, Version, libraries};
+pub use libraries::{Found, Library, libraries};
 pub use links::library_path;
 pub use peers::Peers;
+pub use version::Version;
 
 use program::Device;
 

@@ -4,32 +4,9 @@
 //! only its version is read before that is known to be new enough.
 
 use crate::error::{Error, Result};
+use crate::version::Version;
 use core::ffi::{c_int, c_uint};
-use core::fmt;
 use std::path::{Path, PathBuf};
-
-/// A library's version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
-    major: u32,
-    minor: u32,
-    patch: u32,
-}
-
-impl Version {
-    /// The version of these three numbers.
-    pub const fn new(major: u32, minor: u32, patch: u32) -> Version {
-        Version { major, minor, patch }
-    }
-}
-
-impl fmt::Display for Version {
-    /// As NVIDIA writes it: CUDA's own versions have two numbers.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)?;
-        if self.patch > 0 || self.major < 10 { write!(f, ".{}", self.patch) } else { Ok(()) }
-    }
-}
 
 /// A library that this crate can use, and whether it is installed.
 #[derive(Clone, Debug)]
@@ -384,7 +361,7 @@ mod tests {
         assert!(error.to_string().contains("towersGetVersion does not answer"), "{error}");
         // `getpid` takes nothing and returns a positive number: it passes for a version, and its file is found.
         let found = wanted(this, Ask::Returns("getpid", |n| Version::new(n, 0, 0))).find().unwrap();
-        assert_eq!(found.version.major, std::process::id());
+        assert_eq!(found.version, Version::new(std::process::id(), 0, 0));
         assert!(found.path.unwrap().to_string_lossy().contains("libc"));
     }
 

@@ -27,8 +27,9 @@ mod plan;
 
 use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
-use crate::libraries::{CUBLASLT, Version};
+use crate::libraries::CUBLASLT;
 use crate::operand::Place;
+use crate::version::Version;
 use crate::{Cuda, Options};
 use core::fmt;
 use plan::{Failure, Handle, Plan};
