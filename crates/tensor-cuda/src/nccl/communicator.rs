@@ -58,7 +58,7 @@ impl Communicator {
     pub fn draw_id(cuda: &Cuda) -> Result<UniqueId> {
         #[cfg(feature = "emulation")]
         if cuda.is_emulated() {
-            return super::emulated::draw_id(cuda);
+            return super::wire::draw_id(cuda);
         }
         let _ = cuda;
         unique_id()
@@ -79,7 +79,8 @@ impl Communicator {
     pub fn begin(cuda: &Cuda, join: Join) -> Result<Joining> {
         #[cfg(feature = "emulation")]
         if cuda.is_emulated() {
-            return super::emulated::begin(cuda, join);
+            let wire = super::wire::Wire::between_processes(cuda, &join)?;
+            return Communicator::begin_by(Box::new(wire), cuda, join);
         }
         Communicator::begin_by(Box::new(Installed::on(cuda.driver())?), cuda, join)
     }

@@ -1,21 +1,13 @@
-//! NCCL's part for emulated GPUs: ranks that are threads of this process, or processes of this machine, for
-//! tests without a GPU.
-//!
-//! Like NCCL, it takes calls and does them in the background: [`Calls::progress`] completes them when the
-//! others' numbers have come. Its own sums go from the last rank to the first, so tests detect code that
-//! relies on their order.
+//! A group of emulated GPUs in one process, for tests.
 
-use super::calls::{Calls, Comm, Op, Status, UniqueId};
-use super::communicator::{Communicator, Joining};
+use super::calls::UniqueId;
+use super::communicator::Communicator;
 use super::session::{Failed, Join};
-use super::transport::{FolderTransport, MemoryTransport, Transport};
+use super::transport::{MemoryTransport, Transport};
+use super::wire::Wire;
 use crate::Cuda;
-use crate::cuda::lock;
-use crate::driver::{Driver, Ptr};
-use cudarc::nccl::sys::ncclResult_t;
 use program::Result;
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A group of ranks on emulated devices, one each, with the time-out `patience`. `failed` makes each rank's
@@ -32,195 +24,9 @@ pub fn emulated(
     let begin = |(rank, cuda): (usize, &Cuda)| {
         let id = UniqueId::from_bytes([0; UniqueId::BYTES]);
         let join = Join { id, rank, world: devices.len(), patience, failed: failed(rank) };
-        begin_by(Arc::clone(&transport), cuda, join)
+        let wire = Wire::new(Arc::clone(&transport), cuda, &join);
+        Communicator::begin_by(Box::new(wire), cuda, join)
     };
     let joining = devices.iter().enumerate().map(begin).collect::<Result<Vec<_>>>()?;
     joining.into_iter().map(|joining| joining.finish()).collect()
-}
-
-/// Begins to join a group of processes with emulated devices.
-///
-/// # Errors
-/// If the id does not come from [`draw_id`].
-pub(super) fn begin(cuda: &Cuda, join: Join) -> Result<Joining> {
-    let transport = FolderTransport::of(&join.id).map_err(|why| cuda.error(why))?;
-    begin_by(Arc::new(transport), cuda, join)
-}
-
-/// Draws the id of a group of processes with emulated devices.
-///
-/// # Errors
-/// If no folder can be made for their transport.
-pub(super) fn draw_id(cuda: &Cuda) -> Result<UniqueId> {
-    FolderTransport::draw().map_err(|why| cuda.error(why))
-}
-
-fn begin_by(transport: Arc<dyn Transport>, cuda: &Cuda, join: Join) -> Result<Joining> {
-    let (rank, world, driver) = (join.rank, join.world, Arc::clone(cuda.driver()));
-    let calls = Wire { transport, rank, world, driver, pending: Mutex::default() };
-    Communicator::begin_by(Box::new(calls), cuda, join)
-}
-
-/// A rank's end.
-struct Wire {
-    transport: Arc<dyn Transport>,
-    rank: usize,
-    world: usize,
-    driver: Arc<dyn Driver>,
-    /// Operations that still wait for others.
-    pending: Mutex<VecDeque<Op>>,
-}
-
-impl Wire {
-    fn others(&self) -> impl Iterator<Item = usize> {
-        let rank = self.rank;
-        (0..self.world).filter(move |other| *other != rank)
-    }
-
-    fn read(&self, run: Ptr, len: usize) -> Result<Vec<f32>> {
-        let mut bytes = vec![0; len * size_of::<f32>()];
-        // SAFETY: as `Calls::ask` was promised.
-        unsafe { self.driver.read(run, &mut bytes) }?;
-        let (numbers, _) = bytes.as_chunks::<4>();
-        Ok(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
-    }
-
-    fn write(&self, run: Ptr, numbers: &[f32]) -> Result<()> {
-        let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
-        // SAFETY: as `Calls::ask` was promised.
-        unsafe { self.driver.write(&bytes, run) }
-    }
-
-    /// Sends the numbers of an operation.
-    fn post(&self, op: Op) -> Result<()> {
-        let (run, len, to): (Ptr, usize, Vec<usize>) = match op {
-            Op::AllReduce { run, len } => (run, len, self.others().collect()),
-            Op::Broadcast { run, len, root } if root == self.rank => (run, len, self.others().collect()),
-            Op::AllGather { own, len, .. } => (own, len, self.others().collect()),
-            Op::Send { run, len, to } => (run, len, vec![to]),
-            Op::Broadcast { .. } | Op::Receive { .. } => return Ok(()),
-        };
-        let numbers = self.read(run, len)?;
-        to.into_iter().for_each(|to| self.transport.send(self.rank, to, &numbers));
-        Ok(())
-    }
-
-    /// Takes the others' numbers, if all of them are there.
-    fn take(&self, from: &[usize]) -> Option<Vec<Vec<f32>>> {
-        let here = from.iter().all(|from| self.transport.waits(*from, self.rank));
-        here.then(|| from.iter().filter_map(|from| self.transport.take(*from, self.rank)).collect())
-    }
-
-    /// Ends an operation. `false` if it must wait.
-    fn end(&self, op: Op) -> Result<bool, u32> {
-        let from: Vec<usize> = match op {
-            Op::Send { .. } => Vec::new(),
-            Op::Receive { from, .. } => vec![from],
-            Op::Broadcast { root, .. } if root == self.rank => Vec::new(),
-            Op::Broadcast { root, .. } => vec![root],
-            Op::AllReduce { .. } | Op::AllGather { .. } => self.others().collect(),
-        };
-        let Some(mut came) = self.take(&from) else { return Ok(false) };
-        let refused = |_| ncclResult_t::ncclUnhandledCudaError as u32;
-        match op {
-            Op::AllReduce { run, len } => {
-                came.insert(self.rank, self.read(run, len).map_err(refused)?);
-                let mut sums = came.pop().unwrap_or_default();
-                for part in came.iter().rev() {
-                    sums.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
-                }
-                self.write(run, &sums).map_err(refused)?;
-            }
-            Op::AllGather { run, len, .. } => {
-                if came.iter().any(|numbers| numbers.len() != len) {
-                    return Err(ncclResult_t::ncclInvalidUsage as u32);
-                }
-                for (other, numbers) in from.into_iter().zip(&came) {
-                    let place = run.offset(other * len * size_of::<f32>());
-                    self.write(place, numbers).map_err(refused)?;
-                }
-            }
-            Op::Receive { run, len, .. } | Op::Broadcast { run, len, .. } => {
-                if came.iter().any(|numbers| numbers.len() != len) {
-                    return Err(ncclResult_t::ncclInvalidUsage as u32);
-                }
-                came.iter().try_for_each(|numbers| self.write(run, numbers)).map_err(refused)?;
-            }
-            Op::Send { .. } => {}
-        }
-        Ok(true)
-    }
-}
-
-impl Calls for Wire {
-    fn enter(&self) -> Result<()> {
-        self.driver.make_current()
-    }
-
-    fn init(&self, _id: &UniqueId, _world: usize, rank: usize) -> (Status, Comm) {
-        self.transport.join(rank);
-        (Status::InProgress, Comm(rank + 1))
-    }
-
-    fn progress(&self, _comm: Comm) -> Status {
-        if self.transport.gone().is_some_and(|gone| gone != self.rank) {
-            return Status::Failed(ncclResult_t::ncclRemoteError as u32);
-        }
-        if self.transport.joined() < self.world {
-            return Status::InProgress;
-        }
-        let mut pending = lock(&self.pending);
-        while let Some(op) = pending.front() {
-            match self.end(*op) {
-                Ok(true) => pending.pop_front(),
-                Ok(false) => return Status::InProgress,
-                Err(why) => return Status::Failed(why),
-            };
-        }
-        Status::Done
-    }
-
-    fn group_start(&self) -> Status {
-        Status::Done
-    }
-
-    fn group_end(&self) -> Status {
-        Status::InProgress
-    }
-
-    unsafe fn ask(&self, _comm: Comm, op: Op, _aside: bool) -> Status {
-        if self.post(op).is_err() {
-            return Status::Failed(ncclResult_t::ncclUnhandledCudaError as u32);
-        }
-        lock(&self.pending).push_back(op);
-        Status::InProgress
-    }
-
-    fn finalize(&self, _comm: Comm) -> Status {
-        Status::Done
-    }
-
-    fn destroy(&self, _comm: Comm) -> Status {
-        Status::Done
-    }
-
-    fn abort(&self, _comm: Comm) -> Status {
-        self.transport.leave(self.rank);
-        Status::Done
-    }
-
-    fn explain(&self, _comm: Option<Comm>, why: u32) -> String {
-        match self.transport.gone() {
-            Some(gone) if why == ncclResult_t::ncclRemoteError as u32 => format!("rank {gone} has left"),
-            _ => format!("error {why}"),
-        }
-    }
-
-    fn put_mark(&self, _number: usize) -> Result<()> {
-        Ok(())
-    }
-
-    fn has_passed(&self, _number: usize) -> Result<bool> {
-        Ok(true)
-    }
 }

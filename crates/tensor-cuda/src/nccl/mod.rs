@@ -31,6 +31,8 @@ mod session;
 mod tests;
 #[cfg(feature = "emulation")]
 mod transport;
+#[cfg(feature = "emulation")]
+mod wire;
 
 pub use calls::UniqueId;
 pub use communicator::{Communicator, HostBarrier, Joining};
