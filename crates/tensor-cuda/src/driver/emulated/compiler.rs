@@ -1,6 +1,6 @@
 //! Compiles kernel files by the host's C++ compiler into shared objects, which are kept on disk.
 
-use super::error;
+use super::error::error;
 use crate::kernels::{HEADERS, Source};
 use program::Result;
 use sha2::{Digest, Sha256};

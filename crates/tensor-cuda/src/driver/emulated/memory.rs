@@ -1,6 +1,6 @@
 //! Device memory on the host: every allocation between two guards, whose bytes must not change.
 
-use super::error;
+use super::error::error;
 use crate::driver::Ptr;
 use program::Result;
 use std::alloc::{Layout, alloc_zeroed, dealloc};

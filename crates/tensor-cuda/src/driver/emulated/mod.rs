@@ -5,6 +5,7 @@
 //! when the call returns, and reports its own error. See "The emulation" in docs/testing.md.
 
 mod compiler;
+mod error;
 mod memory;
 mod object;
 mod order;
@@ -17,21 +18,15 @@ use crate::Options;
 use crate::buffer::Format;
 use crate::cuda::lock;
 use crate::kernels::{SOURCES, Source};
+use error::{NAME, error};
 use memory::Memory;
 use object::Object;
 use order::Order;
-use program::{Error, Result};
+use program::Result;
 use std::sync::{Arc, Mutex};
-
-const NAME: &str = "the emulated GPU";
 
 /// Few and odd, so that grid loops run several times and end unevenly.
 const MULTIPROCESSORS: u32 = 3;
-
-/// An error of the emulation.
-fn error(message: impl Into<String>) -> Error {
-    Error::Device { device: NAME.into(), message: message.into() }
-}
 
 /// A GPU in host memory.
 pub(crate) struct EmulatedDriver {

@@ -1,7 +1,7 @@
 //! A compiled kernel file in this process.
 
 use super::compiler::Unit;
-use super::error;
+use super::error::error;
 use super::order::Sense;
 use crate::buffer::Format;
 use crate::cuda::lock;

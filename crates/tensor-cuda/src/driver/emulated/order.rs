@@ -1,6 +1,6 @@
 //! The order in which the threads and blocks of a launch run.
 
-use super::error;
+use super::error::error;
 use program::Result;
 use std::collections::BTreeSet;
 
