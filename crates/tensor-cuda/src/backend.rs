@@ -1,7 +1,8 @@
 //! `trait Backend`: memory, and the operations outside of programs.
 
 use crate::Cuda;
-use crate::buffer::{self, Buffer, Format};
+use crate::buffer::{self, Buffer};
+use crate::format::Format;
 use crate::memory;
 use core::ops::Range;
 use program::ops::{Conv2dForward, Conv2dNormalized};

@@ -1,26 +1,17 @@
 //! A CUDA device.
 
-use crate::buffer::Format;
 use crate::dependencies::Dependencies;
 use crate::driver::{Arg, CudaDriver, Driver, Geometry, Kernel, Ptr};
 use crate::engine::{self, Engine};
+use crate::format::Format;
+use crate::lock::lock;
 use crate::memory::{Memory, Scratch};
+use crate::options::Options;
 use crate::step_state;
 use program::{Error, Precision, Result};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The options of a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// The GPU's number.
-    pub gpu: usize,
-    /// The number formats of its arithmetic.
-    pub precision: Precision,
-    /// Whether only algorithms with the same bits every time are used.
-    pub deterministic: bool,
-}
+use std::sync::{Arc, Mutex};
 
 /// An NVIDIA GPU, or its emulation for tests. Clones are the same device with the same stream.
 #[derive(Clone)]
@@ -239,11 +230,6 @@ impl Cuda {
     pub(crate) fn set_capturing(&self, on: bool) {
         self.inner.capturing.store(on, Ordering::Relaxed);
     }
-}
-
-/// Nothing panics while it holds one of our locks, so a poisoned one is still in order.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl core::fmt::Debug for Cuda {

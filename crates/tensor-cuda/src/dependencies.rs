@@ -9,8 +9,8 @@
 //! work before it, and all later work waits for it.
 
 use crate::Cuda;
-use crate::cuda::lock;
 use crate::driver::Ptr;
+use crate::lock::lock;
 use crate::operand::Place;
 use program::Result;
 

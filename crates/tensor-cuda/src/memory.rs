@@ -1,7 +1,7 @@
 //! Device memory with an owner.
 
-use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
+use crate::lock::lock;
 use program::{Error, Result};
 use std::sync::{Arc, Mutex};
 

@@ -1,9 +1,10 @@
 //! Operands as addresses, after their places were checked to lie inside their buffers.
 
 use crate::Cuda;
-use crate::buffer::{Buffer, Format, Ints};
+use crate::buffer::{Buffer, Ints};
 use crate::dependencies::Region;
 use crate::driver::Ptr;
+use crate::format::Format;
 use program::{Error, Layout, Result, Shape, Span, View};
 
 /// A tensor of activations at its place in device memory.

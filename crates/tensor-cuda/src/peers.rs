@@ -17,8 +17,8 @@
 //! So the bits are the same.
 
 use crate::Cuda;
-use crate::cuda::lock;
 use crate::driver::{Driver, Mark, Ptr};
+use crate::lock::lock;
 use crate::memory::Scratch;
 use crate::share::share;
 use program::{Error, Result, Span, Storage};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::buffer::Format;
+use crate::format::Format;
 use crate::kernels::{FORMATS, SOURCES};
 use std::cell::Cell;
 

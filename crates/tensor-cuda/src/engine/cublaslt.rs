@@ -25,9 +25,9 @@
 
 mod plan;
 
-use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
 use crate::libraries::CUBLASLT;
+use crate::lock::lock;
 use crate::operand::Place;
 use crate::version::Version;
 use crate::{Cuda, Options};

@@ -10,8 +10,8 @@
 //! - At the end the session waits for the stream before the communicator is finalized and destroyed.
 
 use super::calls::{Calls, Comm, MARKS, Op, Status, UniqueId};
-use crate::cuda::lock;
 use crate::driver::{Pause, Watch};
+use crate::lock::lock;
 use program::{Error, Result};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;

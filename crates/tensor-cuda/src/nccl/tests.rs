@@ -2,8 +2,8 @@
 
 use super::calls::{Calls, Comm, Op, Status, UniqueId};
 use super::session::{Failed, Join, Session, Way};
-use crate::cuda::lock;
 use crate::driver::{Ptr, Watch};
+use crate::lock::lock;
 use cudarc::nccl::sys::ncclResult_t;
 use program::Result;
 use std::sync::{Arc, Mutex, mpsc};

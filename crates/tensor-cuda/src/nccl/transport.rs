@@ -1,7 +1,7 @@
 //! How emulated GPUs send each other numbers: within a process, or between processes through files.
 
 use super::calls::UniqueId;
-use crate::cuda::lock;
+use crate::lock::lock;
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Copies to and from the device, fills, copies and activations.
 
-use crate::buffer::Format;
 use crate::driver::{Geometry, Ptr, args};
+use crate::format::Format;
 use crate::kernels::Source;
 use crate::operand::{Place, u32_of};
 use crate::{Buffer, Cuda};

@@ -1,9 +1,9 @@
 //! Softmax and the loss.
 
 use crate::Cuda;
-use crate::buffer::Format;
 use crate::buffer::{Buffer, Ints};
 use crate::driver::{Geometry, Ptr, args};
+use crate::format::Format;
 use crate::kernels::Source;
 use crate::operand::{Run, u32_of};
 use program::{Error, Result, SoftmaxXent, View};

@@ -1,7 +1,7 @@
 //! The dependencies of a capture's next node. The driver keeps them with the stream, and we set them.
 
 use super::CudaDriver;
-use crate::cuda::lock;
+use crate::lock::lock;
 use crate::number::number;
 use cudarc::driver::sys;
 use program::Result;

@@ -1,10 +1,10 @@
 //! The driver's events, the time between them, and waits with a check.
 
 use super::CudaDriver;
-use crate::cuda::lock;
 use crate::driver::{Driver, Event, Watch, watch};
 use crate::error::Result;
 use crate::gpus::check;
+use crate::lock::lock;
 use crate::number::number;
 use cudarc::driver::sys;
 use std::ptr;

@@ -3,10 +3,10 @@
 use super::compiler::Unit;
 use super::error::error;
 use super::order::Sense;
-use crate::buffer::Format;
-use crate::cuda::lock;
 use crate::driver::{Arg, Geometry};
+use crate::format::Format;
 use crate::kernels::{FORMATS, Source};
+use crate::lock::lock;
 use libloading::Library;
 use program::Result;
 use std::collections::HashMap;

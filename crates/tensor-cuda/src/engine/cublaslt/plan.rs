@@ -1,10 +1,10 @@
 //! cuBLASLt's handle, and a product with its descriptors and algorithm.
 
 use super::Product;
-use crate::buffer::Format;
 use crate::driver::{Driver, Ptr};
 use crate::engine::faults::Fault;
 use crate::engine::owned::Owned;
+use crate::format::Format;
 use crate::number::{self, number};
 use core::ffi::{c_int, c_void};
 use core::fmt;

@@ -3,11 +3,11 @@
 use super::handle::{Failure, Handle};
 use super::problem::{Operands, Problem, Scratch};
 use crate::Cuda;
-use crate::buffer::Format;
 use crate::driver::{Driver, Ptr};
 use crate::engine::algorithms::{Algorithm, Candidate, Key, Library, Measured, Pass, Race};
 use crate::engine::contest;
 use crate::engine::faults::Fault;
+use crate::format::Format;
 use crate::memory::Memory;
 use core::iter;
 use program::{Conv2d, Precision, Result, Shape, Write};

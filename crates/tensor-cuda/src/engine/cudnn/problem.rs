@@ -2,10 +2,10 @@
 
 use super::handle::{Failure, Handle, check};
 use super::numbers::{DATA, FILTER, FORWARD, numbered};
-use crate::buffer::Format;
 use crate::driver::Ptr;
 use crate::engine::algorithms::{Algorithm, Candidate, Math, Pass};
 use crate::engine::owned::Owned;
+use crate::format::Format;
 use crate::number::number;
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;

@@ -2,8 +2,8 @@
 
 use super::{download, driver, run, try_download};
 use crate::Cuda;
-use crate::cuda::lock;
 use crate::driver::{Driver, Geometry, args};
+use crate::lock::lock;
 use program::{CapturedGraph as _, Precision, ReplayArgs, Result};
 
 #[test]
