@@ -1,11 +1,10 @@
 //! Compiles kernels by NVRTC, or loads them from the cache.
 
-use crate::Cuda;
 use crate::cache::{Cache, Key};
 use crate::error::{Error, Result};
-use crate::kernels::{HEADERS, Source};
 use crate::libraries::{NVRTC, search_path};
 use crate::number::{self, number};
+use crate::source::{HEADERS, Source};
 use crate::version::Version;
 use core::ffi::{c_char, c_int};
 use core::fmt;
@@ -197,14 +196,6 @@ impl Nvrtc {
             let jobs: Vec<Job> = missing.iter().map(|&k| jobs[k]).collect();
             self.compile_all(&jobs, &[]).into_iter().map(|result| Ok(result?.image)).collect()
         })
-    }
-}
-
-impl Cuda {
-    /// The number of kernel files that were compiled to open this device, which takes seconds. It is 0 from
-    /// the second time on.
-    pub fn compiled_files(&self) -> usize {
-        self.driver().compiled()
     }
 }
 

@@ -6,10 +6,10 @@
 //! computed in copies beside an arena of gradients, and `finish_grads` transposes them into the arena.
 
 use crate::driver::{Geometry, Ptr, args};
-use crate::kernels::Source;
 use crate::lock::lock;
 use crate::memory::Memory;
 use crate::operand::u32_of;
+use crate::source::Source;
 use crate::{Buffer, Cuda};
 use program::{Result, Span};
 

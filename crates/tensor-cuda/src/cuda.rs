@@ -1,14 +1,13 @@
 //! A CUDA device.
 
 use crate::dependencies::Dependencies;
-use crate::driver::{Arg, CudaDriver, Driver, Geometry, Kernel, Ptr};
-use crate::engine::{self, Engine};
+use crate::driver::{Arg, Driver, Geometry, Kernel, Ptr};
+use crate::engine::Engine;
 use crate::format::Format;
 use crate::lock::lock;
 use crate::memory::{Memory, Scratch};
 use crate::options::Options;
-use crate::step_state;
-use program::{Error, Precision, Result};
+use program::{Error, Result};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -43,63 +42,32 @@ pub(crate) struct Inner {
 /// The most sums that a kernel may leave to the last of several blocks.
 const COUNTERS: u32 = 1 << 14;
 
-/// The initial loss scale of half precision, as in PyTorch's `GradScaler`.
-const FIRST_LOSS_SCALE: f32 = 65536.0;
-
 impl Cuda {
-    /// Opens a GPU.
-    ///
-    /// # Errors
-    /// [`Error::Device`] with the cause and a hint: no driver, no such GPU, a missing or too old library.
-    pub fn new(options: Options) -> Result<Cuda> {
-        let driver = Arc::new(CudaDriver::new(&options)?);
-        let engine = engine::of_libraries(&driver, &options)?;
-        Cuda::with(driver, engine, options)
-    }
-
-    /// Opens a GPU without cuDNN and cuBLASLt, for comparisons and for tools that inspect kernels.
-    ///
-    /// # Errors
-    /// As [`new`](Cuda::new).
-    pub fn of_own_kernels(options: Options) -> Result<Cuda> {
-        Cuda::with(Arc::new(CudaDriver::new(&options)?), Box::new(engine::Own), options)
-    }
-
-    /// The kernels of this backend on the CPU, for tests of everything except the driver and its libraries.
-    ///
-    /// # Errors
-    /// [`Error::Device`] if no C++ compiler is found, or it rejects a kernel.
-    #[cfg(feature = "emulation")]
-    pub fn emulated(precision: Precision) -> Result<Cuda> {
-        let options = Options { gpu: 0, precision, deterministic: true };
-        let driver = Arc::new(crate::driver::emulated::EmulatedDriver::new(&options)?);
-        Cuda::with(driver, Box::new(engine::Own), options)
-    }
-
-    fn with(driver: Arc<dyn Driver>, engine: Box<dyn Engine>, options: Options) -> Result<Cuda> {
-        let step_state = Memory::zeros(&driver, step_state::BYTES)?;
+    /// A device of these parts. Its step state is not yet set.
+    pub(crate) fn of(
+        driver: Arc<dyn Driver>,
+        engine: Box<dyn Engine>,
+        options: Options,
+        step_state: Memory,
+    ) -> Result<Cuda> {
         let counters = Memory::zeros(&driver, COUNTERS as usize * size_of::<u32>())?;
-        let cuda = Cuda {
-            inner: Arc::new(Inner {
-                driver,
-                options,
-                step_state,
-                counters,
-                engine,
-                kernels: Mutex::default(),
-                scratch: Scratch::default(),
-                engine_scratch: Scratch::default(),
-                capturing: AtomicBool::new(false),
-                ops: AtomicU64::new(0),
-                dropped: AtomicU64::new(0),
-                next_counter: AtomicU32::new(0),
-                dependencies: Mutex::default(),
-                sequential: std::env::var("TOWERS_CUDA_GRAPH").is_ok_and(|how| how == "sequential"),
-            }),
+        let inner = Inner {
+            driver,
+            options,
+            step_state,
+            counters,
+            engine,
+            kernels: Mutex::default(),
+            scratch: Scratch::default(),
+            engine_scratch: Scratch::default(),
+            capturing: AtomicBool::new(false),
+            ops: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            next_counter: AtomicU32::new(0),
+            dependencies: Mutex::default(),
+            sequential: std::env::var("TOWERS_CUDA_GRAPH").is_ok_and(|how| how == "sequential"),
         };
-        let half = options.precision == Precision::Fp16;
-        cuda.reset_step_state(if half { FIRST_LOSS_SCALE } else { 1.0 }, 0)?;
-        Ok(cuda)
+        Ok(Cuda { inner: Arc::new(inner) })
     }
 
     /// The options that it was opened with.
@@ -110,6 +78,12 @@ impl Cuda {
     /// Whether it is an emulation.
     pub fn is_emulated(&self) -> bool {
         self.inner.driver.context().is_null()
+    }
+
+    /// The number of kernel files that were compiled to open this device, which takes seconds. It is 0 from
+    /// the second time on.
+    pub fn compiled_files(&self) -> usize {
+        self.driver().compiled()
     }
 
     /// The engine of convolutions and dense layers, and its chosen algorithms, as lines of text.

@@ -1,37 +1,17 @@
 //! The kernels' sources, and the kernels in each.
 
-use crate::ops;
+pub use crate::source::{FORMATS, HEADERS, PRELUDE, Source};
 
-/// A file of kernels.
-#[derive(Clone, Copy, Debug)]
-pub struct Source {
-    /// The file's name, in `kernels/`.
-    pub name: &'static str,
-    /// Its text.
-    pub text: &'static str,
-    /// The kernels in it.
-    pub kernels: &'static [&'static str],
-}
-
-/// The header that every file includes: its name and text.
-pub const PRELUDE: (&str, &str) = ("towers.cuh", include_str!("../kernels/towers.cuh"));
-
-/// Every header that a file may include, by name and text.
-pub const HEADERS: &[(&str, &str)] = &[
-    PRELUDE,
-    ("divisor.cuh", include_str!("../kernels/divisor.cuh")),
-    ("mma.cuh", include_str!("../kernels/mma.cuh")),
-    ("product.cuh", include_str!("../kernels/product.cuh")),
-];
+use crate::{compute_copies, engine, ops, step_state};
 
 /// Every file, one topic each.
 pub const SOURCES: &[Source] = &[
-    crate::step_state::SOURCE,
+    step_state::SOURCE,
     ops::images::SOURCE,
     ops::elementwise::SOURCE,
-    crate::engine::own::SOURCE,
-    crate::engine::sliding::SOURCE,
-    crate::compute_copies::SOURCE,
+    engine::own::SOURCE,
+    engine::sliding::SOURCE,
+    compute_copies::SOURCE,
     ops::rows::SOURCE,
     ops::normalization::SOURCE,
     ops::pooling::SOURCE,
@@ -39,6 +19,3 @@ pub const SOURCES: &[Source] = &[
     ops::dropout::SOURCE,
     ops::optimizer::SOURCE,
 ];
-
-/// The number formats of kernel files: values of the macro `TOWERS_ACT`.
-pub const FORMATS: [(&str, u32); 3] = [("f32", 0), ("bf16", 1), ("f16", 2)];

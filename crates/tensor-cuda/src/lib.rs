@@ -34,12 +34,14 @@ mod lock;
 mod memory;
 pub mod nccl;
 mod number;
+mod open;
 mod operand;
 mod ops;
 mod options;
 mod peers;
 mod run;
 mod share;
+mod source;
 mod step_state;
 mod version;
 

@@ -3,7 +3,7 @@
 use crate::Cuda;
 use crate::dependencies::Region;
 use crate::driver::{Geometry, Ptr, args};
-use crate::kernels::Source;
+use crate::source::Source;
 use program::{Precision, ReplayArgs, Result};
 
 pub(crate) const SOURCE: Source = Source {

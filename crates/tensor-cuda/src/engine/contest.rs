@@ -7,9 +7,9 @@ use crate::Cuda;
 use crate::cache;
 use crate::captured_graph::CapturedGraph;
 use crate::driver::Ptr;
-use crate::kernels::HEADERS;
 use crate::libraries::NVRTC;
 use crate::operand::Place;
+use crate::source::HEADERS;
 use program::{Result, Shape, Write};
 
 /// The number of timings. The shortest counts, since disturbances only add time.

@@ -5,8 +5,8 @@ use super::algorithms::Pass;
 use super::sliding::Sliding;
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
-use crate::kernels::Source;
 use crate::operand::{Place, u32_of};
+use crate::source::Source;
 use program::{Conv2d, Error, Linear, Pad, Result, Shape, Write};
 
 pub(crate) const SOURCE: Source = Source {

@@ -7,8 +7,8 @@ use super::algorithms::Pass;
 use super::own::{BLOCKS, divisor, in_parts, parts};
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
-use crate::kernels::Source;
 use crate::operand::u32_of;
+use crate::source::Source;
 use program::{Conv2d, Pad, Result, Shape, Write};
 
 pub(crate) const SOURCE: Source = Source {

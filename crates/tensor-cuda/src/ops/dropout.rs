@@ -1,8 +1,8 @@
 //! Dropout.
 
 use crate::driver::{Geometry, args};
-use crate::kernels::Source;
 use crate::operand::{Place, u32_of};
+use crate::source::Source;
 use crate::{Buffer, Cuda};
 use program::{DropoutMask, Result, View, Write};
 

@@ -2,8 +2,8 @@
 
 use crate::driver::{Geometry, Ptr, args};
 use crate::format::Format;
-use crate::kernels::Source;
 use crate::operand::{Place, u32_of};
+use crate::source::Source;
 use crate::{Buffer, Cuda};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};

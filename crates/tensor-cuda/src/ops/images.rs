@@ -3,8 +3,8 @@
 use crate::Cuda;
 use crate::buffer::{self, Buffer};
 use crate::driver::{Geometry, args};
-use crate::kernels::Source;
 use crate::operand::u32_of;
+use crate::source::Source;
 use program::{ImageSet, Ints, LoadImages, Result, Span, ViewMut};
 
 pub(crate) const SOURCE: Source =

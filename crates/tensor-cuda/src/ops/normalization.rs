@@ -1,9 +1,9 @@
 //! Batch normalization and group normalization, with their activation.
 
 use crate::driver::{Geometry, Ptr, args};
-use crate::kernels::Source;
 use crate::operand::{Place, Run, u32_of};
 use crate::ops::tiles::{THREADS, Tiles};
+use crate::source::Source;
 use crate::{Buffer, Cuda};
 use program::ops::GroupNorm;
 use program::{BatchNorm, Result, View, Write};

@@ -1,8 +1,8 @@
 //! Steps of optimizers and running averages over flat arenas, and the meter of the losses.
 
 use crate::driver::{Geometry, Ptr, args};
-use crate::kernels::Source;
 use crate::operand::u32_of;
+use crate::source::Source;
 use crate::{Buffer, Cuda};
 use program::{
     Adam, Error, Moments, OptimizerStep, ParamRun, Precision, Result, Rmsprop, Sgd, Span, Storage, Velocity,

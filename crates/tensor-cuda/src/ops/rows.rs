@@ -2,8 +2,8 @@
 
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
-use crate::kernels::Source;
 use crate::operand::{Place, u32_of};
+use crate::source::Source;
 use program::{Activation, Result, Shape, Write};
 
 pub(crate) const SOURCE: Source = Source {

@@ -4,8 +4,8 @@ use crate::Cuda;
 use crate::buffer::{Buffer, Ints};
 use crate::driver::{Geometry, Ptr, args};
 use crate::format::Format;
-use crate::kernels::Source;
 use crate::operand::{Run, u32_of};
+use crate::source::Source;
 use program::{Error, Result, SoftmaxXent, View};
 
 pub(crate) const SOURCE: Source = Source {

@@ -3,8 +3,8 @@
 use super::Kernel;
 use crate::error::{Error, Result};
 use crate::gpus::check;
-use crate::kernels::Source;
 use crate::number::number;
+use crate::source::Source;
 use cudarc::driver::sys;
 use std::collections::HashMap;
 use std::ffi::CString;

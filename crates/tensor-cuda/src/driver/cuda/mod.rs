@@ -18,9 +18,9 @@ use crate::compile::{Job, Nvrtc};
 use crate::error::Error;
 use crate::format::Format;
 use crate::gpus::{Device, check};
-use crate::kernels::{FORMATS, SOURCES};
 use crate::lock::lock;
 use crate::number::number;
+use crate::source::{FORMATS, Source};
 use capture::Tip;
 use context::{Context, Stream};
 use core::ffi::c_void;
@@ -63,27 +63,27 @@ unsafe impl Send for CudaDriver {}
 unsafe impl Sync for CudaDriver {}
 
 impl CudaDriver {
-    /// Opens a GPU and loads every kernel, so that errors come up now.
-    pub(crate) fn new(options: &Options) -> Result<CudaDriver> {
+    /// Opens a GPU and loads every kernel of these files, so that errors come up now.
+    pub(crate) fn new(options: &Options, sources: &'static [Source]) -> Result<CudaDriver> {
         let number = format!("cuda:{}", options.gpu);
         let device = Device::find(options.gpu).map_err(|error| error.of_device(number))?;
         let title = device.title();
-        CudaDriver::open(device, options).map_err(|error| error.of_device(title))
+        CudaDriver::open(device, options, sources).map_err(|error| error.of_device(title))
     }
 
-    fn open(device: Device, options: &Options) -> Result<CudaDriver, Error> {
+    fn open(device: Device, options: &Options, sources: &'static [Source]) -> Result<CudaDriver, Error> {
         use sys::CUdevice_attribute as A;
         let nvrtc = Nvrtc::find()?;
         let (major, minor) = device.capability()?;
         let target = nvrtc.target(&device.name(), 10 * major + minor)?;
         let format = FORMATS[Format::of_activations(options.precision) as usize];
-        let jobs: Vec<Job> = SOURCES.iter().map(|source| Job { source, format, target }).collect();
+        let jobs: Vec<Job> = sources.iter().map(|source| Job { source, format, target }).collect();
         let (images, compiled) = nvrtc.images(&Cache::of_user(), &jobs)?;
 
         let context = Context::of(device)?;
         let (stream, side) = (Stream::new()?, Side::new()?);
         let shared = device.attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
-        let functions = Functions::load(SOURCES.iter().zip(&images), shared)?;
+        let functions = Functions::load(sources.iter().zip(&images), shared)?;
         let staging = Mutex::new(Staging::new()?);
         Ok(CudaDriver {
             title: device.title(),

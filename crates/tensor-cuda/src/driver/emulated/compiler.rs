@@ -1,7 +1,7 @@
 //! Compiles kernel files by the host's C++ compiler into shared objects, which are kept on disk.
 
 use super::error::error;
-use crate::kernels::{HEADERS, Source};
+use crate::source::{HEADERS, Source};
 use program::Result;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};

@@ -16,8 +16,8 @@ use super::works::Works;
 use super::{Arg, Driver, Event, Geometry, Graph, Kernel, Ptr, Watch};
 use crate::Options;
 use crate::format::Format;
-use crate::kernels::{SOURCES, Source};
 use crate::lock::lock;
+use crate::source::Source;
 use error::{NAME, error};
 use memory::Memory;
 use object::Object;
@@ -92,12 +92,13 @@ enum Work {
 }
 
 impl EmulatedDriver {
-    pub(crate) fn new(options: &Options) -> Result<EmulatedDriver> {
-        EmulatedDriver::with_sources(options, SOURCES, Order::from_environment()?)
+    /// With the kernels of these files.
+    pub(crate) fn new(options: &Options, sources: &[Source]) -> Result<EmulatedDriver> {
+        EmulatedDriver::in_order(options, sources, Order::from_environment()?)
     }
 
-    /// With other kernels and an order of threads.
-    fn with_sources(options: &Options, sources: &[Source], order: Order) -> Result<EmulatedDriver> {
+    /// The same with an order of threads.
+    fn in_order(options: &Options, sources: &[Source], order: Order) -> Result<EmulatedDriver> {
         compiler::version()?;
         Ok(EmulatedDriver {
             format: Format::of_activations(options.precision),

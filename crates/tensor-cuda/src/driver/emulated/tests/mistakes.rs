@@ -5,7 +5,7 @@ use crate::Options;
 use crate::driver::emulated::EmulatedDriver;
 use crate::driver::emulated::order::{Order, Sense};
 use crate::driver::{Driver, Geometry, Ptr, args};
-use crate::kernels::Source;
+use crate::source::Source;
 use program::Precision;
 
 #[test]
@@ -146,8 +146,7 @@ fn a_kernel_that_does_not_compile_says_why() {
         ("#include \"towers.cuh\"\nKERNEL a() {}\nKERNEL unlisted() {}\n", "a", "unlisted"),
     ] {
         let source = Source { name: "broken.cu", text, kernels: Vec::leak(vec![kernel]) };
-        let driver =
-            EmulatedDriver::with_sources(&Options::default(), &[source], Order::alternating()).unwrap();
+        let driver = EmulatedDriver::in_order(&Options::default(), &[source], Order::alternating()).unwrap();
         let said = driver.kernel(kernel).unwrap_err().to_string();
         assert!(
             said.contains("broken.cu") && said.contains("does not compile for f32") && said.contains(why),

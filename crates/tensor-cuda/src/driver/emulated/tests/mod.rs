@@ -8,7 +8,7 @@ use super::order::Order;
 use super::{EmulatedDriver, compiler};
 use crate::Options;
 use crate::driver::{Arg, Driver, Geometry, Ptr};
-use crate::kernels::Source;
+use crate::source::Source;
 use program::{Precision, Result};
 
 /// The kernels of these tests, some of which are wrong on purpose.
@@ -42,7 +42,7 @@ fn driver_in(order: Order, precision: Precision) -> Option<EmulatedDriver> {
         return None;
     }
     let options = Options { precision, ..Options::default() };
-    Some(EmulatedDriver::with_sources(&options, &[KERNELS], order).unwrap())
+    Some(EmulatedDriver::in_order(&options, &[KERNELS], order).unwrap())
 }
 
 fn driver() -> Option<EmulatedDriver> {

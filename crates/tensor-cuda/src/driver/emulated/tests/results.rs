@@ -140,7 +140,7 @@ fn every_kernel_file_is_taken_in_every_format() {
         return;
     }
     for precision in [Precision::Fp32, Precision::Bf16, Precision::Fp16] {
-        let driver = EmulatedDriver::new(&Options { precision, ..Options::default() }).unwrap();
+        let driver = EmulatedDriver::new(&Options { precision, ..Options::default() }, SOURCES).unwrap();
         for kernel in SOURCES.iter().flat_map(|source| source.kernels) {
             driver.kernel(kernel).unwrap();
         }
