@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 
 /// A dependency of the next node.
-pub(super) type Tip = sys::CUgraphNode;
+type Tip = sys::CUgraphNode;
 
 impl CudaDriver {
     pub(super) fn begin_piece(&self, after: &[usize]) -> Result<()> {

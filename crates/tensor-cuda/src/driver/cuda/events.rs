@@ -1,14 +1,11 @@
-//! The driver's events, the time between them, and waits with a check.
+//! The driver's events.
 
-use super::CudaDriver;
-use crate::driver::{Driver, Event, Watch, watch};
+use crate::driver::Event;
 use crate::error::Result;
 use crate::gpus::check;
-use crate::lock::lock;
 use crate::number::number;
 use cudarc::driver::sys;
 use std::ptr;
-use std::sync::Arc;
 
 /// An event without a timestamp, in the thread's current context.
 pub(super) fn create() -> Result<sys::CUevent> {
@@ -39,11 +36,11 @@ pub(super) fn query(event: sys::CUevent) -> u32 {
 }
 
 /// An event with a timestamp.
-struct Moment(sys::CUevent);
+pub(super) struct Moment(pub(super) sys::CUevent);
 
 impl Moment {
     /// In the thread's current context.
-    fn new() -> Result<Moment> {
+    pub(super) fn new() -> Result<Moment> {
         create_with(sys::CUevent_flags::CU_EVENT_DEFAULT).map(Moment)
     }
 }
@@ -51,62 +48,5 @@ impl Moment {
 impl Drop for Moment {
     fn drop(&mut self) {
         destroy(self.0);
-    }
-}
-
-impl CudaDriver {
-    /// Milliseconds from before to after the work, by the GPU's clock.
-    pub(super) fn time_work(&self, work: &mut dyn FnMut() -> program::Result<()>) -> program::Result<f32> {
-        self.unless_capturing("taking the time")?;
-        self.make_current()?;
-        let moment = || Moment::new().map_err(|error| error.of_device(&self.title));
-        let (begin, end) = (moment()?, moment()?);
-        let pass = |moment: &Moment| {
-            // SAFETY: the event and the stream are there.
-            self.call("cuEventRecord", || unsafe { number!(sys::cuEventRecord(moment.0, self.stream.raw())) })
-        };
-        pass(&begin)?;
-        work()?;
-        pass(&end)?;
-        self.synchronize()?;
-        let mut milliseconds = 0.0;
-        // SAFETY: both events were recorded and have passed; it writes the time. The first version of this function, without
-        // `_v2`, is not among those of CUDA 13; this one is in every driver since 12.8.
-        self.call("cuEventElapsedTime", || unsafe {
-            number!(sys::cuEventElapsedTime_v2(&raw mut milliseconds, begin.0, end.0))
-        })?;
-        Ok(milliseconds)
-    }
-
-    /// The check of waits, if there is one.
-    pub(super) fn watch(&self) -> Option<Arc<dyn Watch>> {
-        lock(&self.watch).clone()
-    }
-
-    /// Whether an event has passed.
-    pub(super) fn passed(&self, name: &'static str, query: impl FnOnce() -> u32) -> program::Result<bool> {
-        const NOT_READY: u32 = sys::CUresult::CUDA_ERROR_NOT_READY as u32;
-        let mut passed = true;
-        self.call(name, || match query() {
-            NOT_READY => {
-                passed = false;
-                sys::CUresult::CUDA_SUCCESS as u32
-            }
-            other => other,
-        })?;
-        Ok(passed)
-    }
-
-    /// Waits for both streams.
-    pub(super) fn wait_for_stream(&self) -> program::Result<()> {
-        self.join_side()?;
-        let stream = self.stream.raw();
-        let Some(looking) = self.watch() else {
-            // SAFETY: the stream is there.
-            return self.call("cuStreamSynchronize", || unsafe { number!(sys::cuStreamSynchronize(stream)) });
-        };
-        // SAFETY: the stream is there.
-        let query = || self.passed("cuStreamQuery", || unsafe { number!(sys::cuStreamQuery(stream)) });
-        watch::wait(query, &*looking)
     }
 }

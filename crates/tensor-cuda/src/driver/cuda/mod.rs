@@ -9,6 +9,7 @@ mod events;
 mod functions;
 mod side;
 mod staging;
+mod waits;
 
 use super::works::Works;
 use super::{Arg, Driver, Event, Geometry, Graph, Kernel, Ptr, Watch, watch};
@@ -21,7 +22,6 @@ use crate::gpus::{Device, check};
 use crate::lock::lock;
 use crate::number::number;
 use crate::source::{FORMATS, Source};
-use capture::Tip;
 use context::{Context, Stream};
 use core::ffi::c_void;
 use cudarc::driver::sys;
@@ -52,7 +52,7 @@ pub(crate) struct CudaDriver {
     functions: Functions,
     side: Side,
     /// The capture under way.
-    works: Mutex<Works<Tip>>,
+    works: Mutex<Works<sys::CUgraphNode>>,
     stream: Stream,
     context: Context,
 }
