@@ -5,10 +5,9 @@
 //! change of the arena refreshes all of them in one launch. In the same way, gradients of weights are
 //! computed in copies beside an arena of gradients, and `finish_grads` transposes them into the arena.
 
-use crate::driver::{Geometry, Ptr, args};
+use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::lock::lock;
 use crate::memory::Memory;
-use crate::operand::u32_of;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
 use program::{Result, Span};

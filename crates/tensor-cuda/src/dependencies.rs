@@ -11,7 +11,7 @@
 use crate::Cuda;
 use crate::driver::Ptr;
 use crate::lock::lock;
-use crate::operand::Place;
+use crate::place::Place;
 use program::Result;
 
 /// Memory that is read or written: rows of some bytes, a stride apart.

@@ -39,6 +39,7 @@ mod operand;
 mod ops;
 mod options;
 mod peers;
+mod place;
 mod run;
 mod share;
 mod source;

@@ -3,36 +3,10 @@
 use crate::Cuda;
 use crate::buffer::{Buffer, Ints};
 use crate::dependencies::Region;
-use crate::driver::Ptr;
+use crate::driver::{Ptr, u32_of};
 use crate::format::Format;
+use crate::place::Place;
 use program::{Error, Layout, Result, Shape, Span, View};
-
-/// A tensor of activations at its place in device memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    /// The first element.
-    pub(crate) ptr: Ptr,
-    pub(crate) shape: Shape,
-    /// Elements from a pixel to the next.
-    pub(crate) stride: usize,
-}
-
-impl Place {
-    /// Pixels of all samples.
-    pub(crate) fn rows(&self) -> usize {
-        self.shape.rows()
-    }
-
-    /// Whether pixels lie back to back.
-    pub(crate) fn is_contiguous(&self) -> bool {
-        self.stride == self.shape.c
-    }
-}
-
-/// A number for a kernel's `u32`.
-pub(crate) fn u32_of(op: &'static str, what: &'static str, value: usize) -> Result<u32> {
-    u32::try_from(value).map_err(|_| Error::Value { op, what, value: value as f64, accepted: "below 2^32" })
-}
 
 /// A run of f32 in an arena. Kernels write through its pointer, so a `&` is enough.
 #[derive(Clone, Copy)]

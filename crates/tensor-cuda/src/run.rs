@@ -3,9 +3,10 @@
 use crate::Cuda;
 use crate::buffer::{Buffer, Ints};
 use crate::dependencies::{Access, Region};
-use crate::operand::{Place, Run};
+use crate::operand::Run;
 use crate::ops::convolution::Weights;
 use crate::ops::normalization::{Saved, Training};
+use crate::place::Place;
 use core::ops::Range;
 use program::ops::{Reshape, Slice};
 use program::{Arena, Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, Write};

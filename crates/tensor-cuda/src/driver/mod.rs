@@ -13,7 +13,7 @@ pub(crate) use mark::Mark;
 pub(crate) use watch::{Pause, Watch};
 
 use core::ffi::c_void;
-use program::Result;
+use program::{Error, Result};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -91,6 +91,11 @@ macro_rules! args {
     };
 }
 pub(crate) use args;
+
+/// A number for a kernel's `u32`.
+pub(crate) fn u32_of(op: &'static str, what: &'static str, value: usize) -> Result<u32> {
+    u32::try_from(value).map_err(|_| Error::Value { op, what, value: value as f64, accepted: "below 2^32" })
+}
 
 /// How many blocks and threads a kernel runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

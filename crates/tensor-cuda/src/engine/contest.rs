@@ -8,7 +8,7 @@ use crate::cache;
 use crate::captured_graph::CapturedGraph;
 use crate::driver::Ptr;
 use crate::libraries::NVRTC;
-use crate::operand::Place;
+use crate::place::Place;
 use crate::source::HEADERS;
 use program::{Result, Shape, Write};
 

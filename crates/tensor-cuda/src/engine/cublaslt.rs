@@ -28,7 +28,7 @@ mod plan;
 use crate::driver::{Driver, Ptr};
 use crate::libraries::CUBLASLT;
 use crate::lock::lock;
-use crate::operand::Place;
+use crate::place::Place;
 use crate::version::Version;
 use crate::{Cuda, Options};
 use core::fmt;

@@ -6,7 +6,7 @@ use super::cublaslt::CublasLt;
 use super::cudnn::Cudnn;
 use super::{Engine, Own};
 use crate::driver::{Driver, Ptr};
-use crate::operand::Place;
+use crate::place::Place;
 use crate::{Cuda, Options};
 use program::{Conv2d, Linear, Result, Shape, Write};
 use std::sync::Arc;

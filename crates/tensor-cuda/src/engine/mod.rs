@@ -14,7 +14,7 @@ mod store;
 pub(crate) use own::Own;
 
 use crate::driver::{CudaDriver, Driver, Ptr};
-use crate::operand::Place;
+use crate::place::Place;
 use crate::{Cuda, Options};
 use installed::Installed;
 use program::{Conv2d, Linear, Result, Shape, Write};

@@ -4,8 +4,8 @@ use super::Engine;
 use super::algorithms::Pass;
 use super::sliding::Sliding;
 use crate::Cuda;
-use crate::driver::{Geometry, Ptr, args};
-use crate::operand::{Place, u32_of};
+use crate::driver::{Geometry, Ptr, args, u32_of};
+use crate::place::Place;
 use crate::source::Source;
 use program::{Conv2d, Error, Linear, Pad, Result, Shape, Write};
 

@@ -6,8 +6,7 @@
 use super::algorithms::Pass;
 use super::own::{BLOCKS, divisor, in_parts, parts};
 use crate::Cuda;
-use crate::driver::{Geometry, Ptr, args};
-use crate::operand::u32_of;
+use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::source::Source;
 use program::{Conv2d, Pad, Result, Shape, Write};
 

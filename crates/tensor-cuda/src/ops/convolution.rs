@@ -3,7 +3,8 @@
 
 use crate::compute_copies::Weight;
 use crate::driver::Ptr;
-use crate::operand::{Place, Run};
+use crate::operand::Run;
+use crate::place::Place;
 use crate::{Buffer, Cuda};
 use program::{Activation, BatchNorm, Conv2d, Linear, Result, Shape, Span, View, Write};
 

@@ -1,7 +1,7 @@
 //! Dropout.
 
-use crate::driver::{Geometry, args};
-use crate::operand::{Place, u32_of};
+use crate::driver::{Geometry, args, u32_of};
+use crate::place::Place;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
 use program::{DropoutMask, Result, View, Write};

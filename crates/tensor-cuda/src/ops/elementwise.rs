@@ -1,8 +1,8 @@
 //! Copies to and from the device, fills, copies and activations.
 
-use crate::driver::{Geometry, Ptr, args};
+use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::format::Format;
-use crate::operand::{Place, u32_of};
+use crate::place::Place;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
 use half::slice::HalfFloatSliceExt;

@@ -2,8 +2,7 @@
 
 use crate::Cuda;
 use crate::buffer::{self, Buffer};
-use crate::driver::{Geometry, args};
-use crate::operand::u32_of;
+use crate::driver::{Geometry, args, u32_of};
 use crate::source::Source;
 use program::{ImageSet, Ints, LoadImages, Result, Span, ViewMut};
 

@@ -1,8 +1,9 @@
 //! Batch normalization and group normalization, with their activation.
 
-use crate::driver::{Geometry, Ptr, args};
-use crate::operand::{Place, Run, u32_of};
+use crate::driver::{Geometry, Ptr, args, u32_of};
+use crate::operand::Run;
 use crate::ops::tiles::{THREADS, Tiles};
+use crate::place::Place;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
 use program::ops::GroupNorm;

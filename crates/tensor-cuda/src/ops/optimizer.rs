@@ -1,7 +1,6 @@
 //! Steps of optimizers and running averages over flat arenas, and the meter of the losses.
 
-use crate::driver::{Geometry, Ptr, args};
-use crate::operand::u32_of;
+use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::source::Source;
 use crate::{Buffer, Cuda};
 use program::{

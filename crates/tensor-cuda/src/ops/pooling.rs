@@ -1,7 +1,6 @@
 //! Largest and mean elements of windows.
 
-use crate::driver::{Geometry, args};
-use crate::operand::u32_of;
+use crate::driver::{Geometry, args, u32_of};
 use crate::source::Source;
 use crate::{Buffer, Cuda};
 use program::{Error, Pool2d, Result, Shape, View, Write};

@@ -1,8 +1,8 @@
 //! Kernels around a matrix product: bias and activation, copies of strided tensors, column sums.
 
 use crate::Cuda;
-use crate::driver::{Geometry, Ptr, args};
-use crate::operand::{Place, u32_of};
+use crate::driver::{Geometry, Ptr, args, u32_of};
+use crate::place::Place;
 use crate::source::Source;
 use program::{Activation, Result, Shape, Write};
 

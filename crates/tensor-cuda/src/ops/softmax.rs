@@ -2,9 +2,9 @@
 
 use crate::Cuda;
 use crate::buffer::{Buffer, Ints};
-use crate::driver::{Geometry, Ptr, args};
+use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::format::Format;
-use crate::operand::{Run, u32_of};
+use crate::operand::Run;
 use crate::source::Source;
 use program::{Error, Result, SoftmaxXent, View};
 
