@@ -1,13 +1,13 @@
-//! A CUDA device.
+//! A CUDA device, and the interface to its engine.
 
-use crate::dependencies::Dependencies;
+use crate::dependencies::{Access, Dependencies, Region};
 use crate::driver::{Arg, Driver, Geometry, Kernel, Ptr};
-use crate::engine::Engine;
 use crate::format::Format;
 use crate::lock::lock;
 use crate::memory::{Memory, Scratch};
 use crate::options::Options;
-use program::{Error, Result};
+use crate::place::Place;
+use program::{Conv2d, Error, Linear, Result, Shape, Write};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -34,9 +34,61 @@ pub(crate) struct Inner {
     pub(crate) dropped: AtomicU64,
     /// The least recently used of the counters.
     next_counter: AtomicU32,
-    pub(crate) dependencies: Mutex<Dependencies>,
+    dependencies: Mutex<Dependencies>,
     /// Whether captured work is one sequence, for comparisons: `TOWERS_CUDA_GRAPH=sequential`.
-    pub(crate) sequential: bool,
+    sequential: bool,
+}
+
+/// Matrix products and convolutions on prepared operands: tensors are contiguous, all numbers are in the
+/// format of activations, and weights lie as (outputs, kh, kw, inputs), or (outputs, inputs) for a dense
+/// layer. Sums are f32. The ops add biases and activations.
+pub(crate) trait Engine: Send + Sync {
+    /// Its name, and its choices so far, a line each.
+    fn describe(&self) -> Vec<String> {
+        vec!["own kernels".into()]
+    }
+
+    /// Chooses algorithms and reserves scratch memory for inputs of up to this shape.
+    fn prepare_conv(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()>;
+
+    /// The same for a dense layer with up to `n` samples. By default it does nothing.
+    fn prepare_linear(&self, _cuda: &Cuda, _linear: &Linear, _n: usize, _training: bool) -> Result<()> {
+        Ok(())
+    }
+
+    /// `y = conv(x, w)`.
+    fn conv_fwd(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, w: Ptr, y: &Place) -> Result<()>;
+
+    /// The gradient of the input, set or added.
+    fn conv_bwd_data(
+        &self,
+        cuda: &Cuda,
+        conv: &Conv2d,
+        dy: &Place,
+        w: Ptr,
+        dx: &Place,
+        write: Write,
+    ) -> Result<()>;
+
+    /// The gradient of the weights, laid out as they are, in the format of activations.
+    fn conv_bwd_filter(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, dy: &Place, dw: Ptr) -> Result<()>;
+
+    /// `y = x w^T`.
+    fn linear_fwd(&self, cuda: &Cuda, linear: &Linear, x: &Place, w: Ptr, y: &Place) -> Result<()>;
+
+    /// `dx = dy w`, set or added.
+    fn linear_bwd_data(
+        &self,
+        cuda: &Cuda,
+        linear: &Linear,
+        dy: &Place,
+        w: Ptr,
+        dx: &Place,
+        write: Write,
+    ) -> Result<()>;
+
+    /// `dw = dy^T x`.
+    fn linear_bwd_filter(&self, cuda: &Cuda, linear: &Linear, x: &Place, dy: &Place, dw: Ptr) -> Result<()>;
 }
 
 /// The most sums that a kernel may leave to the last of several blocks.
@@ -147,11 +199,6 @@ impl Cuda {
         Ok(ptr)
     }
 
-    /// Counts a new op.
-    pub(crate) fn next_op(&self) {
-        self.inner.ops.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// This number of integers that are 0 before and after a kernel. Blocks count with them which one is the
     /// last.
     pub(crate) fn counters(&self, op: &'static str, count: u32) -> Result<Ptr> {
@@ -166,6 +213,65 @@ impl Cuda {
         let ptr = self.inner.counters.ptr().offset(first as usize * size_of::<u32>());
         self.note_run(ptr, count as usize * size_of::<u32>());
         Ok(ptr)
+    }
+
+    /// Runs an op, with all its operands and its work.
+    pub(crate) fn op<T>(&self, op: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.inner.ops.fetch_add(1, Ordering::Relaxed);
+        if !self.is_capturing() {
+            return op();
+        }
+        lock(&self.inner.dependencies).begin_op();
+        let done = op();
+        lock(&self.inner.dependencies).end_op();
+        done
+    }
+
+    /// Notes a read or a write of the current op.
+    pub(crate) fn note(&self, region: Region, writes: bool) {
+        if self.is_capturing() {
+            lock(&self.inner.dependencies).note(region, writes);
+        }
+    }
+
+    /// Notes all operands and results of the current op, a step of a program. Its own lookups are not noted
+    /// again.
+    pub(crate) fn declare(&self, accesses: impl Iterator<Item = Access>) {
+        if self.is_capturing() {
+            lock(&self.inner.dependencies).declare(accesses);
+        }
+    }
+
+    /// Notes an operand that the current op has looked up, unless a program has declared it.
+    pub(crate) fn note_operand(&self, region: Region, writes: bool) {
+        if self.is_capturing() {
+            lock(&self.inner.dependencies).note_operand(region, writes);
+        }
+    }
+
+    /// Notes memory that the current op may write.
+    pub(crate) fn note_run(&self, ptr: Ptr, bytes: usize) {
+        self.note(Region::run(ptr, bytes), true);
+    }
+
+    /// A piece of work: all that `ask` queues on the stream, in this order.
+    pub(crate) fn work<T>(&self, ask: impl FnOnce() -> Result<T>) -> Result<T> {
+        let ordered = self.is_capturing() && !self.inner.sequential;
+        let after = if ordered { lock(&self.inner.dependencies).next() } else { None };
+        let Some(after) = after else {
+            self.driver().leave_work()?;
+            return ask();
+        };
+        self.driver().begin_work(&after)?;
+        let done = ask()?;
+        self.driver().end_work()?;
+        Ok(done)
+    }
+
+    /// Resets the dependencies for the next capture. Returns the number of pieces of work, and the length of
+    /// the longest chain.
+    pub(crate) fn take_dependencies(&self) -> [usize; 2] {
+        core::mem::take(&mut *lock(&self.inner.dependencies)).size()
     }
 
     /// Forks a second stream, which waits for all work so far, for the all-reduces of

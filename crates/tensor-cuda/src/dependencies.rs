@@ -3,16 +3,12 @@
 //! its outputs. So the two branches of an inception module, or the two gradients of a convolution, may run
 //! side by side.
 //!
-//! A program declares the reads and writes of each of its steps: [`Cuda::declare`]. Other ops note them as
-//! they look up their operands ([`Cuda::read`], [`Cuda::write`], [`Cuda::run`] and others), before they queue
-//! work. Scratch memory and counters are noted where they are allocated. Work outside of ops waits for all
+//! A program declares the reads and writes of each of its steps: `Cuda::declare`. Other ops note them as they
+//! look up their operands (`Cuda::read`, `Cuda::write`, `Cuda::run` and others), before they queue work. Scratch memory and counters are noted where they are allocated. Work outside of ops waits for all
 //! work before it, and all later work waits for it.
 
-use crate::Cuda;
 use crate::driver::Ptr;
-use crate::lock::lock;
 use crate::place::Place;
-use program::Result;
 
 /// Memory that is read or written: rows of some bytes, a stride apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,24 +87,37 @@ struct Work {
 }
 
 impl Dependencies {
-    fn begin_op(&mut self) {
+    pub(crate) fn begin_op(&mut self) {
         self.op = Some(Vec::new());
         self.declared = false;
         self.last = None;
     }
 
-    fn end_op(&mut self) {
+    pub(crate) fn end_op(&mut self) {
         self.op = None;
     }
 
-    fn note(&mut self, region: Region, writes: bool) {
+    pub(crate) fn note(&mut self, region: Region, writes: bool) {
         if let Some(op) = &mut self.op {
             op.push((region, writes));
         }
     }
 
+    /// Notes all accesses of the op. Its own lookups are not noted again.
+    pub(crate) fn declare(&mut self, accesses: impl Iterator<Item = Access>) {
+        accesses.for_each(|(region, writes)| self.note(region, writes));
+        self.declared = true;
+    }
+
+    /// Notes an operand that the op has looked up, unless a program has declared it.
+    pub(crate) fn note_operand(&mut self, region: Region, writes: bool) {
+        if !self.declared {
+            self.note(region, writes);
+        }
+    }
+
     /// A new piece of work of the op. Returns the numbers of its direct dependencies. `None` outside of ops.
-    fn next(&mut self) -> Option<Vec<usize>> {
+    pub(crate) fn next(&mut self) -> Option<Vec<usize>> {
         let accesses = self.op.clone()?;
         let number = self.works.len();
         let mut after: Vec<usize> = Vec::new();
@@ -130,74 +139,8 @@ impl Dependencies {
     }
 
     /// The number of pieces of work, and the length of the longest chain.
-    fn size(&self) -> [usize; 2] {
+    pub(crate) fn size(&self) -> [usize; 2] {
         [self.works.len(), self.works.iter().map(|work| work.depth).max().unwrap_or(0)]
-    }
-}
-
-impl Cuda {
-    /// Runs an op, with all its operands and its work.
-    pub(crate) fn op<T>(&self, op: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.next_op();
-        if !self.is_capturing() {
-            return op();
-        }
-        lock(&self.inner.dependencies).begin_op();
-        let done = op();
-        lock(&self.inner.dependencies).end_op();
-        done
-    }
-
-    /// Notes a read or a write of the current op.
-    pub(crate) fn note(&self, region: Region, writes: bool) {
-        if self.is_capturing() {
-            lock(&self.inner.dependencies).note(region, writes);
-        }
-    }
-
-    /// Notes all operands and results of the current op, a step of a program. Its own lookups are not noted
-    /// again.
-    pub(crate) fn declare(&self, accesses: impl Iterator<Item = Access>) {
-        if self.is_capturing() {
-            let mut dependencies = lock(&self.inner.dependencies);
-            accesses.for_each(|(region, writes)| dependencies.note(region, writes));
-            dependencies.declared = true;
-        }
-    }
-
-    /// Notes an operand that the current op has looked up, unless a program has declared it.
-    pub(crate) fn note_operand(&self, region: Region, writes: bool) {
-        if self.is_capturing() {
-            let mut dependencies = lock(&self.inner.dependencies);
-            if !dependencies.declared {
-                dependencies.note(region, writes);
-            }
-        }
-    }
-
-    /// Notes memory that the current op may write.
-    pub(crate) fn note_run(&self, ptr: Ptr, bytes: usize) {
-        self.note(Region::run(ptr, bytes), true);
-    }
-
-    /// A piece of work: all that `ask` queues on the stream, in this order.
-    pub(crate) fn work<T>(&self, ask: impl FnOnce() -> Result<T>) -> Result<T> {
-        let ordered = self.is_capturing() && !self.inner.sequential;
-        let after = if ordered { lock(&self.inner.dependencies).next() } else { None };
-        let Some(after) = after else {
-            self.driver().leave_work()?;
-            return ask();
-        };
-        self.driver().begin_work(&after)?;
-        let done = ask()?;
-        self.driver().end_work()?;
-        Ok(done)
-    }
-
-    /// Resets the dependencies for the next capture. Returns the number of pieces of work, and the length of
-    /// the longest chain.
-    pub(crate) fn take_dependencies(&self) -> [usize; 2] {
-        core::mem::take(&mut *lock(&self.inner.dependencies)).size()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Opens a device: its driver with all kernels, and its engine.
 
-use crate::cuda::Cuda;
+use crate::cuda::{Cuda, Engine};
 use crate::driver::{CudaDriver, Driver};
-use crate::engine::{self, Engine};
+use crate::engine::{Installed, Own};
 use crate::kernels::SOURCES;
 use crate::memory::Memory;
 use crate::options::Options;
@@ -19,8 +19,8 @@ impl Cuda {
     /// # Errors
     /// [`program::Error::Device`] with the cause and a hint: no driver, no such GPU, a missing or too old library.
     pub fn new(options: Options) -> Result<Cuda> {
-        let driver = Arc::new(CudaDriver::new(&options, SOURCES)?);
-        let engine = engine::of_libraries(&driver, &options)?;
+        let driver: Arc<dyn Driver> = Arc::new(CudaDriver::new(&options, SOURCES)?);
+        let engine = Box::new(Installed::new(&driver, &options));
         Cuda::with(driver, engine, options)
     }
 
@@ -29,7 +29,7 @@ impl Cuda {
     /// # Errors
     /// As [`new`](Cuda::new).
     pub fn of_own_kernels(options: Options) -> Result<Cuda> {
-        Cuda::with(Arc::new(CudaDriver::new(&options, SOURCES)?), Box::new(engine::Own), options)
+        Cuda::with(Arc::new(CudaDriver::new(&options, SOURCES)?), Box::new(Own), options)
     }
 
     /// The kernels of this backend on the CPU, for tests of everything except the driver and its libraries.
@@ -40,7 +40,7 @@ impl Cuda {
     pub fn emulated(precision: Precision) -> Result<Cuda> {
         let options = Options { gpu: 0, precision, deterministic: true };
         let driver = Arc::new(crate::driver::emulated::EmulatedDriver::new(&options, SOURCES)?);
-        Cuda::with(driver, Box::new(engine::Own), options)
+        Cuda::with(driver, Box::new(Own), options)
     }
 
     fn with(driver: Arc<dyn Driver>, engine: Box<dyn Engine>, options: Options) -> Result<Cuda> {

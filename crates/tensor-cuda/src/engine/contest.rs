@@ -2,10 +2,12 @@
 
 use super::algorithms::{Key, Pass, Race};
 use super::faults::Fault;
-use super::{Engine, Own, own, sliding};
+use super::own::{self, Own};
+use super::sliding;
 use crate::Cuda;
 use crate::cache;
 use crate::captured_graph::CapturedGraph;
+use crate::cuda::Engine;
 use crate::driver::Ptr;
 use crate::libraries::NVRTC;
 use crate::place::Place;

@@ -4,7 +4,8 @@
 use super::algorithms::Pass;
 use super::cublaslt::CublasLt;
 use super::cudnn::Cudnn;
-use super::{Engine, Own};
+use super::own::Own;
+use crate::cuda::Engine;
 use crate::driver::{Driver, Ptr};
 use crate::place::Place;
 use crate::{Cuda, Options};

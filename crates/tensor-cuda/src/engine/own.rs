@@ -1,9 +1,9 @@
 //! Convolutions and matrix products by our own kernels.
 
-use super::Engine;
 use super::algorithms::Pass;
 use super::sliding::Sliding;
 use crate::Cuda;
+use crate::cuda::Engine;
 use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::place::Place;
 use crate::source::Source;
