@@ -1,6 +1,6 @@
 //! cuBLASLt's handle, and a product with its descriptors and algorithm.
 
-use super::Product;
+use super::product::Product;
 use crate::driver::{Driver, Ptr};
 use crate::engine::faults::Fault;
 use crate::engine::owned::Owned;
