@@ -9,7 +9,7 @@ pub const SOURCES: &[Source] = &[
     step_state::SOURCE,
     ops::images::SOURCE,
     ops::elementwise::SOURCE,
-    engine::own::SOURCE,
+    engine::product::SOURCE,
     engine::sliding::SOURCE,
     compute_copies::SOURCE,
     ops::rows::SOURCE,

@@ -2,8 +2,8 @@
 
 use super::algorithms::{Key, Pass, Race};
 use super::faults::Fault;
-use super::own::{self, Own};
-use super::sliding;
+use super::own::Own;
+use super::{product, sliding};
 use crate::Cuda;
 use crate::cache;
 use crate::captured_graph::CapturedGraph;
@@ -114,9 +114,10 @@ pub(super) fn run_own(cuda: &Cuda, key: &Key, [x, w, y]: [Ptr; 3]) -> Result<()>
 /// The versions of our own kernels that the times belong to: sources, launch geometry and compiler.
 pub(super) fn own_version() -> String {
     let compiler = NVRTC.find().map(|found| found.version.to_string()).unwrap_or_default();
-    let sources =
-        [own::SOURCE.text, sliding::SOURCE.text, include_str!("own.rs"), include_str!("sliding.rs")];
-    let parts = HEADERS.iter().map(|header| header.1).chain(sources).chain([compiler.as_str()]);
+    let kernels = [product::SOURCE.text, sliding::SOURCE.text];
+    let geometry = [include_str!("own.rs"), include_str!("product.rs"), include_str!("sliding.rs")];
+    let parts =
+        HEADERS.iter().map(|header| header.1).chain(kernels).chain(geometry).chain([compiler.as_str()]);
     let digest = cache::Key::new("", parts.map(str::as_bytes)).hex();
     format!("own {}", &digest[..16])
 }

@@ -6,8 +6,9 @@ mod cublaslt;
 mod cudnn;
 mod faults;
 mod installed;
-pub(crate) mod own;
+mod own;
 mod owned;
+pub(crate) mod product;
 pub(crate) mod sliding;
 mod store;
 

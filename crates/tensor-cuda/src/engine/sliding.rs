@@ -1,10 +1,10 @@
 //! Convolutions with windows of 3 x 3 and a stride of 1, by kernels that keep the input of the window in
 //! shared memory.
 //!
-//! They need tensor cores and channels in packs of 8. The kernels of [`own`](super::own) compute the rest.
+//! They need tensor cores and channels in packs of 8. Those of [`product`](super::product) compute the rest.
 
 use super::algorithms::Pass;
-use super::own::{BLOCKS, divisor, in_parts, parts};
+use super::product::{BLOCKS, divisor, in_parts, parts};
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::source::Source;

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
-use super::super::own::Product;
+use super::super::product::Product;
 use super::*;
 use program::{Backend, Precision, Storage};
 
