@@ -17,7 +17,8 @@ impl Cuda {
     /// Opens a GPU.
     ///
     /// # Errors
-    /// [`program::Error::Device`] with the cause and a hint: no driver, no such GPU, a missing or too old library.
+    /// [`program::Error::Device`] with the cause and a hint: no driver, no such GPU, a missing or too old
+    /// library.
     pub fn new(options: Options) -> Result<Cuda> {
         let driver: Arc<dyn Driver> = Arc::new(CudaDriver::new(&options, SOURCES)?);
         let engine = Box::new(Installed::new(&driver, &options));

@@ -26,8 +26,8 @@ impl CudaDriver {
         pass(&end)?;
         self.synchronize()?;
         let mut milliseconds = 0.0;
-        // SAFETY: both events were recorded and have passed; it writes the time. The first version of this function, without
-        // `_v2`, is not among those of CUDA 13; this one is in every driver since 12.8.
+        // SAFETY: both events were recorded and have passed; it writes the time. The first version of this
+        // function, without `_v2`, is not among those of CUDA 13; this one is in every driver since 12.8.
         self.call("cuEventElapsedTime", || unsafe {
             number!(sys::cuEventElapsedTime_v2(&raw mut milliseconds, begin.0, end.0))
         })?;

@@ -4,8 +4,8 @@ use crate::driver::Ptr;
 use core::fmt;
 use program::Linear;
 
-/// A product `d = a b` of matrices that lie column by column, `d` of `m x n`, with `k` terms a sum. Before the product `a`
-/// and `b` may be transposed.
+/// A product `d = a b` of matrices that lie column by column, `d` of `m x n`, with `k` terms a sum. Before
+/// the product `a` and `b` may be transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Product {
     pub(super) m: usize,
