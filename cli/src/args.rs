@@ -19,13 +19,13 @@ pub struct Args {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Train a network: `towers train --quick` is the two-minute trial
+    /// Train a network: `towers train --quick` is a two-minute trial
     Train(Box<TrainArgs>),
     /// Measure a trained network on test data
     Evaluate(EvaluateArgs),
     /// Classify pictures
     Predict(PredictArgs),
-    /// Write a trained network for other programs: PyTorch, ONNX; or convert weights of Keras or PyTorch for towers
+    /// Export a trained network to PyTorch or ONNX, or convert weights of Keras or PyTorch for towers
     Export(ExportArgs),
     /// Write an HTML page about one or several runs: curves, test results, mistakes, configuration
     Report(ReportArgs),
@@ -51,10 +51,10 @@ const OPTIMIZER: &str = "Optimizer";
 /// `towers train`.
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
-    /// A name of `towers recipes` (minigooglenet by default), a file, or a run's folder, to repeat that run; flags override it
+    /// A name of `towers recipes`, a file, or the folder of a run to repeat; by default minigooglenet; flags override it
     #[arg(long, value_name = "NAME|FILE.toml|RUN")]
     pub recipe: Option<String>,
-    /// The two-minute trial: the recipe `quick`, unless --recipe names another, with synthetic images where CIFAR is not available
+    /// A two-minute trial: the recipe `quick`, unless --recipe names another, with synthetic images if CIFAR is not available
     #[arg(long)]
     pub quick: bool,
     /// The options of a run.
@@ -78,7 +78,7 @@ pub struct TrainArgs {
     /// Leave out the random steps of the recipe's augmentation
     #[arg(long, help_heading = "Augmentation")]
     pub no_augmentation: bool,
-    /// With --resume, stop writing the run's CSV file, TensorBoard files and picture; flags may name new ones
+    /// With --resume, stop writing the run's CSV files, TensorBoard files and picture; flags may name new ones
     #[arg(long, help_heading = "Callbacks")]
     pub forget_outputs: bool,
     /// The outputs.
@@ -147,7 +147,7 @@ pub struct PredictArgs {
     /// Print the K most likely classes
     #[arg(long, value_name = "K", allow_hyphen_values = true, default_value_t = 3)]
     pub top: usize,
-    /// One JSON object per picture and line, instead of text
+    /// One JSON object per line and picture, instead of text
     #[arg(long)]
     pub json: bool,
     /// The network.
@@ -161,7 +161,7 @@ pub struct ReportArgs {
     /// The folders of the runs; by default the newest in runs/
     #[arg(value_name = "RUN")]
     pub runs: Vec<PathBuf>,
-    /// The page to write; by default report.html in the run's folder or, for several runs, here
+    /// The page to write; by default report.html in the run's folder or, for several runs, in the current folder
     #[arg(long, value_name = "HTML")]
     pub output: Option<PathBuf>,
     /// Test images per batch
@@ -241,7 +241,7 @@ pub struct ProgramArgs {
     /// With --replicas, normalize batches with the statistics of all replicas' samples
     #[arg(long)]
     pub sync_batch_norm: bool,
-    /// Cut the network into S stages, and print a program for each
+    /// Split the network into S stages, and print a program for each
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub pipeline_stages: Option<usize>,
     /// Instead, run some training steps and write the time of each op of each replica, as trace events for Perfetto or Chrome
@@ -264,7 +264,7 @@ pub struct BenchArgs {
     /// Samples per batch and replica; by default 128 (keras-cnn) or 64 in training, 256 in inference
     #[arg(long, alias = "batch-size", value_name = "N", allow_hyphen_values = true)]
     pub batch: Option<usize>,
-    /// The least duration of each repeat
+    /// The minimum duration of each repeat, in seconds
     #[arg(long, value_name = "S", allow_hyphen_values = true, default_value_t = 10.0)]
     pub seconds: f64,
     /// The number of repeats; the result is their median
@@ -302,7 +302,7 @@ pub struct LaunchArgs {
     /// The port of rank 0 (MASTER_PORT); the next port must be free as well; by default any free one
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     pub master_port: Option<u16>,
-    /// When a process fails, the others have this long to end by themselves
+    /// Seconds that the other processes have to end by themselves after one fails
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true, default_value_t = 30)]
     pub grace: u64,
     /// Show the output of all processes, not only of the first

@@ -17,7 +17,7 @@ pub fn gpus(text: &str) -> Result<Gpus, String> {
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Devices")]
 pub struct SingleArgs {
-    /// The GPU: 1 for the first one, or an id followed by a comma, as in 2,; implies --device cuda
+    /// The GPU: 1 for the first, or an id with a comma (2,); implies --device cuda
     #[arg(long, value_name = "1|ID,", allow_negative_numbers = true, value_parser = gpus)]
     pub gpus: Option<Gpus>,
     /// The arithmetic.

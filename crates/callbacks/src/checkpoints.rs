@@ -20,9 +20,9 @@ options! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct CheckpointOptions {
         ["Output"]
-        /// A checkpoint after every N epochs, by default 1; 0 for the best and the last only
+        /// Save a checkpoint every N epochs, by default 1; 0 for the best and the last only
         every_epochs: u64 = 1, Kind::Whole(0), "--save-every N";
-        /// A checkpoint after every so many steps as well, counted over the whole run; 0 for none
+        /// Also save a checkpoint every N steps, counted over the whole run; 0 for none
         every_steps: u64 = 0, Kind::Whole(0);
         /// Keep the last K checkpoints, by default 3; 0 for all
         keep_last: usize = 3, Kind::Whole(0), "--keep-last K";

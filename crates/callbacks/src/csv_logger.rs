@@ -12,9 +12,9 @@ options! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct CsvLogOptions {
         ["Callbacks"]
-        /// Write the epochs' figures to FILE as Keras' CSVLogger does
+        /// Write the metrics of every epoch to FILE, as Keras' CSVLogger does
         path: PathBuf = PathBuf::new(), Kind::form(options::path, "a path in quotes"), "--csv-log FILE";
-        /// The separator of the columns of --csv-log; by default a comma
+        /// The column separator of --csv-log; by default a comma
         separator: char = ',', SEPARATOR, "--csv-separator CHAR";
         /// Append to the file of --csv-log instead of replacing it; a resumed run always appends
         append: bool = false, Kind::Switch, "--csv-append";

@@ -6,12 +6,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 options! {
-    /// A CSV file of the learning rate of every step: Lightning's `LearningRateMonitor`. The path is missing in the defaults, which a run
-    /// refuses. [`LearningRateLogger`] writes it.
+    /// A CSV file of the learning rate of every step, as Lightning's `LearningRateMonitor` logs it.
+    /// [`LearningRateLogger`] writes it. By default the path is empty, which a run refuses.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct LrLogOptions {
         ["Callbacks"]
-        /// Write the learning rate of every step to FILE as CSV: the step from 1, the epoch from 1, the rate
+        /// Write the learning rate of every step to FILE as CSV, with the columns step (from 1), epoch (from 1) and lr
         path: PathBuf = PathBuf::new(), Kind::form(options::path, "a path in quotes"), "--lr-log FILE";
         /// With --lr-log, write every Nth step only
         every: u64 = 1, Kind::Whole(1), "--lr-log-every N";
@@ -22,8 +22,8 @@ options! {
 pub(crate) const TABLE: Table =
     Table { key: "lr_log", options: LrLogOptions::OPTIONS, begins: Some(|| json!(LrLogOptions::default())) };
 
-/// Writes the learning rate of steps to a CSV file with the columns `step`, `epoch` and `lr`. A resumed run adds to its file, without the
-/// steps that it does again.
+/// Writes the learning rate of steps to a CSV file with the columns `step`, `epoch` and `lr`. A resumed run
+/// removes the rows of steps that it repeats, and appends.
 ///
 /// ```
 /// use callbacks::{LearningRateLogger, LrLogOptions};
@@ -41,13 +41,13 @@ pub struct LearningRateLogger {
 const HEADER: &str = "step,epoch,lr\n";
 
 impl LearningRateLogger {
-    /// Does what the options of a run say.
+    /// A logger with these options.
     pub fn new(options: LrLogOptions) -> Self {
         LearningRateLogger { options, steps_before: 0, file: None }
     }
 }
 
-/// The lines of a file up to a step.
+/// The header and the rows up to a step.
 fn up_to(text: &str, step: u64) -> String {
     let of = |line: &str| line.split(',').next().and_then(|number| number.parse::<u64>().ok());
     let lines = text.lines().filter(|line| of(line).is_some_and(|number| number <= step));

@@ -19,7 +19,7 @@ options! {
         ["Callbacks"]
         /// Also write the network into files inside the run's folder: 'w-{epoch:02d}-{val_acc:.2f}.safetensors'
         path: String = String::new(), Kind::Text, "--checkpoint-path PATTERN";
-        /// The metric by which a file of --checkpoint-path is the best: loss, acc, val_loss (default) or val_acc
+        /// The metric that decides which file of --checkpoint-path is the best: loss, acc, val_loss (default) or val_acc
         monitor: String = "val_loss".to_owned(), METRIC, "--monitor METRIC";
         /// Whether a lower or a higher --monitor is better: min, max, or auto by the metric's name
         mode: Mode = Mode::Auto, MODE, "--mode MODE";
@@ -29,7 +29,7 @@ options! {
         save_weights_only: bool = false, Kind::Switch, "--save-weights-only";
         /// Write a file of --checkpoint-path after every epoch, or after every N batches
         save_freq: SaveFreq = SaveFreq::Epoch, SAVE_FREQ, "--save-freq epoch|N";
-        /// The value that --monitor must beat at first
+        /// With --save-best-only, the value that --monitor must beat for the first file
         initial_value_threshold: Option<f64> = None, Kind::Number, "--initial-value-threshold X";
     }
 }

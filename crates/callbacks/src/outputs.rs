@@ -16,9 +16,9 @@ options! {
         ["Callbacks"]
         /// Stop when METRIC no longer improves: val_loss:patience=10,restore_best_weights; also min_delta, mode, baseline, start_from_epoch
         early_stop: Option<EarlyStop> = None, Kind::form(read_early_stop, "METRIC[:OPTIONS]"), "--early-stop METRIC[:OPTIONS]";
-        /// Stop when the loss is NaN or infinite, and keep the saved files; without, that is an error
+        /// End the run without an error when the loss is NaN or infinite
         terminate_on_nan: bool = false, Kind::Switch, "--terminate-on-nan";
-        /// Stop after the epoch in which this time is over, as in 90m, 1h30m or 20s
+        /// Stop at the end of the epoch in which the run reaches this time: 90m, 1h30m or 20s
         max_time: Option<u64> = None, Kind::form(max_time::seconds, "a time such as 90m, or a number of seconds"), "--max-time TIME";
         /// Another file for the curves, a .png or a .svg, besides those in the run's folder
         plot: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes");
@@ -27,7 +27,7 @@ options! {
         checkpoints: CheckpointOptions;
         /// Files of the network besides the run's own.
         model_checkpoint: Option<ModelCheckpointOptions>;
-        /// A CSV file of the epochs' figures, as Keras writes it.
+        /// A CSV file of the metrics of every epoch, as Keras writes it.
         csv_log: Option<CsvLogOptions>;
         /// A CSV file of the learning rate of every step.
         lr_log: Option<LrLogOptions>;
@@ -108,7 +108,7 @@ impl Outputs {
         all.into_iter().filter_map(present).collect()
     }
 
-    /// Turns off all outputs outside of the run's folder: the CSV file, TensorBoard files and the plot.
+    /// Turns off all outputs outside of the run's folder: CSV files, TensorBoard files and the plot.
     pub fn forget_outside(&mut self) {
         (self.csv_log, self.lr_log, self.tensorboard, self.plot) = (None, None, None, None);
     }

@@ -30,9 +30,14 @@ const OPTIONS: &[Opt] = &[
         "width_shift_range",
         "--width-shift-range R",
         SHIFT,
-        "Shift horizontally: 0.1 for up to a tenth of the width, 4 for whole pixels below 4, 4.0 for up to 4 pixels, 0,2 for one of these",
+        "Shift horizontally: 0.1 for up to a tenth of the width, 4 for less than 4 whole pixels, 4.0 for up to 4 pixels, 0,2 for 0 or 2 pixels",
     ),
-    option("height_shift_range", "--height-shift-range R", SHIFT, "Shift vertically, as --width-shift-range"),
+    option(
+        "height_shift_range",
+        "--height-shift-range R",
+        SHIFT,
+        "Shift vertically, with the values of --width-shift-range",
+    ),
     option("shear_range", "--shear-range DEGREES", Kind::Number, "Shear by up to DEGREES degrees"),
     option(
         "zoom_range",
@@ -50,7 +55,7 @@ const OPTIONS: &[Opt] = &[
         "brightness_range",
         "--brightness-range LOW,HIGH",
         Kind::form(bounds, "a list of 2 numbers"),
-        "Multiply the brightness by a factor between these; the image is stretched to 0..255 first",
+        "Multiply the brightness by a factor from LOW to HIGH; the values are stretched to 0..255 first",
     ),
     option(
         "fill_mode",
@@ -82,13 +87,13 @@ const OPTIONS: &[Opt] = &[
         "random_crop",
         "--random-crop N",
         Kind::Whole(0),
-        "Pad by N pixels and crop to the old size at a random place",
+        "Pad by N pixels and crop to the original size at a random place",
     ),
     option(
         "random_resized_crop",
         "--random-resized-crop LOW,HIGH[,NARROW,WIDE]",
         CROP,
-        "Crop a part with LOW to HIGH of the area and resize it to the old size; by default 0.08 to 1",
+        "Crop a part with LOW to HIGH of the area and resize it to the original size; by default 0.08 to 1",
     ),
     option("cutout", "--cutout N", Kind::Whole(0), "Erase a square of N pixels per side"),
     option(

@@ -10,7 +10,7 @@ options! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct Placement {
         ["Several replicas"]
-        /// The share of every batch that each replica computes: a number for each, as in 2,1,1; auto to measure their speed; or even
+        /// The share of every batch for each replica: a number for each, as in 2,1,1; auto to measure their speed; or even
         device_weights: DeviceWeights = DeviceWeights::Even, Kind::form(forms::device_weights, DeviceWeights::ACCEPTED), "--device-weights W,...";
         +
         /// The files of the data.
@@ -21,7 +21,7 @@ options! {
 }
 
 options! {
-    /// The location of the data's files.
+    /// The location of the data files.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct DataFiles {
         ["Data"]
@@ -45,14 +45,14 @@ options! {
         device: DeviceKind = DeviceKind::Auto, Kind::OneOf(&["auto", "cpu", "cuda"]), "--device NAME";
         /// The GPUs: a number or a list of ids, as in 3 or 0,2,3; implies --device cuda
         gpus: Option<Vec<usize>> = None, Kind::form(forms::gpus, "a number of GPUs, as in 3, or a list of their ids, as in [0, 2]"), "--gpus N|IDS";
-        /// Replicas, which are copies of the network that share every batch; by default one per device
+        /// The number of replicas, copies of the network that share every batch; by default one per device
         replicas: usize = 0, Kind::Between(0, MOST as u64), "--replicas N";
         /// CPU threads in total; by default one per core
         threads: usize = 0, Kind::Between(0, MOST as u64), "--threads N";
         ["Several replicas"]
         /// Split the network of every replica into S stages of consecutive layers, each on a separate device
         pipeline_stages: usize = 0, Kind::Between(0, MOST as u64), "--pipeline-stages S";
-        /// The last layer of each stage except the last; by default layers are timed, and all stages take about as long
+        /// The last layer of each stage but the last; by default layers are timed, so that all stages take about the same time
         split_at: Vec<String> = Vec::new(), Kind::List(&Kind::Text, Some(',')), "--split-at LAYER,...";
     }
 }

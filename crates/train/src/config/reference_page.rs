@@ -14,11 +14,11 @@ Every option of a run, by topic. A key is written in [recipe files](recipes.md#r
 the recipe; an option without a flag is set by its key alone. [command-line.md](command-line.md) has the other
 flags.
 
-Defaults are those of a recipe file that leaves the key out and is `like` no other. A blank one means that the
-option is off, or computed. The callbacks `[early_stop]`, `[reduce_lr_on_plateau]`, `[model_checkpoint]`,
-`[csv_log]` and `[tensorboard]` are off until one of their options is given.
+A default holds for a recipe file that leaves the key out and has no `like`. A blank default means that the
+option is off, or computed. A callback with a table, such as `[early_stop]` or `[csv_log]`, is off by default.
+The table in a recipe, or a flag such as `--early-stop` or `--csv-log`, turns it on.
 
-The options marked with † decide the bits of a run: [a resume](checkpoints.md#stop-and-resume) can't change
+Options marked with † decide the bits of a run, so [a resume](checkpoints.md#stop-and-resume) can't change
 them.
 ";
 

@@ -39,11 +39,11 @@ options! {
         schedule: Schedule = Curve::poly(1.0).into(), Kind::form(of_optim::<Schedule>, "a schedule, as in cosine+warmup:epochs=5"), "--schedule SPEC";
         /// Scale the learning rate with the batch size: linear (--lr is for one replica's batch), or linear:base=256 (--lr is for batches of 256)
         lr_scaling: Option<LinearScaling> = None, Kind::form(forms::scaling, "a table of base_batch and warmup_epochs"), "--lr-scaling RULE";
-        /// The share of the targets that is spread over all classes, from 0 to below 1
+        /// Label smoothing: the share of each target that is spread over all classes, from 0 to below 1
         label_smoothing: f64 = 0.0, Kind::Such(|share| (0.0..1.0).contains(&share), "a number of at least 0 and below 1"), "--label-smoothing X";
-        /// Parameters with separate rules, by their names: '*/beta:lr-multiplier=64,l2=2e-5', 'conv2d/bias:epochs=3'; may be repeated
+        /// Separate rules for the parameters whose names match PATTERN: '*/beta:lr-multiplier=64,l2=2e-5', 'conv2d/bias:epochs=3'; may be repeated
         param_groups: Vec<ParamGroup> = Vec::new(), Kind::List(&GROUP, None), "--param-group PATTERN:OPTIONS";
-        /// A moving average of the weights, which replaces them: momentum=0.99; every=5,overwrite-frequency=5 for Lookahead
+        /// A moving average that replaces the weights: momentum=0.99; or every=5,overwrite-frequency=5 for Lookahead
         ema: Option<Ema> = None, Kind::form(of_optim::<Ema>, "options of an average, as in momentum=0.99"), "--ema OPTIONS";
         ["Several replicas"]
         /// Split every batch into V fixed shards, so that results do not depend on the number of devices
@@ -84,11 +84,11 @@ options! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Arithmetic {
         ["Devices"]
-        /// The arithmetic: fp32; bf16 if the processor has AMX; on GPUs also tf32, bf16 or fp16
+        /// The number format: fp32; bf16 if the processor has AMX; on GPUs also tf32, bf16 or fp16
         precision: Precision = Precision::Fp32, Kind::OneOf(&["fp32", "tf32", "bf16", "fp16"]), "--precision NAME", via "precision";
-        /// Use only deterministic algorithms; those of the CPU always are
+        /// Use only deterministic algorithms; on the CPU all are
         deterministic: bool = false, Kind::Switch, "--deterministic";
-        /// On the CPU, convolutions without Winograd's transforms: slower, and about one digit more exact
+        /// Compute convolutions on the CPU without Winograd transforms: slower, and about one digit more exact
         no_winograd: bool = false, Kind::Switch, "--no-winograd";
     }
 }
