@@ -1,5 +1,5 @@
-//! All output of the program. A closed pipe is no error, as in `towers devices | head -1`. Names of files and
-//! classes can't control a terminal: see [`printable`].
+//! All output of the program. A closed pipe is no error, as in `towers devices | head -1`. Control characters
+//! are escaped by [`printable`], so that names of files and classes can't control a terminal.
 
 use anyhow::Context;
 use serde::Serialize;
@@ -8,12 +8,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use train::{printable, shortened};
 
-/// Prints text to stdout; a closed pipe is no error.
+/// Prints text to stdout.
+
 pub fn text(text: &str) -> anyhow::Result<ExitCode> {
     is_read(text).map(|_| ExitCode::SUCCESS)
 }
 
-/// Prints text to stdout. Returns false if the pipe is closed, which is no error.
+/// Prints text to stdout. Returns false if the pipe is closed.
 pub fn is_read(text: &str) -> anyhow::Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(printable(text).as_bytes()).and_then(|()| out.flush()) {
@@ -22,8 +23,8 @@ pub fn is_read(text: &str) -> anyhow::Result<bool> {
     }
 }
 
-/// Prints a message on stderr, and shortens long values. A closed pipe or a full disk is ignored on purpose:
-/// it should not end a run, and `eprintln!` would panic.
+/// Prints a message on stderr, with long values shortened. It ignores a closed pipe or a full disk, which
+/// should not end a run; `eprintln!` would panic.
 pub fn note(text: impl Display) {
     // One write: other processes of a job may write to the same stream.
     let _ =

@@ -1,7 +1,7 @@
 use super::{Place, Ran};
 
-/// Bad usage: status 2, one sentence that names the flag, nothing left behind. The crates test their own refusals; here is one of each
-/// crate, and what the command line itself refuses.
+/// Bad usage: status 2, one sentence that names the flag, no files left behind. The crates test their own
+/// errors. This tests one error of each crate, and the errors of the command line itself.
 #[test]
 fn bad_values_name_the_option() {
     let place = Place::new();
@@ -200,7 +200,7 @@ fn failures_say_what_to_do() {
     place.run("evaluate nowhere").ends(1).complains("there is no model here");
 }
 
-/// Words that a stranger may try, and what is told instead of clap's own guesses.
+/// Advice for words that users of other programs may try, instead of clap's own guesses.
 #[test]
 fn what_was_meant_is_told() {
     let place = Place::new();
@@ -340,7 +340,7 @@ fn a_resumed_run_stays_what_it_was() {
     place.run("predict p.jpg --model run").ends(1).complains("p.jpg");
 }
 
-/// A value that nobody gave on the command line is told by where it comes from.
+/// The error of a value from the environment names the variable.
 #[test]
 fn bad_values_of_the_environment_name_the_variable() {
     let place = Place::new();

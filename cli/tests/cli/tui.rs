@@ -1,4 +1,4 @@
-//! `--tui`: a view in a terminal, plain lines otherwise.
+//! `--tui`: a live view in a terminal, plain lines elsewhere.
 
 use crate::Place;
 use std::process::Command;
@@ -7,11 +7,12 @@ const TRAIN: &str =
     "train --quick --dataset synthetic --limit-train 100 --limit-test 20 --epochs 2 --output run --tui";
 
 /// The control sequences for the alternate screen, on and off.
-const ANOTHER_SCREEN: [&str; 2] = ["\x1b[?1049h", "\x1b[?1049l"];
+const ALTERNATE_SCREEN: [&str; 2] = ["\x1b[?1049h", "\x1b[?1049l"];
 
-/// The terminal output of a command with these words before it; `None` where there is no `script`.
-fn on_terminal(place: &Place, before: &str) -> Option<String> {
-    let line = format!("stty rows 40 columns 100; {} {before}{TRAIN}", env!("CARGO_BIN_EXE_towers"));
+/// Runs `towers`, with the words `prefix` and then [`TRAIN`], in a terminal, and returns the terminal's
+/// output. Returns `None` if there is no `script`.
+fn on_terminal(place: &Place, prefix: &str) -> Option<String> {
+    let line = format!("stty rows 40 columns 100; {} {prefix}{TRAIN}", env!("CARGO_BIN_EXE_towers"));
     // `script` of util-linux gives a command a terminal, and writes the terminal's output to a file.
     let mut command = Command::new("script");
     command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
@@ -31,21 +32,20 @@ fn on_terminal(place: &Place, before: &str) -> Option<String> {
 #[test]
 fn a_terminal_shows_the_view_and_keeps_the_lines() {
     let Some(text) = on_terminal(&Place::new(), "") else { return };
-    let [shown, back] = ANOTHER_SCREEN.map(|code| text.find(code));
-    let (Some(shown), Some(back)) = (shown, back) else { panic!("no view in {text:?}") };
-    let view = &text[shown..back];
+    let [on, off] = ALTERNATE_SCREEN.map(|code| text.find(code));
+    let (Some(on), Some(off)) = (on, off) else { panic!("no view in {text:?}") };
+    let view = &text[on..off];
     assert!(view.contains("q or Ctrl-C stops and saves") && view.contains("accuracy"), "{view:?}");
-    let after = &text[back..];
+    let after = &text[off..];
     assert!(after.contains("Epoch 2/2") && after.contains("done: run"), "{after:?}");
 }
 
-/// The processes of a launch are in the background of its terminal, which stops background processes that
-/// draw.
+/// Launched processes run in the background of the terminal, and would be stopped if they drew on it.
 #[test]
 fn a_launched_process_writes_plain_lines() {
     let Some(text) = on_terminal(&Place::new(), "launch --processes 1 -- ") else { return };
     assert!(text.contains("Epoch 2/2") && text.contains("done: run"), "{text:?}");
-    assert!(!text.contains(ANOTHER_SCREEN[0]), "{text:?}");
+    assert!(!text.contains(ALTERNATE_SCREEN[0]), "{text:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use philox::Philox;
 
-/// A uniform number between two.
+/// A uniform random number from `low` to `high`.
 pub(crate) fn between([low, high]: [f64; 2], rng: &mut Philox) -> f64 {
     low + (high - low) * rng.unit_f64()
 }

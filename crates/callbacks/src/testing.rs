@@ -1,11 +1,11 @@
-//! Shared parts of the tests of callbacks.
+//! Fixtures for the tests of callbacks.
 
 use crate::{EpochRecord, Result, RunInfo, Snapshot, TrainState};
 use checkpoint::Tensors;
 
-/// An epoch with the figures loss, accuracy, validation loss, validation accuracy.
-pub fn record(epoch: u64, figures: [f64; 4]) -> EpochRecord {
-    let [loss, acc, val_loss, val_acc] = figures;
+/// An epoch with these metrics: loss, accuracy, validation loss, validation accuracy.
+pub fn record(epoch: u64, metrics: [f64; 4]) -> EpochRecord {
+    let [loss, acc, val_loss, val_acc] = metrics;
     EpochRecord { epoch, loss, acc, val_loss, val_acc, lr: 0.005, seconds: 63.2, images_per_second: 791.5 }
 }
 
@@ -33,7 +33,7 @@ pub fn run(epochs: u64, state: &TrainState) -> RunInfo<'_> {
     }
 }
 
-/// A network of one number: its step.
+/// A network with one parameter, the number of its step.
 pub struct Fake(pub f32);
 
 impl Snapshot for Fake {

@@ -1,8 +1,8 @@
 //! Named tensors and JSON state on disk: atomic, verified, resumable.
 //!
 //! A [`Store`] is a folder of checkpoints. Each is a folder with the tensors of a training run
-//! (`tensors.safetensors`), its other state (`state.json`), and a completion mark (`complete.json`) with the
-//! length and the SHA-256 of both:
+//! (`tensors.safetensors`) and its other state (`state.json`). `complete.json` marks the checkpoint as
+//! complete, and has the length and the SHA-256 of both:
 //!
 //! ```text
 //! checkpoints/

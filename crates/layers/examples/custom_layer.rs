@@ -1,4 +1,5 @@
-//! A layer of one's own, outside of the crate `layers`: `cargo run --release -p towers-layers --example custom_layer`.
+//! A custom layer, outside of the crate `layers`:
+//! `cargo run --release -p towers-layers --example custom_layer`.
 //!
 //! `Residual` is `y = x + max(x, 0)`, from two ops. The backward pass follows from them. See
 //! docs/adding-an-op.md for new ops.

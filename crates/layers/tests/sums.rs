@@ -147,7 +147,7 @@ fn any_graph(rng: &mut Philox, norms: bool) -> (Graph, Value) {
     (graph, logits)
 }
 
-/// All devices compute what the reference does.
+/// All devices compute the same as the reference.
 #[test]
 fn on_every_device_the_same() {
     let mut graph = Graph::new("residual", [6, 6, 3]);

@@ -7,10 +7,10 @@ use program::Activation::{self, Relu};
 
 /// ResNet-18 in the form for 32x32 images: a 3x3 stem without stride or pooling, then four stages of two basic blocks.
 ///
-/// With 10 classes it has 11,173,962 trainable parameters and 9,600 running averages, and takes 555,422,720 multiply-adds an image.
-/// The architecture is the one of He, Zhang, Ren, Sun, "Deep residual learning for image recognition" (CVPR 2016), with the stem of
-/// its networks for CIFAR and with projections (option B) where shapes differ. Normalizations and first weights are those of
-/// PyTorch's defaults.
+/// With 10 classes it has 11,173,962 trainable parameters and 9,600 running averages, and takes 555,422,720
+/// multiply-adds an image. The architecture is that of He, Zhang, Ren, Sun, "Deep residual learning for image
+/// recognition" (CVPR 2016). The stem is that of its networks for CIFAR. Projections (option B) connect
+/// different shapes. Normalizations and initial weights are PyTorch's defaults.
 ///
 /// # Errors
 /// None for at least one class.

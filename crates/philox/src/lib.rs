@@ -1,4 +1,4 @@
-//! Counter-based random numbers: Philox4x32-10 with the traits of `rand`, keyed by what a draw is for.
+//! Counter-based random numbers: Philox4x32-10 with the traits of `rand`, keyed by the purpose of a draw.
 //!
 //! A counter-based generator is a pure function of a key and a counter: any draw can be made at any time,
 //! on any thread or device, without the draws before it. That is what makes a training run independent of
@@ -51,7 +51,7 @@ pub fn philox4x32(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 }
 
 /// A 32-bit name for the purpose of some draws (FNV-1a of `name`), so that two purposes share no numbers.
-/// One pair of names in four billion has the same hash: whoever takes names from others looks for that.
+/// One pair of names in four billion has the same hash, so check names that come from others for collisions.
 pub const fn domain(name: &str) -> u32 {
     let bytes = name.as_bytes();
     let (mut hash, mut k) = (0x811C_9DC5_u32, 0);

@@ -3,8 +3,8 @@ use core::fmt::Display;
 
 /// Runs work that repeats from step to step, as a captured graph where possible.
 ///
-/// On a GPU the work of each key runs once, is captured as a CUDA graph at its second call, and is replayed
-/// from then on with a single call. It is captured later if an algorithm of a library can't be captured and
+/// On a GPU the first call of a key runs its work. The second call captures it as a CUDA graph. From then on
+/// a single call replays the graph. It is captured later if an algorithm of a library can't be captured and
 /// must be replaced first. On other devices it runs every time. For one key the work must be the same ops on
 /// the same memory with the same numbers, except for those of the [`ReplayArgs`]. The memory must live as
 /// long as the cache.

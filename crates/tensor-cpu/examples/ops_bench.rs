@@ -4,9 +4,9 @@
 //! cargo run --release -p towers-tensor-cpu --example ops_bench [THREADS] [--bf16]
 //! ```
 //!
-//! Each line counts the bytes that an op must read and write at least once (twice for the input of a batch
-//! normalization, whose statistics need a separate pass) and divides by its best time. `share` compares with
-//! a copy of a buffer much larger than the caches. Small tensors that stay in a cache exceed it.
+//! Each line divides the bytes that an op must read and write by its best time. Bytes count once, or twice
+//! for the input of a batch normalization, whose statistics need a separate pass. `share` compares with a
+//! copy of a buffer much larger than the caches. Small tensors that stay in a cache exceed it.
 
 mod arguments;
 

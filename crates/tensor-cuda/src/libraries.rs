@@ -66,7 +66,7 @@ macro_rules! loaded_by {
     ($($module:ident)::+) => {
         || {
             // SAFETY: loading runs the library's own start code, which NVIDIA's libraries allow at any time and on any
-            // thread. The second call finds what the first did.
+            // thread. The second call finds the library of the first.
             unsafe { cudarc::$($module)::+::is_culib_present().then(|| cudarc::$($module)::+::culib()) }
         }
     };

@@ -1,10 +1,11 @@
 //! cuDNN and cuBLASLt beside our own kernels, on a GPU: the layers of our models, in every number format.
 //!
-//! It prints what was chosen and how long that takes: `cargo test -p towers-tensor-cuda --test libraries -- --nocapture`. Without
-//! a GPU it prints a line that begins with `SKIPPED`; `TOWERS_REQUIRE_CUDA=1` turns that into a failure.
+//! It prints the choices and their times: `cargo test -p towers-tensor-cuda --test libraries -- --nocapture`.
+//! Without a GPU it prints a line that begins with `SKIPPED`; `TOWERS_REQUIRE_CUDA=1` turns that into a
+//! failure.
 //!
-//! One test starts the others on stand-ins for the driver and the libraries, with smaller layers: that shows that the calls are those
-//! of the documentation, and what becomes of refusals.
+//! One test starts the others on stand-ins for the driver and the libraries, with smaller layers. It shows
+//! that the calls follow the documentation, and that refusals are handled.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 

@@ -3,10 +3,10 @@ use std::sync::LazyLock;
 use tensor_cuda::Options as CudaOptions;
 
 /// Runs a test on every device of the machine: the f64 reference, the CPU with one, two and three threads,
-/// the CUDA backend on an emulated GPU if there is a C++ compiler, and on a real one.
+/// and the CUDA backend. The backend runs on an emulated GPU if there is a C++ compiler, and on a real one.
 ///
-/// For each device that is not, prints a line that begins with `SKIPPED` and says why; with `TOWERS_REQUIRE_CUDA=1` in the
-/// environment a missing GPU fails the test instead.
+/// For each missing device it prints a line that begins with `SKIPPED` and says why; with
+/// `TOWERS_REQUIRE_CUDA=1` in the environment a missing GPU fails the test instead.
 ///
 /// # Panics
 /// As the test does, after saying on which device it ran; or for a missing device that is required.

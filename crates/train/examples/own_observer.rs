@@ -1,5 +1,5 @@
-//! A custom observer in ten lines, which stops a run after a time limit. `cargo run --release -p train
-//! --example own_observer`
+//! A custom observer that stops a run after a time limit:
+//! `cargo run --release -p towers-train --example own_observer`
 
 use std::time::{Duration, Instant};
 use train::{

@@ -12,8 +12,8 @@
 //! **Every wait is bounded.** One thread of the process makes all MPI calls, with operations that return at
 //! once and are polled; see [`worker`]. A rank that waits longer than [`MpiOptions::timeout`] asks which
 //! ranks are waiting too, and names those that are not. A failure is final. The worker keeps the buffers that
-//! MPI may still write to, answers every later call with the reason, and ends the job if the process doesn't
-//! end by itself.
+//! MPI may still write to, and answers every later call with the reason. It ends the job if the process
+//! doesn't end by itself.
 
 mod control;
 mod exchange;

@@ -25,10 +25,10 @@ type Failed = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 /// ([`join`](Nccl::join)), on one machine or many.
 ///
 /// Operations are queued on the device's stream, and the host does not wait for them. Sums are in NCCL's
-/// order. They have the same bits on all replicas, and except with NVLS in every run on the same machines
-/// (see [`Communicator::all_reduce_sum`]), but other bits for another number of replicas. On deterministic
-/// devices, or after [`in_order`](Nccl::in_order), they are in the order of the ranks, with the bits of
-/// [`Local`](crate::Local). That takes more memory and more launches.
+/// order. They have the same bits on all replicas. Except with NVLS they have the same bits in every run on
+/// the same machines (see [`Communicator::all_reduce_sum`]). With another number of replicas the bits differ.
+/// On deterministic devices, or after [`in_order`](Nccl::in_order), they are in the order of the ranks, with
+/// the bits of [`Local`](crate::Local). That takes more memory and more launches.
 /// [`all_reduce_in_order`](Collective::all_reduce_in_order) always is in the order of the ranks.
 ///
 /// Every wait is bounded: a rank that is gone, or silent for longer than the group's patience, is an error on

@@ -156,7 +156,7 @@ pub(crate) trait Library {
 /// The outcome of such a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Race {
-    /// Milliseconds of the library's algorithm, then of our own kernels.
+    /// Milliseconds of the library's algorithm, then of our kernels.
     Times([f32; 2]),
     /// A comparison is impossible this time, usually for want of memory.
     NotHeld,

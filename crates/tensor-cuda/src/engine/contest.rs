@@ -111,7 +111,7 @@ pub(super) fn run_own(cuda: &Cuda, key: &Key, [x, w, y]: [Ptr; 3]) -> Result<()>
     }
 }
 
-/// The versions of our own kernels that the times belong to: sources, launch geometry and compiler.
+/// The versions of our kernels for these times: sources, launch geometry and compiler.
 pub(super) fn own_version() -> String {
     let compiler = NVRTC.find().map(|found| found.version.to_string()).unwrap_or_default();
     let kernels = [product::SOURCE.text, sliding::SOURCE.text];

@@ -19,9 +19,9 @@
 //!
 //! Small products use it too. Their launch costs as much as one of our own kernels, and a graph hides that.
 //!
-//! Not yet tested on a GPU: that the heuristic has an answer for the layers of our models in every format
-//! (`tests/libraries.rs` prints it), bf16 with 10 outputs above all, whose rows of 20 bytes are aligned to 4;
-//! and that the calls can be captured.
+//! Two facts are not yet tested on a GPU. The heuristic has an answer for the layers of our models in every
+//! format (`tests/libraries.rs` prints it). The critical case is bf16 with 10 outputs: rows of 20 bytes,
+//! aligned to 4. The calls can be captured.
 
 mod plan;
 mod product;
@@ -124,8 +124,8 @@ impl CublasLt {
         };
         let beta = if write == Write::Add { 1.0 } else { 0.0 };
         while let Some(plan) = place {
-            // SAFETY: the operands are those of the layer that `product` was made for, in the device's format, and the scratch
-            // memory has as many bytes as the plan may use.
+            // SAFETY: the operands are those of the layer that `product` was made for, in the device's
+            // format. The scratch memory has all the bytes that the plan may use.
             let run = || unsafe { plan.run(handle, places, scratch, beta) };
             let failed = |failure: Failure| (failure.fault(), failure.to_string());
             let Err((fault, what)) = cuda.ask_library(|| run().map_err(failed))? else { return Ok(true) };

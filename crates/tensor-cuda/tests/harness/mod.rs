@@ -31,8 +31,8 @@ pub fn agree(case: &impl Case) {
     PRECISIONS.iter().for_each(|&precision| subject(precision).agree(case));
 }
 
-/// Asserts that numbers differ by at most `tolerance` of the largest expected magnitude and `ulp` of their
-/// own magnitude, and that NaNs are NaNs.
+/// Asserts that numbers differ by at most `tolerance` times the largest expected magnitude plus `ulp` times
+/// the expected magnitude, and that NaNs are NaNs.
 pub fn assert_close(what: &str, got: &[f32], expected: &[f32], tolerance: f32, ulp: f32) {
     assert_eq!(got.len(), expected.len(), "{what}");
     let magnitude = expected.iter().filter(|x| x.is_finite()).fold(0.0, |m: f32, x| m.max(x.abs()));

@@ -51,7 +51,7 @@ impl CudaDriver {
         // The edge data of libraries is read, since the driver would refuse the query otherwise, and ignored:
         // work begins after all of its dependencies.
         let (mut nodes, mut edges, mut count) = (ptr::null(), ptr::null(), 0);
-        // SAFETY: the stream is there; all but the status and what comes behind it may be null.
+        // SAFETY: the stream exists; the outputs for the id and the graph may be null.
         self.call("cuStreamGetCaptureInfo", || unsafe {
             let (id, graph) = (ptr::null_mut(), ptr::null_mut());
             let stream = self.stream.raw();

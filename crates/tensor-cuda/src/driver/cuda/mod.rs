@@ -264,7 +264,7 @@ impl Driver for CudaDriver {
         self.outside()?;
         let Geometry { grid: [gx, gy, gz], block: [bx, by, bz], shared } = geometry;
         let places = places.as_mut_ptr();
-        // SAFETY: the arguments are what the caller says; the driver copies their words before it returns.
+        // SAFETY: the caller vouches for the arguments; the driver copies their words before it returns.
         let launched = self.call("cuLaunchKernel", || unsafe {
             let stream = self.stream.raw();
             number!(sys::cuLaunchKernel(
@@ -336,7 +336,7 @@ impl Driver for CudaDriver {
             Err(error) => return Err(error),
         };
         let mut ready = ptr::null_mut();
-        // SAFETY: the graph was captured just now; what is ready to run can do without it.
+        // SAFETY: the graph was captured just now; the instantiated graph does not need it any more.
         let instantiated = self.call("cuGraphInstantiate", || unsafe {
             let status = match keep {
                 true => number!(sys::cuGraphInstantiateWithFlags(&raw mut ready, graph, 0)),

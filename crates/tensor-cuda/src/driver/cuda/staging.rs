@@ -59,7 +59,8 @@ struct Slot {
 impl Slot {
     fn new() -> Result<Slot> {
         let mut slot = Slot { memory: ptr::null_mut(), copied: ptr::null_mut() };
-        // SAFETY: a context is current; it writes to the slot, which gives back what it got.
+        // SAFETY: a context is current; the call writes to the slot, which frees the memory when it is
+        // dropped.
         check("cuMemHostAlloc", unsafe { number!(sys::cuMemHostAlloc(&raw mut slot.memory, BYTES, 0)) })?;
         slot.copied = events::create()?;
         Ok(slot)
@@ -68,8 +69,9 @@ impl Slot {
     /// # Safety
     /// As for [`Staging::write`]; there are at most [`BYTES`].
     unsafe fn write(&self, src: &[u8], dst: Ptr, stream: &Stream) -> Result<()> {
-        // SAFETY: the event is there; one that was never recorded has come to pass. After it nobody reads the slot, which
-        // has room for the bytes, and no other thread writes to it: the ring is borrowed.
+        // SAFETY: the event exists, and is complete if it was never recorded. Then the device no longer reads
+        // the slot. The slot has room for the bytes. No other thread writes to it, because the ring is
+        // borrowed.
         unsafe {
             check("cuEventSynchronize", number!(sys::cuEventSynchronize(self.copied)))?;
             ptr::copy_nonoverlapping(src.as_ptr(), self.memory.cast(), src.len());

@@ -15,7 +15,7 @@ fn multiply(product: &Product, a: &[f32], b: &[f32], d: &mut [f32]) {
     }
 }
 
-/// Rows of `columns` numbers, `stride` apart; what is between them is NaN.
+/// Rows of `columns` numbers, `stride` apart, with NaN between them.
 fn matrix(rows: usize, columns: usize, stride: usize, first: f32) -> Vec<f32> {
     let mut all = vec![f32::NAN; rows * stride];
     for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {

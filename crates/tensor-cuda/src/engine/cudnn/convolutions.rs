@@ -113,8 +113,8 @@ impl Library for Beside<'_> {
         let [x, w, y] = operands.each_ref().map(Memory::ptr);
         let (ptr, bytes) = scratch.as_ref().map_or((Ptr::NULL, 0), |memory| (memory.ptr(), memory.bytes()));
         let measured = self.convolutions.problem(key).and_then(|(problem, handle)| {
-            // SAFETY: the memory was allocated for the shapes of this problem and lives until this function ends, and cuDNN
-            // waits for what it measures.
+            // SAFETY: the memory was allocated for the shapes of this problem and lives until this function
+            // ends. cuDNN waits until its measurement is over.
             unsafe { problem.measure(handle, key.pass, Operands { x, w, y }, Scratch { ptr, bytes }) }
         });
         // Without a measurement (for want of memory in cuDNN, say) it may still compute.

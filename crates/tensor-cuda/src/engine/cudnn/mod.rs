@@ -5,9 +5,10 @@
 //! cudnnGetConvolution*Algorithm_v7, cudnnConvolutionForward, -BackwardData, -BackwardFilter); "cuDNN Developer Guide",
 //! Legacy API (Tensor Core operations) and Odds and Ends (reproducibility, thread safety).
 //!
-//! Tensors are NHWC without gaps, filters (k, h, w, c), which cuDNN also calls NHWC. Operands are f32, bf16 or f16, sums
-//! f32: what the reference lists as `FLOAT_CONFIG`, `PSEUDO_BFLOAT16_CONFIG` and `PSEUDO_HALF_CONFIG`. The legacy calls are
-//! used and not the graph API: they choose among the same kernels for a plain convolution.
+//! Tensors are NHWC without gaps, filters (k, h, w, c), which cuDNN also calls NHWC. Operands are f32, bf16
+//! or f16, sums f32, as the reference lists them: `FLOAT_CONFIG`, `PSEUDO_BFLOAT16_CONFIG` and
+//! `PSEUDO_HALF_CONFIG`. The legacy calls are used and not the graph API: they choose among the same kernels
+//! for a plain convolution.
 //!
 //! A cuDNN 9.28 without a GPU accepted the descriptors in all formats and computed the outputs' sizes from
 //! them, and its headers have the types of these calls. The rest is not yet tested, since no GPU was

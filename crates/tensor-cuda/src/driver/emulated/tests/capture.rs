@@ -82,7 +82,7 @@ fn what_a_gpu_refuses_in_a_capture_is_refused_and_spoils_it() {
     }
     driver.begin_capture().unwrap();
     run(&driver, "set", Geometry::line(1, 1), args);
-    // SAFETY: that the capture names it is what is tested.
+    // SAFETY: the test is that the capture reports this.
     unsafe { driver.free(ptr, 24) };
     assert!(driver.end_capture(true).unwrap_err().to_string().contains("24 bytes were freed"));
     driver.begin_capture().unwrap();

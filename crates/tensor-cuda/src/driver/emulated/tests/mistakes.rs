@@ -123,7 +123,7 @@ fn copies_stay_within_an_allocation() {
     assert_eq!(download(&driver, ptr, 2), [0, 0]);
     assert!(try_download(&driver, ptr.offset(4), 2).unwrap_err().to_string().contains("has 4 left"));
     assert!(try_download(&driver, Ptr(4096), 1).unwrap_err().to_string().contains("outside of all"));
-    // SAFETY: that it is not within the allocation is what is tested.
+    // SAFETY: the test is that a write outside the allocation is an error.
     assert!(unsafe { driver.write(&[0; 9], ptr) }.is_err());
     // SAFETY: as above.
     assert!(unsafe { driver.clear(ptr, 9) }.is_err());
