@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use train::{printable, shortened};
 
 /// Prints text to stdout.
-
 pub fn text(text: &str) -> anyhow::Result<ExitCode> {
     is_read(text).map(|_| ExitCode::SUCCESS)
 }
