@@ -1,9 +1,8 @@
 //! AMX: a unit beside each core that multiplies tiles, sixteen times the products of vectors of 32 bits. What it takes is
 //! laid out by AVX-512 and its instructions for numbers of 16 bits, which every processor with AMX has.
 
-use super::tiles::{
-    Aligned, DEPTH, FinishRun, Narrow, Pairs, Product, SIDE, TILE_HALVES, TILE_SUMS, Tiles, Walk,
-};
+use super::tile::{Aligned, DEPTH, SIDE, TILE_HALVES, TILE_SUMS};
+use super::tiles::{FinishRun, Narrow, Pairs, Product, Tiles, Walk};
 use crate::element::Bf16;
 use core::arch::asm;
 use core::arch::x86_64::*;

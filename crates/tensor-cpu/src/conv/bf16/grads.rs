@@ -1,8 +1,8 @@
 use super::grid::Grid;
+use super::level;
 use super::patch::Patch;
-use super::tiles::{
-    Aligned, DEPTH, Pairs, Product, ROW_BYTES, SIDE, TILE_BYTES, TILE_HALVES, TILE_SUMS, Tiles, Walk, halves,
-};
+use super::tile::{Aligned, DEPTH, ROW_BYTES, SIDE, TILE_BYTES, TILE_HALVES, TILE_SUMS, halves};
+use super::tiles::{Pairs, Product, Tiles, Walk};
 use crate::Cpu;
 use crate::conv::grads::{flattened, portion};
 use crate::conv::problem::Axis;
@@ -188,7 +188,7 @@ pub(super) fn run(cpu: &Cpu, conv: &Conv2d, x: View<[Bf16]>, dy: View<[Bf16]>, d
     if dw.is_empty() || x.layout.shape.n * dy.layout.shape.per_sample() == 0 {
         return dw.fill(0.0);
     }
-    let (plan, tiles) = (Plan::new(conv, x.layout, dy.layout), super::tiles(cpu));
+    let (plan, tiles) = (Plan::new(conv, x.layout, dy.layout), level::tiles(cpu.bf16()));
     let mut scratch = cpu.scratch(plan.scratch_len(cpu.pool().count()));
     let (partials, rest) = scratch.split_at_mut(plan.partials_len());
     let (turned, workers) = rest.split_at_mut(plan.turned_len());

@@ -9,16 +9,18 @@
 mod amx;
 mod grads;
 mod grid;
+mod level;
 mod patch;
 mod peak;
 mod portable;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod tile;
 mod tiles;
 
+pub(crate) use level::Level;
 pub(crate) use peak::trial;
-pub(crate) use tiles::Level;
 
 use super::problem::Problem;
 use super::sums::Finish;
@@ -59,9 +61,4 @@ impl Convolved for Bf16 {
     fn backward_filter(cpu: &Cpu, conv: &Conv2d, x: View<[Bf16]>, dy: View<[Bf16]>, dw: &mut [f32]) {
         grads::run(cpu, conv, x, dy, dw);
     }
-}
-
-/// The device's tiles. One without any gets them for tensors of another device's.
-fn tiles(cpu: &Cpu) -> &'static tiles::Tiles {
-    cpu.bf16().unwrap_or(Level::Portable).tiles()
 }

@@ -1,7 +1,7 @@
 //! Images of few channels (colours) would leave tiles empty. What an output reads of them, with all taps, is laid out as one
 //! pixel of as many channels instead, in the order of the weights.
 
-use super::tiles::DEPTH;
+use super::tile::DEPTH;
 use crate::conv::problem::{Axis, FEW_CHANNELS, inside};
 use crate::element::Bf16;
 use program::Layout;

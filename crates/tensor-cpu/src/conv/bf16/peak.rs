@@ -1,5 +1,7 @@
+use super::level::Level;
 use super::portable::round;
-use super::tiles::{Aligned, DEPTH, Level, Product, ROW_BYTES, TILE_BYTES, TILE_HALVES, TILE_SUMS};
+use super::tile::{Aligned, DEPTH, ROW_BYTES, TILE_BYTES, TILE_HALVES, TILE_SUMS};
+use super::tiles::Product;
 
 /// Steps of a product, and products of a trial: about a millisecond of AMX.
 const STEPS: usize = 8;

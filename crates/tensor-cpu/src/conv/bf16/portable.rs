@@ -1,8 +1,7 @@
 //! Plain loops with the bits that AMX computes.
 
-use super::tiles::{
-    DEPTH, FinishRun, Narrow, Pairs, Product, SIDE, TILE_BYTES, TILE_HALVES, TILE_SUMS, Tiles, Walk,
-};
+use super::tile::{DEPTH, SIDE, TILE_BYTES, TILE_HALVES, TILE_SUMS};
+use super::tiles::{FinishRun, Narrow, Pairs, Product, Tiles, Walk};
 use crate::element::{Bf16, Element};
 
 pub(super) static TILES: Tiles = Tiles {

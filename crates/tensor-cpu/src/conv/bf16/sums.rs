@@ -1,9 +1,8 @@
 use super::grid::Grid;
+use super::level;
 use super::patch::Patch;
-use super::tiles::{
-    Aligned, DEPTH, FinishRun, Narrow, Product, SIDE, TILE_BYTES, TILE_HALVES, TILE_SUMS, Tiles, bits,
-    halves, offsets,
-};
+use super::tile::{Aligned, DEPTH, SIDE, TILE_BYTES, TILE_HALVES, TILE_SUMS, bits, halves, offsets};
+use super::tiles::{FinishRun, Narrow, Product, Tiles};
 use crate::Cpu;
 use crate::conv::cut::{Cut, Segment};
 use crate::conv::problem::Problem;
@@ -117,7 +116,7 @@ pub(super) fn run(cpu: &Cpu, p: &Problem, source: &[Bf16], w: &[f32], finish: Fi
     if !p.has_outputs() {
         return;
     }
-    let tiles = super::tiles(cpu);
+    let tiles = level::tiles(cpu.bf16());
     if !p.has_products() {
         return finish_zeros(tiles, p, finish, out);
     }

@@ -1,10 +1,9 @@
 //! What the tiles do to numbers. Whole passes are compared with the reference in `conv::tests`.
 
+use super::level::Level;
 use super::portable::{round, widen};
-use super::tiles::{
-    Aligned, DEPTH, FinishRun, Level, Narrow, Pairs, Product, ROW_BYTES, SIDE, TILE_BYTES, TILE_HALVES,
-    TILE_SUMS, Tiles, Walk,
-};
+use super::tile::{Aligned, DEPTH, ROW_BYTES, SIDE, TILE_BYTES, TILE_HALVES, TILE_SUMS};
+use super::tiles::{FinishRun, Narrow, Pairs, Product, Tiles, Walk};
 use crate::conv::tests::{all_passes, random, square};
 use crate::element::{Bf16, Element};
 use crate::{Cpu, simd};
