@@ -1,5 +1,5 @@
-use super::Size;
 use super::kernels::{FilterGradient, Spread, Transforms};
+use super::size::Size;
 use super::tiles::Tiles;
 use crate::Cpu;
 use crate::conv::grads::portion;
@@ -115,13 +115,13 @@ impl Plan {
 }
 
 /// Elements of scratch memory that [`run`] needs.
-pub(super) fn scratch_len(cpu: &Cpu, size: Size, conv: &Conv2d, x: Layout, dy: Layout) -> usize {
+pub(crate) fn scratch_len(cpu: &Cpu, size: Size, conv: &Conv2d, x: Layout, dy: Layout) -> usize {
     let plan = Plan::new(cpu, size, conv, x, dy);
     plan.zeros_len() + plan.parts * plan.sums_len()[1] + cpu.pool().count() * plan.worker_len()
 }
 
 /// Computes the gradient of the weights.
-pub(super) fn run(cpu: &Cpu, size: Size, conv: &Conv2d, x: View<[f32]>, dy: View<[f32]>, dw: &mut [f32]) {
+pub(crate) fn run(cpu: &Cpu, size: Size, conv: &Conv2d, x: View<[f32]>, dy: View<[f32]>, dw: &mut [f32]) {
     let plan = Plan::new(cpu, size, conv, x.layout, dy.layout);
     let mut scratch = cpu.scratch(scratch_len(cpu, size, conv, x.layout, dy.layout));
     let (zeros, rest) = scratch.split_at_mut(plan.zeros_len());

@@ -1,7 +1,7 @@
 //! The transforms in two dimensions, written once over [`Simd`] and [`Form`] and compiled for every [`Level`].
 
-use super::Size;
 use super::form::{F2, F4, Form};
+use super::size::Size;
 use crate::conv::kernels::BLOCK;
 #[cfg(target_arch = "aarch64")]
 use crate::simd::Neon;

@@ -1,5 +1,5 @@
-use super::Pass;
 use super::kernels::{Filter, Gather, Spread, Transforms};
+use super::size::Size;
 use super::tiles::Tiles;
 use crate::Cpu;
 use crate::conv::grads::portion;
@@ -7,12 +7,62 @@ use crate::conv::kernels::{BLOCK, Kernels, SumTile};
 use crate::conv::sums::Finish;
 use crate::threads::Shards;
 use core::ops::Range;
+use program::{Conv2d, Layout};
 
 /// About so many elements of transformed inputs and sums are at work at once: what stays in the core's second cache beside weights.
 const TASK_LEN: usize = 104 << 10;
 
 /// At least so many tasks are wanted.
 const MIN_TASKS: usize = 8;
+
+/// A pass over a convolution: its outputs from its inputs, or, with the kernel turned around, its inputs' gradients from its
+/// outputs'.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pass {
+    size: Size,
+    source: Layout,
+    out: Layout,
+    channels: usize,
+    columns: usize,
+    /// Zeros above and left of the source.
+    pad: [usize; 2],
+    turned: bool,
+}
+
+impl Pass {
+    pub fn forward(size: Size, conv: &Conv2d, x: Layout, y: Layout) -> Pass {
+        let pad = [conv.pad.top, conv.pad.left];
+        Pass { size, source: x, out: y, channels: conv.inputs, columns: conv.outputs, pad, turned: false }
+    }
+
+    pub fn backward(size: Size, conv: &Conv2d, dy: Layout, dx: Layout) -> Pass {
+        let pad = [2 - conv.pad.top, 2 - conv.pad.left];
+        Pass { size, source: dy, out: dx, channels: conv.outputs, columns: conv.inputs, pad, turned: true }
+    }
+
+    /// Elements of scratch memory that [`Pass::run`] needs.
+    pub fn scratch_len(&self, cpu: &Cpu) -> usize {
+        let plan = Plan::new(self, cpu);
+        plan.zeros_len() + plan.weights_len().next_multiple_of(BLOCK) + cpu.pool().count() * plan.worker_len()
+    }
+
+    /// Computes all outputs of the pass.
+    pub fn run(&self, cpu: &Cpu, source: &[f32], w: &[f32], finish: Finish, out: &mut [f32]) {
+        let plan = Plan::new(self, cpu);
+        let mut scratch = cpu.scratch(self.scratch_len(cpu));
+        let (zeros, rest) = scratch.split_at_mut(plan.zeros_len());
+        zeros.fill(0.0);
+        let (weights, workers) = rest.split_at_mut(plan.weights_len().next_multiple_of(BLOCK));
+        transform_weights(cpu, &plan, w, weights);
+        let (worker_len, workers) = (plan.worker_len(), Shards::new(workers));
+        let job = Job { plan: &plan, source, zeros, weights, finish, out: Shards::new(out) };
+        cpu.pool().run_on(plan.tiles.count().div_ceil(plan.task), &|thread, task| {
+            // SAFETY: a thread runs one task at a time.
+            let memory = unsafe { workers.part(thread * worker_len..(thread + 1) * worker_len) };
+            job.task(task, memory);
+        });
+    }
+}
 
 /// How the sums of a forward pass, or of an input's gradient, are cut up, by the shapes and the vectors' width alone.
 ///
@@ -91,29 +141,6 @@ impl Plan {
     fn packed(&self, panel: &Range<usize>) -> usize {
         panel.start * self.kernels.width * self.pass.channels
     }
-}
-
-/// Elements of scratch memory that [`run`] needs.
-pub(super) fn scratch_len(cpu: &Cpu, pass: &Pass) -> usize {
-    let plan = Plan::new(pass, cpu);
-    plan.zeros_len() + plan.weights_len().next_multiple_of(BLOCK) + cpu.pool().count() * plan.worker_len()
-}
-
-/// Computes all outputs of the pass.
-pub(super) fn run(cpu: &Cpu, pass: &Pass, source: &[f32], w: &[f32], finish: Finish, out: &mut [f32]) {
-    let plan = Plan::new(pass, cpu);
-    let mut scratch = cpu.scratch(scratch_len(cpu, pass));
-    let (zeros, rest) = scratch.split_at_mut(plan.zeros_len());
-    zeros.fill(0.0);
-    let (weights, workers) = rest.split_at_mut(plan.weights_len().next_multiple_of(BLOCK));
-    transform_weights(cpu, &plan, w, weights);
-    let (worker_len, workers) = (plan.worker_len(), Shards::new(workers));
-    let job = Job { plan: &plan, source, zeros, weights, finish, out: Shards::new(out) };
-    cpu.pool().run_on(plan.tiles.count().div_ceil(plan.task), &|thread, task| {
-        // SAFETY: a thread runs one task at a time.
-        let memory = unsafe { workers.part(thread * worker_len..(thread + 1) * worker_len) };
-        job.task(task, memory);
-    });
 }
 
 /// The weights of every position, packed for the kernels.

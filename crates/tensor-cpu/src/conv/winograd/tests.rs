@@ -1,6 +1,7 @@
 //! Both sizes of tiles against [`Reference`], for every instruction set that this processor has, and how exact they are.
 
-use super::{Pass, Size, backward_filter, grads_scratch_len};
+use super::size::Size;
+use super::{Pass, backward_filter, grads_scratch_len};
 use crate::Cpu;
 use crate::conv::sums::Finish;
 use crate::conv::tests::{random, reference, room, slice, whole};

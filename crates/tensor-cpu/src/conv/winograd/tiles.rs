@@ -1,4 +1,4 @@
-use super::Size;
+use super::size::Size;
 use program::Layout;
 
 /// Pixels under the largest tile.
