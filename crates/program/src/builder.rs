@@ -1,4 +1,4 @@
-use crate::{Arena, Error, Home, Op, Parameter, Phase, Program, Result, Shape, Span, Step, Tensor, TensorId};
+use crate::{Arena, Home, Op, Parameter, Phase, Program, Result, Shape, Span, Tensor, TensorId};
 
 /// Makes the forward part of a [`Program`].
 ///
@@ -88,37 +88,11 @@ impl Builder {
         given: &[TensorId],
     ) -> Result<Vec<TensorId>> {
         let layer = self.program.layers.len().saturating_sub(1);
-        push_step(&mut self.program, op.into(), operands, given, (layer, self.phase, "lower"))
+        self.program.push(op.into(), operands, given, (layer, self.phase, "lower"))
     }
 
     /// The program that ends with this output.
     pub fn finish(self, output: TensorId) -> Program {
         Program { output, ..self.program }
     }
-}
-
-/// Adds a step behind all others.
-pub(crate) fn push_step(
-    program: &mut Program,
-    op: Op,
-    operands: &[TensorId],
-    given: &[TensorId],
-    (layer, phase, pass): (usize, Phase, &'static str),
-) -> Result<Vec<TensorId>> {
-    let shapes: Vec<Shape> = operands.iter().map(|&id| program.shape(id)).collect();
-    let expected = op.results(&shapes)?;
-    let new = expected.len().saturating_sub(given.len());
-    let mut results = Vec::with_capacity(expected.len());
-    for (k, shape) in expected.into_iter().enumerate() {
-        let id = match given.get(k.wrapping_sub(new)) {
-            Some(&id) => id,
-            None => program.add_tensor(shape, op.arena(k), Home::Free),
-        };
-        Error::check_shape(op.name(), "a result", program.shape(id), shape)?;
-        results.push(id);
-    }
-    let step =
-        Step { op, operands: operands.into(), results: results.clone(), onto: None, layer, phase, pass };
-    program.steps.push(step);
-    Ok(results)
 }

@@ -1,4 +1,3 @@
-use crate::builder::push_step;
 use crate::ops::Add;
 use crate::{Activation, Error, Op, Phase, Program, Result, Shape, Step, TensorId};
 
@@ -92,7 +91,7 @@ impl Gradients {
         given: &[TensorId],
     ) -> Result<Vec<TensorId>> {
         let place = (self.layer, Phase::Backward, "differentiate");
-        let results = push_step(&mut self.program, op.into(), operands, given, place)?;
+        let results = self.program.push(op.into(), operands, given, place)?;
         self.wanted.resize(self.program.tensors.len(), false);
         self.of.resize(self.program.tensors.len(), None);
         Ok(results)
