@@ -32,15 +32,17 @@ impl Rule for Activate {
         let [x] = operands(self.name(), shapes)?;
         Ok(vec![x])
     }
+}
 
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+impl Activate {
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let x = step.operands[0];
         let of = if self.act.reads_input() { x } else { step.results[0] };
         to.add_op(x, ActivationGradient { act: self.act }, &[of, to.of(step)])
     }
 
     /// Only where the backward pass keeps the input: otherwise it would be kept for this alone.
-    fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
+    pub(crate) fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
         self.act.reads_input().then(|| (step.op, step.operands.clone()))
     }
 }
@@ -66,5 +68,18 @@ impl Rule for ActivationGradient {
 
     fn adds(&self) -> bool {
         true
+    }
+}
+
+/// The gradient before a fused activation.
+pub(super) fn before_activation(
+    act: Activation,
+    y: TensorId,
+    dy: TensorId,
+    to: &mut Gradients,
+) -> Result<TensorId> {
+    match act {
+        Activation::None => Ok(dy),
+        act => Ok(to.push(ActivationGradient { act }, &[y, dy], &[])?[0]),
     }
 }

@@ -1,7 +1,8 @@
-use super::{before_activation, operands};
+use super::activation::before_activation;
+use super::operands;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Activation, Error, Result, Shape, Step};
+use crate::{Activation, Error, Op, Result, Shape, Step, TensorId};
 
 /// `y = act(a + b)`: the end of a residual block, and gradients that come together. Reads a and b.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,15 +26,47 @@ impl Rule for Add {
         Ok(vec![a])
     }
 
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    fn in_place(&self) -> &'static [usize] {
+        &[1, 0]
+    }
+}
+
+impl Add {
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let dy = before_activation(self.act, step.results[0], to.of(step), to)?;
         for &operand in &step.operands {
             to.add(operand, dy)?;
         }
         Ok(())
     }
+}
 
-    fn in_place(&self) -> &'static [usize] {
-        &[1, 0]
+// Gradients that come together become an op of this file.
+impl Gradients {
+    /// Adds the op whose result is a part of a tensor's gradient, if anything reads that.
+    ///
+    /// # Errors
+    /// As [`Gradients::push`].
+    pub fn add_op(&mut self, id: TensorId, op: impl Into<Op>, operands: &[TensorId]) -> Result<()> {
+        if !self.wants(id) {
+            return Ok(());
+        }
+        let gradient = self.push(op, operands, &[])?[0];
+        self.add(id, gradient)
+    }
+
+    /// Adds `gradient` to a tensor's gradient, if anything reads that.
+    ///
+    /// # Errors
+    /// As [`Gradients::push`].
+    pub fn add(&mut self, id: TensorId, gradient: TensorId) -> Result<()> {
+        if !self.wants(id) {
+            return Ok(());
+        }
+        self.of[id.index()] = Some(match self.of[id.index()] {
+            None => gradient,
+            Some(before) => self.push(Add { act: Activation::None }, &[before, gradient], &[])?[0],
+        });
+        Ok(())
     }
 }

@@ -88,8 +88,10 @@ impl Rule for BatchNormTrain {
     fn arena(&self, result: usize) -> Arena {
         [Arena::Activations, Arena::Statistics, Arena::Gradients][result]
     }
+}
 
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+impl BatchNormTrain {
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let &[x, gamma, beta, ..] = &step.operands[..] else { return Ok(()) };
         let (saved, dy) = (step.results[1], to.of(step));
         let given = to.of_parameters(&[gamma, beta])?;
@@ -98,7 +100,7 @@ impl Rule for BatchNormTrain {
         to.add_op(x, op, &[x, gamma, beta, saved, dy, sums[0], sums[1]])
     }
 
-    fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
+    pub(crate) fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
         let &[x, gamma, beta, ..] = &step.operands[..] else { return None };
         Some((BatchNormRecompute { bn: self.bn }.into(), vec![x, gamma, beta, step.results[1]]))
     }

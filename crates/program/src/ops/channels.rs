@@ -30,8 +30,10 @@ impl Rule for Concat {
         }
         Ok(vec![first.with_c(shapes.iter().map(|shape| shape.c).sum())])
     }
+}
 
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+impl Concat {
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let (dy, mut from) = (to.of(step), 0);
         for &x in &step.operands {
             let channels = to.shape(x).c;

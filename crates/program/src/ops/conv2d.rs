@@ -1,4 +1,5 @@
-use super::{and_activation, before_activation, count, operands, per_channel};
+use super::activation::before_activation;
+use super::{and_activation, count, operands, per_channel};
 use crate::passes::Gradients;
 use crate::rule::Rule;
 use crate::{Activation, Arena, BatchNorm, Conv2d, Error, Pad, Result, Shape, Step};
@@ -82,7 +83,13 @@ impl Rule for Conv2dForward {
         Ok(vec![output(self.name(), &self.conv, x, w, b)?])
     }
 
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    fn multiply_adds(&self, shapes: &[Shape]) -> usize {
+        shapes.first().map_or(0, |&x| self.conv.multiply_adds(x))
+    }
+}
+
+impl Conv2dForward {
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let (&[x, w], b) = step.operands.split_at(2) else { return Ok(()) };
         let dy = before_activation(self.act, step.results[0], to.of(step), to)?;
         if to.wants(w) || b.iter().any(|&b| to.wants(b)) {
@@ -91,10 +98,6 @@ impl Rule for Conv2dForward {
             to.push(op, &[x, dy], &given)?;
         }
         to.add_op(x, Conv2dInputGradient { conv: self.conv, x: to.shape(x) }, &[dy, w])
-    }
-
-    fn multiply_adds(&self, shapes: &[Shape]) -> usize {
-        shapes.first().map_or(0, |&x| self.conv.multiply_adds(x))
     }
 }
 

@@ -18,6 +18,11 @@ impl Dropout {
         let key = philox::key(args.seed, self.domain);
         DropoutMask { rate: self.rate, key, step: args.step, first_sample: args.first_sample }
     }
+
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let x = step.operands[0];
+        to.add_op(x, *self, &[to.of(step)])
+    }
 }
 
 impl Rule for Dropout {
@@ -34,11 +39,6 @@ impl Rule for Dropout {
         let mask = DropoutMask { rate: self.rate, key: [0; 2], step: 0, first_sample: 0 };
         mask.check(self.name())?;
         Ok(vec![x])
-    }
-
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
-        let x = step.operands[0];
-        to.add_op(x, *self, &[to.of(step)])
     }
 
     fn adds(&self) -> bool {

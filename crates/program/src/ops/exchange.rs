@@ -134,8 +134,10 @@ impl Rule for Send {
     fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         operands::<1>(self.name(), shapes).map(|_| Vec::new())
     }
+}
 
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+impl Send {
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let x = step.operands[0];
         let receive = Receive { from: self.to, shape: to.shape(x) };
         let gradient = to.push(receive, &[], &[])?[0];
@@ -155,8 +157,10 @@ impl Rule for Receive {
     fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         operands::<0>(self.name(), shapes).map(|_| vec![self.shape])
     }
+}
 
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+impl Receive {
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let gradient = to.of(step);
         to.push(Send { to: self.from }, &[gradient], &[]).map(drop)
     }

@@ -34,6 +34,19 @@ impl GroupNorm {
         let (what, accepted) = ("the number of groups", "a divisor of the number of channels");
         Err(Error::Value { op, what, value: self.groups as f64, accepted })
     }
+
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let &[x, gamma, beta] = &step.operands[..] else {
+            return Err(count(self.name(), step.operands.len(), 3));
+        };
+        let (given, dy) = (to.of_parameters(&[gamma, beta])?, to.of(step));
+        let dx = to.push(GroupNormGradient { norm: *self }, &[x, gamma, beta, dy], &given)?[0];
+        to.add(x, dx)
+    }
+
+    pub(crate) fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
+        Some(((*self).into(), step.operands.clone()))
+    }
 }
 
 impl Rule for GroupNorm {
@@ -49,19 +62,6 @@ impl Rule for GroupNorm {
         let [x, gamma, beta] = operands(self.name(), shapes)?;
         self.check(self.name(), x, gamma, beta)?;
         Ok(vec![x])
-    }
-
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
-        let &[x, gamma, beta] = &step.operands[..] else {
-            return Err(count(self.name(), step.operands.len(), 3));
-        };
-        let (given, dy) = (to.of_parameters(&[gamma, beta])?, to.of(step));
-        let dx = to.push(GroupNormGradient { norm: *self }, &[x, gamma, beta, dy], &given)?[0];
-        to.add(x, dx)
-    }
-
-    fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
-        Some(((*self).into(), step.operands.clone()))
     }
 }
 

@@ -1,4 +1,5 @@
-use super::{before_activation, count, operands, per_channel};
+use super::activation::before_activation;
+use super::{count, operands, per_channel};
 use crate::passes::Gradients;
 use crate::rule::Rule;
 use crate::{Activation, Arena, Error, Linear, Result, Shape, Step};
@@ -55,7 +56,13 @@ impl Rule for LinearForward {
         Ok(vec![Shape::vectors(x.n, self.linear.outputs)])
     }
 
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    fn multiply_adds(&self, _: &[Shape]) -> usize {
+        self.linear.weights()
+    }
+}
+
+impl LinearForward {
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let (&[x, w], b) = step.operands.split_at(2) else { return Ok(()) };
         let dy = before_activation(self.act, step.results[0], to.of(step), to)?;
         if to.wants(w) || b.iter().any(|&b| to.wants(b)) {
@@ -63,10 +70,6 @@ impl Rule for LinearForward {
             to.push(LinearWeightGradient { linear: self.linear, bias: !b.is_empty() }, &[x, dy], &given)?;
         }
         to.add_op(x, LinearInputGradient { linear: self.linear }, &[dy, w])
-    }
-
-    fn multiply_adds(&self, _: &[Shape]) -> usize {
-        self.linear.weights()
     }
 }
 

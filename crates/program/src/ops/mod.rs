@@ -32,9 +32,8 @@ pub use reshape::Reshape;
 pub use scale::Scale;
 pub use sync_batch_norm::{BatchNormMoments, SyncBatchNorm};
 
-use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Activation, Error, Result, Shape, TensorId};
+use crate::{Activation, Error, Result, Shape};
 
 /// Operands of a fixed number, or an error that says how many there should be.
 fn operands<const N: usize>(op: &'static str, shapes: &[Shape]) -> Result<[Shape; N]> {
@@ -48,14 +47,6 @@ fn count(op: &'static str, got: usize, expected: usize) -> Error {
 /// Checks that a run of numbers has one for each of `c` channels.
 fn per_channel(op: &'static str, what: &'static str, run: Shape, c: usize) -> Result<()> {
     Error::check_shape(op, what, run, Shape::vectors(1, c))
-}
-
-/// The gradient before a fused activation.
-fn before_activation(act: Activation, y: TensorId, dy: TensorId, to: &mut Gradients) -> Result<TensorId> {
-    match act {
-        Activation::None => Ok(dy),
-        act => Ok(to.push(ActivationGradient { act }, &[y, dy], &[])?[0]),
-    }
 }
 
 /// `relu` behind a comma, where there is an activation.

@@ -52,8 +52,10 @@ impl Rule for MaxPool {
         let [x] = operands(self.name(), shapes)?;
         Ok(vec![self.pool.output(x)?])
     }
+}
 
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+impl MaxPool {
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let (x, y) = (step.operands[0], step.results[0]);
         to.add_op(x, MaxPoolGradient { pool: self.pool }, &[x, y, to.of(step)])
     }
@@ -93,8 +95,10 @@ impl Rule for AveragePool {
         let [x] = operands(self.name(), shapes)?;
         Ok(vec![self.pool.output(x)?])
     }
+}
 
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+impl AveragePool {
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let x = step.operands[0];
         to.add_op(x, AveragePoolGradient { pool: self.pool, x: to.shape(x) }, &[to.of(step)])
     }

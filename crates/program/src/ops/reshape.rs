@@ -16,6 +16,11 @@ impl Reshape {
         let seen = |layout: Layout, of: Layout| Layout { shape: of.shape, stride: of.shape.c, ..layout };
         if y.is_contiguous() { [x, seen(y, x)] } else { [seen(x, y), y] }
     }
+
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let x = step.operands[0];
+        to.add_op(x, Reshape { to: to.shape(x) }, &[to.of(step)])
+    }
 }
 
 impl Rule for Reshape {
@@ -27,11 +32,6 @@ impl Rule for Reshape {
         let [x] = operands(self.name(), shapes)?;
         Error::check_len(self.name(), "the input", Span::new(0, x.len()), self.to.len())?;
         Ok(vec![self.to])
-    }
-
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
-        let x = step.operands[0];
-        to.add_op(x, Reshape { to: to.shape(x) }, &[to.of(step)])
     }
 
     fn adds(&self) -> bool {

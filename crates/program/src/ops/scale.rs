@@ -28,12 +28,14 @@ impl Rule for Scale {
         Ok(vec![x])
     }
 
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
-        let x = step.operands[0];
-        to.add_op(x, *self, &[to.of(step)])
-    }
-
     fn adds(&self) -> bool {
         true
+    }
+}
+
+impl Scale {
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let x = step.operands[0];
+        to.add_op(x, *self, &[to.of(step)])
     }
 }

@@ -66,10 +66,12 @@ impl Rule for SyncBatchNorm {
     fn arena(&self, result: usize) -> Arena {
         [Arena::Activations, Arena::Statistics, Arena::Gradients][result]
     }
+}
 
+impl SyncBatchNorm {
     /// The gradients of gamma and beta remain this replica's: they are added up with all others when the pass is done. What the input's
     /// gradient needs is added up here.
-    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let &[x, _, gamma, beta, ..] = &step.operands[..] else { return Ok(()) };
         let (saved, dy, c) = (step.results[1], to.of(step), to.shape(gamma).c);
         let given = to.of_parameters(&[gamma, beta])?;
@@ -87,7 +89,7 @@ impl Rule for SyncBatchNorm {
         Ok(())
     }
 
-    fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
+    pub(crate) fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
         let &[x, _, gamma, beta, ..] = &step.operands[..] else { return None };
         Some((BatchNormRecompute { bn: self.bn }.into(), vec![x, gamma, beta, step.results[1]]))
     }

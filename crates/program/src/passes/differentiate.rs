@@ -1,7 +1,7 @@
-use crate::ops::Add;
-use crate::{Activation, Error, Op, Phase, Program, Result, Shape, Step, TensorId};
+use super::Gradients;
+use crate::{Error, Op, Phase, Program, Result, Step, TensorId};
 
-/// Adds the backward pass: for each op, from the last to the first, the ops of its [`gradient`](crate::Rule::gradient).
+/// Adds the backward pass: for each op, from the last to the first, those of its gradient.
 ///
 /// # Errors
 /// If two ops read one trained parameter: its gradient has one place.
@@ -27,101 +27,35 @@ pub fn differentiate(program: Program, input_gradient: bool) -> Result<Program> 
         // A step without a result sends one: its gradient comes back.
         if step.results.first().is_none_or(is_known) {
             gradients.layer = step.layer;
-            step.op.gradient(step, &mut gradients)?;
+            gradient(step, &mut gradients)?;
         }
     }
     let input_gradient = gradients.of[gradients.program.input.index()].filter(|_| input_gradient);
     Ok(Program { input_gradient, ..gradients.program })
 }
 
-/// The gradients that are known so far, for an op that computes those of its operands.
-pub struct Gradients {
-    program: Program,
-    wanted: Vec<bool>,
-    of: Vec<Option<TensorId>>,
-    layer: usize,
-}
-
-impl Gradients {
-    /// Whether anything reads the gradient of this tensor.
-    pub fn wants(&self, id: TensorId) -> bool {
-        self.wanted[id.index()]
-    }
-
-    /// A tensor's shape.
-    pub fn shape(&self, id: TensorId) -> Shape {
-        self.program.shape(id)
-    }
-
-    /// The gradient of a step's first result.
-    pub fn of(&self, step: &Step) -> TensorId {
-        let gradient = self.of[step.results[0].index()];
-        gradient.expect("a step is differentiated where its result has a gradient")
-    }
-
-    /// The places of the gradients of parameters.
-    ///
-    /// # Errors
-    /// [`Error::Option`] if a tensor is no parameter, or another op has written its gradient.
-    pub fn of_parameters(&self, parameters: &[TensorId]) -> Result<Vec<TensorId>> {
-        let place = |&id: &TensorId| {
-            let refused = |value| Error::Option {
-                op: "differentiate",
-                what: "a parameter",
-                value,
-                accepted: "one that a single op reads",
-            };
-            let (gradient, _) = self.program.gradients[id.index()].ok_or_else(|| refused("no parameter"))?;
-            match self.program.writer(gradient) {
-                None => Ok(gradient),
-                Some(_) => Err(refused("read by two ops")),
-            }
-        };
-        parameters.iter().map(place).collect()
-    }
-
-    /// Adds a step to the backward pass, as [`Builder::push`](crate::Builder::push) does to the forward pass.
-    ///
-    /// # Errors
-    /// If operands and results do not fit.
-    pub fn push(
-        &mut self,
-        op: impl Into<Op>,
-        operands: &[TensorId],
-        given: &[TensorId],
-    ) -> Result<Vec<TensorId>> {
-        let place = (self.layer, Phase::Backward, "differentiate");
-        let results = self.program.push(op.into(), operands, given, place)?;
-        self.wanted.resize(self.program.tensors.len(), false);
-        self.of.resize(self.program.tensors.len(), None);
-        Ok(results)
-    }
-
-    /// Adds the op whose result is a part of a tensor's gradient, if anything reads that.
-    ///
-    /// # Errors
-    /// As [`Gradients::push`].
-    pub fn add_op(&mut self, id: TensorId, op: impl Into<Op>, operands: &[TensorId]) -> Result<()> {
-        if !self.wants(id) {
-            return Ok(());
+/// Adds the ops that compute the gradients of a step's operands from that of its first result.
+fn gradient(step: &Step, to: &mut Gradients) -> Result<()> {
+    match &step.op {
+        Op::Conv2dForward(op) => op.gradient(step, to),
+        Op::LinearForward(op) => op.gradient(step, to),
+        Op::BatchNormTrain(op) => op.gradient(step, to),
+        Op::SyncBatchNorm(op) => op.gradient(step, to),
+        Op::GroupNorm(op) => op.gradient(step, to),
+        Op::Activate(op) => op.gradient(step, to),
+        Op::Add(op) => op.gradient(step, to),
+        Op::MaxPool(op) => op.gradient(step, to),
+        Op::AveragePool(op) => op.gradient(step, to),
+        Op::Dropout(op) => op.gradient(step, to),
+        Op::Scale(op) => op.gradient(step, to),
+        Op::Reshape(op) => op.gradient(step, to),
+        Op::Concat(op) => op.gradient(step, to),
+        Op::Send(op) => op.gradient(step, to),
+        Op::Receive(op) => op.gradient(step, to),
+        op => {
+            let (what, value, accepted) = ("the gradient", "asked for", "left alone: this op has none");
+            Err(Error::Option { op: op.name(), what, value, accepted })
         }
-        let gradient = self.push(op, operands, &[])?[0];
-        self.add(id, gradient)
-    }
-
-    /// Adds `gradient` to a tensor's gradient, if anything reads that.
-    ///
-    /// # Errors
-    /// As [`Gradients::push`].
-    pub fn add(&mut self, id: TensorId, gradient: TensorId) -> Result<()> {
-        if !self.wants(id) {
-            return Ok(());
-        }
-        self.of[id.index()] = Some(match self.of[id.index()] {
-            None => gradient,
-            Some(before) => self.push(Add { act: Activation::None }, &[before, gradient], &[])?[0],
-        });
-        Ok(())
     }
 }
 
@@ -130,7 +64,7 @@ mod tests {
     use super::*;
     use crate::ops::{Neighbor, Receive, Send};
     use crate::testing::{Layers, training_step};
-    use crate::{Builder, ops::Scale};
+    use crate::{Builder, Shape, ops::Scale};
 
     #[test]
     fn a_convolution_has_two_gradients_and_the_first_needs_one() {
