@@ -48,8 +48,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "tidy",
-        arguments: "[--circles]",
-        summary: "arrows between crates, circles of modules, links, traces of machines",
+        arguments: "[--cycles]",
+        summary: "arrows between crates, cycles of modules, links, traces of machines",
         run: tidy::run,
     },
     Command {

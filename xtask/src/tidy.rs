@@ -4,7 +4,7 @@
 
 mod alone;
 mod arrows;
-mod circles;
+mod cycles;
 mod files;
 mod pages;
 mod test_files;
@@ -21,7 +21,7 @@ use std::process::ExitCode;
 pub use alone::alone;
 pub use files::Files;
 
-/// The command: all rules on the text, then each crate built alone. With `--circles` it only prints circles
+/// The command: all rules on the text, then each crate built alone. With `--cycles` it only prints cycles
 /// of modules.
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {
     match arguments {
@@ -29,10 +29,10 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Fail
             rules(workspace)?;
             alone(workspace, &mut Tally::default())?;
         }
-        [flag] if flag == "--circles" => {
-            print!("{}", circles::report(workspace, &Files::load(&workspace.root)?));
+        [flag] if flag == "--cycles" => {
+            print!("{}", cycles::report(workspace, &Files::load(&workspace.root)?));
         }
-        _ => return Err(Failure::Usage("`tidy` takes no argument but `--circles`".to_owned())),
+        _ => return Err(Failure::Usage("`tidy` takes no argument but `--cycles`".to_owned())),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -41,7 +41,7 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Fail
 pub fn rules(workspace: &Workspace) -> Result<()> {
     let files = Files::load(&workspace.root)?;
     let mut violations = arrows::check(workspace);
-    violations.extend(circles::check(workspace, &files));
+    violations.extend(cycles::check(workspace, &files));
     violations.extend(pages::check(&files));
     violations.extend(test_files::check(workspace, &files));
     violations.extend(traces::check(&files));

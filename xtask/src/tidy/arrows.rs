@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(check(&fake(&[])).len(), ARROWS.len(), "rows without a crate");
     }
 
-    /// Walking the table along any arrows comes to an end: a row can't close a circle unseen.
+    /// Walking the table along any arrows comes to an end: a row can't close a cycle unseen.
     #[test]
     fn the_table_has_no_circle() {
         fn walk(name: &str, steps: usize) {
