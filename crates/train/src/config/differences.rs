@@ -1,4 +1,4 @@
-use super::{Config, is_training, table, tables};
+use super::{Config, is_training, table, tables, value_of};
 use serde_json::Value;
 
 /// An option in which two configurations differ.
@@ -61,7 +61,8 @@ pub(crate) fn agreed(config: &Config) -> Vec<(String, Value)> {
     let all = tables().iter().flat_map(|table| table.options.iter().map(|option| table.key_of(option)));
     let agreed = all.filter(|key| is_training(key) && key != "data.dataset");
     let also = ["epochs", "device_weights", "terminate_on_nan"].map(str::to_owned);
-    agreed.chain(also).map(|key| (key.clone(), config.get(&key))).collect()
+    let values = serde_json::to_value(config).unwrap_or_default();
+    agreed.chain(also).map(|key| (key.clone(), value_of(&values, &key).clone())).collect()
 }
 
 #[cfg(test)]

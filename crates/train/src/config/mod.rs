@@ -115,6 +115,11 @@ impl TryFrom<Map<String, Value>> for Config {
     }
 }
 
+/// The value of an option or a table in a configuration as JSON; null if there is none.
+fn value_of<'v>(all: &'v Value, key: &str) -> &'v Value {
+    key.split('.').fold(all, |value, part| &value[part])
+}
+
 /// The error for a refused value.
 fn refuse<T>(option: &'static str, value: impl ToString, accepted: impl Into<String>) -> Result<T> {
     Err(Error::Option { option, value: value.to_string(), accepted: accepted.into() })
@@ -142,8 +147,7 @@ impl Config {
 
     /// The value of an option or a table, by its key, such as `devices.replicas`; null if there is none.
     pub fn get(&self, key: &str) -> Value {
-        let all = serde_json::to_value(self).unwrap_or_default();
-        key.split('.').fold(&all, |value, part| &value[part]).clone()
+        value_of(&serde_json::to_value(self).unwrap_or_default(), key).clone()
     }
 
     /// Sets one option by its key, such as `devices.replicas`, to a value of a file.
