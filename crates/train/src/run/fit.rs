@@ -79,19 +79,21 @@ pub(crate) struct Run<'a, 'o> {
 impl Run<'_, '_> {
     /// Trains until all epochs are done, or the run is stopped.
     pub(crate) fn fit(mut self) -> Result<Outcome> {
-        let mut end = self.begin()?;
+        let mut ended = self.begin()?;
         let mut diverged = false;
-        while end.is_none() {
-            end = match self.epoch() {
+        let mut end = loop {
+            if let Some(end) = ended {
+                break end;
+            }
+            ended = match self.epoch() {
                 // All replicas stop after the same step. The saved files remain the run's last state.
                 Err(error @ Error::NotFinite { .. }) if self.worker.config.outputs.terminate_on_nan => {
                     diverged = true;
                     Some(End::Stopped(error.to_string()))
                 }
-                end => end?,
+                ended => ended?,
             };
-        }
-        let mut end = end.unwrap_or(End::Done);
+        };
         let Run { worker, observers, stop, .. } = &mut self;
         if let End::Stopped(reason) = &mut end
             && !diverged
