@@ -6,7 +6,7 @@ use crate::{Arena, Result, Shape};
 /// activations.
 ///
 /// The ops that [`differentiate`](crate::passes::differentiate) and [`recompute`](crate::passes::recompute) add
-/// for an op are no rules: they need a program. An op has them as methods of its own.
+/// for an op need a program, so they are separate methods of the op.
 pub trait Rule {
     /// The name in printed programs and errors.
     fn name(&self) -> &'static str;

@@ -4,8 +4,9 @@
 //! side by side.
 //!
 //! A program declares the reads and writes of each of its steps: `Cuda::declare`. Other ops note them as they
-//! look up their operands (`Cuda::read`, `Cuda::write`, `Cuda::run` and others), before they queue work. Scratch memory and counters are noted where they are allocated. Work outside of ops waits for all
-//! work before it, and all later work waits for it.
+//! look up their operands (`Cuda::read`, `Cuda::write`, `Cuda::run` and others), before they queue work.
+//! Scratch memory and counters are noted where they are allocated. Work outside of ops waits for all work
+//! before it, and all later work waits for it.
 
 use crate::driver::Ptr;
 use crate::place::Place;

@@ -168,9 +168,9 @@ mod tests {
 
     /// Walking the table along any arrows comes to an end: a row can't close a cycle unseen.
     #[test]
-    fn the_table_has_no_circle() {
+    fn the_table_has_no_cycle() {
         fn walk(name: &str, steps: usize) {
-            assert!(steps <= ARROWS.len(), "a circle through {name}");
+            assert!(steps <= ARROWS.len(), "a cycle through {name}");
             if let Some((_, Only(targets))) = ARROWS.iter().find(|(row, _)| *row == name) {
                 targets.iter().for_each(|target| walk(target, steps + 1));
             }

@@ -2,7 +2,7 @@ use crate::{Error, Op, Phase, Program, Result, Shape, Step, TensorId};
 
 /// The gradients that are known so far, for an op that computes those of its operands.
 pub(crate) struct Gradients {
-    /// The forward pass, and what there is of the backward pass.
+    /// The forward pass, and the steps of the backward pass so far.
     pub program: Program,
     /// Of each tensor, whether anything reads its gradient.
     pub wanted: Vec<bool>,
