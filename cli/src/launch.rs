@@ -1,6 +1,7 @@
 //! `towers launch`: several processes of this program on this machine.
 
 mod environment;
+mod mpi;
 mod process_group;
 mod worker;
 
@@ -36,7 +37,7 @@ pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
             Outcome::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
             Outcome::Failed(failure) => failure,
         };
-        failure.report(launch.processes);
+        failure.report(&launch);
         // Another start would not help after bad usage, and is not wanted after Ctrl-C.
         let unwanted = failure.status == BAD_USAGE || interrupts.load(Ordering::Relaxed) > 0;
         if unwanted || restart >= args.max_restarts {

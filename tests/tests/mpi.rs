@@ -5,25 +5,16 @@
 #![allow(clippy::unwrap_used, reason = "all of it is a test")]
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "mpi")]
 #[allow(dead_code, reason = "shared with the tests of the crate `parallel`")]
 #[path = "../../crates/parallel/tests/mpi/job.rs"]
 mod job;
 
-#[cfg(not(feature = "mpi"))]
-#[test]
-fn mpi() {
-    println!("SKIPPED: built without the feature `mpi`; see `cargo xtask test mpi`");
-}
-
 /// The job of a rank; without a job, this test does nothing.
-#[cfg(feature = "mpi")]
 #[test]
 fn a_rank() {
     training::rank();
 }
 
-#[cfg(feature = "mpi")]
 mod training {
     use crate::job::{FOLDER, Job, ROLE, mark_file, mpirun_is_there, signal};
     use std::fs;

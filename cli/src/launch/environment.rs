@@ -1,12 +1,15 @@
 //! The environment of the processes of a launch.
 
+use super::mpi;
 use crate::args::LaunchArgs;
 use crate::error::usage;
 use anyhow::Context;
 use std::env;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 use train::rendezvous::Secret;
 
 /// Variables of another launcher or run, which would contradict.
@@ -17,6 +20,10 @@ const FOREIGN: &[&str] = &[
     "TOWERS_JOB_SECRET_FILE",
     "TOWERS_RENDEZVOUS_PORT",
     "TOWERS_RENDEZVOUS_DIR",
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
 ];
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
@@ -24,6 +31,9 @@ const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 pub struct Launch {
     pub processes: usize,
     command: Vec<OsString>,
+    /// MPI's launcher, if that starts the processes.
+    mpi: Option<PathBuf>,
+    grace: Duration,
     port: Option<u16>,
     /// `CUDA_VISIBLE_DEVICES` for the processes: each takes the GPU of its local rank.
     visible: Option<String>,
@@ -39,7 +49,15 @@ impl Launch {
         let draw = || Secret::draw().map_err(train::Error::from);
         let id = draw()?.chars().take(16).collect();
         let (command, port) = (args.command.clone(), args.master_port);
-        Ok(Launch { processes, command, port, visible, secret: draw()?, id })
+        let by_mpi = processes > 1 && args.gpus.is_none() && mpi::joins(&command);
+        let mpi = by_mpi.then(|| mpi::launcher(processes)).transpose()?;
+        let grace = Duration::from_secs(args.grace);
+        Ok(Launch { processes, command, mpi, grace, port, visible, secret: draw()?, id })
+    }
+
+    /// The number of processes to start here: one if that is MPI's launcher.
+    pub fn started(&self) -> usize {
+        if self.mpi.is_some() { 1 } else { self.processes }
     }
 
     /// The port of rank 0, where the processes meet: the given one, or one with a free next port.
@@ -56,18 +74,29 @@ impl Launch {
     /// The command of the process `rank`.
     pub fn command(&self, rank: usize, port: u16, restart: u32) -> anyhow::Result<Command> {
         let program = env::current_exe().context("can't find this program's own file")?;
-        let mut command = Command::new(program);
+        let mut command = match &self.mpi {
+            Some(mpi) => {
+                let mut command = Command::new(mpi);
+                command.args(["-n", &self.processes.to_string()]).arg(program);
+                mpi::set_options(&mut command, self.grace);
+                command
+            }
+            None => Command::new(program),
+        };
         command.args(&self.command);
         FOREIGN.iter().for_each(|name| {
             command.env_remove(name);
         });
+        command.env("TOWERS_RESTART_COUNT", restart.to_string());
+        if self.mpi.is_some() {
+            return Ok(command);
+        }
         for (name, value) in [
             ("RANK", rank),
             ("LOCAL_RANK", rank),
             ("WORLD_SIZE", self.processes),
             ("LOCAL_WORLD_SIZE", self.processes),
             ("MASTER_PORT", usize::from(port)),
-            ("TOWERS_RESTART_COUNT", restart as usize),
         ] {
             command.env(name, value.to_string());
         }

@@ -35,7 +35,7 @@ impl ProcessGroup {
         let port = launch.port()?;
         let start = |rank| Worker::start(rank, launch.command(rank, port, restart)?, verbose);
         // If one process can't be started, the others are dropped, which ends them.
-        Ok(ProcessGroup((0..launch.processes).map(start).collect::<anyhow::Result<_>>()?))
+        Ok(ProcessGroup((0..launch.started()).map(start).collect::<anyhow::Result<_>>()?))
     }
 
     /// Waits for all processes. When one fails, the others are asked to end, and killed after `grace`. Ctrl-C
@@ -106,11 +106,14 @@ impl ProcessGroup {
 }
 
 impl Failure {
-    pub fn report(&self, processes: usize) {
+    pub fn report(&self, launch: &Launch) {
         self.last_lines.iter().for_each(|line| note(format_args!("[rank {}] {line}", self.rank)));
-        let Failure { rank, end, .. } = self;
-        let rest = if processes > 1 { "; the others were ended" } else { "" };
-        note(format_args!("error: rank {rank} of {processes} {end}{rest}"));
+        let (Failure { rank, end, .. }, processes) = (self, launch.processes);
+        match launch.started() {
+            1 if processes > 1 => note(format_args!("error: the launcher of {processes} processes {end}")),
+            1 => note(format_args!("error: rank {rank} of {processes} {end}")),
+            _ => note(format_args!("error: rank {rank} of {processes} {end}; the others were ended")),
+        }
     }
 }
 

@@ -23,7 +23,7 @@ fn one_process_trains() {
 #[test]
 fn bad_usage_is_told_and_not_tried_again() {
     let place = Place::new();
-    let failed = place.run("launch --processes 2 --max-restarts 3 -- train --recipe nonsense").ends(2);
+    let failed = place.run("launch --processes 2 --max-restarts 3 -- bench --recipe nonsense").ends(2);
     let failed = failed.complains("--recipe is `nonsense`").complains("of 2 ended with exit status 2");
     assert!(!failed.err().contains("restarting"), "{}", failed.err());
     place.run("launch --processes 0 -- devices").ends(2).complains("--processes is 0");
@@ -36,11 +36,20 @@ fn bad_usage_is_told_and_not_tried_again() {
 #[test]
 fn processes_that_nothing_joins_say_so_after_each_restart() {
     let place = Place::new();
-    let train = "train --quick --dataset synthetic --device cpu --output run";
-    let failed = place.run(&format!("launch --processes 2 --max-restarts 2 -- {train}")).ends(1);
+    let bench = "bench --recipe quick --device cpu";
+    let failed = place.run(&format!("launch --processes 2 --max-restarts 2 -- {bench}")).ends(1);
     let failed = failed.complains("towers launch started 2 processes, but").complains("(restart 2 of 2)");
     assert_eq!(failed.err().matches("of 2 ended with exit status 1; the others were ended").count(), 3);
-    assert!(!place.exists("run"));
+}
+
+#[test]
+fn training_on_cpus_without_an_mpi_says_what_to_install() {
+    let place = Place::new();
+    let mut launch = place.command("launch --processes 2 -- train --quick --device cpu --output run");
+    let output = launch.env("PATH", "/nowhere").output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("there is no mpiexec in PATH") && err.contains("train --replicas 2"), "{err}");
 }
 
 #[test]

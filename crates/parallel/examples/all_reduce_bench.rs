@@ -2,9 +2,8 @@
 //!
 //! ```text
 //! cargo run --release -p towers-parallel --example all_reduce_bench                    # threads, and memory to compare with
-//! cargo build --release -p towers-parallel --example all_reduce_bench --features mpi
+//! cargo build --release -p towers-parallel --example all_reduce_bench
 //! mpirun -n 2 target/release/examples/all_reduce_bench mpi                      # processes, in the order of the ranks
-//! mpirun -n 2 target/release/examples/all_reduce_bench mpi-allreduce            # MPI_Allreduce, in an order of its own
 //! ```
 //!
 //! `gb_per_s` is bytes of numbers over the time of one all-reduce; for memory, bytes copied over the time of the copy.
@@ -25,7 +24,6 @@ fn main() -> Result<()> {
             let fastest = run_replicas(&vec![tensor_cpu::device(1); 2], measure)?;
             report("threads", 2, &fastest[0]);
         }
-        #[cfg(feature = "mpi")]
         Some("mpi") => {
             let mpi = parallel::Mpi::start(parallel::MpiOptions::default())?;
             let (rank, world) = (mpi.rank(), mpi.world());
@@ -34,9 +32,7 @@ fn main() -> Result<()> {
                 report("mpi", world, &times);
             }
         }
-        #[cfg(feature = "mpi")]
-        Some("mpi-allreduce") => all_reduce(),
-        Some(other) => eprintln!("error: `{other}` is not known, or needs the feature `mpi`"),
+        Some(other) => eprintln!("error: `{other}` is not known; there is `mpi`"),
     }
     Ok(())
 }
@@ -53,25 +49,6 @@ fn measure(mut replica: Replica) -> Result<Vec<f64>> {
         times.push(began.elapsed().as_secs_f64());
     }
     Ok(times)
-}
-
-#[cfg(feature = "mpi")]
-fn all_reduce() {
-    use mpi::collective::SystemOperation;
-    use mpi::traits::*;
-    let Some(universe) = mpi::initialize() else { return };
-    let world = universe.world();
-    let (brought, mut sums) = (vec![1.0_f32; NUMBERS], vec![0.0_f32; NUMBERS]);
-    let round = |_| {
-        world.barrier();
-        let began = Instant::now();
-        world.all_reduce_into(&brought[..], &mut sums[..], SystemOperation::sum());
-        began.elapsed().as_secs_f64()
-    };
-    let times: Vec<f64> = (0..ROUNDS).map(round).collect();
-    if world.rank() == 0 {
-        report("MPI_Allreduce", world.size() as usize, &times);
-    }
 }
 
 /// Copies the same count of numbers from one place to another.

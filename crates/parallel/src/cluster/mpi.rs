@@ -28,5 +28,7 @@ fn read(
     let Some((rank, world)) = env.ranks(rank, world)? else { return Ok(None) };
     let (local_rank, local_world) = env.local_ranks(local.0, local.1, world)?;
     let master = env.master()?;
-    Ok(Some(Place { rank, world, local_rank, local_world, master, job, restart: 0, source }))
+    // Set by `towers launch`, which starts mpirun.
+    let restart = env.restarts("TOWERS_RESTART_COUNT")?;
+    Ok(Some(Place { rank, world, local_rank, local_world, master, job, restart, source }))
 }

@@ -1,6 +1,6 @@
 /// The kinds of messages. Messages of one kind from one rank to another keep their order.
 pub(super) mod tag {
-    use ::mpi::Tag;
+    use crate::mpi::communicator::Tag;
 
     /// "I have come to this operation": an [`Arrival`](super::Arrival).
     pub(in crate::mpi) const ARRIVAL: Tag = 1;
@@ -68,11 +68,16 @@ impl Arrival {
         Arrival { operation: operation as u64, len, parts }
     }
 
-    pub(super) fn to_words(self) -> [u64; 3] {
-        [self.operation, self.len as u64, self.parts as u64]
+    pub(super) fn to_bytes(self) -> [u8; 24] {
+        let words = [self.operation, self.len as u64, self.parts as u64].map(u64::to_le_bytes);
+        let mut bytes = [0; 24];
+        bytes.as_chunks_mut().0.copy_from_slice(&words);
+        bytes
     }
 
-    pub(super) fn from_words([operation, len, parts]: [u64; 3]) -> Self {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
+        let mut words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+        let [operation, len, parts] = [(); 3].map(|()| words.next().unwrap_or(u64::MAX));
         Arrival { operation, len: len as usize, parts: parts as usize }
     }
 
@@ -129,7 +134,7 @@ mod tests {
             assert_eq!(Note::from_bytes(&note.to_bytes()), note);
         }
         let arrival = Arrival::new(Operation::Reduce, 7, 2);
-        assert_eq!(Arrival::from_words(arrival.to_words()), arrival);
+        assert_eq!(Arrival::from_bytes(&arrival.to_bytes()), arrival);
     }
 
     #[test]

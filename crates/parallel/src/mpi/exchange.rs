@@ -1,14 +1,9 @@
+use super::communicator::Tag;
 use super::control::{Operation, tag};
 use super::wait::Wait;
 use super::worker::Worker;
 use crate::in_order::add;
 use crate::{Agreement, slice_batch};
-use ::mpi::Tag;
-use ::mpi::request;
-use ::mpi::traits::*;
-
-/// MPI counts in 32 bits: longer runs of numbers travel in pieces.
-const PIECE: usize = 1 << 26;
 
 impl Worker {
     /// Replaces the first `len` numbers of the buffer by their sum over all parts of all ranks. The buffer
@@ -90,7 +85,7 @@ impl Worker {
         }
     }
 
-    /// Sends and receives runs of numbers, at most [`PIECE`] at once. Each comes with its rank.
+    /// Sends and receives runs of numbers. Each comes with its rank.
     fn exchange<'a>(
         &self,
         operation: Operation,
@@ -98,34 +93,9 @@ impl Worker {
         sent: impl IntoIterator<Item = (usize, &'a [f32])>,
         expected: impl IntoIterator<Item = (usize, &'a mut [f32])>,
     ) {
-        request::multiple_scope(2 * self.world, |scope, requests| {
-            let mut peers = Vec::with_capacity(2 * self.world);
-            // Sends first. Receiving from another rank of this machine copies at once, while that rank waits
-            // for ours.
-            for (to, numbers) in sent {
-                for piece in numbers.chunks(PIECE) {
-                    requests.add(self.process(to).immediate_send_with_tag(scope, piece, tag));
-                    peers.push(Some(to));
-                }
-            }
-            for (from, numbers) in expected {
-                for piece in numbers.chunks_mut(PIECE) {
-                    requests.add(self.process(from).immediate_receive_into_with_tag(scope, piece, tag));
-                    peers.push(Some(from));
-                }
-            }
-            let (mut wait, mut done) = (Wait::new(self.timeout), Vec::new());
-            while requests.incomplete() > 0 {
-                requests.test_some(&mut done);
-                done.iter().for_each(|(request, ..)| peers[*request] = None);
-                let missing = || {
-                    let mut missing: Vec<usize> = peers.iter().flatten().copied().collect();
-                    missing.sort_unstable();
-                    missing.dedup();
-                    missing
-                };
-                self.pause(operation, &mut wait, !done.is_empty(), missing);
-            }
+        let mut wait = Wait::new(self.timeout);
+        self.communicator.exchange(tag, sent, expected, |news, missing| {
+            self.pause(operation, &mut wait, news, missing);
         });
     }
 
@@ -135,26 +105,19 @@ impl Worker {
         if self.rank == 0 {
             let mut agreements = vec![Agreement::default(); self.world];
             self.take_from_each(Operation::Agree, tag::AGREEMENT, |other, message| {
-                // No entry is longer than this.
-                let mut bytes = vec![0_u8; 8192];
-                let status = message.matched_receive_into(&mut bytes[..]);
-                bytes.truncate(status.count(u8::equivalent_datatype()) as usize);
-                let last = bytes.is_empty();
-                if !last {
-                    agreements[other].add_message(&bytes);
+                if !message.is_empty() {
+                    agreements[other].add_message(message);
                 }
-                last
+                message.is_empty()
             });
             let difference = self.others().find_map(|other| agreement.difference(other, &agreements[other]));
             if let Some(error) = difference {
                 self.fail(error);
             }
         } else {
-            let first = self.process(0);
-            agreement
-                .messages()
-                .for_each(|message| first.buffered_send_with_tag(&message[..], tag::AGREEMENT));
-            first.buffered_send_with_tag(&[0_u8; 0][..], tag::AGREEMENT);
+            let send = |message: &[u8]| self.communicator.send(0, tag::AGREEMENT, message);
+            agreement.messages().for_each(|message| send(&message));
+            send(&[]);
         }
         self.arrive(Operation::Agree, 0, 0);
     }

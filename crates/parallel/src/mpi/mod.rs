@@ -14,9 +14,14 @@
 //! ranks are waiting too, and names those that are not. A failure is final. The worker keeps the buffers that
 //! MPI may still write to, and answers every later call with the reason. It ends the job if the process
 //! doesn't end by itself.
+//!
+//! The library is found and loaded at run time; see [`library`].
 
+mod abi;
+mod communicator;
 mod control;
 mod exchange;
+mod library;
 mod options;
 mod process;
 mod queue;
@@ -158,7 +163,7 @@ impl Mpi {
         let mut buffer = self.take_buffer(parts.max(1) * at.len);
         for (part, buffer) in earlier.iter().chain(last).zip(buffer.chunks_exact_mut(at.len.max(1))) {
             at.check("collective", "the run", part.len())?;
-            device.download(part, at.offset, buffer)?;
+            device.download(part, at.offset, &mut buffer[..at.len])?;
         }
         self.worker.begin(Command::Reduce { buffer, first: 0, parts, len: at.len })?;
         self.pending.push(at);

@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The options of an MPI job.
@@ -10,13 +11,16 @@ pub struct MpiOptions {
     /// Whether all-reduces overlap with computation, the same on all ranks. By default they do if the ranks
     /// are on several machines: on one machine, copying takes the cores that compute.
     pub overlap: Option<bool>,
+    /// The file of the MPI library. By default it is looked for beside the launcher, then where the system
+    /// looks.
+    pub library: Option<PathBuf>,
 }
 
 impl Default for MpiOptions {
     /// Five minutes: longer than rank 0 takes to write a checkpoint, but short enough not to pay for a job
     /// that hangs.
     fn default() -> Self {
-        MpiOptions { timeout: Duration::from_secs(300), world: None, overlap: None }
+        MpiOptions { timeout: Duration::from_secs(300), world: None, overlap: None, library: None }
     }
 }
 
@@ -36,6 +40,12 @@ impl MpiOptions {
     /// Overlaps all-reduces with computation, or not.
     pub fn overlap(mut self, overlap: bool) -> Self {
         self.overlap = Some(overlap);
+        self
+    }
+
+    /// Loads this library.
+    pub fn library(mut self, file: impl Into<PathBuf>) -> Self {
+        self.library = Some(file.into());
         self
     }
 }

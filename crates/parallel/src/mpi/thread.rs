@@ -1,11 +1,9 @@
+use super::communicator::Communicator;
 use super::control::Operation;
 use super::options::MpiOptions;
 use super::queue::{Answer, Command, CommandQueue};
 use super::worker::Worker;
 use crate::{Error, Result};
-use ::mpi::Threading;
-use ::mpi::environment::Universe;
-use ::mpi::traits::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,6 +12,9 @@ use tensor_cpu::Buffer as HostBuffer;
 
 /// The wait beyond the time-out. The worker answers in time by itself, but a call into MPI may hang.
 const SLACK: Duration = Duration::from_secs(10);
+
+/// The least wait for the start of all processes, which load programs and libraries from slow disks.
+const START: Duration = Duration::from_secs(60);
 
 /// The main thread's handle of the worker thread.
 pub(super) struct WorkerHandle {
@@ -39,7 +40,7 @@ impl WorkerHandle {
         let (timeout, beats) = (options.timeout, Arc::<AtomicU64>::default());
         let queue = CommandQueue { commands: received, answers, beats: Arc::clone(&beats) };
         let run = move || match Worker::start(options, queue, &started) {
-            Ok((worker, universe)) => worker.run(universe),
+            Ok(worker) => worker.run(),
             // After the time-out the receiver is gone.
             Err(error) => _ = started.send(Err(error)),
         };
@@ -47,8 +48,9 @@ impl WorkerHandle {
         thread.map_err(|source| Error::Transport {
             what: format!("its thread could not be started: {source}"),
         })?;
-        let place = placed.recv_timeout(timeout).map_err(|_| Error::Transport {
-            what: format!("not all processes of the job started it within {} seconds", timeout.as_secs_f64()),
+        let start = timeout.max(START);
+        let place = placed.recv_timeout(start).map_err(|_| Error::Transport {
+            what: format!("not all processes of the job started it within {} seconds", start.as_secs_f64()),
         })??;
         let ends = Mutex::new(Ends { commands, answers: answered, unanswered: 0 });
         Ok((WorkerHandle { ends, timeout, beats }, place))
@@ -123,38 +125,29 @@ pub(super) struct RankInfo {
 
 impl Worker {
     /// Starts MPI on this thread, and finds this rank.
-    fn start(
-        options: MpiOptions,
-        queue: CommandQueue,
-        started: &Sender<Result<RankInfo>>,
-    ) -> Result<(Worker, Universe)> {
-        let refuse = |what: &str| Error::Transport { what: what.to_owned() };
-        let initialized = ::mpi::initialize_with_threading(Threading::Funneled);
-        let (mut universe, threading) = initialized.ok_or_else(|| refuse("it was started before"))?;
-        if threading < Threading::Funneled {
-            return Err(refuse("this MPI library was built without support for threads"));
-        }
-        let communicator = universe.world();
-        let (rank, world) = (communicator.rank() as usize, communicator.size() as usize);
+    fn start(options: MpiOptions, queue: CommandQueue, started: &Sender<Result<RankInfo>>) -> Result<Worker> {
+        let communicator = Communicator::start(options.library.as_deref())?;
+        let (rank, world) = (communicator.rank(), communicator.world());
         if let Some(expected) = options.world.filter(|expected| *expected != world) {
             return Err(Error::Transport {
                 what: format!(
                     "the launcher speaks of {expected} processes, MPI of {world}; \
-                     start the program with the mpirun of the MPI that it was built with"
+                     start the program with the mpirun of the library {}",
+                    communicator.name()
                 ),
             });
         }
         // At most two short messages to a rank are on their way at a time, and one rank's agreement.
-        universe.set_buffer_size((1 << 20) + world * (8 << 10));
-        let over_machines = || (communicator.split_shared(0).size() as usize) < world;
+        communicator.attach_buffer((1 << 20) + world * (8 << 10));
+        let over_machines = || communicator.world_of_machine() < world;
         let overlaps = world > 1 && options.overlap.unwrap_or_else(over_machines);
         let _ = started.send(Ok(RankInfo { rank, world, overlaps }));
         let (received, timeout) = (Vec::new(), options.timeout);
-        Ok((Worker { communicator, rank, world, timeout, queue, received }, universe))
+        Ok(Worker { communicator, rank, world, timeout, queue, received })
     }
 
     /// Executes commands until the last.
-    fn run(mut self, universe: Universe) {
+    fn run(mut self) {
         while let Ok(command) = self.queue.commands.recv() {
             let mut answer = HostBuffer::default();
             match command {
@@ -179,7 +172,7 @@ impl Worker {
                 Command::Finish => {
                     self.arrive(Operation::Finish, 0, 0);
                     // All ranks have come, so this returns. It ends MPI.
-                    drop(universe);
+                    self.communicator.finish();
                     return self.queue.answer(Ok(HostBuffer::default()));
                 }
             }

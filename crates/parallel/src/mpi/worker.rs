@@ -1,10 +1,8 @@
+use super::communicator::{Communicator, Tag};
 use super::control::{Arrival, Note, Operation, tag};
 use super::queue::CommandQueue;
 use super::wait::Wait;
 use crate::Error;
-use ::mpi::point_to_point::Message;
-use ::mpi::topology::{Process, SimpleCommunicator};
-use ::mpi::traits::*;
 use std::time::{Duration, Instant};
 
 /// How long a rank, after its time-out, asks which others are waiting. They answer within a fraction of a
@@ -19,7 +17,7 @@ const TELLING: Duration = Duration::from_millis(300);
 /// A failure never returns: [`fail`](Worker::fail) answers for the rest of the process. So buffers that MPI
 /// may still use stay in place, borrowed by the failed operation.
 pub(super) struct Worker {
-    pub(super) communicator: SimpleCommunicator,
+    pub(super) communicator: Communicator,
     pub(super) rank: usize,
     pub(super) world: usize,
     pub(super) timeout: Duration,
@@ -29,10 +27,6 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn process(&self, rank: usize) -> Process<'_> {
-        self.communicator.process_at_rank(rank as i32)
-    }
-
     pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let rank = self.rank;
         (0..self.world).filter(move |other| *other != rank)
@@ -42,13 +36,11 @@ impl Worker {
     pub(super) fn arrive(&self, operation: Operation, len: usize, parts: usize) -> Vec<Arrival> {
         let own = Arrival::new(operation, len, parts);
         for other in self.others() {
-            self.process(other).buffered_send_with_tag(&own.to_words(), tag::ARRIVAL);
+            self.communicator.send(other, tag::ARRIVAL, &own.to_bytes());
         }
         let mut arrivals = vec![own; self.world];
         self.take_from_each(operation, tag::ARRIVAL, |other, message| {
-            let mut words = [0; 3];
-            message.matched_receive_into(&mut words);
-            arrivals[other] = Arrival::from_words(words);
+            arrivals[other] = Arrival::from_bytes(message);
             true
         });
         let theirs = arrivals.iter().enumerate();
@@ -63,21 +55,21 @@ impl Worker {
     pub(super) fn take_from_each(
         &self,
         operation: Operation,
-        tag: ::mpi::Tag,
-        mut take: impl FnMut(usize, Message) -> bool,
+        tag: Tag,
+        mut take: impl FnMut(usize, &[u8]) -> bool,
     ) {
         let mut missing: Vec<usize> = self.others().collect();
         let mut wait = Wait::new(self.timeout);
         while !missing.is_empty() {
             let mut news = false;
-            missing.retain(|&other| match self.process(other).immediate_matched_probe_with_tag(tag) {
-                Some((message, _)) => {
+            missing.retain(|&other| match self.communicator.receive(Some(other), tag) {
+                Some((_, message)) => {
                     news = true;
-                    !take(other, message)
+                    !take(other, &message)
                 }
                 None => true,
             });
-            self.pause(operation, &mut wait, news, || missing.clone());
+            self.pause(operation, &mut wait, news, &|| missing.clone());
         }
     }
 
@@ -87,7 +79,7 @@ impl Worker {
         operation: Operation,
         wait: &mut Wait,
         news: bool,
-        missing: impl Fn() -> Vec<usize>,
+        missing: &dyn Fn() -> Vec<usize>,
     ) {
         self.queue.beat();
         if news {
@@ -101,10 +93,7 @@ impl Worker {
 
     /// Answers notes. Ranks that say that they are waiting are added to `waiting`.
     fn hear(&self, waiting: &mut Vec<usize>) {
-        let any = self.communicator.any_process();
-        while let Some(message) = any.immediate_matched_probe_with_tag(tag::NOTE) {
-            let (bytes, status) = message.matched_receive_vec::<u8>();
-            let from = status.source_rank() as usize;
+        while let Some((from, bytes)) = self.communicator.receive(None, tag::NOTE) {
             match Note::from_bytes(&bytes) {
                 Note::Abort(reason) => self.serve(Error::Aborted { reason }),
                 Note::Ask => self.note(from, &Note::Waiting),
@@ -114,7 +103,7 @@ impl Worker {
     }
 
     fn note(&self, to: usize, note: &Note) {
-        self.process(to).buffered_send_with_tag(&note.to_bytes()[..], tag::NOTE);
+        self.communicator.send(to, tag::NOTE, &note.to_bytes());
     }
 
     /// Finds out which of the missing ranks are not waiting themselves, and fails with their names.
@@ -146,8 +135,7 @@ impl Worker {
         self.others().for_each(|other| self.note(other, &note));
         let began = Instant::now();
         while began.elapsed() < TELLING {
-            // Any call helps MPI to make progress.
-            let _ = self.communicator.this_process().immediate_probe_with_tag(tag::NOTE);
+            self.communicator.poll(tag::NOTE);
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -156,6 +144,6 @@ impl Worker {
     /// still runs.
     pub(super) fn serve(&self, error: Error) -> ! {
         self.queue.refuse(error);
-        self.communicator.abort(1)
+        self.communicator.abort()
     }
 }

@@ -24,7 +24,9 @@ fn a_rank_that_is_killed_ends_the_job() {
         signal("KILL", ranks[victim]);
         let ended = job.wait();
         assert!(!ended.success, "{}", ended.text);
-        assert!(ended.text.contains("signal 9"), "mpirun names the signal:\n{}", ended.text);
+        // With MPICH a rank that reads the memory of the victim may fail first.
+        let named = ended.text.contains("signal 9") || !is_open_mpi();
+        assert!(named, "mpirun names the signal:\n{}", ended.text);
     }
 }
 

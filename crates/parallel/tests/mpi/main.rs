@@ -5,28 +5,15 @@
 #![allow(clippy::unwrap_used, reason = "all of it is a test")]
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "mpi")]
 mod faults;
-#[cfg(feature = "mpi")]
 mod hosts;
-#[cfg(feature = "mpi")]
 mod job;
-#[cfg(feature = "mpi")]
 mod network;
-#[cfg(feature = "mpi")]
 mod roles;
-#[cfg(feature = "mpi")]
 mod sums;
 
 /// The entry of every rank of a job. Without a job it does nothing.
-#[cfg(feature = "mpi")]
 #[test]
 fn a_rank() {
     roles::play();
-}
-
-#[cfg(not(feature = "mpi"))]
-#[test]
-fn mpi() {
-    println!("SKIPPED: built without the feature `mpi`; see `cargo xtask test mpi`");
 }

