@@ -185,7 +185,7 @@ mod training {
             let mut config = config(2, shards);
             // With virtual replicas no bit depends on the weights.
             if shards.is_none() {
-                config.placement.device_weights = resume.state.device_weights.clone();
+                config.placement.device_weights = resume.state.device_weights.parse().unwrap();
             }
             let threads = tempfile::tempdir().unwrap();
             on_threads(config, 3, threads.path());

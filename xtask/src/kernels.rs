@@ -9,7 +9,8 @@ use crate::tally::Tally;
 use crate::workspace::Workspace;
 use anyhow::{Context as _, Result};
 use std::env::consts::EXE_SUFFIX;
-use std::process::{Command, ExitCode};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
 
 /// The program, and the package that it is in.
 const PACKAGE: &str = "towers-kernels";
@@ -27,10 +28,29 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Fail
 /// It is built with the whole workspace selected: so its dependencies have the features of the other steps,
 /// and are not compiled once more without them.
 pub fn step(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    tally.run(program(workspace)?.arg("--summary"))
+}
+
+/// The folders of the MPIs for tests. Where one can't be fetched, the tally counts it as skipped.
+pub fn mpis(workspace: &Workspace, tally: &mut Tally) -> Result<Vec<PathBuf>> {
+    let output = program(workspace)?.arg("--fetch-mpi").stderr(Stdio::inherit()).output()?;
+    anyhow::ensure!(output.status.success(), "the MPIs for tests can't be unpacked");
+    let mut folders = Vec::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        match line.strip_prefix("SKIPPED: ") {
+            Some(why) => tally.skip(why),
+            None => folders.push(PathBuf::from(line)),
+        }
+    }
+    Ok(folders)
+}
+
+/// The program, built.
+fn program(workspace: &Workspace) -> Result<Command> {
     cargo::run(&mut cargo::command(&workspace.root, &["build", "--workspace", "--bin", PACKAGE]))?;
     // Both are programs of one workspace and one profile.
     let us = std::env::current_exe().context("this program does not find itself")?;
     let mut command = Command::new(us.with_file_name(format!("{PACKAGE}{EXE_SUFFIX}")));
-    command.arg("--summary").current_dir(&workspace.root);
-    tally.run(command.env("CARGO_MANIFEST_DIR", workspace.root.join("xtask/kernels")))
+    command.current_dir(&workspace.root).env("CARGO_MANIFEST_DIR", workspace.root.join("xtask/kernels"));
+    Ok(command)
 }

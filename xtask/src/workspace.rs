@@ -123,6 +123,6 @@ mod tests {
         assert!(!xtask.published && xtask.dependencies.contains(&"anyhow".to_owned()));
         let optim = find("towers-optim");
         assert!(optim.published && !optim.dependencies.contains(&"proptest".to_owned()));
-        assert!(find("towers-parallel").features.contains(&"mpi".to_owned()));
+        assert!(find("towers-cifar").features.contains(&"download".to_owned()));
     }
 }

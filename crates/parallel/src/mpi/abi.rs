@@ -78,7 +78,7 @@ pub(super) struct Abi {
     /// The processes of one machine.
     pub(super) shared: c_int,
     /// Where the rank stands in a status, counted in ints.
-    source_at: usize,
+    pub(super) source_at: usize,
 }
 
 impl Abi {
@@ -104,7 +104,11 @@ impl Abi {
         source_at: 0,
     };
 
-    /// The interface of Open MPI since 4.0: its predefined handles are addresses of global variables.
+    /// The interface of Open MPI since 4.0, but for its handles.
+    pub(super) const OPEN_MPI: Abi =
+        Abi { world: 0, byte: 0, no_info: 0, any_source: -1, funneled: 1, shared: 0, source_at: 0 };
+
+    /// The interface of Open MPI, if the library is one: its handles are the addresses of global variables.
     pub(super) fn open_mpi(library: &Library) -> Option<Abi> {
         let address = |name: &[u8]| {
             // SAFETY: only the address is taken, and the library is never unloaded.
@@ -115,10 +119,7 @@ impl Abi {
             world: address(b"ompi_mpi_comm_world")?,
             byte: address(b"ompi_mpi_byte")?,
             no_info: address(b"ompi_mpi_info_null")?,
-            any_source: -1,
-            funneled: 1,
-            shared: 0,
-            source_at: 0,
+            ..Abi::OPEN_MPI
         })
     }
 

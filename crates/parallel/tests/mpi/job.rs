@@ -35,12 +35,13 @@ pub struct Ended {
 pub fn mpirun_is_there() -> bool {
     let there = version().is_some();
     if !there {
-        println!("SKIPPED: there is no mpirun; Debian's packages openmpi-bin and libopenmpi-dev bring it");
+        println!("SKIPPED: there is no mpirun; `cargo xtask test mpi` fetches two");
     }
     there
 }
 
-fn version() -> Option<String> {
+/// What mpirun says about itself.
+pub fn version() -> Option<String> {
     let output = Command::new("mpirun").arg("--version").output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }

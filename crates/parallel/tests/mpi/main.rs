@@ -3,9 +3,9 @@
 //! The ranks are this test program itself: mpirun starts its test `a_rank`, and the environment names their
 //! role.
 #![allow(clippy::unwrap_used, reason = "all of it is a test")]
-#![forbid(unsafe_code)]
 
 mod faults;
+mod headers;
 mod hosts;
 mod job;
 mod network;
