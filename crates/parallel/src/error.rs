@@ -146,11 +146,6 @@ impl Error {
     pub(crate) fn missing(variable: &'static str, accepted: impl Into<String>) -> Self {
         Error::Variable { variable, value: "not set".to_owned(), accepted: accepted.into() }
     }
-
-    /// Whether this error only reports that another replica failed.
-    pub fn is_aborted(&self) -> bool {
-        matches!(self, Error::Aborted { .. })
-    }
 }
 
 /// Ranks in a sentence.

@@ -1,10 +1,10 @@
 //! Replicas that exchange data in the middle of a pass. One that fails there ends all, and none waits for
 //! ever.
-#![allow(clippy::unwrap_used)]
 
+use crate::groups;
 use layers::{BatchNormalization, Conv2D, Dense, Draws, Exchange, Flatten, Graph, Mode, Network, Value};
 use parallel::{Collective, Error, Replica, run_replicas};
-use program::{Device, Precision, Span, Storage};
+use program::{Device, Span, Storage};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -111,20 +111,10 @@ fn run(devices: &[Device], trap: &Trap) -> Result<Vec<Vec<f32>>, Ended> {
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// Devices in main memory and, where they can be emulated, GPUs.
-fn groups() -> Vec<Vec<Device>> {
-    let mut groups = vec![(0..3).map(|_| tensor_cpu::device(1)).collect()];
-    match (0..3).map(|_| tensor_cuda::emulated(Precision::Fp32)).collect::<program::Result<Vec<_>>>() {
-        Ok(gpus) => groups.push(gpus),
-        Err(why) => println!("SKIPPED: emulated cuda: {why}"),
-    }
-    groups
-}
-
 #[test]
 fn one_that_fails_in_the_middle_of_a_pass_ends_all() {
     static ARMED: AtomicBool = AtomicBool::new(false);
-    for devices in groups() {
+    for devices in groups(3) {
         for (how, in_backward) in [(How::Panics, false), (How::Fails, false), (How::Panics, true)] {
             ARMED.store(true, Ordering::SeqCst);
             let began = Instant::now();
@@ -147,7 +137,7 @@ fn one_that_fails_in_the_middle_of_a_pass_ends_all() {
 /// Without a fault all have the same sums, also replicas without samples.
 #[test]
 fn all_replicas_see_the_same_sums() {
-    for devices in groups() {
+    for devices in groups(3) {
         let trap = Trap { how: How::Fails, in_backward: false, armed: &NEVER };
         let grads = run(&devices, &trap).unwrap();
         assert!(grads[0].iter().any(|&g| g != 0.0) && grads[0].iter().all(|g| g.is_finite()));

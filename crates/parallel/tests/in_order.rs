@@ -1,36 +1,17 @@
 //! Sums of several parts from each replica: the same bits for any number of replicas.
-// A test panics where something fails, its own helper functions too.
-#![allow(clippy::unwrap_used)]
 
+use crate::cpus;
+use crate::everything::{EDGE, bring, value};
 use parallel::{Error, Replica, Shards, run_replicas};
-use program::{Device, Span, Storage};
+use program::Span;
 
 const LEN: usize = 23;
-/// Elements before and after the run that is added up.
-const EDGE: usize = 2;
-
-fn devices(world: usize) -> Vec<Device> {
-    vec![tensor_cpu::device(1); world]
-}
-
-/// Numbers of such different sizes that every order of adding them gives other bits.
-fn value(part: usize, k: usize) -> f32 {
-    let size = [1.0e-7, 1.0, 3.0e7, -2.9e7, 0.1][part % 5];
-    size * (1.0 + k as f32 * 0.37) / (part + 1) as f32
-}
-
 /// The sum of `total` parts on every replica, with the parts divided over `world` replicas.
 fn sums(total: usize, world: usize) -> Vec<Vec<f32>> {
-    run_replicas(&devices(world), |mut replica: Replica| {
+    run_replicas(&cpus(world), |mut replica: Replica| {
         let device = replica.device.clone();
         let shards = Shards::new(total, replica.world(), replica.rank());
-        let bring = |part| -> Result<Storage, Error> {
-            let mut storage = device.alloc(LEN + 2 * EDGE)?;
-            let values: Vec<f32> = (0..LEN).map(|k| value(part, k)).collect();
-            device.upload(&values, &mut storage, EDGE)?;
-            Ok(storage)
-        };
-        let parts = shards.own().map(bring).collect::<Result<Vec<_>, _>>()?;
+        let parts = shards.own().map(|part| bring(&device, part, LEN)).collect::<Result<Vec<_>, _>>()?;
         let mut into = device.alloc(LEN + 2 * EDGE)?;
         device.fill(7.0, &mut into, Span::new(0, LEN + 2 * EDGE))?;
         // Twice, with another collective and a shorter run between: no earlier number remains.
@@ -51,7 +32,7 @@ fn the_sum_is_that_of_the_parts_in_their_order() {
         for world in 1..=total.min(4) {
             for result in sums(total, world) {
                 assert_eq!(result[EDGE..EDGE + LEN], expected[..], "{total} parts on {world} replicas");
-                let edges = [result[0], result[1], result[LEN + EDGE], result[LEN + EDGE + 1]];
+                let edges = [result[0], result[1], result[LEN + EDGE], result[LEN + 2 * EDGE - 1]];
                 assert_eq!(edges, [7.0 * world as f32, 7.0, 7.0, 7.0], "only the span changes");
             }
         }
@@ -67,7 +48,7 @@ fn the_order_matters() {
 
 #[test]
 fn with_one_part_each_it_is_the_plain_sum() {
-    let plain = run_replicas(&devices(4), |mut replica: Replica| {
+    let plain = run_replicas(&cpus(4), |mut replica: Replica| {
         let device = replica.device.clone();
         let mut data = device.alloc(LEN)?;
         let own: Vec<f32> = (0..LEN).map(|k| value(replica.rank(), k)).collect();
@@ -85,7 +66,7 @@ fn with_one_part_each_it_is_the_plain_sum() {
 #[test]
 fn no_parts_add_nothing() {
     for (world, parts) in [(1, 0), (3, 0), (3, 1)] {
-        let all = run_replicas(&devices(world), |mut replica: Replica| {
+        let all = run_replicas(&cpus(world), |mut replica: Replica| {
             let device = replica.device.clone();
             let (mut own, mut into) = (vec![device.alloc(4)?], device.alloc(4)?);
             device.fill(2.0, &mut own[0], Span::new(0, 4))?;
@@ -100,7 +81,7 @@ fn no_parts_add_nothing() {
 
 #[test]
 fn parts_of_different_sizes_are_an_error_on_all() {
-    let result = run_replicas(&devices(2), |mut replica: Replica| {
+    let result = run_replicas(&cpus(2), |mut replica: Replica| {
         let device = replica.device.clone();
         let len = 4 + replica.rank();
         let (parts, mut into) = (vec![device.alloc(len)?, device.alloc(len)?], device.alloc(len)?);
@@ -113,7 +94,7 @@ fn parts_of_different_sizes_are_an_error_on_all() {
 #[test]
 fn a_run_outside_of_the_parts_is_an_error() {
     for world in [1, 2] {
-        let result = run_replicas(&devices(world), |mut replica: Replica| {
+        let result = run_replicas(&cpus(world), |mut replica: Replica| {
             let device = replica.device.clone();
             let (parts, mut into) = (vec![device.alloc(4)?], device.alloc(4)?);
             let at = Span::new(1 - replica.rank(), 4);

@@ -1,11 +1,8 @@
 //! The in-process collective: sums, order, errors.
 
+use crate::{cpus, groups};
 use parallel::{Error, Replica, run_replicas};
-use program::{Device, Span};
-
-fn devices(world: usize) -> Vec<Device> {
-    vec![tensor_cpu::device(1); world]
-}
+use program::Span;
 
 #[test]
 fn sums_are_added_in_the_order_of_the_ranks() {
@@ -14,7 +11,7 @@ fn sums_are_added_in_the_order_of_the_ranks() {
             1.0e7_f32.powi((rank % 2) as i32) * (1.0 + k as f32 * 0.37) / (rank + 1) as f32
         };
         let len = 23;
-        let all = run_replicas(&devices(world), |mut replica: Replica| {
+        let all = run_replicas(&cpus(world), |mut replica: Replica| {
             let device = replica.device.clone();
             let mut data = device.alloc(len + 2)?;
             let mut results = Vec::new();
@@ -38,7 +35,7 @@ fn sums_are_added_in_the_order_of_the_ranks() {
 
 #[test]
 fn broadcast_brings_the_roots_numbers() {
-    let all = run_replicas(&devices(3), |mut replica: Replica| {
+    let all = run_replicas(&cpus(3), |mut replica: Replica| {
         let device = replica.device.clone();
         let mut data = device.alloc(2)?;
         device.fill(replica.rank() as f32, &mut data, Span::new(0, 2))?;
@@ -52,7 +49,7 @@ fn broadcast_brings_the_roots_numbers() {
 #[test]
 fn a_gathering_brings_everybodys_part() {
     for (world, len) in (1..=4).flat_map(|world| [0, 1, 5, 64].map(|len| (world, len))) {
-        let all = run_replicas(&devices(world), |mut replica: Replica| {
+        let all = run_replicas(&cpus(world), |mut replica: Replica| {
             let (device, rank) = (replica.device.clone(), replica.rank());
             let mut data = device.alloc(world * len + 2)?;
             device.fill(-1.0, &mut data, Span::new(0, world * len + 2))?;
@@ -70,41 +67,51 @@ fn a_gathering_brings_everybodys_part() {
 }
 
 #[test]
-fn a_gathering_needs_equal_parts_as_long_on_all() {
-    let gather = |len: fn(usize) -> usize| {
-        run_replicas(&devices(3), |mut replica: Replica| {
-            let device = replica.device.clone();
-            let len = len(replica.rank());
-            let mut data = device.alloc(len)?;
-            let first = replica.collective.all_gather(&device, &mut data, Span::new(0, len));
-            assert!(first.is_err() && replica.collective.barrier().is_err());
-            first
-        })
-    };
-    let unlike = gather(|rank| 3 + rank / 2 * 3);
-    assert!(matches!(unlike, Err(Error::Mismatch { .. })), "{unlike:?}");
-    let odd = gather(|rank| 6 + rank % 2).unwrap_err().to_string();
+fn a_gathering_needs_equal_parts() {
+    let odd = run_replicas(&cpus(3), |mut replica: Replica| {
+        let (device, len) = (replica.device.clone(), 6 + replica.rank() % 2);
+        let mut data = device.alloc(len)?;
+        let first = replica.collective.all_gather(&device, &mut data, Span::new(0, len));
+        assert!(first.is_err() && replica.collective.barrier().is_err());
+        first
+    });
+    let odd = odd.unwrap_err().to_string();
     assert!(odd.contains("the length of the run is 7, but must be a multiple"), "{odd}");
 }
 
-/// One replica panics, fails or returns early. The others stop, and the caller learns the cause.
+/// One replica panics, or fails in an operation. The others stop, and the caller learns the cause. No replica reads
+/// freed memory.
 #[test]
 fn a_failing_replica_stops_the_others() {
-    for bad in 0..3 {
-        let result = run_replicas(&devices(3), |mut replica: Replica| {
-            assert!(replica.rank() != bad, "replica {bad} is the bad one");
-            replica.collective.barrier()
-        });
-        let error = result.unwrap_err();
-        assert!(matches!(&error, Error::Panicked { rank, .. } if *rank == bad), "{error}");
-        assert!(error.to_string().contains("is the bad one"), "{error}");
+    for (devices, bad) in groups(3).iter().flat_map(|devices| [0, 1, 2].map(|bad| (devices, bad))) {
+        for panics in [false, true] {
+            let result = run_replicas(devices, |mut replica: Replica| {
+                let device = replica.device.clone();
+                let mut data = device.alloc(40)?;
+                replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 40))?;
+                if replica.rank() == bad {
+                    assert!(!panics, "replica {bad} is the bad one");
+                    replica.collective.all_reduce_sum(&device, &mut data, Span::new(1, 40))?;
+                }
+                let result = replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 40));
+                assert!(result.is_err() && replica.collective.barrier().is_err());
+                result
+            });
+            match result.unwrap_err() {
+                Error::Tensor(error) if !panics => assert!(error.to_string().contains("41"), "{error}"),
+                Error::Panicked { rank, message } if panics => {
+                    assert!(rank == bad && message.contains("is the bad one"), "{message}");
+                }
+                other => panic!("{other}"),
+            }
+        }
     }
 }
 
 /// No replica waits for one that has returned.
 #[test]
 fn a_replica_that_finished_early_keeps_nobody_waiting() {
-    let result = run_replicas(&devices(3), |mut replica: Replica| match replica.rank() {
+    let result = run_replicas(&cpus(3), |mut replica: Replica| match replica.rank() {
         1 => Ok(()),
         _ => replica.collective.barrier(),
     });
@@ -119,24 +126,30 @@ fn no_devices_are_no_replicas() {
 
 #[test]
 fn different_sizes_are_an_error_on_all() {
-    let result = run_replicas(&devices(2), |mut replica: Replica| {
-        let device = replica.device.clone();
-        let len = 4 + replica.rank();
-        let mut data = device.alloc(len)?;
-        device.fill(7.0, &mut data, Span::new(0, len))?;
-        let refused = replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, len));
-        let mut left = vec![0.0; len];
-        device.download(&data, 0, &mut left)?;
-        assert_eq!(left, vec![7.0; len], "what is not added up stays as it was");
-        refused
-    });
-    assert!(matches!(result, Err(Error::Mismatch { .. })), "{result:?}");
+    for (devices, operation) in groups(3).iter().flat_map(|devices| [0, 1, 2].map(|k| (devices, k))) {
+        let result = run_replicas(devices, |mut replica: Replica| {
+            let device = replica.device.clone();
+            let len = 6 + replica.rank() / 2 * 3;
+            let (mut data, at) = (device.alloc(len)?, Span::new(0, len));
+            device.fill(7.0, &mut data, at)?;
+            let refused = match operation {
+                0 => replica.collective.all_reduce_sum(&device, &mut data, at),
+                1 => replica.collective.broadcast(&device, &mut data, at, 0),
+                _ => replica.collective.all_gather(&device, &mut data, at),
+            };
+            let is_kept =
+                operation > 0 || device.runs_ahead() || data.to_vec(&device, 0, len)? == vec![7.0; len];
+            assert!(is_kept, "what is not added up stays as it was");
+            refused
+        });
+        assert!(matches!(result, Err(Error::Mismatch { .. })), "{result:?}");
+    }
 }
 
 /// The root has the only numbers, so it can't know. Its error is not the cause.
 #[test]
 fn a_broadcast_of_different_sizes_names_the_cause() {
-    let result = run_replicas(&devices(2), |mut replica: Replica| {
+    let result = run_replicas(&cpus(2), |mut replica: Replica| {
         let device = replica.device.clone();
         let len = 4 + replica.rank();
         let mut data = device.alloc(len)?;
@@ -148,7 +161,7 @@ fn a_broadcast_of_different_sizes_names_the_cause() {
 /// If a replica's memory does not fit, no replica keeps waiting, even if it carries on.
 #[test]
 fn an_operation_that_fails_on_one_fails_on_all() {
-    let result = run_replicas(&devices(2), |mut replica: Replica| {
+    let result = run_replicas(&cpus(2), |mut replica: Replica| {
         let device = replica.device.clone();
         let mut data = device.alloc(4)?;
         let at = Span::new(replica.rank(), 4);
@@ -161,7 +174,7 @@ fn an_operation_that_fails_on_one_fails_on_all() {
 
 #[test]
 fn an_aborted_group_stays_aborted() {
-    let result = run_replicas(&devices(2), |mut replica: Replica| {
+    let result = run_replicas(&cpus(2), |mut replica: Replica| {
         replica.collective.abort("the power is going");
         let first = replica.collective.barrier();
         let second = replica.collective.barrier();

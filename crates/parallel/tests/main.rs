@@ -1,8 +1,23 @@
 //! The public interface within one process, one topic a file. One test program: each is linked by itself.
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
 
 mod across;
 mod cluster;
+mod everything;
 mod gpus;
 mod in_order;
 mod local;
 mod stages;
+
+use parallel::{Error, Replica};
+use program::Device;
+
+fn cpus(world: usize) -> Vec<Device> {
+    vec![tensor_cpu::device(1); world]
+}
+
+/// Devices in main memory and, where they can be emulated, GPUs.
+fn groups(world: usize) -> Vec<Vec<Device>> {
+    [Some(cpus(world)), everything::gpus(world)].into_iter().flatten().collect()
+}

@@ -1,6 +1,4 @@
 //! Pipelines of stages: their tensors, and how they end.
-// A test panics where something fails, its own helper functions too.
-#![allow(clippy::unwrap_used)]
 
 use parallel::{Error, Pass, Replica, Stage, one_forward_one_backward, run_stages};
 use program::Span;

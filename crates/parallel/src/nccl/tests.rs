@@ -1,21 +1,19 @@
 //! `Nccl` over an exchange between emulated GPUs, and over NCCL itself where there are GPUs.
 
+#[path = "../../tests/everything.rs"]
+mod everything;
+
 use super::{Nccl, NcclJoin, PATIENCE, failure_of};
 use crate::barrier::Barrier;
 use crate::members::{Members, boxed};
 use crate::replicas::run_members;
 use crate::{Error, Replica, run_replicas};
-use program::{Device, GraphCache, Precision, ReplayArgs, Span, Storage};
+use everything::{EDGE, LENS, bring, everything, gpus, value};
+use program::{Device, GraphCache, ReplayArgs, Span, Storage};
 use std::sync::Arc;
 use std::time::Duration;
 use tensor_cuda::Options as CudaOptions;
 use tensor_cuda::{Cuda, nccl};
-
-/// This number of emulated GPUs, or none without a C++ compiler.
-fn gpus(count: usize) -> Option<Vec<Device>> {
-    let devices: Result<Vec<_>, _> = (0..count).map(|_| tensor_cuda::emulated(Precision::Fp32)).collect();
-    devices.inspect_err(|error| println!("SKIPPED: collectives on GPUs: {error}")).ok()
-}
 
 /// A group on emulated GPUs.
 fn emulated(devices: &[Device], in_order: bool, patience: Duration) -> Members {
@@ -31,62 +29,14 @@ fn emulated(devices: &[Device], in_order: bool, patience: Duration) -> Members {
     Members { collectives: boxed(members), barrier }
 }
 
-/// Numbers of such different sizes that every order of adding them gives other bits.
-fn value(part: usize, k: usize) -> f32 {
-    let size = [1.0e-7, 1.0, 3.0e7, -2.9e7, 0.1][part % 5];
-    size * (1.0 + k as f32 * 0.37) / (part + 1) as f32
-}
-
-/// Elements before and after the run that is added up.
-const EDGE: usize = 3;
-
-fn bring(device: &Device, part: usize, len: usize) -> Result<Storage, Error> {
-    let mut data = device.alloc(len + 2 * EDGE)?;
-    let values: Vec<f32> = (0..len).map(|k| value(part, k)).collect();
-    device.upload(&values, &mut data, EDGE)?;
-    Ok(data)
-}
-
-const LENS: [usize; 6] = [0, 1, 5, 23, 64, 1001];
-
-/// Sums, sums in order of several parts each, a broadcast and a gather. Most of them work on the results of
-/// the last one.
-fn everything(mut replica: Replica) -> Result<Vec<f32>, Error> {
-    let (device, rank) = (replica.device.clone(), replica.rank());
-    let mut all = Vec::new();
-    for len in LENS {
-        let (at, whole) = (Span::new(EDGE, len), len + 2 * EDGE);
-        let mut data = bring(&device, rank, len)?;
-        for _ in 0..2 {
-            replica.collective.all_reduce_sum(&device, &mut data, at)?;
-            all.extend(data.to_vec(&device, 0, whole)?);
-        }
-        let parts = (0..rank).map(|part| bring(&device, rank * rank + part, len));
-        let parts = parts.collect::<Result<Vec<_>, _>>()?;
-        replica.collective.all_reduce_in_order(&device, &parts, at, &mut data)?;
-        all.extend(data.to_vec(&device, 0, whole)?);
-        device.fill(rank as f32, &mut data, Span::new(0, whole))?;
-        replica.collective.broadcast(&device, &mut data, at, 1)?;
-        replica.collective.barrier()?;
-        all.extend(data.to_vec(&device, 0, whole)?);
-        let mut data = bring(&device, rank, len)?;
-        let equal_parts = Span::new(EDGE, len - len % replica.world());
-        replica.collective.all_gather(&device, &mut data, equal_parts)?;
-        all.extend(data.to_vec(&device, 0, whole)?);
-    }
-    Ok(all)
-}
-
 #[test]
 fn in_order_it_has_the_bits_of_threads_in_host_memory() {
+    let everything = |replica| everything(replica, &LENS);
     for world in 2..=4 {
         let Some(devices) = gpus(world) else { return };
         let host = run_replicas(&vec![tensor_cpu::device(1); world], everything).unwrap();
         let by_nccl = run_members(&devices, emulated(&devices, true, PATIENCE), everything).unwrap();
-        let bits = |all: &[f32]| all.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        for (rank, numbers) in by_nccl.iter().enumerate() {
-            assert_eq!(bits(numbers), bits(&host[rank]), "{world} replicas, replica {rank}");
-        }
+        assert_eq!(by_nccl, host, "{world} replicas");
     }
 }
 
@@ -296,11 +246,12 @@ fn members_join_by_an_id_that_goes_another_way() {
     let by_id = run_replicas(&hosts, |mut replica| {
         let device = devices[replica.rank()].clone();
         let collective = Box::new(Nccl::join_over(replica.collective.as_mut(), &device, PATIENCE)?);
-        everything(Replica { device, collective })
+        everything(Replica { device, collective }, &LENS)
     });
     assert_eq!(
         by_id.unwrap(),
-        run_members(&devices, emulated(&devices, true, PATIENCE), everything).unwrap()
+        run_members(&devices, emulated(&devices, true, PATIENCE), |replica| everything(replica, &LENS))
+            .unwrap()
     );
 }
 

@@ -1,13 +1,13 @@
 //! Processes that share a folder connect there, and leave no file behind.
 
-use super::{BLOB, LONG, all, at, come, sentences};
+use super::{BLOB, all, at, come, sentences, wait_for};
 use parallel::Error;
 use parallel::cluster::Place;
 use parallel::rendezvous::{Hello, Settings, Watchdog, connect};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 type Guest = (Place, Settings, Hello);
 
@@ -25,17 +25,6 @@ fn below(folder: &Path) -> Vec<PathBuf> {
     paths
         .flat_map(|path| if path.is_dir() { [vec![path.clone()], below(&path)].concat() } else { vec![path] })
         .collect()
-}
-
-fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(began.elapsed() < LONG, "it never comes");
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

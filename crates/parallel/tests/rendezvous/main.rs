@@ -37,6 +37,18 @@ fn at(rank: usize, world: usize, port: u16) -> (Place, Settings, Hello) {
     (place, settings, Hello { rank, world, agreement: Agreement::new().with("the batch size", 64) })
 }
 
+/// Fails instead of hanging.
+fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < LONG, "it never comes");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// A port that is free now.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
@@ -156,16 +168,8 @@ fn a_rank_that_ended_and_stays_away_is_named() {
     }
 }
 
-/// A connection to rank 0, once it listens.
 fn connect(port: u16) -> TcpStream {
-    let began = Instant::now();
-    loop {
-        match TcpStream::connect(("127.0.0.1", port)) {
-            Ok(stream) => return stream,
-            Err(error) => assert!(began.elapsed() < LONG, "{error}"),
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_for(|| TcpStream::connect(("127.0.0.1", port)).ok())
 }
 
 /// A process of an earlier start of the job, or of another job, is a stranger.
@@ -288,11 +292,7 @@ fn who_listens_learns_nothing_and_who_changes_is_noticed() {
         let first = thread::spawn(move || come(at(0, 2, port)));
         let other = thread::spawn(move || come(at(1, 2, door)));
         let (mut near, _) = between.accept().unwrap();
-        let mut far = loop {
-            if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
-                break stream;
-            }
-        };
+        let mut far = connect(port);
         let (mut up_from, mut up_to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
         let up = thread::spawn(move || std::io::copy(&mut up_from, &mut up_to));
         let (mut seen, mut buffer) = (Vec::new(), [0; 1]);

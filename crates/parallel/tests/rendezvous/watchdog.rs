@@ -1,9 +1,9 @@
 //! A process that dies or falls silent is named on all others.
 
-use super::{BLOB, LONG, at, free_port};
+use super::{BLOB, LONG, at, free_port, wait_for};
 use parallel::rendezvous::{ProcessGroup, Watchdog, connect};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// All ranks of a run, connected.
 fn groups(world: usize) -> Vec<ProcessGroup> {
@@ -22,16 +22,8 @@ fn watches(world: usize, timeout: Duration) -> Vec<Watchdog> {
     groups(world).into_iter().map(|group| Watchdog::start(group, timeout).unwrap()).collect()
 }
 
-/// The watchdog's first failure.
 fn told(watch: &Watchdog) -> String {
-    let began = Instant::now();
-    loop {
-        if let Some(sentence) = watch.failed() {
-            return sentence;
-        }
-        assert!(began.elapsed() < LONG, "nothing is noticed");
-        thread::sleep(Duration::from_millis(2));
-    }
+    wait_for(|| watch.failed())
 }
 
 #[test]
@@ -132,13 +124,8 @@ fn who_stays_behind_is_named_on_all() {
                 (rank != behind).then(|| watch.enter());
             }
         }
-        let began = Instant::now();
         for watch in &watches {
-            while watch.failed().is_none() {
-                assert!(began.elapsed() < LONG, "no rank is named");
-                thread::sleep(Duration::from_millis(5));
-            }
-            let told = watch.failed().unwrap();
+            let told = told(watch);
             assert!(told.starts_with(name) && told.ends_with("(last step 6)"), "{told}");
         }
         watches.into_iter().for_each(Watchdog::finish);
