@@ -70,11 +70,6 @@ impl Tensor {
         &self.data
     }
 
-    /// Gives its values away.
-    pub fn into_data(self) -> Vec<f32> {
-        self.data
-    }
-
     /// Borrows it.
     pub fn as_ref(&self) -> TensorRef<'_> {
         TensorRef { name: &self.name, shape: &self.shape, data: &self.data }

@@ -1,7 +1,7 @@
 //! Writers that die, disks that are full, folders that may not be written: saved checkpoints stay.
 //!
 //! The tests run this program again as a child, which then is one of the writers below.
-#![allow(clippy::unwrap_used)]
+
 #![cfg(unix)]
 
 use checkpoint::{Error, Search, Store, Tensors};
@@ -18,9 +18,7 @@ const FOLDER: &str = "CHECKPOINT_TEST_FOLDER";
 const SIZE: usize = 50_000;
 
 fn filled(value: u64) -> Tensors {
-    let mut tensors = Tensors::new();
-    tensors.insert("kernel", [SIZE], vec![value as f32; SIZE]).unwrap();
-    tensors
+    crate::filled([SIZE], value as f32)
 }
 
 /// The newest checkpoint's number, after a look whether all of it is of that number; 0 if there is none.
@@ -123,9 +121,7 @@ fn text(output: &Output) -> String {
 #[test]
 fn a_write_cut_half_way_leaves_the_checkpoints_before() {
     let folder = tempfile::tempdir().unwrap();
-    let mut small = Tensors::new();
-    small.insert("kernel", [1], vec![1.0]).unwrap();
-    Store::open(folder.path()).unwrap().save("small", &small, &0u64).unwrap();
+    Store::open(folder.path()).unwrap().save("small", &crate::filled([1], 1.0), &0u64).unwrap();
     let script = r#"trap '' XFSZ; ulimit -f 100 || exit 77; exec "$@""#;
     let output = child_in_shell("refused", folder.path(), &mut Command::new("sh"), script);
     if output.status.code() == Some(77) {

@@ -1,5 +1,4 @@
 //! Whatever happens to the newest checkpoint on the disk, the one before it is found, and the reason named.
-#![allow(clippy::unwrap_used)]
 
 use checkpoint::{Error, Search, Store, Tensors};
 use std::collections::BTreeMap;
@@ -9,9 +8,7 @@ use std::path::{Path, PathBuf};
 const FILES: [&str; 3] = ["tensors.safetensors", "state.json", "complete.json"];
 
 fn filled(value: f32) -> Tensors {
-    let mut tensors = Tensors::new();
-    tensors.insert("kernel", [5, 5], vec![value; 25]).unwrap();
-    tensors
+    crate::filled([5, 5], value)
 }
 
 /// A store with the checkpoints `old` and `new`; the folder of `new`.

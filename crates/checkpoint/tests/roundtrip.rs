@@ -1,5 +1,4 @@
 //! What goes in comes out, bit for bit, and other readers of the format agree.
-#![allow(clippy::unwrap_used)]
 
 use checkpoint::{Error, Store, TensorRef, Tensors, load_tensors, save_tensors};
 use proptest::prelude::*;
