@@ -145,14 +145,4 @@ mod tests {
         assert_eq!(read(folder.path()).0.lines().count(), 4);
         assert_eq!(read(folder.path()).1.lines().count(), 3);
     }
-
-    #[test]
-    fn a_place_that_is_no_folder_is_refused_at_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        fs::write(&file, "").unwrap();
-        let (epochs, start) = (2, state(vec![]));
-        let error = History::new(&file).on_begin(&run(epochs, &start)).unwrap_err();
-        assert!(matches!(error, Error::Io { .. }), "{error}");
-    }
 }

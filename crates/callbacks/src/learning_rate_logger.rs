@@ -80,21 +80,10 @@ impl Observer for LearningRateLogger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{run, state};
+    use crate::testing::{self, run, state};
 
     fn step(epoch: u64, steps_done: u64) -> StepInfo {
-        let lr = 0.5 / (epoch + 1) as f64;
-        StepInfo {
-            epoch,
-            steps_done,
-            lr,
-            steps_per_epoch: 2,
-            epochs: 3,
-            samples: 0,
-            loss: 0.0,
-            acc: 0.0,
-            seconds: 0.0,
-        }
+        StepInfo { lr: 0.5 / (epoch + 1) as f64, ..testing::step(epoch, steps_done, 2) }
     }
 
     #[test]

@@ -232,3 +232,34 @@ pub trait Observer: Send {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{run, state};
+    use crate::{CheckpointOptions, Checkpoints, Error, History, ModelCheckpoint, ModelCheckpointOptions};
+    use std::path::Path;
+
+    /// Not after an epoch that would be lost.
+    #[test]
+    fn a_folder_is_made_or_refused_when_the_run_begins() {
+        type New<'a> = &'a dyn Fn(&Path) -> Result<Box<dyn Observer>>;
+        let place = tempfile::tempdir().unwrap();
+        let files = ModelCheckpointOptions { path: "w.safetensors".into(), ..Default::default() };
+        let new: [New<'_>; 3] = [
+            &|folder| Ok(Box::new(History::new(folder))),
+            &|folder| Ok(Box::new(Checkpoints::new(folder, &CheckpointOptions::default())?)),
+            &|folder| Ok(Box::new(ModelCheckpoint::new(folder, files.clone())?)),
+        ];
+        for (k, new) in new.iter().enumerate() {
+            let folder = place.path().join(format!("runs/{k}"));
+            let mut observer = new(&folder).unwrap();
+            observer.on_begin(&run(9, &state(vec![]))).unwrap();
+            assert!(folder.is_dir());
+            std::fs::remove_dir_all(&folder).unwrap();
+            std::fs::write(&folder, "in the way").unwrap();
+            let error = observer.on_begin(&run(9, &state(vec![]))).unwrap_err();
+            assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("runs"), "{k}: {error}");
+        }
+    }
+}

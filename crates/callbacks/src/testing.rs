@@ -1,12 +1,18 @@
 //! Fixtures for the tests of callbacks.
 
-use crate::{EpochRecord, Result, RunInfo, Snapshot, TrainState};
+use crate::{EpochRecord, Result, RunInfo, Snapshot, StepInfo, TrainState};
 use checkpoint::Tensors;
 
 /// An epoch with these metrics: loss, accuracy, validation loss, validation accuracy.
 pub fn record(epoch: u64, metrics: [f64; 4]) -> EpochRecord {
     let [loss, acc, val_loss, val_acc] = metrics;
     EpochRecord { epoch, loss, acc, val_loss, val_acc, lr: 0.005, seconds: 63.2, images_per_second: 791.5 }
+}
+
+/// After so many steps of this epoch, of 32 samples each.
+pub fn step(epoch: u64, steps_done: u64, steps_per_epoch: u64) -> StepInfo {
+    let (samples, epochs, loss, acc, lr, seconds) = (32 * steps_done, 70, 0.5, 0.5, 0.1, 1.0);
+    StepInfo { epoch, epochs, steps_done, steps_per_epoch, samples, loss, acc, lr, seconds }
 }
 
 /// The state after the epochs of `history`, ten steps each.
