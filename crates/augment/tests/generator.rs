@@ -1,27 +1,13 @@
 //! Every parameter against keras_preprocessing 1.1.2, and RandAugment against torchvision: `tests/golden/augment_generator.py` and
 //! `augment_pillow.py` made the values.
-#![allow(clippy::unwrap_used)]
 
+use crate::golden::{floats, images, shape};
 use augment::{Draws, ImageDataGenerator, Mean, Operation, ResizedCrop, Scratch};
-use ndarray::{Array4, Axis};
+use ndarray::Axis;
 use serde_json::Value;
 
 fn golden() -> Value {
     serde_json::from_str(include_str!("../../../tests/golden/augment_generator.json")).unwrap()
-}
-
-fn floats(value: &Value) -> Vec<f32> {
-    value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect()
-}
-
-fn shape(golden: &Value) -> [usize; 3] {
-    [0, 1, 2].map(|axis| golden["shape"][axis].as_u64().unwrap() as usize)
-}
-
-fn images(golden: &Value) -> Array4<u8> {
-    let [h, w, c] = shape(golden);
-    let bytes: Vec<u8> = floats(&golden["images"]).iter().map(|&x| x as u8).collect();
-    Array4::from_shape_vec((bytes.len() / (h * w * c), h, w, c), bytes).unwrap()
 }
 
 /// Keras' names to ours.

@@ -1,9 +1,22 @@
 //! Against keras_preprocessing 1.1.2 and SciPy: `tests/golden/augment.py` made the values.
-#![allow(clippy::unwrap_used)]
 
 use augment::{Draws, FillMode, ImageDataGenerator, Mean, Patches, Sampling, Scratch, warp};
 use ndarray::Array4;
 use serde_json::Value;
+
+pub fn floats(value: &Value) -> Vec<f32> {
+    value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect()
+}
+
+pub fn shape(golden: &Value) -> [usize; 3] {
+    [0, 1, 2].map(|axis| golden["shape"][axis].as_u64().unwrap() as usize)
+}
+
+pub fn images(golden: &Value) -> Array4<u8> {
+    let [h, w, c] = shape(golden);
+    let bytes: Vec<u8> = floats(&golden["images"]).iter().map(|&x| x as u8).collect();
+    Array4::from_shape_vec((bytes.len() / (h * w * c), h, w, c), bytes).unwrap()
+}
 
 struct Golden(Value);
 
@@ -12,18 +25,12 @@ impl Golden {
         Golden(serde_json::from_str(include_str!("../../../tests/golden/augment.json")).unwrap())
     }
 
-    fn floats(value: &Value) -> Vec<f32> {
-        value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect()
-    }
-
     fn shape(&self) -> [usize; 3] {
-        [0, 1, 2].map(|axis| self.0["shape"][axis].as_u64().unwrap() as usize)
+        shape(&self.0)
     }
 
     fn images(&self) -> Array4<u8> {
-        let [h, w, c] = self.shape();
-        let bytes: Vec<u8> = Self::floats(&self.0["images"]).iter().map(|&x| x as u8).collect();
-        Array4::from_shape_vec((bytes.len() / (h * w * c), h, w, c), bytes).unwrap()
+        images(&self.0)
     }
 
     fn image(&self, case: &Value) -> Vec<u8> {
@@ -64,7 +71,7 @@ fn run(options: &ImageDataGenerator, golden: &Golden, case: &Value) -> Vec<f32> 
 
 /// `range` is the span of the values: the tolerance is 1e-4 of it at most, here far less.
 fn assert_close(got: &[f32], case: &Value, range: f32) {
-    let expected = Golden::floats(&case["out"]);
+    let expected = floats(&case["out"]);
     assert_eq!(got.len(), expected.len());
     for (place, (got, expected)) in got.iter().zip(&expected).enumerate() {
         let error = (got - expected).abs();
@@ -101,7 +108,7 @@ fn mean_subtracted_before_the_augmentation() {
     let [h, w, c] = golden.shape();
     let Mean::PerPixel { shape, values } = &mean else { panic!("{mean:?}") };
     assert_eq!(*shape, [h, w, c]);
-    assert_eq!(*values, Golden::floats(&golden.0["mean"]));
+    assert_eq!(*values, floats(&golden.0["mean"]));
     let options = ImageDataGenerator::new().subtract_mean_first(mean);
     for case in golden.cases("flows", Some("mean first")) {
         assert_close(&run(&options, &golden, &case), &case, 255.0);
@@ -122,7 +129,7 @@ fn featurewise_center_after_fit() {
     let options = ImageDataGenerator::new().featurewise_center(true).rescale(1.0 / 127.5);
     let options = options.fit(golden.images().view()).unwrap();
     let Some(Mean::PerChannel(mean)) = &options.mean else { panic!("{options:?}") };
-    for (got, expected) in mean.iter().zip(Golden::floats(&golden.0["channel_mean"])) {
+    for (got, expected) in mean.iter().zip(floats(&golden.0["channel_mean"])) {
         assert!((got - expected).abs() < 1e-5, "{got} {expected}");
     }
     for case in golden.cases("flows", Some("featurewise_center")) {
@@ -134,7 +141,7 @@ fn featurewise_center_after_fit() {
 #[test]
 fn filters_that_whiten_patches() {
     let golden: Value = serde_json::from_str(include_str!("../../../tests/golden/whitening.json")).unwrap();
-    let (images, expected) = (Golden::floats(&golden["images"]), Golden::floats(&golden["kernel"]));
+    let (images, expected) = (floats(&golden["images"]), floats(&golden["kernel"]));
     let mut patches = Patches::new([6, 5, 3], [2, 2]);
     images.chunks(6 * 5 * 3).for_each(|image| patches.add(image).unwrap());
     let kernel = patches.whitening(golden["epsilon"].as_f64().unwrap()).unwrap();

@@ -1,5 +1,4 @@
 //! What a loader yields doesn't depend on workers, slices, or where an epoch is entered.
-#![allow(clippy::unwrap_used)]
 
 use augment::{Batch, Error, ImageDataGenerator, Loader, LoaderOptions, Rows, Samples, Subset};
 use ndarray::Array4;

@@ -1,5 +1,4 @@
 //! Draws, the steps of a pipeline, and options that make no sense.
-#![allow(clippy::unwrap_used)]
 
 use augment::{
     Affine, Cutout, Draws, Error, FillMode, ImageDataGenerator, Mean, Pipeline, Sampling, Scratch,

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use cifar::{Error, Kind, Progress, Source};
 
-use crate::samples::{archive, binary_archive, cifar10, names_in, pixel, python_batch, source, write_binary};
+use crate::samples::{
+    CIFAR10_PYTHON, archive, binary_archive, cifar10, names_in, pixel, python_batch, source, write_binary,
+};
 use crate::server::{Reply, Server};
 
 const FOLDER: &str = "cifar-10-batches-bin";
@@ -42,9 +44,7 @@ fn an_archive_is_fetched_once_and_found_ever_after() {
 fn the_python_archive_serves_as_well() {
     let dir = tempfile::tempdir().unwrap();
     let batch = python_batch(Kind::Cifar10, 10_000);
-    let names =
-        ["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"];
-    let tar = archive(&names.map(|name| (name, &batch[..])));
+    let tar = archive(&CIFAR10_PYTHON.map(|name| (name, &batch[..])));
     let served = tar.clone();
     let server = Server::new(move |_, _| Reply::ok(&served[..]));
     let data = cifar10(dir.path()).sources([source(server.url(), &tar)]).load().unwrap();

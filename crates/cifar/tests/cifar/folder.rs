@@ -86,18 +86,6 @@ fn a_folder_to_validate_on_is_not_that_to_test_on() {
 }
 
 #[test]
-fn rows_and_columns_keep_their_places() {
-    let dir = tempfile::tempdir().unwrap();
-    let drawn = RgbImage::from_fn(32, 32, |x, y| Rgb([x as u8, y as u8, 0]));
-    for class in ["a", "b"] {
-        fs::create_dir(dir.path().join(class)).unwrap();
-        (0..2).for_each(|k| drawn.save(dir.path().join(class).join(format!("{k}.png"))).unwrap());
-    }
-    let data = folder::read(dir.path()).unwrap();
-    assert_eq!((data.train.images[[0, 5, 9, 0]], data.train.images[[0, 5, 9, 1]]), (9, 5));
-}
-
-#[test]
 fn without_a_test_folder_every_sixth_picture_is_for_testing() {
     let dir = tempfile::tempdir().unwrap();
     for k in 0..13 {

@@ -7,7 +7,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tar::EntryType;
 
-use crate::samples::{CIFAR10_BINARY, archive, binary_archive, binary_batch, cifar10, entry, names_in};
+use crate::samples::{
+    CIFAR10_BINARY, CIFAR10_PYTHON, archive, binary_archive, binary_batch, cifar10, entry, names_in,
+};
 use crate::server::{Reply, Server};
 
 /// Serves `archive` and tells why it was refused, having made sure that nothing is left of it.
@@ -116,10 +118,8 @@ fn batches_with_wrong_contents() {
     batch[3073] = 200;
     assert_refused(with("data_batch_4.bin", &batch), "record 1 has label 200");
     assert_refused(with("test_batch.bin", &vec![0; 30_730_000]), "no image of class `automobile`");
-    let pickles =
-        ["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"];
     let system = b"cos\nsystem\n(S'touch pwned'\ntR.";
-    assert_refused(archive(&pickles.map(|name| (name, &system[..]))), "not a CIFAR batch");
+    assert_refused(archive(&CIFAR10_PYTHON.map(|name| (name, &system[..]))), "not a CIFAR batch");
     assert!(!Path::new("pwned").exists());
 }
 

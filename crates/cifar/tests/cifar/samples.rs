@@ -18,6 +18,9 @@ pub const CIFAR10_BINARY: [&str; 6] = [
     "test_batch.bin",
 ];
 
+pub const CIFAR10_PYTHON: [&str; 6] =
+    ["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"];
+
 /// The made-up pixel: image, byte of the image in plane order.
 pub fn pixel(image: usize, byte: usize) -> u8 {
     match byte {

@@ -221,24 +221,19 @@ fn other_poolings_are_refused() {
 
 #[test]
 fn an_activation_at_another_place_is_refused() {
-    let mut graph = Graph::new("norm last", [8, 8, 3]);
-    let mut x = graph.input();
-    for _ in 0..2 {
-        x = graph.add(Conv2D::new(3, 3).same().activation(Activation::Relu), x).unwrap();
-        x = graph.add(BatchNormalization::new(), x).unwrap();
-    }
-    x = graph.add(Flatten, x).unwrap();
-    x = graph.add(Dense::new(3), x).unwrap();
-    let last = Model::new(graph, x);
-    let mut graph = Graph::new("norm first", [8, 8, 3]);
-    let mut x = graph.input();
-    for _ in 0..2 {
-        x = graph.add(Conv2D::new(3, 3).same(), x).unwrap();
-        x = graph.add(BatchNormalization::new().activation(Activation::Relu), x).unwrap();
-    }
-    x = graph.add(Flatten, x).unwrap();
-    x = graph.add(Dense::new(3), x).unwrap();
-    let first = Model::new(graph, x);
+    let net = |name: &str, of_conv: Activation, of_norm: Activation| {
+        let mut graph = Graph::new(name, [8, 8, 3]);
+        let mut x = graph.input();
+        for _ in 0..2 {
+            x = graph.add(Conv2D::new(3, 3).same().activation(of_conv), x).unwrap();
+            x = graph.add(BatchNormalization::new().activation(of_norm), x).unwrap();
+        }
+        x = graph.add(Flatten, x).unwrap();
+        x = graph.add(Dense::new(3), x).unwrap();
+        Model::new(graph, x)
+    };
+    let last = net("norm last", Activation::Relu, Activation::None);
+    let first = net("norm first", Activation::None, Activation::Relu);
     assert_eq!([told(&written(&last), &last), told(&written(&first), &first)], ["", ""]);
     assert_eq!(
         told(&written(&last), &first),
