@@ -137,17 +137,39 @@ pub fn any_batch(subject: &Subject) {
     subject.agree_on(96, cases);
 }
 
-/// A draw of an image that the set lacks is refused, or shows in the images and the loss.
+/// An image that the set lacks, a row or a column out of range, or a weight that is no number is refused, or shows
+/// in the images and the loss.
 pub fn a_draw_that_makes_no_sense_is_seen(subject: &Subject) {
     let load = LoadImages { height: 4, width: 4, channels: 3, constant: 0.0, scale: 1.0 };
-    let place = Place { position: Some((1, 0.5)), blank: false };
-    let [good, absent] = [2, SET as u32].map(|image| (image, vec![place; 8]));
-    let batch = Batch { load, place: ALONE, first: 1, draws: vec![good.clone(), absent, good] };
-    assert!(batch.load(&subject.reference()).is_err());
-    for bench in subject.benches() {
-        let Ok((x, loss)) = batch.load(&bench) else { continue };
-        let lost = |k: usize| (48..96).contains(&k);
-        assert!(x.values.iter().enumerate().all(|(k, x)| x.is_nan() == lost(k)), "{x:?}");
-        assert!(loss[0].values[0].is_nan(), "{loss:?}");
+    let good = vec![Place { position: Some((1, 0.5)), blank: false }; 8];
+    let with = |at: usize, position| {
+        let mut places = good.clone();
+        places[at].position = Some(position);
+        (2, places)
+    };
+    for wrong in [
+        (SET as u32, good.clone()),
+        (u32::MAX, good.clone()),
+        with(1, (4, 0.0)),
+        with(0, (u32::MAX >> 2, 0.5)),
+        with(6, (4, 0.5)),
+        with(2, (0, f32::NAN)),
+    ] {
+        let is_absent = wrong.0 >= SET as u32;
+        let draws = vec![(2, good.clone()), wrong, (2, good.clone())];
+        let batch = Batch { load, place: ALONE, first: 1, draws };
+        assert!(batch.load(&subject.reference()).is_err());
+        for bench in subject.benches() {
+            let loaded = batch.load(&bench);
+            assert!(loaded.is_err() || bench.device.runs_ahead(), "it is not refused");
+            let Ok((x, loss)) = loaded else { continue };
+            let (left, rest) = x.values.split_at(48);
+            let (middle, right) = rest.split_at(48);
+            assert!(left.iter().all(|x| x.is_finite()) && left == right, "{x:?}");
+            assert!(middle.iter().any(|x| x.is_nan()), "{x:?}");
+            if is_absent {
+                assert!(middle.iter().all(|x| x.is_nan()) && loss[0].values[0].is_nan(), "{x:?} {loss:?}");
+            }
+        }
     }
 }

@@ -147,9 +147,16 @@ pub fn optimizer_arenas(subject: &Subject) {
 pub fn image_operands(subject: &Subject) {
     on_each!(subject, |d| {
         let load = LoadImages { height: 2, width: 2, channels: 3, constant: 0.0, scale: 1.0 };
-        let (images, labels) = (d.alloc_bytes(36)?, d.alloc_ints(3)?);
+        let (mut images, labels) = (d.alloc_bytes(36)?, d.alloc_ints(3)?);
+        refused!(d.upload_bytes(&[0; 3], &mut images, 34), OutOfBounds { end: 37, len: 36, .. });
         let draws = d.alloc_ints(4 * load.words())?;
         let (mut x, mut to) = (d.alloc_activations(48)?, d.alloc_ints(4)?);
+        let (too_few, mut too_short, means) = (d.alloc_ints(2)?, d.alloc_ints(1)?, d.alloc(24)?);
+        for (labels, to) in [(&too_few, &mut to), (&labels, &mut too_short)] {
+            let set = ImageSet { images: &images, labels, means: &means };
+            let loaded = d.load_images(&load, set, &draws, 2, ViewMut::new(&mut x, at(2, 2, 2, 3)), to);
+            assert!(loaded.is_err(), "{} labels into {}", labels.len(), to.len());
+        }
         let mut batch = |load: &LoadImages, images, first, means: usize, x_at| {
             let means = d.alloc(means)?;
             let (set, x) = (ImageSet { images, labels: &labels, means: &means }, ViewMut::new(&mut x, x_at));
