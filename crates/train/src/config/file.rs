@@ -316,9 +316,12 @@ mod tests {
                     drop_last = true\nlr = 0.30000000000000004\nschedule = 'step:every=2'\noptimizer = 'rmsprop:style=keras3'\n\
                     param_groups = ['*/beta:lr-multiplier=64,l2=2e-5', 'dense/*:epochs=3']\n\
                     ema = 'momentum=0.9'\nlabel_smoothing = 0.1\npreprocessing = 'divide-by-255'\nseed = 12\nvirtual_replicas = 2\nsync_batch_norm = true\n\
-                    [devices]\nreplicas = 2\nprecision = 'bf16'\n[checkpoints]\nevery_epochs = 2\nsave_best = 'val_acc'\n\
+                    terminate_on_nan = true\n\
+                    [devices]\nreplicas = 2\nprecision = 'bf16'\n[checkpoints]\nevery_epochs = 2\nevery_steps = 7\nsave_best = 'val_acc'\n\
                     [data]\ndataset = 'cifar100'\n[early_stop]\nmonitor = 'val_loss'\nmin_delta = 0.0\npatience = 9\n\
-                    [augmentation]\nrotation_range = 15.5\nfill_mode = 'reflect'\nhorizontal_flip = false\n";
+                    [augmentation]\nrotation_range = 15.5\nfill_mode = 'reflect'\nhorizontal_flip = false\n\
+                    [reduce_lr_on_plateau]\nfactor = 0.5\n[model_checkpoint]\npath = 'w-{epoch:02d}.safetensors'\n\
+                    save_freq = 100\ninitial_value_threshold = 0.5\n";
         let config = read_recipe(text, "file").unwrap();
         assert_eq!(
             (config.recipe.as_str(), config.training.global_batch_size, config.training.lr),
@@ -336,6 +339,15 @@ mod tests {
         assert_eq!(
             (config.training.ema.map(|ema| (ema.momentum, ema.every)), config.training.param_groups.len()),
             (Some((0.9, 1)), 2)
+        );
+        // What a table does not say is the default.
+        let plateau = ReduceLrOnPlateau { factor: 0.5, ..ReduceLrOnPlateau::default() };
+        assert_eq!(config.training.reduce_lr_on_plateau, Some(plateau));
+        let files = config.outputs.model_checkpoint.as_ref();
+        assert_eq!(files.map(|files| files.save_freq), Some(SaveFreq::Batches(100)));
+        assert_eq!(
+            read_recipe("like = 'quick'\n[early_stop]", "file").unwrap().outputs.early_stop,
+            Some(EarlyStop::default())
         );
         let written = write_recipe(&config).unwrap();
         assert_eq!(read_recipe(&written, "file").unwrap(), config, "{written}");
@@ -366,21 +378,6 @@ mod tests {
     }
 
     #[test]
-    fn callbacks_come_back_with_defaults_and_without() {
-        let text = "like = 'quick'\nterminate_on_nan = true\n[early_stop]\n[reduce_lr_on_plateau]\nfactor = 0.5\n\
-                    [model_checkpoint]\npath = 'w-{epoch:02d}.safetensors'\nsave_freq = 100\ninitial_value_threshold = 0.5\n\
-                    [checkpoints]\nevery_steps = 7";
-        let config = read_recipe(text, "file").unwrap();
-        assert_eq!(config.outputs.early_stop, Some(EarlyStop::default()));
-        let plateau = ReduceLrOnPlateau { factor: 0.5, ..ReduceLrOnPlateau::default() };
-        assert_eq!(config.training.reduce_lr_on_plateau, Some(plateau));
-        let save_freq = config.outputs.model_checkpoint.as_ref().map(|files| files.save_freq);
-        assert_eq!((save_freq, config.outputs.checkpoints.every_steps), (Some(SaveFreq::Batches(100)), 7));
-        let written = write_recipe(&config).unwrap();
-        assert_eq!(read_recipe(&written, "file").unwrap(), config, "{written}");
-    }
-
-    #[test]
     fn what_makes_no_sense_is_named() {
         for (text, says) in [
             ("like = 'resnet'", "did you mean `resnet18`?"),
@@ -389,11 +386,9 @@ mod tests {
                 "like = 'file.toml'",
                 "the recipe file: line 1: `like` is \"file.toml\", but must be one of minigooglenet, ",
             ),
-            ("like = 'quick'\nepoch = 1", "there is no key `epoch`; there are augmentation, "),
             ("like = 'quick'\nepoch = 1", "did you mean `epochs`?"),
             ("like = 'quick'\nepochs = '1'", "`epochs` is \"1\", but must be a whole number, 1 or more"),
             ("like = 'quick'\nepochs = -1", "`epochs` is -1, but must be a whole number, 1 or more"),
-            ("like = 'quick'\nseed = -1", "`seed` is -1, but must be a whole number, 0 or more"),
             (
                 "like = 'quick'\nepochs = 0",
                 "the recipe file: line 2: `epochs` is 0, but must be a whole number, 1 or more",
@@ -416,17 +411,10 @@ mod tests {
                 "like = 'quick'\ndevice_weights = 'fast'",
                 "`device_weights` is \"fast\", but must be auto, even",
             ),
-            ("like = 'quick'\nmodel = 'resnet81'", "the model is `resnet81`, but must be one of"),
             ("like = 'quick'\noptimizer = 'lion'", "line 2: `optimizer`: the optimizer `lion` is unknown"),
-            (
-                "like = 'quick'\nparam_groups = ['*/bias:lr=2']",
-                "option `lr` is unknown; there are lr-multiplier",
-            ),
+            ("like = 'quick'\nparam_groups = ['*/bias:lr=2']", "option `lr` is unknown; there are lr-multi"),
             ("like = 'quick'\nparam_groups = ['bias']", "the parameter group `bias` takes no parameter"),
-            ("like = 'quick'\nema = 'momentum=1'", "ema: momentum is 1"),
             ("like = 'quick'\npreprocessing = 'none'", "but must be one of divide-by-255"),
-            ("like = 'quick'\npreprocessing = 'standardise'", "did you mean `standardize`?"),
-            ("like = 'quick'\noptimizer = 'sdg'", "did you mean `sgd`?"),
             ("like = 'quick'\nmodel = 'resnet81'", "did you mean `resnet18`?"),
             ("like = 'quick'\n[devices]\ndevice = 'cdua'", "did you mean `cuda`?"),
             ("like = 'quick'\n[augmentation]\nhorizontal_flop = true", "did you mean `horizontal_flip`?"),
@@ -440,14 +428,9 @@ mod tests {
             ("epochs = 3", "`model` is missing"),
             ("like = 'quick'\nepochs = ", "line 2: "),
             ("like = 'quick'\n[early_stop]\npatient = 3", "there is no key `early_stop.patient`"),
-            ("like = 'quick'\n[early_stop]\nmonitor = 'val_los'", "did you mean `val_loss`?"),
             (
                 "like = 'quick'\n[reduce_lr_on_plateau]\nfactor = 2.0",
                 "line 3: `reduce_lr_on_plateau.factor` is 2.0, but must be a number from 0 to below 1",
-            ),
-            (
-                "like = 'quick'\n[model_checkpoint]\nsave_best_only = true",
-                "`model_checkpoint.path` is ``, but must be",
             ),
             (
                 "like = 'quick'\n[model_checkpoint]\nsave_freq = 0",

@@ -423,6 +423,43 @@ pub fn save_config(config: &Config, run: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
+    /// What options say together, on so many replicas.
+    #[test]
+    fn contradictions_are_refused() {
+        let checked = |options: &str, replicas| {
+            let mut config = recipe("minigooglenet").unwrap();
+            config.set_text("model_checkpoint.path", &["w.safetensors"]).unwrap();
+            for (key, value) in options.split(' ').map(|option| option.split_once('=').unwrap()) {
+                config.set_text(key, &[value]).unwrap();
+            }
+            config.check().and_then(|()| config.check_replicas(replicas))
+        };
+        for (options, replicas, says) in [
+            ("virtual_replicas=4", 5, "`virtual_replicas` is 4, but must be at least 5, or some of"),
+            ("virtual_replicas=4 sync_batch_norm=true", 2, "`virtual_replicas` is 4, but must be left out"),
+            ("micro_batches=2 sync_batch_norm=true", 2, "`sync_batch_norm` is given, but must be left out"),
+            ("devices.pipeline_stages=2 sync_batch_norm=true", 2, "left out with `devices.pipeline_stages`"),
+            ("micro_batches=2 virtual_replicas=2", 1, "`micro_batches` is 2, but must be left out with `vir"),
+            ("micro_batches=65", 1, "`micro_batches` is 65, but must be at most 64, the number of samples"),
+            ("devices.split_at=dense", 1, "`devices.split_at` is dense, but must be left out"),
+            ("devices.pipeline_stages=2 devices.precision=fp16", 1, "left out with `devices.precision` fp16"),
+            ("global_batch_size=2", 3, "`global_batch_size` is 2, but must be at least 3: a sample for each"),
+            ("preprocessing=standardize augmentation.rescale=50", 1, "`augmentation.rescale` is 50, but"),
+            ("checkpoints.save_best=acc early_stop=loss:restore_best_weights", 1, "must be given without"),
+            ("model_checkpoint.save_freq=5 model_checkpoint.save_best_only=true", 1, "must be epoch with"),
+        ] {
+            let error = checked(options, replicas).unwrap_err().to_string();
+            assert!(error.contains(says), "{options}: {error}");
+        }
+        for (options, replicas) in [
+            ("virtual_replicas=4 sync_batch_norm=true", 4),
+            ("virtual_replicas=4", 3),
+            ("micro_batches=64", 2),
+        ] {
+            checked(options, replicas).unwrap();
+        }
+    }
+
     #[test]
     fn weights_must_suit_the_replicas() {
         let mut config = recipe("quick").unwrap();
