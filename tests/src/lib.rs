@@ -2,13 +2,13 @@
 #![forbid(unsafe_code)]
 
 use checkpoint::Tensors;
-use program::Device;
+use program::{Device, Precision};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use train::callbacks::{self, Checkpoints};
 use train::{
-    Config, EpochRecord, Flow, Observer, Outcome, Result, Resume, Snapshot, StepInfo, StopFlag, TrainState,
-    cifar,
+    Config, End, EpochRecord, Error, Flow, Observer, Outcome, Result, Resume, Snapshot, StepInfo, StopFlag,
+    TrainState, cifar,
 };
 
 /// The result of a run: its end, and all its tensors.
@@ -130,6 +130,88 @@ pub fn run_in(
         stop_after,
         vec![Box::new(Checkpoints::new(dir, &config.outputs.checkpoints)?)],
     )
+}
+
+/// The result of a run that goes well to its end.
+///
+/// # Panics
+/// If it does not.
+#[track_caller]
+pub fn trained(devices: &[Device], config: &Config, data: &cifar::Dataset) -> Finished {
+    run_on(devices, config, data, None, None, Vec::new()).expect("the run goes well")
+}
+
+/// The error of a run that does not come to its end.
+///
+/// # Panics
+/// If it does.
+#[track_caller]
+pub fn failed(devices: &[Device], config: &Config, data: &cifar::Dataset) -> Error {
+    run_on(devices, config, data, None, None, Vec::new()).err().expect("the run fails")
+}
+
+/// A run that is stopped after `stop_after` steps on devices, and resumes on others from its checkpoint.
+///
+/// # Panics
+/// If it does not stop or does not go well.
+#[track_caller]
+pub fn in_two_parts(
+    [before, after]: [&[Device]; 2],
+    config: &Config,
+    data: &cifar::Dataset,
+    stop_after: u64,
+) -> (Resume, Finished) {
+    let dir = tempfile::tempdir().expect("there is room");
+    let stopped =
+        run_in(dir.path(), before, config, data, None, Some(stop_after)).expect("the run goes well");
+    assert_eq!(stopped.outcome.end, End::Interrupted);
+    let resume = Resume::newest(dir.path()).expect("the run was saved");
+    let resumed = run_in(dir.path(), after, config, data, Some(&resume), None).expect("the run goes well");
+    (resume, resumed)
+}
+
+/// Checks that two runs have the same steps, history and weights, bit for bit.
+///
+/// # Panics
+/// If they do not.
+#[track_caller]
+pub fn assert_same(a: &Finished, b: &Finished, what: &str) {
+    assert_eq!(a.outcome.state.step, b.outcome.state.step, "{what}");
+    assert_eq!(a.figures(), b.figures(), "{what}: another history");
+    assert!(a.tensors == b.tensors, "{what}: other weights");
+}
+
+/// The same of two whole runs on CPUs, which know their loss after every step.
+///
+/// # Panics
+/// If they do not.
+#[track_caller]
+pub fn assert_same_steps(a: &Finished, b: &Finished, what: &str) {
+    assert_eq!(a.losses, b.losses, "{what}: other losses");
+    assert_same(a, b, what);
+}
+
+/// 45 images to train on: with batches of 14, three whole ones and one of three images, of which some replicas
+/// and micro-batches get none.
+pub fn few_images() -> cifar::Dataset {
+    cifar::synthetic(3, 45, 23)
+}
+
+/// The recipe `quick` on batches of 14, with batch normalization, dropout and augmentation. Nothing in it depends
+/// on the number of epochs.
+///
+/// # Panics
+/// Never.
+pub fn quick_on_14() -> Config {
+    let mut config = train::recipe("quick").expect("it is built in");
+    (config.training.epochs, config.training.global_batch_size) = (2, Some(14));
+    config.training.schedule = "constant".parse().expect("it is well-formed");
+    config
+}
+
+/// An emulated GPU. Where there can be none, says why.
+pub fn emulated(precision: Precision) -> Option<Device> {
+    tensor_cuda::emulated(precision).inspect_err(|why| println!("SKIPPED: emulated cuda: {why}")).ok()
 }
 
 /// `world` devices of the CPU with `threads` threads each.

@@ -3,14 +3,13 @@
 
 use augment::{ImageDataGenerator, RandAugment};
 use program::Precision;
-use towers_tests::{distance, run, run_on};
-use train::callbacks::Checkpoints;
-use train::{Config, Observer, Resume, cifar, recipe};
+use towers_tests::{assert_same, cpus, distance, emulated, in_two_parts, trained};
+use train::{Config, cifar, recipe};
 
 fn config(augmentation: ImageDataGenerator) -> Config {
-    let mut config = recipe("quick").expect("it is built in");
+    let mut config = recipe("quick").unwrap();
     (config.training.epochs, config.training.batch_size) = (2, 8);
-    config.training.schedule = "constant".parse().expect("it is well-formed");
+    config.training.schedule = "constant".parse().unwrap();
     config.training.lr = 1e-3;
     config.training.augmentation = augmentation;
     config
@@ -33,38 +32,22 @@ fn everything() -> ImageDataGenerator {
 
 #[test]
 fn a_run_goes_on_bit_for_bit_with_every_option() {
-    let data = cifar::synthetic(5, 36, 12);
-    let config = config(everything());
-    let straight = run(&config, &data, None, None, Vec::new()).expect("the run goes well");
-    let parts = tempfile::tempdir().expect("there is room");
-    let checkpoints: Vec<Box<dyn Observer>> = vec![Box::new(
-        Checkpoints::new(parts.path(), &config.outputs.checkpoints).expect("the folder can be made"),
-    )];
-    run(&config, &data, None, Some(6), checkpoints).expect("the run goes well");
-    let resume = Resume::newest(parts.path()).expect("the run was saved");
+    let (data, config, cpu) = (cifar::synthetic(5, 36, 12), config(everything()), cpus(1, 2));
+    let (resume, resumed) = in_two_parts([&cpu, &cpu], &config, &data, 6);
     assert_eq!(resume.config.training.augmentation, config.training.augmentation);
-    let resumed = run(&config, &data, Some(&resume), None, Vec::new()).expect("the run goes well");
-    assert!(straight.tensors == resumed.tensors, "not the same bits");
+    assert_same(&trained(&cpu, &config, &data), &resumed, "resumed");
     // The number of replicas changes no draw either.
     let mut halves = config;
     (halves.training.virtual_replicas, halves.training.global_batch_size) = (Some(2), Some(8));
-    let devices = |n| vec![tensor_cpu::device(1); n];
-    let [one, two] = [1, 2].map(|n| {
-        run_on(&devices(n), &halves, &data, None, None, Vec::new()).expect("the run goes well").tensors
-    });
-    assert!(one == two, "not the same bits on two replicas");
+    let [one, two] = [1, 2].map(|n| trained(&cpus(n, 1), &halves, &data));
+    assert_same(&one, &two, "two replicas");
 }
 
 #[test]
 fn a_gpu_has_the_host_make_what_it_cant() {
-    let data = cifar::synthetic(5, 36, 12);
-    let config = config(everything());
-    let gpu = match tensor_cuda::emulated(Precision::Fp32) {
-        Ok(gpu) => gpu,
-        Err(why) => return println!("SKIPPED: emulated cuda: {why}"),
-    };
-    let [cpu, gpu] = [tensor_cpu::device(2), gpu]
-        .map(|device| run_on(&[device], &config, &data, None, None, Vec::new()).expect("the run goes well"));
+    let (data, config) = (cifar::synthetic(5, 36, 12), config(everything()));
+    let Some(gpu) = emulated(Precision::Fp32) else { return };
+    let [cpu, gpu] = [tensor_cpu::device(2), gpu].map(|device| trained(&[device], &config, &data));
     let apart = distance(&cpu.tensors, &gpu.tensors);
     assert!(apart < 2e-3, "the tensors lie {apart} apart");
 }

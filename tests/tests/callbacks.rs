@@ -5,7 +5,7 @@ use checkpoint::Tensors;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use towers_tests::{Finished, run};
+use towers_tests::{Finished, assert_same, cpus, in_two_parts, run};
 use train::callbacks::{Checkpoints, ModelCheckpoint, TensorBoard};
 use train::{
     Config, EarlyStop, End, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, Resume, SaveFreq, cifar,
@@ -14,10 +14,10 @@ use train::{
 use trained::Classifier;
 
 fn quick(epochs: u64) -> Config {
-    let mut config = recipe("quick").expect("it is built in");
+    let mut config = recipe("quick").unwrap();
     config.training.epochs = epochs;
     config.training.batch_size = 16;
-    config.training.schedule = "cosine:epochs=6".parse().expect("it is well-formed");
+    config.training.schedule = "cosine:epochs=6".parse().unwrap();
     config.placement.devices.threads = 1;
     config
 }
@@ -27,13 +27,16 @@ fn data() -> cifar::Dataset {
 }
 
 fn ends(config: &Config, resume: Option<&Resume>, others: Vec<Box<dyn Observer>>) -> Finished {
-    run(config, &data(), resume, None, others).expect("the run goes well")
+    run(config, &data(), resume, None, others).unwrap()
+}
+
+fn checkpoints(folder: &Path, config: &Config) -> Box<dyn Observer> {
+    Box::new(Checkpoints::new(folder, &config.outputs.checkpoints).unwrap())
 }
 
 /// A threshold that nothing beats: every epoch except the first is a plateau.
 fn plateau() -> ReduceLrOnPlateau {
-    ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=2,min_delta=100,cooldown=1,min_lr=1e-5")
-        .expect("it is well-formed")
+    ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=2,min_delta=100,cooldown=1,min_lr=1e-5").unwrap()
 }
 
 /// The schedule's rate at the last step of an epoch with `steps` steps.
@@ -66,15 +69,11 @@ fn a_resumed_plateau_has_the_same_bits() {
         config.training.virtual_replicas = Some(3);
         config.training.batch_size = 6;
         let straight = ends(&config, None, Vec::new());
-        let folder = tempfile::tempdir().unwrap();
-        let checkpoints = Box::new(Checkpoints::new(folder.path(), &config.outputs.checkpoints).unwrap());
         // 4 steps an epoch: the request to stop takes effect at the 19th, in the middle of the fifth.
-        run(&config, &data(), None, Some(18), vec![checkpoints]).unwrap();
-        let resume = Resume::newest(folder.path()).unwrap();
+        let devices = cpus(replicas, 1);
+        let (resume, resumed) = in_two_parts([&devices, &devices], &config, &data(), 18);
         assert_eq!((resume.state.epoch, resume.state.partial.steps), (4, 3));
-        let resumed = ends(&config, Some(&resume), Vec::new());
-        assert_eq!(straight.figures(), resumed.figures(), "{replicas} replicas");
-        assert!(straight.tensors == resumed.tensors, "{replicas} replicas: not the same bits");
+        assert_same(&straight, &resumed, &format!("{replicas} replicas"));
         let unreduced =
             ends(&config.with(|config| config.training.reduce_lr_on_plateau = None), None, Vec::new());
         assert!(straight.tensors != unreduced.tensors);
@@ -100,14 +99,10 @@ fn named_checkpoints_are_models() {
         let mut config = quick(2).with(|config| config.outputs.model_checkpoint = Some(whole.clone()));
         config.placement.devices.replicas = replicas;
         config.training.global_batch_size = Some(16);
-        let finished = ends(
-            &config,
-            None,
-            vec![
-                Box::new(ModelCheckpoint::new(folder.path(), options.clone()).unwrap()),
-                Box::new(ModelCheckpoint::new(folder.path(), whole.clone()).unwrap()),
-            ],
-        );
+        let files = [&options, &whole].map(|options| -> Box<dyn Observer> {
+            Box::new(ModelCheckpoint::new(folder.path(), options.clone()).unwrap())
+        });
+        let finished = ends(&config, None, files.into());
         let device =
             train::open_devices(&config.placement.devices, &config.training.arithmetic).unwrap().remove(0);
         for record in &finished.outcome.state.history {
@@ -136,12 +131,8 @@ fn a_backup_every_few_batches_is_a_checkpoint() {
     config.outputs.checkpoints.every_steps = 3;
     config.outputs.checkpoints.keep_last = 0;
     let folder = tempfile::tempdir().unwrap();
-    let whole = ends(
-        &config,
-        None,
-        vec![Box::new(Checkpoints::new(folder.path(), &config.outputs.checkpoints).unwrap())],
-    );
-    assert!(straight.tensors == whole.tensors, "looking changes nothing");
+    let whole = ends(&config, None, vec![checkpoints(folder.path(), &config)]);
+    assert_same(&straight, &whole, "looking changes nothing");
     let saved = folder.path().join("checkpoints");
     for later in ["epoch-0001", "epoch-0002", "step-00000006"] {
         std::fs::remove_dir_all(saved.join(later)).unwrap();
@@ -149,8 +140,7 @@ fn a_backup_every_few_batches_is_a_checkpoint() {
     let resume = Resume::newest(folder.path()).unwrap();
     assert_eq!((resume.state.step, resume.state.partial.steps), (3, 3));
     let resumed = ends(&config, Some(&resume), Vec::new());
-    assert_eq!(straight.figures(), resumed.figures());
-    assert!(straight.tensors == resumed.tensors, "not the same bits");
+    assert_same(&straight, &resumed, "resumed");
 }
 
 /// The run's model is that of the best epoch by early stopping, even if a later one is saved.
@@ -262,9 +252,7 @@ fn a_run_may_end_when_its_loss_is_no_number() {
     for (replicas, stages) in [(1, 1), (3, 1), (1, 2)] {
         config.placement.devices.replicas = replicas;
         config.placement.devices.pipeline_stages = stages;
-        let observers: Vec<Box<dyn Observer>> =
-            vec![Box::new(Checkpoints::new(folder.path(), &config.outputs.checkpoints).unwrap())];
-        let Finished { outcome, .. } = ends(&config, None, observers);
+        let Finished { outcome, .. } = ends(&config, None, vec![checkpoints(folder.path(), &config)]);
         let End::Stopped(reason) = outcome.end else { panic!("{:?}", outcome.end) };
         assert!(reason.starts_with("the loss became ") && reason.contains("in epoch 2, step "), "{reason}");
         assert_eq!(Resume::newest(folder.path()).unwrap().state.epoch, 1);
@@ -310,7 +298,7 @@ fn read_by_tensorboard(folder: &Path) -> Option<String> {
             return None;
         }
     };
-    Some(String::from_utf8(output.stdout).expect("JSON is text"))
+    Some(String::from_utf8(output.stdout).unwrap())
 }
 
 #[test]

@@ -7,22 +7,18 @@
 mod recordings;
 
 use program::{CaptureStatus, Device, GraphCache, Precision, ReplayArgs, Span};
-use std::path::Path;
 use tensor_cuda::Options as CudaOptions;
-use towers_tests::{Finished, distance, run_on};
-use train::callbacks::Checkpoints;
-use train::{Config, End, Error, Observer, Resume, cifar, recipe};
+use towers_tests::{Finished, assert_same, distance, emulated, failed, in_two_parts, trained};
+use train::{Config, End, Error, cifar, recipe};
 
 /// Opens a device of each available kind, and prints the missing ones.
 fn on_gpus(precision: Precision, mut test: impl FnMut(&dyn Fn() -> Device)) {
-    let emulated = || tensor_cuda::emulated(precision);
-    match emulated() {
-        Ok(_) => test(&|| emulated().expect("it was opened before")),
-        Err(why) => println!("SKIPPED: emulated cuda: {why}"),
+    if emulated(precision).is_some() {
+        test(&|| emulated(precision).unwrap());
     }
     let real = || tensor_cuda::device(CudaOptions { gpu: 0, precision, deterministic: true });
     match real() {
-        Ok(_) => test(&|| real().expect("it was opened before")),
+        Ok(_) => test(&|| real().unwrap()),
         Err(why) => {
             assert!(
                 std::env::var("TOWERS_REQUIRE_CUDA").as_deref() != Ok("1"),
@@ -36,16 +32,15 @@ fn on_gpus(precision: Precision, mut test: impl FnMut(&dyn Fn() -> Device)) {
 /// Four batches of 4 and a short one of 2 in an epoch. A group of parameters is trained only in the first
 /// epoch, so steps are captured again. An average of the weights replaces them at every other step.
 fn config(epochs: u64) -> Config {
-    let mut config = recipe("quick").expect("it is built in");
+    let mut config = recipe("quick").unwrap();
     config.training.epochs = epochs;
     config.training.batch_size = 4;
-    config.training.schedule = "constant".parse().expect("it is well-formed");
+    config.training.schedule = "constant".parse().unwrap();
     // Small enough not to amplify rounding.
     config.training.lr = 1e-3;
     let groups = ["dense*/bias:lr-multiplier=2,epochs=1", "*/kernel:l2=1e-3"];
-    config.training.param_groups = groups.map(|group| group.parse().expect("it is well-formed")).into();
-    config.training.ema =
-        Some("momentum=0.5,every=2,overwrite-frequency=2".parse().expect("it is well-formed"));
+    config.training.param_groups = groups.map(|group| group.parse().unwrap()).into();
+    config.training.ema = Some("momentum=0.5,every=2,overwrite-frequency=2".parse().unwrap());
     config
 }
 
@@ -54,7 +49,7 @@ fn data() -> cifar::Dataset {
 }
 
 fn run(devices: &[Device], config: &Config) -> Finished {
-    run_on(devices, config, &data(), None, None, Vec::new()).expect("the run goes well")
+    trained(devices, config, &data())
 }
 
 fn assert_near(a: &Finished, b: &Finished, tolerance: f64) {
@@ -79,8 +74,7 @@ fn towers_on_one_gpu_equal_one_tower() {
     on_gpus(Precision::Fp32, |open| {
         // Without normalization, whose statistics are those of one replica.
         let mut config = config(1);
-        (config.training.model, config.training.optimizer) =
-            ("keras_cnn".into(), "sgd".parse().expect("it is well-formed"));
+        (config.training.model, config.training.optimizer) = ("keras_cnn".into(), "sgd".parse().unwrap());
         let one = run(&[open()], &config);
         config.training.global_batch_size = Some(4);
         let three = run(&[open(), open(), open()], &config);
@@ -102,44 +96,20 @@ fn half_precision_learns_about_the_same() {
     }
 }
 
-fn in_folder(
-    device: Device,
-    config: &Config,
-    dir: &Path,
-    resume: Option<&Resume>,
-    stop_after: Option<u64>,
-) -> Finished {
-    let checkpoints: Vec<Box<dyn Observer>> =
-        vec![Box::new(Checkpoints::new(dir, &config.outputs.checkpoints).expect("the folder can be made"))];
-    run_on(&[device], config, &data(), resume, stop_after, checkpoints).expect("the run goes well")
-}
-
 #[test]
 fn a_run_that_stops_goes_on_bit_for_bit() {
     goes_on_bit_for_bit(Precision::Fp32, &config(2), &[2, 5, 6]);
     // With a loss scale and a count of steps, which are part of the state.
-    let adam =
-        config(2).with(|config| config.training.optimizer = "adamw".parse().expect("it is well-formed"));
+    let adam = config(2).with(|config| config.training.optimizer = "adamw".parse().unwrap());
     goes_on_bit_for_bit(Precision::Fp16, &adam, &[3]);
 }
 
 fn goes_on_bit_for_bit(precision: Precision, config: &Config, stops: &[u64]) {
     on_gpus(precision, |open| {
-        let whole = tempfile::tempdir().expect("there is room");
-        let straight = in_folder(open(), config, whole.path(), None, None);
+        let straight = run(&[open()], config);
         for &stop_after in stops {
-            let parts = tempfile::tempdir().expect("there is room");
-            let stopped = in_folder(open(), config, parts.path(), None, Some(stop_after));
-            assert_eq!(stopped.outcome.end, End::Interrupted);
-            let resume = Resume::newest(parts.path()).expect("the run was saved");
-            let resumed = in_folder(open(), config, parts.path(), Some(&resume), None);
-            assert!(
-                straight.tensors == resumed.tensors,
-                "not the same bits after a stop at step {stop_after}"
-            );
-            let losses =
-                |run: &Finished| run.outcome.state.history.iter().map(|r| r.loss).collect::<Vec<_>>();
-            assert_eq!(losses(&straight), losses(&resumed));
+            let (_, resumed) = in_two_parts([&[open()], &[open()]], config, &data(), stop_after);
+            assert_same(&straight, &resumed, &format!("stopped after step {stop_after}"));
         }
     });
 }
@@ -147,12 +117,9 @@ fn goes_on_bit_for_bit(precision: Precision, config: &Config, stops: &[u64]) {
 #[test]
 fn a_loss_that_is_no_number_ends_the_run_and_names_the_step() {
     on_gpus(Precision::Fp32, |open| {
-        let mut config = config(2);
-        config.training.lr = 1e30;
-        match run_on(&[open()], &config, &data(), None, None, Vec::new()) {
-            Err(Error::NotFinite { epoch: 1, step, .. }) => assert!((2..=4).contains(&step), "step {step}"),
-            Err(other) => panic!("{other}"),
-            Ok(_) => panic!("the run went well"),
+        match failed(&[open()], &config(2).with(|config| config.training.lr = 1e30), &data()) {
+            Error::NotFinite { epoch: 1, step, .. } => assert!((2..=4).contains(&step), "step {step}"),
+            other => panic!("{other}"),
         }
     });
 }
@@ -166,8 +133,7 @@ fn gpus_end_together_at_a_loss_that_is_no_number() {
             config.outputs.terminate_on_nan = true;
         });
         let stop = train::StopFlag::default();
-        let outcome = train::train_on(&[open(), open()], &config, data(), None, &mut [], &stop)
-            .expect("it ends in order");
+        let outcome = train::train_on(&[open(), open()], &config, data(), None, &mut [], &stop).unwrap();
         assert!(
             matches!(&outcome.end, End::Stopped(why) if why.contains("in epoch 1, step ")),
             "{:?}",
@@ -180,8 +146,7 @@ fn gpus_end_together_at_a_loss_that_is_no_number() {
 /// The second epoch is a plateau, so the captured steps of the third have another rate.
 #[test]
 fn a_plateau_reduces_the_rate_of_recorded_steps() {
-    let plateau = train::ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=1,min_delta=100")
-        .expect("it is well-formed");
+    let plateau = train::ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=1,min_delta=100").unwrap();
     let config = config(3).with(|config| config.training.reduce_lr_on_plateau = Some(plateau));
     let expected = run(&[tensor_cpu::device(1)], &config);
     on_gpus(Precision::Fp32, |open| {
@@ -198,7 +163,7 @@ fn a_plateau_reduces_the_rate_of_recorded_steps() {
 fn recorded_work_may_have_to_run_by_itself_again() {
     on_gpus(Precision::Fp32, |open| {
         let (device, mut recorder, runs) = (open(), GraphCache::default(), std::cell::Cell::new(0));
-        let mut x = device.alloc(3).expect("memory for three numbers");
+        let mut x = device.alloc(3).unwrap();
         let mut work = || {
             runs.set(runs.get() + 1);
             device.fill(1.0, &mut x, Span::new(0, 3))
@@ -243,10 +208,10 @@ fn what_can_not_be_recorded_runs_every_time_and_says_why() {
                 runs += 1;
                 Ok(())
             };
-            recorder.run::<program::Error>(&device, "alloc", &turn, work).expect("it can run");
+            recorder.run::<program::Error>(&device, "alloc", &turn, work).unwrap();
         }
         assert_eq!(runs, 4);
-        let why = recorder.refusal().expect("an allocation can't be captured");
+        let why = recorder.refusal().unwrap();
         assert!(why.contains("an op can't be captured: ") && why.contains("allocat"), "{why}");
     });
 }

@@ -1,18 +1,12 @@
 //! Replicas of different speed take shares of different size, and the gradient remains that of the whole
 //! batch.
-// A test panics where something fails, its own helper functions too.
-#![allow(clippy::unwrap_used)]
 
 use program::Device;
-use towers_tests::{Finished, cpus, distance, run_in, run_on};
-use train::{Config, DeviceWeights, End, Resume, cifar, recipe};
-
-fn data() -> cifar::Dataset {
-    cifar::synthetic(3, 45, 23)
-}
+use towers_tests::{Finished, assert_same, cpus, distance, few_images, in_two_parts, quick_on_14, trained};
+use train::{Config, DeviceWeights, cifar, recipe};
 
 fn run(devices: &[Device], config: &Config) -> Finished {
-    run_on(devices, config, &data(), None, None, Vec::new()).unwrap()
+    trained(devices, config, &few_images())
 }
 
 fn weighted(config: &Config, weights: &str) -> Config {
@@ -28,21 +22,6 @@ fn keras_cnn() -> Config {
     config.training.optimizer = "sgd:momentum=0.9".parse().unwrap();
     config.training.lr = 0.01;
     config
-}
-
-/// With batch normalization, dropout and augmentation; the schedule does not depend on the number of epochs.
-fn small_cnn() -> Config {
-    let mut config = recipe("quick").unwrap();
-    config.training.epochs = 2;
-    config.training.global_batch_size = Some(14);
-    config.training.schedule = "constant".parse().unwrap();
-    config
-}
-
-#[track_caller]
-fn assert_same(a: &Finished, b: &Finished, what: &str) {
-    assert_eq!(a.figures(), b.figures(), "{what}: another history");
-    assert!(a.tensors == b.tensors, "{what}: other weights");
 }
 
 #[track_caller]
@@ -70,14 +49,14 @@ fn uneven_slices_have_the_gradient_of_the_whole_batch() {
 /// The test above can fail: with batch normalization, other shares give other results.
 #[test]
 fn the_weights_are_taken() {
-    let even = run(&cpus(2, 1), &small_cnn());
-    assert!(even.tensors != run(&cpus(2, 1), &weighted(&small_cnn(), "3,1")).tensors);
+    let even = run(&cpus(2, 1), &quick_on_14());
+    assert!(even.tensors != run(&cpus(2, 1), &weighted(&quick_on_14(), "3,1")).tensors);
 }
 
 /// With virtual replicas, weights assign shards to replicas, and no bit depends on them.
 #[test]
 fn virtual_replicas_have_the_same_bits_on_uneven_towers() {
-    let mut config = small_cnn();
+    let mut config = quick_on_14();
     config.training.virtual_replicas = Some(5);
     let even = run(&cpus(1, 1), &config);
     for weights in ["3,1", "1,100", "1,2,1", "1,1,1,1"] {
@@ -104,23 +83,23 @@ fn pipelines_have_weights_by_towers() {
 /// The measurement has no side effects: the run equals one with given weights.
 #[test]
 fn measured_weights_are_as_good_as_given_ones() {
-    let measured = run(&cpus(3, 1), &weighted(&small_cnn(), "auto"));
+    let measured = run(&cpus(3, 1), &weighted(&quick_on_14(), "auto"));
     let weights = measured.outcome.state.device_weights.to_string();
     assert_eq!(weights.split(',').count(), 3, "{weights}");
-    assert_same(&measured, &run(&cpus(3, 1), &weighted(&small_cnn(), &weights)), &weights);
-    let alone = run(&cpus(1, 1), &weighted(&small_cnn(), "auto"));
+    assert_same(&measured, &run(&cpus(3, 1), &weighted(&quick_on_14(), &weights)), &weights);
+    let alone = run(&cpus(1, 1), &weighted(&quick_on_14(), "auto"));
     assert_eq!(alone.outcome.state.device_weights, "even");
-    assert_same(&alone, &run(&cpus(1, 1), &small_cnn()), "one replica");
+    assert_same(&alone, &run(&cpus(1, 1), &quick_on_14()), "one replica");
 }
 
 /// Plain loops in f64 next to vectorized code: any clock shows the difference.
 #[test]
 fn the_slower_device_gets_less() {
-    let mut config = weighted(&small_cnn(), "auto");
+    let mut config = weighted(&quick_on_14(), "auto");
     config.training.epochs = 1;
     let devices = [tensor_cpu::reference(), tensor_cpu::device(1)];
     let few = cifar::synthetic(3, 28, 4);
-    let state = run_on(&devices, &config, &few, None, None, Vec::new()).unwrap().outcome.state;
+    let state = trained(&devices, &config, &few).outcome.state;
     let DeviceWeights::Given(weights) = state.device_weights.parse().unwrap() else {
         panic!("{}", state.device_weights)
     };
@@ -131,32 +110,14 @@ fn the_slower_device_gets_less() {
 /// A resumed run has the weights of its checkpoint; with another number of replicas they are measured again.
 #[test]
 fn measured_weights_are_part_of_the_run() {
-    let (config, dir) = (weighted(&small_cnn(), "auto"), tempfile::tempdir().unwrap());
-    let stopped = run_in(dir.path(), &cpus(2, 1), &config, &data(), None, Some(5)).unwrap();
-    assert_eq!(stopped.outcome.end, End::Interrupted);
-    let resume = Resume::newest(dir.path()).unwrap();
-    let weights = resume.state.device_weights.clone();
+    let (two, config) = (cpus(2, 1), weighted(&quick_on_14(), "auto"));
+    let (resume, resumed) = in_two_parts([&two, &two], &config, &few_images(), 5);
+    let weights = resume.state.device_weights.to_string();
     assert_eq!(
-        (&resume.config.placement.device_weights, weights.to_string().contains(',')),
+        (&resume.config.placement.device_weights, weights.contains(',')),
         (&DeviceWeights::Auto, true)
     );
-    let resumed = run_on(&cpus(2, 1), &config, &data(), Some(&resume), None, Vec::new()).unwrap();
-    assert_same(&run(&cpus(2, 1), &weighted(&small_cnn(), &weights.to_string())), &resumed, "resumed");
-    let three = run_on(&cpus(3, 1), &config, &data(), Some(&resume), None, Vec::new()).unwrap();
+    assert_same(&run(&two, &weighted(&quick_on_14(), &weights)), &resumed, "resumed");
+    let (_, three) = in_two_parts([&two, &cpus(3, 1)], &config, &few_images(), 5);
     assert_eq!(three.outcome.state.device_weights.split(',').count(), 3);
-}
-
-#[test]
-fn weights_for_other_towers_are_refused() {
-    for (weights, says) in [
-        (
-            "2,1,1",
-            "`device_weights` is 2,1,1, but must be auto, even, or one number for each of the 2 replicas",
-        ),
-        ("100,1", "replica 1 would get none of a batch of 14"),
-    ] {
-        let error = run_on(&cpus(2, 1), &weighted(&small_cnn(), weights), &data(), None, None, Vec::new());
-        let error = error.err().unwrap().to_string();
-        assert!(error.contains(says), "{error}");
-    }
 }

@@ -1,5 +1,4 @@
 //! Weights in Keras' file formats, written by Keras: tests/golden/keras_weights.py.
-#![allow(clippy::unwrap_used)]
 
 use interchange::keras::KerasWeights;
 use layers::{
@@ -158,7 +157,7 @@ fn values_are_read_where_shapes_fit() {
     let bytes = fs::read(golden("tiny.weights.h5")).unwrap();
     let words = |shape: [u64; 4]| shape.map(u64::to_le_bytes).concat();
     let small = words([3, 3, 9, 6]);
-    let place = bytes.windows(small.len()).position(|part| part == small).expect("the shape of a kernel");
+    let place = bytes.windows(small.len()).position(|part| part == small).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("claims.h5");
     let with = |shape: [u64; 4]| {

@@ -1,5 +1,7 @@
 //! Whole runs, one topic per file. They are one program, since each program is linked separately; its tests
 //! share the processor's cores.
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
 
 mod augmentation;
 mod bf16;

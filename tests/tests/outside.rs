@@ -40,15 +40,13 @@ const MOST_OF_AUGMENT: usize = 25;
 #[test]
 fn a_project_that_is_not_ours_stands_on_few_crates() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let place = tempfile::tempdir().expect("a temporary folder can be made");
-    let write = |file: &str, text: &str| {
-        std::fs::write(place.path().join(file), text).expect("a file can be written")
-    };
+    let place = tempfile::tempdir().unwrap();
+    let write = |file: &str, text: &str| std::fs::write(place.path().join(file), text).unwrap();
     let dependency = |name: &str| {
         let path = root.join("crates").join(name);
         format!("{name} = {{ package = \"towers-{name}\", path = {path:?}, default-features = false }}\n")
     };
-    std::fs::create_dir(place.path().join("src")).expect("a folder can be made");
+    std::fs::create_dir(place.path().join("src")).unwrap();
     write("src/main.rs", MAIN);
     let package = "[package]\nname = \"outside\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n";
     write(
@@ -56,7 +54,7 @@ fn a_project_that_is_not_ours_stands_on_few_crates() {
         &format!("{package}{FEATURES}[dependencies]\n{}{}", dependency("cifar"), dependency("augment")),
     );
     // The versions that are already on this machine.
-    std::fs::copy(root.join("Cargo.lock"), place.path().join("Cargo.lock")).expect("a lock file");
+    std::fs::copy(root.join("Cargo.lock"), place.path().join("Cargo.lock")).unwrap();
 
     if std::env::var_os("TOWERS_ALONE").is_some() {
         let ran = cargo(place.path(), &["run", "--quiet", "--offline"]);
@@ -89,5 +87,5 @@ fn cargo(project: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);
     // Not the workspace's target folder, whose settings differ.
     command.args(arguments).current_dir(project).env("CARGO_TARGET_DIR", project.join("target"));
-    command.output().expect("cargo starts")
+    command.output().unwrap()
 }

@@ -1,6 +1,6 @@
 //! Runs of custom networks.
 
-use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph};
+use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, Value};
 use models::Model;
 use program::Activation;
 use train::callbacks::Checkpoints;
@@ -10,7 +10,7 @@ use trained::evaluate;
 use trained::{Classifier, Preprocessing, Trained};
 
 fn config() -> Config {
-    let mut config = recipe("quick").expect("the recipe");
+    let mut config = recipe("quick").unwrap();
     (config.training.epochs, config.training.batch_size) = (1, 20);
     (config.placement.devices.device, config.placement.devices.replicas, config.placement.devices.threads) =
         (DeviceKind::Cpu, 2, 2);
@@ -30,28 +30,45 @@ fn figures(outcome: &Outcome) -> [u64; 4] {
 #[test]
 fn a_network_of_ones_own_trains_as_a_named_one() {
     let own = config().with(|config| config.training.model = "mine".into());
-    let mine = run(models::small_cnn(10).expect("a network"), &own).expect("a run");
+    let mine = run(models::small_cnn(10).unwrap(), &own).unwrap();
     let data = cifar::synthetic(1, 60, 20);
-    let named = train::train(&config(), data, None, &mut [], &StopFlag::default()).expect("a run");
+    let named = train::train(&config(), data, None, &mut [], &StopFlag::default()).unwrap();
     assert_eq!(mine.state.step, 2);
     assert_eq!(figures(&mine), figures(&named));
 }
 
 #[test]
 fn a_network_for_other_data_is_refused() {
-    let error = run(models::small_cnn(7).expect("a network"), &config()).expect_err("7 classes for 10");
+    let error = run(models::small_cnn(7).unwrap(), &config()).expect_err("7 classes for 10");
     let told = error.to_string();
     assert!(told.contains("32x32x3 images into 7 classes") && told.contains("into 10 classes"), "{told}");
 }
 
 /// A network without a name.
 fn mine(image: [usize; 3], filters: usize, classes: usize) -> Model {
+    looking("look", image, filters, classes)
+}
+
+/// The same with another name of its first layer.
+fn looking(name: &str, image: [usize; 3], filters: usize, classes: usize) -> Model {
+    of_layers(image, classes, |graph, x| {
+        let conv = Conv2D::new(filters, 3).same().use_bias(false);
+        let x = graph.add_named(name, conv, x)?;
+        graph.add(BatchNormalization::new().activation(Activation::Relu), x)
+    })
+}
+
+/// Some layers, a pooling and a dense layer.
+fn of_layers(
+    image: [usize; 3],
+    classes: usize,
+    layers: impl Fn(&mut Graph, Value) -> layers::Result<Value>,
+) -> Model {
     let mut graph = Graph::new("mine", image);
-    let conv = Conv2D::new(filters, 3).same().use_bias(false);
-    let x = graph.add_named("look", conv, graph.input()).expect("a convolution");
-    let x = graph.add(BatchNormalization::new().activation(Activation::Relu), x).expect("a normalization");
-    let x = graph.add(GlobalAveragePooling2D, x).expect("a pooling");
-    let logits = graph.add(Dense::new(classes), x).expect("a dense layer");
+    let x = graph.input();
+    let x = layers(&mut graph, x).unwrap();
+    let x = graph.add(GlobalAveragePooling2D, x).unwrap();
+    let logits = graph.add(Dense::new(classes), x).unwrap();
     Model::new(graph, logits)
 }
 
@@ -73,47 +90,46 @@ fn trained_in(run: &std::path::Path) -> (Outcome, cifar::Dataset) {
     });
     let data = cropped();
     let mut observers: Vec<Box<dyn Observer>> =
-        vec![Box::new(Checkpoints::new(run, &config.outputs.checkpoints).expect("the folder can be made"))];
+        vec![Box::new(Checkpoints::new(run, &config.outputs.checkpoints).unwrap())];
     let model = mine(data.train.shape(), 8, 10);
     let outcome = train_model(model, &config, data.clone(), None, &mut observers, &StopFlag::default());
-    (outcome.expect("a run"), data)
+    (outcome.unwrap(), data)
 }
 
 #[test]
 fn a_network_of_ones_own_is_opened_again() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().unwrap();
     let (outcome, data) = trained_in(folder.path());
-    let trained = Trained::read(folder.path()).expect("a model file");
+    let trained = Trained::read(folder.path()).unwrap();
     assert_eq!((trained.image(), trained.network.as_str()), ([24, 28, 3], "mine"));
     let told = trained.model().expect_err("nobody knows its layers").to_string();
     assert!(told.contains("one of your own is opened from Rust, by `Trained::with_model`"), "{told}");
 
-    let trained = trained.with_model(mine([24, 28, 3], 8, 10)).expect("the same network");
-    let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 7).expect("a classifier");
-    let evaluation = evaluate(&mut classifier, &data, |_, _| {}).expect("an evaluation");
+    let trained = trained.with_model(mine([24, 28, 3], 8, 10)).unwrap();
+    let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 7).unwrap();
+    let evaluation = evaluate(&mut classifier, &data, |_, _| {}).unwrap();
     let epoch = &outcome.state.history[0];
     assert!((evaluation.loss - epoch.val_loss).abs() < 1e-4, "{} {}", evaluation.loss, epoch.val_loss);
     assert_eq!(evaluation.acc, epoch.val_acc);
     let picture: Vec<u8> = data.test.take(1).images.iter().copied().collect();
-    assert_eq!(classifier.classify(&picture).expect("a prediction")[0].probabilities.len(), 10);
+    assert_eq!(classifier.classify(&picture).unwrap()[0].probabilities.len(), 10);
 
     let at = |file: &str| folder.path().join(file);
     for file in ["mine.onnx", "mine.py", "again.safetensors"] {
-        trained::export(&trained, &at(file)).expect("a file");
+        trained::export(&trained, &at(file)).unwrap();
     }
-    assert!(std::fs::read_to_string(at("mine.py")).expect("a module").contains("self.look = nn.Conv2d(3, 8"));
-    let again = Trained::read(&at("again.safetensors")).expect("a model file");
-    let again = again.with_model(mine([24, 28, 3], 8, 10)).expect("the same network");
-    let mut second = Classifier::new(&again, &tensor_cpu::device(1), 7).expect("a classifier");
-    let logits = |classifier: &mut Classifier| classifier.logits(&picture).expect("logits");
+    assert!(std::fs::read_to_string(at("mine.py")).unwrap().contains("self.look = nn.Conv2d(3, 8"));
+    let again = Trained::read(&at("again.safetensors")).unwrap();
+    let again = again.with_model(mine([24, 28, 3], 8, 10)).unwrap();
+    let mut second = Classifier::new(&again, &tensor_cpu::device(1), 7).unwrap();
+    let logits = |classifier: &mut Classifier| classifier.logits(&picture).unwrap();
     assert_eq!(logits(&mut classifier), logits(&mut second));
 
     // A checkpoint, which includes the optimizer state, opens as the same network.
     let load = |_, _| Ok(data.clone());
     let checkpoint = train::open_model(&at(train::CHECKPOINTS), &trained::Assumed::default(), load);
-    let checkpoint =
-        checkpoint.expect("a checkpoint").with_model(mine([24, 28, 3], 8, 10)).expect("the same");
-    let mut third = Classifier::new(&checkpoint, &tensor_cpu::device(1), 7).expect("a classifier");
+    let checkpoint = checkpoint.unwrap().with_model(mine([24, 28, 3], 8, 10)).unwrap();
+    let mut third = Classifier::new(&checkpoint, &tensor_cpu::device(1), 7).unwrap();
     assert_eq!(logits(&mut classifier), logits(&mut third));
 }
 
@@ -121,8 +137,8 @@ fn a_network_of_ones_own_is_opened_again() {
 #[test]
 fn parameters_and_stages_are_those_of_the_own_network() {
     let mut config = config();
-    config.training.param_groups = vec!["look/kernel:lr-multiplier=0.5".parse().expect("it is well-formed")];
-    let figures_of = |config: &Config| figures(&run(mine([32, 32, 3], 8, 10), config).expect("a run"));
+    config.training.param_groups = vec!["look/kernel:lr-multiplier=0.5".parse().unwrap()];
+    let figures_of = |config: &Config| figures(&run(mine([32, 32, 3], 8, 10), config).unwrap());
     let named = figures_of(&config);
     assert_eq!(figures_of(&config.with(|config| config.training.model = "mine".into())), named);
     (config.placement.devices.pipeline_stages, config.placement.devices.replicas) = (2, 1);
@@ -135,27 +151,20 @@ fn parameters_and_stages_are_those_of_the_own_network() {
 
 #[test]
 fn names_that_python_has_for_other_things_are_refused() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().unwrap();
     trained_in(folder.path());
-    let tensors = checkpoint::load_tensors(folder.path().join("model.safetensors")).expect("a model file");
+    let tensors = checkpoint::load_tensors(folder.path().join("model.safetensors")).unwrap();
     for name in ["class", "forward", "x", "two words", "1st", "F", "a.b"] {
         let mut renamed = checkpoint::Tensors::new();
         for tensor in tensors.iter() {
             let called = tensor.name.replace("look/", &format!("{name}/"));
-            renamed.insert(called, tensor.shape.to_vec(), tensor.data.to_vec()).expect("a free name");
+            renamed.insert(called, tensor.shape.to_vec(), tensor.data.to_vec()).unwrap();
         }
         let file = folder.path().join("renamed.safetensors");
-        checkpoint::save_tensors(&file, &renamed, tensors.metadata()).expect("a file");
-        let trained = Trained::read(&file).expect("a model file");
-        let mut graph = Graph::new("mine", [24, 28, 3]);
-        let conv = Conv2D::new(8, 3).same().use_bias(false);
-        let x = graph.add_named(name, conv, graph.input()).expect("a convolution");
-        let norm = BatchNormalization::new().activation(Activation::Relu);
-        let x = graph.add(norm, x).expect("a normalization");
-        let x = graph.add(GlobalAveragePooling2D, x).expect("a pooling");
-        let logits = graph.add(Dense::new(10), x).expect("a dense layer");
-        let trained = trained.with_model(Model::new(graph, logits)).expect("the same network");
-        trained::export(&trained, &folder.path().join("net.onnx")).expect("any name will do there");
+        checkpoint::save_tensors(&file, &renamed, tensors.metadata()).unwrap();
+        let trained = Trained::read(&file).unwrap();
+        let trained = trained.with_model(looking(name, [24, 28, 3], 8, 10)).unwrap();
+        trained::export(&trained, &folder.path().join("net.onnx")).unwrap();
         let told =
             trained::export(&trained, &folder.path().join("net.py")).expect_err("no module").to_string();
         assert!(told.contains(name) && told.contains("its name is none in Python"), "{told}");
@@ -166,19 +175,19 @@ fn names_that_python_has_for_other_things_are_refused() {
 fn images_without_labels_and_batches_of_none_are_refused() {
     let mut data = cifar::synthetic(1, 60, 20);
     data.train.labels = data.train.labels.slice(ndarray::s![..30]).to_owned();
-    let model = models::small_cnn(10).expect("a network");
+    let model = models::small_cnn(10).unwrap();
     let refused = train_model(model, &config(), data, None, &mut [], &StopFlag::default());
     let told = refused.expect_err("30 labels").to_string();
     assert!(told.contains("the number of labels is 30, but must be 60: one for each image"), "{told}");
 
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().unwrap();
     let (_, mut data) = trained_in(folder.path());
-    let trained = Trained::read(folder.path()).expect("a file").with_model(mine([24, 28, 3], 8, 10));
-    let trained = trained.expect("the same network");
+    let trained = Trained::read(folder.path()).unwrap().with_model(mine([24, 28, 3], 8, 10));
+    let trained = trained.unwrap();
     let told =
         Classifier::new(&trained, &tensor_cpu::device(1), 0).map(|_| ()).expect_err("no batch").to_string();
     assert!(told.contains("the size of a batch is 0, but must be at least 1"), "{told}");
-    let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 7).expect("a classifier");
+    let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 7).unwrap();
     data.test.labels = data.test.labels.slice(ndarray::s![..5]).to_owned();
     let told = evaluate(&mut classifier, &data, |_, _| {}).expect_err("5 labels").to_string();
     assert!(told.contains("the number of labels is 5, but must be 20"), "{told}");
@@ -186,26 +195,15 @@ fn images_without_labels_and_batches_of_none_are_refused() {
 
 #[test]
 fn another_network_than_the_files_is_told() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().unwrap();
     trained_in(folder.path());
     let refused = |model: Model| {
-        let trained = Trained::read(folder.path()).expect("a model file");
+        let trained = Trained::read(folder.path()).unwrap();
         trained.with_model(model).expect_err("another network").to_string()
     };
-    let plain = || {
-        let mut graph = Graph::new("mine", [24, 28, 3]);
-        let conv = Conv2D::new(8, 3).same().use_bias(false);
-        let x = graph.add_named("look", conv, graph.input()).expect("a convolution");
-        let x = graph.add(GlobalAveragePooling2D, x).expect("a pooling");
-        let logits = graph.add(Dense::new(10), x).expect("a dense layer");
-        Model::new(graph, logits)
-    };
-    let longer = || {
-        let mut graph = Graph::new("mine", [24, 28, 3]);
-        let x = graph.add(GlobalAveragePooling2D, graph.input()).expect("a pooling");
-        let logits = graph.add(Dense::new(10), x).expect("a dense layer");
-        Model::new(graph, logits)
-    };
+    let conv = || Conv2D::new(8, 3).same().use_bias(false);
+    let plain = of_layers([24, 28, 3], 10, |graph, x| graph.add_named("look", conv(), x));
+    let less = of_layers([24, 28, 3], 10, |_, x| Ok(x));
     for (model, says) in [
         (
             mine([32, 32, 3], 8, 10),
@@ -218,11 +216,11 @@ fn another_network_than_the_files_is_told() {
             "its `look/kernel` has the shape [3, 3, 3, 8], but the given one's has [3, 3, 3, 9]",
         ),
         (
-            models::by_name_for("small_cnn", [24, 28, 3], 10).expect("a name").expect("a network"),
+            models::by_name_for("small_cnn", [24, 28, 3], 10).unwrap().unwrap(),
             "the given one has `conv2d/kernel`, which the file has not",
         ),
-        (plain(), "the file has `batch_normalization/"),
-        (longer(), "its `dense/kernel` has the shape [8, 10], but the given one's has [3, 10]"),
+        (plain, "the file has `batch_normalization/"),
+        (less, "its `dense/kernel` has the shape [8, 10], but the given one's has [3, 10]"),
     ] {
         let told = refused(model);
         assert!(told.contains(": this is another network than `mine`: ") && told.contains(says), "{told}");

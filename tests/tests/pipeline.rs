@@ -1,42 +1,28 @@
 //! A network in stages on separate devices trains like the whole network.
-// A test panics where something fails, its own helper functions too.
-#![allow(clippy::unwrap_used)]
 
 use program::Precision;
-use std::path::Path;
-use towers_tests::{Finished, cpus, run_in, run_on};
-use train::{Config, End, Error, Observer, Resume, cifar, recipe};
-use trained::{Classifier, MODEL_FILE};
+use towers_tests::{
+    Finished, assert_same, assert_same_steps, cpus, emulated, failed, few_images, quick_on_14, run_in,
+    run_on, trained,
+};
+use train::{Config, End, Error, Observer, Resume, cifar};
+use trained::Classifier;
 
-/// Batch normalization, dropout and augmentation. Batches of 14 of 45 images: three whole ones, and one of
-/// three images, in which most micro-batches are empty.
+/// Most micro-batches of the last batch, of three images, are empty.
 fn config(stages: usize) -> Config {
-    let mut config = recipe("quick").unwrap();
-    config.training.epochs = 2;
-    config.training.global_batch_size = Some(14);
-    config.placement.devices.pipeline_stages = stages;
-    // Nothing here depends on the number of epochs.
-    config.training.schedule = "constant".parse().unwrap();
-    config
+    quick_on_14().with(|config| config.placement.devices.pipeline_stages = stages)
+}
+
+fn split(stages: usize, micro_batches: usize) -> Config {
+    config(stages).with(|config| config.training.micro_batches = Some(micro_batches))
 }
 
 fn whole(shards: usize) -> Config {
     config(1).with(|config| config.training.virtual_replicas = Some(shards))
 }
 
-fn data() -> cifar::Dataset {
-    cifar::synthetic(3, 45, 23)
-}
-
 fn run(devices: usize, config: &Config) -> Finished {
-    run_on(&cpus(devices, 1), config, &data(), None, None, Vec::new()).unwrap()
-}
-
-fn assert_same(a: &Finished, b: &Finished, what: &str) {
-    assert_eq!(a.outcome.state.step, b.outcome.state.step, "{what}");
-    assert_eq!(a.figures(), b.figures(), "{what}: another history");
-    assert_eq!(a.losses, b.losses, "{what}: other losses");
-    assert!(a.tensors == b.tensors, "{what}: other weights");
+    trained(&cpus(devices, 1), config, &few_images())
 }
 
 #[test]
@@ -44,12 +30,8 @@ fn stages_train_the_bits_of_the_whole_network() {
     for micro_batches in [1, 3, 4] {
         let one = run(1, &whole(micro_batches));
         for stages in [2, 3, 5] {
-            let split = config(stages).with(|config| config.training.micro_batches = Some(micro_batches));
-            assert_same(
-                &one,
-                &run(stages, &split),
-                &format!("{stages} stages, {micro_batches} micro-batches"),
-            );
+            let what = format!("{stages} stages, {micro_batches} micro-batches");
+            assert_same_steps(&one, &run(stages, &split(stages, micro_batches)), &what);
         }
     }
 }
@@ -57,25 +39,20 @@ fn stages_train_the_bits_of_the_whole_network() {
 /// The test above can fail, and micro-batches need no stages.
 #[test]
 fn other_micro_batches_are_another_run() {
-    let three = run(2, &config(2).with(|config| config.training.micro_batches = Some(3)));
-    assert_same(
-        &three,
-        &run(1, &config(1).with(|config| config.training.micro_batches = Some(3))),
-        "one stage",
-    );
+    let three = run(2, &split(2, 3));
+    assert_same_steps(&three, &run(1, &split(1, 3)), "one stage");
     let four = run(2, &config(2).with(|config| config.training.micro_batches = None));
-    assert_same(&four, &run(1, &whole(4)), "two micro-batches a stage by default");
+    assert_same_steps(&four, &run(1, &whole(4)), "two micro-batches a stage by default");
     assert!(three.tensors != four.tensors);
 }
 
 #[test]
 fn stages_and_replicas_go_together() {
     let one = run(1, &whole(6));
-    let split = config(2).with(|config| config.training.micro_batches = Some(3));
-    assert_same(&one, &run(4, &split), "two replicas of two stages, three micro-batches each");
+    assert_same_steps(&one, &run(4, &split(2, 3)), "two replicas of two stages, three micro-batches each");
     let shards = config(2).with(|config| config.training.virtual_replicas = Some(6));
-    assert_same(&one, &run(2, &shards), "one replica of two stages, six virtual replicas");
-    assert_same(&one, &run(8, &shards), "four replicas of two stages, six virtual replicas");
+    assert_same_steps(&one, &run(2, &shards), "one replica of two stages, six virtual replicas");
+    assert_same_steps(&one, &run(8, &shards), "four replicas of two stages, six virtual replicas");
 }
 
 /// The stage with the loss has no images, but mixes their labels in the same way.
@@ -87,8 +64,11 @@ fn mixed_images_pass_through_stages() {
     };
     let one = run(1, &mixing(whole(3)));
     for stages in [2, 3] {
-        let split = mixing(config(stages)).with(|config| config.training.micro_batches = Some(3));
-        assert_same(&one, &run(stages, &split), &format!("{stages} stages with mixup and cutmix"));
+        assert_same_steps(
+            &one,
+            &run(stages, &mixing(split(stages, 3))),
+            &format!("{stages} stages with mixup and cutmix"),
+        );
     }
     assert!(one.losses != run(1, &whole(3)).losses, "that images were mixed at all");
 }
@@ -98,23 +78,17 @@ fn mixed_images_pass_through_stages() {
 fn any_cut_will_do() {
     let one = run(1, &whole(2));
     for cut in models::small_cnn(10).unwrap().cuts() {
-        let mut split = config(2).with(|config| config.training.micro_batches = Some(2));
-        split.placement.devices.split_at = vec![cut.layer.clone()];
-        assert_same(&one, &run(2, &split), &format!("cut behind {}", cut.layer));
+        let cut_there =
+            split(2, 2).with(|config| config.placement.devices.split_at = vec![cut.layer.clone()]);
+        assert_same_steps(&one, &run(2, &cut_there), &format!("cut behind {}", cut.layer));
     }
     let few = cifar::synthetic(3, 6, 3);
     let google = |mut config: Config| {
         config.training.model = "minigooglenet".to_owned();
         (config.training.epochs, config.training.global_batch_size) = (1, Some(6));
-        run_on(&cpus(config.stages(), 1), &config, &few, None, None, Vec::new()).unwrap()
+        trained(&cpus(config.stages(), 1), &config, &few)
     };
-    let split = google(config(3).with(|config| config.training.micro_batches = Some(2)));
-    assert_same(&google(whole(2)), &split, "three stages of MiniGoogLeNet");
-}
-
-fn in_folder(stages: usize, dir: &Path, resume: Option<&Resume>, stop_after: Option<u64>) -> Finished {
-    let config = config(stages).with(|config| config.training.micro_batches = Some(4));
-    run_in(dir, &cpus(stages, 1), &config, &data(), resume, stop_after).unwrap()
+    assert_same_steps(&google(whole(2)), &google(split(3, 2)), "three stages of MiniGoogLeNet");
 }
 
 /// Checkpoints and model files have the tensors of all stages.
@@ -123,22 +97,21 @@ fn a_run_goes_on_with_another_number_of_stages() {
     let straight = run(1, &whole(4));
     for (before, after, stop_after) in [(3, 2, 2), (2, 1, 5), (1, 3, 5)] {
         let dir = tempfile::tempdir().unwrap();
-        let stopped = in_folder(before, dir.path(), None, Some(stop_after));
-        assert_eq!(stopped.outcome.end, End::Interrupted);
+        let in_folder = |stages: usize, resume: Option<&Resume>, stop_after| {
+            run_in(dir.path(), &cpus(stages, 1), &split(stages, 4), &few_images(), resume, stop_after)
+                .unwrap()
+        };
+        assert_eq!(in_folder(before, None, Some(stop_after)).outcome.end, End::Interrupted);
         let resume = Resume::newest(dir.path()).unwrap();
-        let resumed = in_folder(after, dir.path(), Some(&resume), None);
-        let same = resumed.tensors == straight.tensors && resumed.figures() == straight.figures();
-        assert!(same, "{before} stages, then {after}");
-        assert!(dir.path().join(MODEL_FILE).is_file());
+        let resumed = in_folder(after, Some(&resume), None);
+        assert_same(&straight, &resumed, &format!("{before} stages, then {after}"));
         Classifier::load(dir.path(), &tensor_cpu::device(1), 4).unwrap();
     }
 }
 
 #[test]
 fn a_loss_that_is_not_a_number_ends_all_stages() {
-    let mut config = config(3);
-    config.training.lr = 1e30;
-    let error = run_on(&cpus(3, 1), &config, &data(), None, None, Vec::new()).err().unwrap();
+    let error = failed(&cpus(3, 1), &config(3).with(|config| config.training.lr = 1e30), &few_images());
     assert!(matches!(error, Error::NotFinite { .. }), "{error}");
 }
 
@@ -153,46 +126,20 @@ impl Observer for Broken {
 
 #[test]
 fn an_error_of_the_first_stage_ends_all_stages() {
-    let run = run_on(&cpus(4, 1), &config(2), &data(), None, None, vec![Box::new(Broken)]);
+    let run = run_on(&cpus(4, 1), &config(2), &few_images(), None, None, vec![Box::new(Broken)]);
     assert_eq!(run.err().unwrap().to_string(), "the observer broke");
-}
-
-#[test]
-fn what_cannot_be_split_is_an_error() {
-    let says = |devices: usize, config: &Config| {
-        let run = run_on(&cpus(devices, 1), config, &data(), None, None, Vec::new());
-        run.err().unwrap().to_string()
-    };
-    assert!(says(3, &config(2)).contains("3 devices can't be divided into pipelines of 2 stages"));
-    assert!(says(99, &config(99)).contains("`devices.pipeline_stages` is 99, but must be"));
-    let both = whole(2).with(|config| config.training.micro_batches = Some(2));
-    assert!(says(1, &both).contains("`micro_batches` is 2, but must be left out with `virtual_replicas`"));
-    assert!(
-        says(1, &config(1).with(|config| config.training.micro_batches = Some(0)))
-            .contains("`micro_batches` is 0")
-    );
-    let mut alone = config(1);
-    alone.placement.devices.split_at = vec!["flatten".to_owned()];
-    assert!(says(1, &alone).contains("`devices.split_at` is flatten, but must be left out, or given with"));
 }
 
 /// Few images: emulated GPUs compute on one core.
 #[test]
 fn gpus_train_the_same_bits_too() {
-    let open = || tensor_cuda::emulated(Precision::Fp32);
-    if let Err(why) = open() {
-        println!("SKIPPED: emulated cuda: {why}");
-        return;
-    }
-    let few = cifar::synthetic(3, 17, 4);
-    let run = |mut config: Config| {
+    let (Some(one), Some(other)) = (emulated(Precision::Fp32), emulated(Precision::Fp32)) else { return };
+    let gpus = [one, other];
+    let few = |mut config: Config| {
         (config.training.global_batch_size, config.training.epochs) = (Some(5), 1);
-        let gpus: Vec<_> = (0..config.stages()).map(|_| open().unwrap()).collect();
-        run_on(&gpus, &config, &few, None, None, Vec::new()).unwrap()
+        config
     };
-    let one = run(whole(2));
-    let two = run(config(2).with(|config| config.training.micro_batches = Some(2)));
-    assert_eq!(one.outcome.state.step, two.outcome.state.step);
-    assert_eq!(one.figures(), two.figures());
-    assert!(one.tensors == two.tensors);
+    let data = cifar::synthetic(3, 17, 4);
+    let alone = trained(&gpus[..1], &few(whole(2)), &data);
+    assert_same(&alone, &trained(&gpus, &few(split(2, 2)), &data), "two emulated GPUs");
 }

@@ -1,5 +1,4 @@
 //! Programs in the documents are those that networks have.
-#![allow(clippy::unwrap_used)]
 
 use layers::{BatchNormalization, Conv2D, Dense, Flatten, Graph, MaxPooling2D, Mode};
 use program::Activation;

@@ -1,12 +1,10 @@
 //! The recipe `resnet18`, whose layers are joined: stages, virtual replicas, synchronized batch
 //! normalization, and a resume.
-// A test panics where something fails, its own helper functions too.
-#![allow(clippy::unwrap_used)]
 
 use program::Device;
-use towers_tests::{Finished, cpus, distance, run_in, run_on};
+use towers_tests::{Finished, assert_same, assert_same_steps, cpus, distance, run_in, trained};
 use train::{Config, End, Resume, cifar, recipe};
-use trained::{Classifier, MODEL_FILE};
+use trained::Classifier;
 
 /// Two steps of four images an epoch.
 fn config() -> Config {
@@ -16,18 +14,17 @@ fn config() -> Config {
 }
 
 fn run(devices: &[Device], config: &Config) -> Finished {
-    run_on(devices, config, &cifar::synthetic(3, 8, 3), None, None, Vec::new()).unwrap()
+    trained(devices, config, &cifar::synthetic(3, 8, 3))
 }
 
 #[test]
 fn stages_and_towers_train_the_bits_of_two_virtual_replicas() {
     let one = run(&cpus(1, 2), &config().with(|config| config.training.virtual_replicas = Some(2)));
     let two = run(&cpus(2, 1), &config().with(|config| config.training.virtual_replicas = Some(2)));
-    assert!(one.tensors == two.tensors && one.losses == two.losses, "two replicas");
+    assert_same_steps(&one, &two, "two replicas");
     let mut split = config().with(|config| config.training.micro_batches = Some(2));
     (split.placement.devices.pipeline_stages, split.placement.devices.split_at) = (2, vec!["add_3".into()]);
-    let split = run(&cpus(2, 1), &split);
-    assert!(one.tensors == split.tensors && one.losses == split.losses, "two stages");
+    assert_same_steps(&one, &run(&cpus(2, 1), &split), "two stages");
 }
 
 #[test]
@@ -53,9 +50,8 @@ fn a_run_that_stops_goes_on_bit_for_bit() {
     assert_eq!(stopped.outcome.end, End::Interrupted);
     let resume = Resume::newest(dir.path()).unwrap();
     let resumed = run_in(dir.path(), &cpus(1, 2), &config, &data, Some(&resume), None).unwrap();
-    assert!(straight.tensors == resumed.tensors && straight.figures() == resumed.figures());
+    assert_same(&straight, &resumed, "resumed");
     // The values for standardizing pictures are stored with the model.
-    assert!(dir.path().join(MODEL_FILE).is_file());
     let mut model = Classifier::load(dir.path(), &tensor_cpu::device(1), 3).unwrap();
     let pictures = data.test.images.as_slice().unwrap();
     let predictions = model.classify(pictures).unwrap();

@@ -2,41 +2,36 @@
 
 use checkpoint::{Store, Tensors};
 use std::path::Path;
-use towers_tests::{Finished, run};
+use towers_tests::{Finished, assert_same, cpus, in_two_parts, run, run_in, trained};
 use train::callbacks::Checkpoints;
 use train::{Config, End, Error, Observer, Resume, Saved, StopFlag, cifar, recipe};
 
 fn quick(epochs: u64) -> Config {
-    let mut config = recipe("quick").expect("it is built in");
+    let mut config = recipe("quick").unwrap();
     config.training.epochs = epochs;
     config.training.batch_size = 16;
     // The schedule is for four epochs, however many of them this run does.
-    config.training.schedule = "cosine:epochs=4".parse().expect("it is well-formed");
+    config.training.schedule = "cosine:epochs=4".parse().unwrap();
     config.placement.devices.threads = 2;
     config
 }
 
-fn in_folder(config: &Config, dir: &Path, resume: Option<&Resume>, stop_after: Option<u64>) -> Finished {
-    let checkpoints: Vec<Box<dyn Observer>> =
-        vec![Box::new(Checkpoints::new(dir, &config.outputs.checkpoints).expect("the folder can be made"))];
-    run(config, &cifar::synthetic(5, 90, 30), resume, stop_after, checkpoints).expect("the run goes well")
+fn data() -> cifar::Dataset {
+    cifar::synthetic(5, 90, 30)
 }
 
-/// The history without the times.
-fn figures(finished: &Finished) -> Vec<[f64; 5]> {
-    finished.outcome.state.history.iter().map(|r| [r.loss, r.acc, r.val_loss, r.val_acc, r.lr]).collect()
+fn in_folder(config: &Config, dir: &Path, resume: Option<&Resume>) -> Finished {
+    run_in(dir, &cpus(1, 2), config, &data(), resume, None).unwrap()
 }
 
 #[test]
 fn two_and_two_epochs_are_four() {
-    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let straight = in_folder(&quick(4), whole.path(), None, None);
-    in_folder(&quick(2), parts.path(), None, None);
+    let parts = tempfile::tempdir().unwrap();
+    in_folder(&quick(2), parts.path(), None);
     let resume = Resume::newest(parts.path()).unwrap();
     assert_eq!((resume.state.epoch, resume.state.step), (2, 12));
-    let resumed = in_folder(&quick(4), parts.path(), Some(&resume), None);
-    assert_eq!(figures(&straight), figures(&resumed));
-    assert!(straight.tensors == resumed.tensors, "not the same bits");
+    let resumed = in_folder(&quick(4), parts.path(), Some(&resume));
+    assert_same(&trained(&cpus(1, 2), &quick(4), &data()), &resumed, "resumed");
 }
 
 /// Asks the run to stop in the middle of an evaluation.
@@ -70,8 +65,7 @@ fn an_interrupted_evaluation_begins_again() {
         let resume = Resume::newest(parts.path()).unwrap();
         assert_eq!(resume.state.partial.steps, outcome.state.partial.steps);
         let resumed = run(&config, &data, Some(&resume), None, Vec::new()).unwrap();
-        assert_eq!(figures(&straight), figures(&resumed), "{replicas} replicas");
-        assert!(straight.tensors == resumed.tensors, "{replicas} replicas: not the same bits");
+        assert_same(&straight, &resumed, &format!("{replicas} replicas"));
     }
 }
 
@@ -83,49 +77,33 @@ fn an_interrupted_epoch_goes_on_at_the_next_step() {
         let mut config = quick(2);
         if optimizer.contains("nesterov") {
             let groups = ["*/beta:lr-multiplier=8,l2=1e-3", "dense/bias:epochs=1"];
-            config.training.param_groups =
-                groups.map(|group| group.parse().expect("it is well-formed")).into();
-            config.training.ema =
-                Some("every=2,momentum=0.9,power=1,overwrite-frequency=4".parse().expect("so is this"));
+            config.training.param_groups = groups.map(|group| group.parse().unwrap()).into();
+            config.training.ema = Some("every=2,momentum=0.9,power=1,overwrite-frequency=4".parse().unwrap());
         }
-        config.training.optimizer = optimizer.parse().expect("it is well-formed");
+        config.training.optimizer = optimizer.parse().unwrap();
         config.training.lr = 1e-3;
-        let whole = tempfile::tempdir().unwrap();
-        let straight = in_folder(&config, whole.path(), None, None);
+        let cpu = cpus(1, 2);
+        let straight = trained(&cpu, &config, &data());
+        // A flag that is raised after the last step of an epoch takes effect in the following evaluation.
         for stop_after in [1, 5, 6, 7, 12] {
-            let parts = tempfile::tempdir().unwrap();
-            let stopped = in_folder(&config, parts.path(), None, Some(stop_after));
-            // A flag that is raised after the last step of an epoch takes effect in the following evaluation.
-            assert_eq!(stopped.outcome.end, End::Interrupted);
-            let resume = Resume::newest(parts.path()).unwrap();
-            let resumed = in_folder(&config, parts.path(), Some(&resume), None);
-            assert_eq!(figures(&straight), figures(&resumed), "{optimizer}, stopped after step {stop_after}");
-            assert!(straight.tensors == resumed.tensors, "{optimizer}, stopped after step {stop_after}");
+            let (_, resumed) = in_two_parts([&cpu, &cpu], &config, &data(), stop_after);
+            assert_same(&straight, &resumed, &format!("{optimizer}, stopped after step {stop_after}"));
         }
     }
 }
 
 #[test]
 fn three_towers_resume_too() {
-    let parts = tempfile::tempdir().unwrap();
-    let whole = tempfile::tempdir().unwrap();
-    let replicas = |epochs| {
-        let mut config = quick(epochs);
-        config.placement.devices.replicas = 3;
-        config
-    };
-    let straight = in_folder(&replicas(2), whole.path(), None, None);
-    in_folder(&replicas(2), parts.path(), None, Some(1));
-    let resume = Resume::newest(parts.path()).unwrap();
+    let towers = cpus(3, 1);
+    let (resume, resumed) = in_two_parts([&towers, &towers], &quick(2), &data(), 1);
     assert!(resume.state.partial.steps > 0);
-    let resumed = in_folder(&replicas(2), parts.path(), Some(&resume), None);
-    assert!(straight.tensors == resumed.tensors);
+    assert_same(&trained(&towers, &quick(2), &data()), &resumed, "three replicas");
 }
 
 #[test]
 fn other_data_are_refused_where_the_checkpoint_knows_its_own() {
     let dir = tempfile::tempdir().unwrap();
-    in_folder(&quick(1), dir.path(), None, None);
+    in_folder(&quick(1), dir.path(), None);
     let mut resume = Resume::newest(dir.path()).unwrap();
     let other = cifar::synthetic(6, 90, 30);
     let refused = run(&quick(2), &other, Some(&resume), None, Vec::new()).err();
@@ -139,7 +117,7 @@ fn other_data_are_refused_where_the_checkpoint_knows_its_own() {
 #[test]
 fn a_damaged_checkpoint_is_passed_over() {
     let dir = tempfile::tempdir().unwrap();
-    in_folder(&quick(3), dir.path(), None, None);
+    in_folder(&quick(3), dir.path(), None);
     let newest = Resume::newest(dir.path()).unwrap();
     let file = newest.path.join("tensors.safetensors");
     let mut bytes = std::fs::read(&file).unwrap();
@@ -154,7 +132,7 @@ fn a_damaged_checkpoint_is_passed_over() {
 #[test]
 fn tensors_of_another_shape_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    in_folder(&quick(1), folder.path(), None, None);
+    in_folder(&quick(1), folder.path(), None);
     let store = Store::open(folder.path().join("checkpoints")).unwrap();
     let found = store.newest_valid::<Saved>().unwrap().found.unwrap();
     for changed in ["conv2d/kernel", "velocity/conv2d/kernel"] {
@@ -168,8 +146,8 @@ fn tensors_of_another_shape_are_refused() {
         }
         store.save(&found.name, &tensors, &found.state).unwrap();
         let resume = Resume::newest(folder.path()).unwrap();
-        let resumed = run(&quick(2), &cifar::synthetic(5, 90, 30), Some(&resume), None, Vec::new());
-        let error = resumed.err().expect("the shape is another");
+        let resumed = run(&quick(2), &data(), Some(&resume), None, Vec::new());
+        let error = resumed.err().unwrap();
         let told = format!("tensor `{changed}` has the shape [16, 3, 3, 3], but must have [3, 3, 3, 16]");
         assert!(error.to_string().contains(&told), "{error}");
     }

@@ -1,31 +1,22 @@
 //! With `--sync-batch-norm`, several replicas train like one replica on the whole batch, with batch
 //! normalization.
-// A test panics where something fails, its own helper functions too.
-#![allow(clippy::unwrap_used)]
 
 use program::{Device, Precision};
-use towers_tests::{Finished, cpus, distance, run_in, run_on};
-use train::{Config, End, Error, Resume, cifar, recipe};
+use towers_tests::{
+    Finished, assert_same_steps, cpus, distance, emulated, few_images, in_two_parts, quick_on_14, trained,
+};
+use train::{Config, cifar};
 
-/// Batch normalization, dropout and augmentation, on batches of 14 of 45 images: three whole ones, and one of
-/// three images, of which some replicas get none.
 fn config(sync_batch_norm: bool) -> Config {
-    let mut config = recipe("quick").unwrap();
-    config.training.epochs = 2;
-    config.training.global_batch_size = Some(14);
+    let mut config = quick_on_14();
     config.training.sync_batch_norm = sync_batch_norm;
-    config.training.schedule = "constant".parse().unwrap();
     config.training.optimizer = "sgd:momentum=0.9".parse().unwrap();
     config.training.lr = 0.01;
     config
 }
 
-fn data() -> cifar::Dataset {
-    cifar::synthetic(3, 45, 23)
-}
-
 fn run(world: usize, config: &Config) -> Finished {
-    run_on(&cpus(world, 1), config, &data(), None, None, Vec::new()).unwrap()
+    trained(&cpus(world, 1), config, &few_images())
 }
 
 fn assert_close(one: &Finished, many: &Finished, tolerance: f64, what: &str) {
@@ -67,7 +58,7 @@ fn after_a_step(config: &Config, devices: impl Fn(usize) -> Vec<Device>, world: 
             config.training.global_batch_size = Some(5);
         });
         let data = cifar::synthetic(3, 5, 3);
-        let finished = run_on(&devices(world), &config, &data, None, None, Vec::new()).unwrap();
+        let finished = trained(&devices(world), &config, &data);
         assert_eq!(finished.outcome.state.step, 1);
         finished.tensors
     };
@@ -97,8 +88,8 @@ fn runs_repeat_bit_for_bit_for_any_number_of_threads() {
     let config = config(true);
     let first = run(3, &config);
     for threads in [1, 2] {
-        let again = run_on(&cpus(3, threads), &config, &data(), None, None, Vec::new()).unwrap();
-        assert!(first.tensors == again.tensors && first.losses == again.losses, "{threads} threads each");
+        let again = trained(&cpus(3, threads), &config, &few_images());
+        assert_same_steps(&first, &again, &format!("{threads} threads each"));
     }
     let shards = config.with(|config| config.training.virtual_replicas = Some(3));
     assert!(first.tensors == run(3, &shards).tensors);
@@ -111,44 +102,17 @@ fn a_run_goes_on() {
     let config = config(true);
     let straight = run(3, &config);
     for world in [3, 2, 1] {
-        let dir = tempfile::tempdir().unwrap();
-        let stopped = run_in(dir.path(), &cpus(3, 1), &config, &data(), None, Some(2)).unwrap();
-        assert_eq!(stopped.outcome.end, End::Interrupted);
-        let resume = Resume::newest(dir.path()).unwrap();
-        assert!(resume.config.training.sync_batch_norm && resume.state.partial.steps > 0);
-        let resumed =
-            run_in(dir.path(), &cpus(world, 1), &resume.config, &data(), Some(&resume), None).unwrap();
+        let (resume, resumed) = in_two_parts([&cpus(3, 1), &cpus(world, 1)], &config, &few_images(), 2);
+        assert!(resume.config == config && resume.state.partial.steps > 0);
         assert_close(&straight, &resumed, 5e-4, &format!("resumed on {world} replicas"));
         assert_eq!(straight.tensors == resumed.tensors, world == 3);
     }
 }
 
-#[test]
-fn shards_and_micro_batches_are_refused() {
-    let refused = |config: Config, world: usize, says: &str| {
-        let error = run_on(&cpus(world, 1), &config, &data(), None, None, Vec::new()).err().unwrap();
-        assert!(matches!(error, Error::Option { .. }) && error.to_string().contains(says), "{error}");
-    };
-    refused(
-        config(true).with(|config| config.training.virtual_replicas = Some(4)),
-        2,
-        "`virtual_replicas` is 4",
-    );
-    refused(
-        config(true).with(|config| config.training.micro_batches = Some(2)),
-        2,
-        "left out with `micro_batches`",
-    );
-    let mut stages = config(true);
-    stages.placement.devices.pipeline_stages = 2;
-    refused(stages, 2, "left out with `devices.pipeline_stages`");
-}
-
 /// On GPUs such a pass is never captured. Few images: emulated GPUs compute on one core.
 #[test]
 fn gpus_train_the_same_too() {
-    if let Err(why) = tensor_cuda::emulated(Precision::Fp32) {
-        println!("SKIPPED: emulated cuda: {why}");
+    if emulated(Precision::Fp32).is_none() {
         return;
     }
     let gpus = |world: usize, precision| -> Vec<Device> {
@@ -157,7 +121,7 @@ fn gpus_train_the_same_too() {
     let mut config = config(true).with(|config| config.training.epochs = 1);
     config.training.global_batch_size = Some(4);
     let few = cifar::synthetic(3, 17, 4);
-    let run = |world| run_on(&gpus(world, Precision::Fp32), &config, &few, None, None, Vec::new()).unwrap();
+    let run = |world| trained(&gpus(world, Precision::Fp32), &config, &few);
     let one = run(1);
     assert_eq!(one.outcome.state.step, 5);
     assert_close(&one, &run(2), 5e-4, "two emulated GPUs");

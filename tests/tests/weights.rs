@@ -2,7 +2,6 @@
 //! Runtime and Keras.
 //!
 //! `TOWERS_PYTHON` names the interpreter; the default is `python3`. Tests with missing modules are skipped.
-#![allow(clippy::unwrap_used)]
 
 use checkpoint::{Tensors, save_tensors};
 use layers::Mode;

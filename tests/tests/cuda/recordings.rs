@@ -11,8 +11,8 @@ use program::{Activation, Device, GraphCache, Precision, ReplayArgs};
 const BATCH: usize = 6;
 
 fn conv_module(g: &mut Graph, x: Value, filters: usize, kernel: usize) -> Value {
-    let x = g.add(Conv2D::new(filters, kernel).same(), x).expect("it fits");
-    g.add(BatchNormalization::new().activation(Activation::Relu), x).expect("it fits")
+    let x = g.add(Conv2D::new(filters, kernel).same(), x).unwrap();
+    g.add(BatchNormalization::new().activation(Activation::Relu), x).unwrap()
 }
 
 /// Parallel branches twice, once with a bias and no normalization, and a part without branches.
@@ -22,18 +22,18 @@ fn network(device: &Device) -> Network {
     let mut x = conv_module(g, g.input(), 16, 3);
     for _ in 0..2 {
         let [ones, threes] = [(8, 1), (16, 3)].map(|(filters, kernel)| conv_module(g, x, filters, kernel));
-        x = g.concat(&[ones, threes]).expect("they fit");
+        x = g.concat(&[ones, threes]).unwrap();
     }
     let strided = Conv2D::new(8, 3).strides(2).activation(Activation::Relu);
-    let convolved = g.add(strided, x).expect("it fits");
-    let pooled = g.add(MaxPooling2D::new(3).strides(2), x).expect("it fits");
-    x = g.concat(&[convolved, pooled]).expect("they fit");
-    x = g.add(AveragePooling2D::new(4), x).expect("it fits");
-    x = g.add(Dropout::new(0.5), x).expect("it fits");
-    x = g.add(Flatten, x).expect("it fits");
-    x = g.add(Dense::new(10), x).expect("it fits");
-    let mut network = graph.build(x, device, BATCH, Mode::Training).expect("it can be built");
-    network.init(7).expect("it can be drawn");
+    let convolved = g.add(strided, x).unwrap();
+    let pooled = g.add(MaxPooling2D::new(3).strides(2), x).unwrap();
+    x = g.concat(&[convolved, pooled]).unwrap();
+    x = g.add(AveragePooling2D::new(4), x).unwrap();
+    x = g.add(Dropout::new(0.5), x).unwrap();
+    x = g.add(Flatten, x).unwrap();
+    x = g.add(Dense::new(10), x).unwrap();
+    let mut network = graph.build(x, device, BATCH, Mode::Training).unwrap();
+    network.init(7).unwrap();
     network
 }
 
@@ -41,14 +41,14 @@ fn network(device: &Device) -> Network {
 fn train(device: &Device, optimizer: Optimizer, steps: u64, recorded: bool) -> (Vec<f32>, [usize; 2]) {
     let mut network = network(device);
     let trainable = network.arena().trainable;
-    let mut optimizer = OptimizerState::new(device, optimizer, trainable.len).expect("there is room");
-    let mut meter = device.alloc(4).expect("there is room");
+    let mut optimizer = OptimizerState::new(device, optimizer, trainable.len).unwrap();
+    let mut meter = device.alloc(4).unwrap();
     let mut recorder = GraphCache::default();
     let (images, labels): (Vec<f32>, Vec<u32>) = (
         (0..BATCH * network.sample_len()).map(|k| (k * 37 % 101) as f32 / 50.0 - 1.0).collect(),
         (0..BATCH as u32).collect(),
     );
-    network.set_input(&images, &labels).expect("it fits");
+    network.set_input(&images, &labels).unwrap();
     for step in 0..steps {
         let turn = ReplayArgs { step, lr: 0.01, first: 0 };
         let mut work = || -> Result<(), train::Error> {
@@ -59,14 +59,13 @@ fn train(device: &Device, optimizer: Optimizer, steps: u64, recorded: bool) -> (
             let arena = network.arena_mut();
             Ok(optimizer.step(device, 0.01, &mut arena.params, &arena.grads, arena.trainable)?)
         };
-        if recorded { recorder.run(device, (), &turn, work) } else { work() }.expect("a step goes well");
+        if recorded { recorder.run(device, (), &turn, work) } else { work() }.unwrap();
     }
     assert_eq!(recorder.refusal(), None);
     let arena = network.arena();
     let buffers = [&arena.params, &arena.running, &arena.grads, &meter];
-    let mut all =
-        buffers.map(|buffer| buffer.to_vec(device, 0, buffer.len()).expect("it can be read")).concat();
-    all.extend(optimizer.export(device).expect("it can be read"));
+    let mut all = buffers.map(|buffer| buffer.to_vec(device, 0, buffer.len()).unwrap()).concat();
+    all.extend(optimizer.export(device).unwrap());
     (all, recorder.size())
 }
 
