@@ -85,7 +85,6 @@ pub fn without_random_steps(options: &ImageDataGenerator) -> ImageDataGenerator 
 mod tests {
     use crate::args::{Args, Command};
     use crate::error::sentence;
-    use crate::keys::in_flags;
     use clap::Parser;
     use train::{Config, DeviceWeights};
 
@@ -153,7 +152,6 @@ mod tests {
             (config.training.virtual_replicas, config.global_batch(1), config.global_batch(3)),
             (Some(4), 32, 32)
         );
-        assert!(config.check_replicas(4).is_ok() && config.check_replicas(5).is_err());
     }
 
     #[test]
@@ -174,7 +172,6 @@ mod tests {
         assert_eq!(config("--device-weights auto").unwrap().placement.device_weights, DeviceWeights::Auto);
         let config = config("--device-weights 2,1,1").unwrap();
         assert_eq!(config.placement.device_weights.to_string(), "2,1,1");
-        assert!(config.check_replicas(3).is_ok() && config.check_replicas(2).is_err());
     }
 
     #[test]
@@ -219,12 +216,6 @@ mod tests {
             "--tensorboard=b",
         ];
         assert!(resumed(&free, &plain).is_ok());
-        let shards = config("--sync-batch-norm --virtual-replicas 4").unwrap();
-        assert!(shards.check_replicas(4).is_ok());
-        let error = in_flags(&shards.check_replicas(2).unwrap_err().to_string());
-        assert!(
-            error.starts_with("--virtual-replicas is 4, but must be left out with --sync-batch-norm, or 2")
-        );
     }
 
     #[test]
@@ -241,139 +232,39 @@ mod tests {
         assert_eq!((resumed.stages(), resumed.shards(1)), (1, 6));
         assert!(args.check_resumed(&saved, false).is_ok());
         assert_eq!(config("--pipeline-stages 2 --virtual-replicas 4").unwrap().shards(1), 4);
-        assert!(config("--micro-batches 64").unwrap().check_replicas(2).is_ok());
-        let error = config("--micro-batches 65").unwrap().check_replicas(1).unwrap_err().to_string();
-        let error = in_flags(&error);
-        assert_eq!(
-            error,
-            "--micro-batches is 65, but must be at most 64, the number of samples in a replica's batch"
-        );
     }
 
+    /// The crates test what they refuse. Here is how it is told, and what flags need or exclude.
     #[test]
     fn bad_values_name_the_option() {
         for (flags, names) in [
-            ("--recipe vgg", "--recipe is `vgg`"),
             ("--batch-size 0", "--batch-size is 0"),
-            ("--replicas 0", "--replicas is 0, but must be at least 1"),
             ("--threads 0", "--threads is 0, but must be at least 1"),
-            ("--lr nan", "--lr is nan, but must be a number from 0"),
-            ("--optimizer nadam", "--optimizer: the optimizer `nadam` is unknown"),
-            ("--schedule cosin", "--schedule: the schedule `cosin` is unknown"),
-            ("--schedule cosin", "did you mean `cosine`?"),
-            ("--optimizer sdg", "did you mean `sgd`?"),
-            (
-                "--param-group */bias:lr=2",
-                "--param-group: */bias: option `lr` is unknown; there are lr-multiplier",
-            ),
-            ("--param-group */bais", "the parameter group `*/bais` takes no parameter: of conv2d/kernel"),
-            ("--ema momentun=0.9", "did you mean `momentum`?"),
-            ("--ema momentum=1", "--ema: ema: momentum is 1, but must be a number from 0 to below 1"),
-            ("--fill-mode nearst", "did you mean `nearest`?"),
-            ("--precision bf61", "did you mean `bf16`?"),
-            ("--device cdua", "--device is `cdua`, but must be one of auto, cpu, cuda; did you mean `cuda`?"),
-            ("--lr-scaling lineer", "did you mean `linear`?"),
-            ("--device-weights atuo", "did you mean `auto`?"),
-            ("--recipe minigoglenet", "did you mean `minigooglenet`?"),
-            ("--save-best val_ac", "did you mean `val_acc`?"),
-            ("--early-stop val_acc:patient=3", "did you mean `patience`?"),
-            (
-                "--early-stop val_acc:mode=mx",
-                "--early-stop: mode is `mx`, but must be one of auto, min, max; did you mean `max`?",
-            ),
-            ("--early-stop val_acc:patience=x", "--early-stop: patience is x, but must be a whole number"),
-            ("--limit-train 0", "--limit-train is 0, but must be a whole number, 1 or more"),
             ("--lr 1e40", "--lr is 1e40, but must be a number from 0 to 3.4e38"),
-            (
-                "--optimizer sgd:lr=0.1",
-                "there are momentum, nesterov, velocity, weight-decay, l2; give the learning rate by --lr",
-            ),
-            ("--param-group */bias:lr=2", "did you mean `lr-multiplier`?"),
             ("--gpus -1", "--gpus is `-1`, but must be a number of GPUs, as in 3, or their ids"),
-            (
-                "--reduce-lr-on-plateau los",
-                "--reduce-lr-on-plateau: monitor is `los`, but must be one of loss, acc",
-            ),
-            (
-                "--reduce-lr-on-plateau loss:factor=2",
-                "--reduce-lr-on-plateau: factor is 2, but must be a number from 0 to below 1: the learning rate",
-            ),
-            (
-                "--checkpoint-path ../w.safetensors",
-                "--checkpoint-path is `../w.safetensors`, but must be a path inside",
-            ),
-            ("--checkpoint-path w-{epohc}.safetensors", "did you mean `epoch`?"),
-            ("--checkpoint-path w.safetensors --monitor val_los", "--monitor is `val_los`"),
-            (
-                "--checkpoint-path w.safetensors --mode mim",
-                "--mode is `mim`, but must be one of auto, min, max; did you mean `min`?",
-            ),
-            (
-                "--checkpoint-path w.safetensors --save-freq epcoh",
-                "--save-freq is `epcoh`, but must be epoch or a number of batches",
-            ),
-            ("--checkpoint-path w.safetensors --save-freq 0", "--save-freq is `0`"),
-            (
-                "--checkpoint-path w.safetensors --save-freq 5 --save-best-only",
-                "--save-freq is 5, but must be epoch with",
-            ),
-            (
-                "--checkpoint-path w.safetensors --initial-value-threshold nan",
-                "--initial-value-threshold is nan, but must be a number",
-            ),
+            ("--device cdua", "--device is `cdua`, but must be one of auto, cpu, cuda; did you mean `cuda`?"),
+            ("--schedule cosin", "--schedule: the schedule `cosin` is unknown"),
+            ("--param-group */bais", "the parameter group `*/bais` takes no parameter: of conv2d/kernel"),
+            ("--ema momentum=1", "--ema: ema: momentum is 1, but must be a number from 0 to below 1"),
+            ("--optimizer sgd:lr=0.1", "weight-decay, l2; give the learning rate by --lr"),
+            ("--early-stop val_acc:patient=3", "did you mean `patience`?"),
+            ("--early-stop val_acc:mode=mx", "--early-stop: mode is `mx`, but must be one of auto"),
+            ("--reduce-lr-on-plateau loss:factor=2", "--reduce-lr-on-plateau: factor is 2, but"),
+            ("--checkpoint-path ../w.safetensors", "--checkpoint-path is `../w.safetensors`"),
+            ("--checkpoint-path w.safetensors --mode mim", "--mode is `mim`, but must be one of auto"),
+            ("--checkpoint-path w.safetensors --save-freq x", "--save-freq is `x`, but must be epoch or"),
             ("--save-best-only", "--save-best-only is given, but must be left out without --checkpoint-path"),
             ("--csv-log a.csv --csv-separator ab", "--csv-separator is `ab`, but must be one character"),
             ("--csv-log a.csv --csv-separator 1", "--csv-separator is `1`"),
             ("--csv-append", "--csv-log"),
             ("--histogram-freq 2", "--tensorboard"),
-            (
-                "--tensorboard t --tensorboard-images 5000",
-                "--tensorboard-images is 5000, but must be a whole number from 0 to 1024",
-            ),
             ("--backup-and-restore", "--output"),
             ("--backup-and-restore=0 --output a", "--backup-and-restore"),
-            (
-                "--early-stop val_loss:restore_best_weights --save-best val_acc",
-                "--early-stop is `val_loss`, but must be given without",
-            ),
-            ("--epochs 0", "--epochs is 0"),
-            ("--lr -1", "--lr is -1"),
-            ("--label-smoothing 2", "--label-smoothing is 2"),
-            ("--rotation-range -1", "--rotation-range is -1"),
-            ("--random-crop 32", "--random-crop is 32"),
-            ("--recipe resnet18 --rescale 50", "--rescale is 50, but must be left out with this recipe"),
-            ("--validation-split 1", "--validation-split is 1"),
             ("--gpus 2 --device cpu", "--gpus and --device cpu contradict"),
-            ("--save-best accurracy", "--save-best is `accurracy`"),
-            ("--precision fp8", "--precision is `fp8`"),
-            ("--virtual-replicas 0", "--virtual-replicas is 0, but must be a whole number from 1"),
-            ("--pipeline-stages 5000", "--pipeline-stages is 5000, but must be a whole number from 0 to"),
-            ("--micro-batches 0", "--micro-batches is 0, but must be a whole number from 1"),
-            ("--pipeline-stages 1 --split-at dense", "--split-at is dense, but must be left out"),
             ("--split-at dense", "--pipeline-stages"),
             ("--micro-batches 2 --virtual-replicas 2", "cannot be used with"),
-            (
-                "--gpus 2 --pipeline-stages 2 --precision fp16",
-                "--pipeline-stages is 2, but must be left out with --precision fp16",
-            ),
-            ("--virtual-replicas 5000", "--virtual-replicas is 5000"),
-            ("--lr-scaling sqrt", "--lr-scaling is `sqrt`, but must be none, linear, or linear:base=N"),
             ("--warmup-epochs 3", "--warmup-epochs is 3, but must be left out without --lr-scaling"),
-            (
-                "--lr-scaling linear --warmup-epochs 3 --schedule poly+warmup:epochs=1",
-                "--warmup-epochs is 3, but must be 0 with a schedule",
-            ),
-            (
-                "--device-weights 2,0",
-                "--device-weights is `2,0`, but must be auto, even, or a positive finite",
-            ),
             ("--device-weights -1", "--device-weights is `-1`"),
-            ("--device-weights fast", "--device-weights is `fast`"),
-            (
-                "--sync-batch-norm --micro-batches 2",
-                "--sync-batch-norm is given, but must be left out with --micro-",
-            ),
-            ("--sync-batch-norm --gpus 2 --pipeline-stages 2", "but must be left out with --pipeline-stages"),
         ] {
             let error = sentence(&config(flags).unwrap_err());
             assert!(error.contains(names), "{flags}: {error}");

@@ -157,6 +157,7 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use callbacks::testing;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use train::{EpochRecord, StepInfo};
@@ -176,22 +177,11 @@ mod tests {
             let loss = 2.0 / epoch as f64;
             let (acc, val_acc) =
                 (0.2 * epoch as f64, if epoch == 2 { f64::NAN } else { 0.15 * epoch as f64 });
-            let (val_loss, lr, seconds, images_per_second) = (loss, 0.1, 1.0, 640.0);
-            view.epoch(&EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second });
+            let record = testing::record(epoch, [loss, acc, loss, val_acc]);
+            view.epoch(&EpochRecord { images_per_second: 640.0, ..record });
         }
         view.begin_epoch(3);
-        let (epoch, epochs, steps_done, steps_per_epoch) = (3, 10, 5, 20);
-        view.step = Some(StepInfo {
-            epoch,
-            epochs,
-            steps_done,
-            steps_per_epoch,
-            samples: 320,
-            loss: 0.6,
-            acc: 0.7,
-            lr: 0.05,
-            seconds: 1.0,
-        });
+        view.step = Some(StepInfo { samples: 320, loss: 0.6, acc: 0.7, lr: 0.05, ..testing::step(3, 5, 20) });
         view.replica_rates = vec![412.0, 388.4];
         view.log = (1..40).map(|line| format!("line {line}.")).collect();
         view

@@ -124,20 +124,11 @@ fn share(done: f64, all: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use callbacks::testing;
     use train::TrainState;
 
     fn step(steps_done: u64, seconds: f64) -> StepInfo {
-        StepInfo {
-            epoch: 1,
-            epochs: 4,
-            steps_done,
-            steps_per_epoch: 10,
-            samples: steps_done * 100,
-            loss: 1.0,
-            acc: 0.5,
-            lr: 0.1,
-            seconds,
-        }
+        StepInfo { samples: steps_done * 100, seconds, ..testing::step(1, steps_done, 10) }
     }
 
     #[test]
@@ -161,14 +152,8 @@ mod tests {
     #[test]
     fn the_best_epoch_is_the_first_of_the_highest() {
         let record = |epoch, val_acc| EpochRecord {
-            epoch,
-            loss: 1.0,
-            acc: 0.5,
-            val_loss: f64::NAN,
-            val_acc,
-            lr: 0.1,
-            seconds: 1.0,
             images_per_second: 50.0,
+            ..testing::record(epoch, [1.0, 0.5, f64::NAN, val_acc])
         };
         let mut view = View::new("run");
         assert_eq!((view.best(), view.rate()), (None, None));
@@ -184,7 +169,7 @@ mod tests {
     fn what_a_run_says_at_its_beginning_is_kept() {
         let (state, devices) = (TrainState::default(), "3 replicas, each on the CPU (1 thread)".to_owned());
         let mut view = View::new("run");
-        view.begin(&RunInfo { replicas: 3, devices: devices.clone(), ..callbacks::testing::run(7, &state) });
+        view.begin(&RunInfo { replicas: 3, devices: devices.clone(), ..testing::run(7, &state) });
         assert_eq!((view.replicas, view.epochs, view.devices), (3, 7, devices));
     }
 }

@@ -5,9 +5,9 @@ const SMALL: &str =
     "train --quick --dataset synthetic --limit-train 100 --limit-test 40 --no-progress --output run";
 
 fn files(place: &Place, folder: &str) -> Vec<String> {
-    let folder = std::fs::read_dir(place.path().join(folder)).expect("the folder is there");
+    let folder = std::fs::read_dir(place.path().join(folder)).unwrap();
     let mut names: Vec<String> =
-        folder.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect();
+        folder.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.retain(|name| !name.starts_with('.'));
     names.sort();
     names
@@ -20,33 +20,31 @@ fn all_callbacks_of_keras_in_one_run() {
                  --reduce-lr-on-plateau val_loss:factor=0.5,patience=1,min_delta=100 --terminate-on-nan \
                  --early-stop val_acc:patience=9,restore_best_weights --csv-log log.csv --csv-separator ; \
                  --tensorboard logs --histogram-freq 3 --tensorboard-images 4";
-    place.run(&format!("{SMALL} {flags}")).ends(0).says("done: run");
+    place.prints(&format!("{SMALL} {flags}"), "done: run");
     let history = place.read("run/history.csv");
     let rows: Vec<Vec<&str>> = history.lines().skip(1).map(|line| line.split(',').collect()).collect();
     let names: Vec<String> = rows
         .iter()
-        .map(|row| format!("w-{:0>2}-{:.2}.safetensors", row[0], row[4].parse::<f64>().expect("a number")))
+        .map(|row| format!("w-{:0>2}-{:.2}.safetensors", row[0], row[4].parse::<f64>().unwrap()))
         .collect();
     assert_eq!(files(&place, "run/best"), names);
     let evaluated = place.run(&format!("evaluate --json --model run/best/{}", names[2])).ends(0).out();
-    let evaluated: serde_json::Value = serde_json::from_str(&evaluated).expect("JSON");
+    let evaluated: serde_json::Value = serde_json::from_str(&evaluated).unwrap();
     assert_eq!((evaluated["samples"].as_u64(), evaluated["dataset"].as_str()), (Some(40), Some("synthetic")));
-    let difference =
-        evaluated["acc"].as_f64().expect("a number") - rows[2][4].parse::<f64>().expect("a number");
+    let difference = evaluated["acc"].as_f64().unwrap() - rows[2][4].parse::<f64>().unwrap();
     assert!(difference.abs() < 1e-6, "the test images of the run: {difference}");
     let csv = place.read("log.csv");
     assert!(csv.starts_with("epoch;accuracy;learning_rate;loss;val_accuracy;val_loss\r\n0;"), "{csv}");
     assert_eq!(csv.lines().count(), 4);
-    let (second, third): (f64, f64) =
-        (rows[1][5].parse().expect("a rate"), rows[2][5].parse().expect("a rate"));
+    let (second, third): (f64, f64) = (rows[1][5].parse().unwrap(), rows[2][5].parse().unwrap());
     assert!(third < second / 2.0, "the second epoch was a plateau: {second}, {third}");
     assert!(!files(&place, "logs/train").is_empty());
     // The learning rate at plateaus belongs to the run.
-    place.run("train --resume run --epochs 4").ends(0).says("Epoch 4/4");
-    place
-        .run("train --resume run --epochs 5 --reduce-lr-on-plateau val_loss:factor=0.1")
-        .ends(2)
-        .complains("--reduce-lr-on-plateau: factor can't change");
+    place.prints("train --resume run --epochs 4", "Epoch 4/4");
+    place.refuses(
+        "train --resume run --epochs 5 --reduce-lr-on-plateau val_loss:factor=0.1",
+        "--reduce-lr-on-plateau: factor can't change",
+    );
 }
 
 /// Output files that flags chose belong to the run, and a resume continues them from any folder.
@@ -56,24 +54,22 @@ fn a_resumed_run_goes_on_with_its_logs() {
     let flags =
         "--epochs 2 --csv-log log.csv --csv-separator ; --csv-append --tensorboard logs --histogram-freq 1";
     let line = format!("{SMALL} {flags}").replace(" --output run", "");
-    std::fs::write(place.path().join("log.csv"), "epoch;of another run\r\n0;1\r\n").expect("a file");
-    place.run(&format!("{line} --output plot.svg")).ends(0).says("done: runs/quick-1");
-    let config: serde_json::Value =
-        serde_json::from_str(&place.read("runs/quick-1/config.json")).expect("JSON");
+    std::fs::write(place.path().join("log.csv"), "epoch;of another run\r\n0;1\r\n").unwrap();
+    place.prints(&format!("{line} --output plot.svg"), "done: runs/quick-1");
+    let config: serde_json::Value = serde_json::from_str(&place.read("runs/quick-1/config.json")).unwrap();
     assert_eq!(
         (&config["csv_log"]["separator"], &config["tensorboard"]["histogram_freq"]),
         (&";".into(), &1.into())
     );
     let (rows, events) = (|| place.read("log.csv"), || files(&place, "logs/train").len());
     assert_eq!((rows().lines().count(), events()), (4, 1));
-    std::fs::remove_file(place.path().join("plot.svg")).expect("it was drawn");
+    place.remove("plot.svg");
     // From another folder. The run was killed after it wrote the second epoch's row, but before its
     // checkpoint.
-    std::fs::create_dir(place.path().join("elsewhere")).expect("a folder");
-    std::fs::remove_dir_all(place.path().join("runs/quick-1/checkpoints/epoch-0002")).expect("a checkpoint");
+    place.make_folder("elsewhere");
+    place.remove("runs/quick-1/checkpoints/epoch-0002");
     let resume = "train --resume ../runs/quick-1 --no-progress --epochs 3";
-    let resumed =
-        place.command(resume).current_dir(place.path().join("elsewhere")).output().expect("it runs");
+    let resumed = place.command(resume).current_dir(place.path().join("elsewhere")).output().unwrap();
     assert!(resumed.status.success(), "{}", super::text(&resumed.stderr));
     let epochs: Vec<String> =
         rows().lines().map(|row| row.split(';').next().unwrap_or_default().to_owned()).collect();
@@ -94,73 +90,22 @@ fn a_resumed_run_goes_on_with_its_logs() {
     assert!(place.read("a.csv") == before && !place.read("on/config.json").contains("a.csv"));
 }
 
-/// A run is killed between a row and its checkpoint, and another run appends rows.
-#[test]
-fn a_csv_file_has_each_epoch_once() {
-    let place = Place::new();
-    let epochs = || -> Vec<String> {
-        place
-            .read("log.csv")
-            .lines()
-            .map(|row| row.split(',').next().unwrap_or_default().to_owned())
-            .collect()
-    };
-    let forget = |checkpoint: &str| {
-        std::fs::remove_dir_all(place.path().join("run/checkpoints").join(checkpoint)).expect("a checkpoint");
-    };
-    for append in ["", " --csv-append"] {
-        let line = format!("{SMALL} --epochs 2 --csv-log log.csv --backup-and-restore{append}");
-        place.run(&line).ends(0);
-        assert_eq!(epochs(), ["epoch", "0", "1"]);
-        forget("epoch-0002");
-        place.run(&line).ends(0);
-        assert_eq!(epochs(), ["epoch", "0", "1"]);
-        forget("epoch-0001");
-        forget("epoch-0002");
-        place.run(&line).ends(0).says("Epoch 1/2");
-        assert_eq!(epochs(), ["epoch", "0", "1"]);
-        let other = format!("{SMALL} --epochs 1 --seed 9 --csv-log log.csv --csv-append");
-        place.run(&other.replace("--output run", "--output other")).ends(0);
-        forget("epoch-0002");
-        place.run("train --resume run --no-progress").ends(0);
-        assert_eq!(epochs(), ["epoch", "0", "0", "1"]);
-        for gone in ["run", "other"] {
-            std::fs::remove_dir_all(place.path().join(gone)).expect("a run");
-        }
-        std::fs::remove_file(place.path().join("log.csv")).expect("a file");
-    }
-}
-
-/// Runs of versions that did not store the outputs have none to continue.
-#[test]
-fn a_configuration_without_logs_is_one() {
-    let place = Place::new();
-    place.run(&format!("{SMALL} --epochs 1 --csv-log log.csv")).ends(0);
-    let state = "run/checkpoints/epoch-0001/state.json";
-    let mut saved: serde_json::Value = serde_json::from_str(&place.read(state)).expect("JSON");
-    let config = saved["config"].as_object_mut().expect("a table");
-    for key in ["csv_log", "tensorboard", "plot"] {
-        assert!(config.remove(key).is_some(), "{key}");
-    }
-    serde_json::from_value::<train::Config>(saved["config"].take()).expect("an older configuration");
-}
-
 /// As by Keras' `load_model` and `fit(initial_epoch)`: the rest of the run, in another folder.
 #[test]
 fn a_run_goes_on_from_a_file_of_its_network() {
     let place = Place::new();
     let line = format!("{SMALL} --epochs 3 --checkpoint-path w-{{epoch}}.safetensors");
     place.run(&line).ends(0);
-    let read = |file: &str| std::fs::read(place.path().join(file)).expect("a file");
+    let read = |file: &str| std::fs::read(place.path().join(file)).unwrap();
     let on = "train --no-progress --resume-from run/w-2.safetensors --output";
-    let ran = place.run(&format!("{on} on")).ends(0).says("Epoch 3/3").says("done: on");
+    let ran = place.prints(&format!("{on} on"), "Epoch 3/3").says("done: on");
     assert!(!ran.out().contains("Epoch 2/3"), "{}", ran.out());
     assert!(read("on/model.safetensors") == read("run/model.safetensors"));
     assert_eq!(place.read("on/history.csv").lines().count(), 4, "with the epochs before");
-    place.run(&format!("{on} run")).ends(2).complains("run already holds a run");
-    place.run(&format!("{on} other --lr 0.5")).ends(2).complains("--lr can't change");
+    place.refuses(&format!("{on} run"), "run already holds a run");
+    place.refuses(&format!("{on} other --lr 0.5"), "--lr can't change");
     let weights = "train --resume-from run/model.safetensors --output other";
-    place.run(weights).ends(1).complains("it holds only weights");
+    place.fails(weights, "it holds only weights");
 }
 
 /// A file that can't be written ends the run before the epoch counts as done, so that a resume writes it.
@@ -168,12 +113,12 @@ fn a_run_goes_on_from_a_file_of_its_network() {
 fn a_file_that_could_not_be_written_comes_with_the_resume() {
     let place = Place::new();
     let in_the_way = place.path().join("run/w-2.safetensors");
-    std::fs::create_dir_all(in_the_way.join("folder")).expect("a folder can be made");
+    std::fs::create_dir_all(in_the_way.join("folder")).unwrap();
     let line = format!("{SMALL} --epochs 3 --checkpoint-path w-{{epoch}}.safetensors");
-    place.run(&line).ends(1).complains("w-2.safetensors");
+    place.fails(&line, "w-2.safetensors");
     assert_eq!(files(&place, "run/checkpoints"), ["epoch-0001"]);
-    std::fs::remove_dir_all(&in_the_way).expect("it can be removed");
-    place.run("train --resume run --no-progress").ends(0).says("Epoch 2/3");
+    std::fs::remove_dir_all(&in_the_way).unwrap();
+    place.prints("train --resume run --no-progress", "Epoch 2/3");
     for epoch in 1..=3 {
         assert!(place.path().join(format!("run/w-{epoch}.safetensors")).is_file(), "{epoch}");
     }
@@ -184,18 +129,18 @@ fn a_file_that_could_not_be_written_comes_with_the_resume() {
 fn the_same_command_begins_and_goes_on() {
     let place = Place::new();
     let line = format!("{SMALL} --epochs 2 --save-every 0 --keep-last 0 --backup-and-restore=1");
-    place.run(&line).ends(0).says("Epoch 1/2").says("done: run");
-    let whole = std::fs::read(place.path().join("run/model.safetensors")).expect("a model");
+    place.prints(&line, "Epoch 1/2").says("done: run");
+    let whole = std::fs::read(place.path().join("run/model.safetensors")).unwrap();
     assert_eq!(files(&place, "run/checkpoints").first().map(String::as_str), Some("epoch-0002"));
     place.run(&line).ends(0).complains("epoch 2 of 2 is done; to continue");
     // As if the run had been killed in the second epoch.
     let checkpoints = files(&place, "run/checkpoints");
     for later in checkpoints.iter().filter(|name| *name != "step-00000002" && *name != "step-00000003") {
-        std::fs::remove_dir_all(place.path().join("run/checkpoints").join(later)).expect("it can be removed");
+        std::fs::remove_dir_all(place.path().join("run/checkpoints").join(later)).unwrap();
     }
     place.run(&line).ends(0).complains("resuming from run/checkpoints/step-00000003");
-    assert!(std::fs::read(place.path().join("run/model.safetensors")).expect("a model") == whole);
-    place.run(&line.replace("--output run", "")).ends(2).complains("--output");
+    assert!(std::fs::read(place.path().join("run/model.safetensors")).unwrap() == whole);
+    place.refuses(&line.replace("--output run", ""), "--output");
 }
 
 /// A run that early stopping has ended does not change until more is asked for.
@@ -205,14 +150,14 @@ fn a_run_that_stopped_early_is_done() {
     let stop = "--early-stop val_loss:patience=2";
     let line = format!("{SMALL} --epochs 20 --lr 0 --backup-and-restore");
     let epochs = || place.read("run/history.csv").lines().count() - 1;
-    place.run(&format!("{line} {stop}")).ends(0).says("stopped early: ");
+    place.prints(&format!("{line} {stop}"), "stopped early: ");
     assert_eq!(epochs(), 3);
-    let model = || std::fs::read(place.path().join("run/model.safetensors")).expect("a model");
+    let model = || std::fs::read(place.path().join("run/model.safetensors")).unwrap();
     let before = model();
-    let ran = place.run(&format!("{line} {stop}")).ends(0).says("stopped early: val_loss has not improved");
+    let ran = place.prints(&format!("{line} {stop}"), "stopped early: val_loss has not improved");
     ran.says("it had stopped before; to continue, give a larger --epochs").says("done: run");
     assert!(epochs() == 3 && model() == before);
-    place.run("train --resume run --no-progress").ends(0).says("stopped early: ");
+    place.prints("train --resume run --no-progress", "stopped early: ");
     assert_eq!(epochs(), 3);
     let longer = line.replace("--epochs 20", "--epochs 30");
     place.run(&format!("{longer} {stop}")).ends(0);
@@ -225,7 +170,7 @@ fn a_run_that_stopped_early_is_done() {
 fn a_run_may_end_at_a_loss_that_is_no_number() {
     let place = Place::new();
     let line = format!("{SMALL} --epochs 3 --schedule milestones:at=1,factor=1e30");
-    place.run(&line).ends(1).complains("error: the loss became ");
+    place.fails(&line, "error: the loss became ");
     let ran = place.run(&format!("{} --terminate-on-nan", line.replace("run", "other"))).ends(0);
     ran.says("stopped early: the loss became ").says("done: other");
     assert_eq!(place.read("other/history.csv").lines().count(), 2);
@@ -233,9 +178,9 @@ fn a_run_may_end_at_a_loss_that_is_no_number() {
     // Without a checkpoint there is nothing to resume, so the folder can be used again. A file of the network
     // counts as a run.
     let none = line.replace("run", "none") + " --terminate-on-nan --save-every 0";
-    place.run(&none).ends(0).says("checkpoints saved before, if any, are kept");
+    place.prints(&none, "checkpoints saved before, if any, are kept");
     assert_eq!(place.read("none/history.csv").lines().count(), 2);
-    place.run("train --resume none").ends(1).complains("start it again");
+    place.fails("train --resume none", "start it again");
     place.run(&format!("{none} --checkpoint-path w-{{epoch}}.safetensors")).ends(0);
-    place.run(&none).ends(2).complains("none already holds a run; choose another --output");
+    place.refuses(&none, "none already holds a run; choose another --output");
 }

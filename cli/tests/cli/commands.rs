@@ -10,13 +10,12 @@ fn evaluate_measures_what_validation_did() {
     for (precision, tolerance) in [("fp32", 1e-5), ("bf16", 1e-2)] {
         let run = |args: &str| {
             let mut command = place.command(&format!("{args} --precision {precision}"));
-            let output = command.env("TOWERS_SIMD", "portable").output().expect("the binary starts");
+            let output = command.env("TOWERS_SIMD", "portable").output().unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             String::from_utf8_lossy(&output.stdout).into_owned()
         };
         run(&format!("{train} --output {precision}"));
-        let history = std::fs::read_to_string(place.path().join(precision).join("history.jsonl")).unwrap();
-        let last: Value = serde_json::from_str(history.lines().last().unwrap()).unwrap();
+        let last = place.last_epoch(precision);
         let evaluated: Value = serde_json::from_str(&run(&format!("evaluate {precision} --json"))).unwrap();
         let [told, loss] = [&last["val_loss"], &evaluated["loss"]].map(|loss| loss.as_f64().unwrap());
         assert!(told > 100.0 && (told - loss).abs() < tolerance * told, "{precision}: {told}, {loss}");
@@ -29,36 +28,25 @@ fn evaluate_and_predict_use_what_was_trained() {
     let place = Place::new();
     let flags = "--dataset synthetic --limit-train 400 --limit-test 70 --epochs 1 --save-best val_acc";
     place.run(&format!("train --quick {flags} --no-progress")).ends(0);
-    let history = place.read("runs/quick-1/history.jsonl");
-    let epoch: Value = serde_json::from_str(history.trim()).expect("one epoch");
-    let ran = place.run("evaluate --json").ends(0);
-    let measured: Value = serde_json::from_str(&ran.out()).expect("one object");
+    let epoch = place.last_epoch("runs/quick-1");
+    let measured = place.run("evaluate --json").ends(0).json();
     assert_eq!((&measured["samples"], &measured["acc"]), (&Value::from(70), &epoch["val_acc"]));
     assert_eq!(measured["test_samples"], 2000);
-    place.run("evaluate").ends(0).says(
+    place.prints(
+        "evaluate",
         "on the first 70 of the 2000 test images of synthetic, as the run was; --limit-test changes that\n",
     );
-    place
-        .run("evaluate --limit-test 2000")
-        .ends(0)
-        .says("runs/quick-1 on the 2000 test images of synthetic\n");
+    place.prints("evaluate --limit-test 2000", "runs/quick-1 on the 2000 test images of synthetic\n");
     let (loss, val_loss) = (measured["loss"].as_f64(), epoch["val_loss"].as_f64());
-    let differ = (loss.expect("a number") - val_loss.expect("a number")).abs();
+    let differ = (loss.unwrap() - val_loss.unwrap()).abs();
     assert!(differ < 1e-4, "{loss:?} {val_loss:?}");
-    let confused: u64 = measured["confusion"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .flat_map(|row| row.as_array())
-        .flatten()
-        .filter_map(Value::as_u64)
-        .sum();
-    assert_eq!(confused, 70);
-    let model = place.read_bytes("runs/quick-1/model.safetensors");
+    let confused: Vec<Vec<u64>> = serde_json::from_value(measured["confusion"].clone()).unwrap();
+    assert_eq!(confused.iter().flatten().sum::<u64>(), 70);
+    let model = place.model("runs/quick-1");
     let to_model = "report runs/quick-1 --output runs/quick-1/model.safetensors";
-    place.run(to_model).ends(2).complains("but must be a folder, or a file that ends in .html or .htm\n");
-    assert_eq!(place.read_bytes("runs/quick-1/model.safetensors"), model);
-    place.run("report").ends(0).says("report.html");
+    place.refuses(to_model, "but must be a folder, or a file that ends in .html or .htm\n");
+    assert_eq!(place.model("runs/quick-1"), model);
+    place.prints("report", "report.html");
     let page = place.read("runs/quick-1/report.html");
     for expected in [
         "On the first 70 of the 2000 test images of synthetic: ",
@@ -69,30 +57,26 @@ fn evaluate_and_predict_use_what_was_trained() {
     ] {
         assert!(page.contains(expected), "{expected}");
     }
-    place
-        .run("evaluate runs/quick-1/model.safetensors --dataset synthetic --limit-test 10")
-        .ends(0)
-        .says("on the first 10 of the 2000 test images of synthetic\n");
+    place.prints(
+        "evaluate runs/quick-1/model.safetensors --dataset synthetic --limit-test 10",
+        "on the first 10 of the 2000 test images of synthetic\n",
+    );
     // The model knows its data without the run's configuration.
-    std::fs::write(place.path().join("runs/quick-1/config.json"), "{").expect("the file can be written");
-    place
-        .run("evaluate --limit-test 10 --offline")
-        .ends(0)
-        .says("the first 10 of the 2000 test images of synthetic\n");
-    place.run("evaluate --limit-test 9 --offline").ends(0).says("  checkerboard        no images\n");
-    place.run("report").ends(1).complains("config.json: the file is damaged");
+    place.write("runs/quick-1/config.json", "{");
+    place.prints("evaluate --limit-test 10 --offline", "the first 10 of the 2000 test images of synthetic\n");
+    place.prints("evaluate --limit-test 9 --offline", "  checkerboard        no images\n");
+    place.fails("report", "config.json: the file is damaged");
     // A folder without a model and a history is no run to report on, however new.
-    std::fs::create_dir(place.path().join("runs/quick-2")).expect("the folder can be made");
-    std::fs::write(place.path().join("runs/quick-2/config.json"), "{}").expect("the file can be written");
-    place.run("report").ends(1).complains("runs/quick-1/config.json");
+    place.make_folder("runs/quick-2");
+    place.write("runs/quick-2/config.json", "{}");
+    place.fails("report", "runs/quick-1/config.json");
     place.run("preview --dataset synthetic --recipe quick --samples 2 --columns 3 --output grid.png").ends(0);
     let taken = "no run is named; taking the newest, runs/quick-1\n";
     place.run("export --output net.onnx").ends(0).complains(taken).says("wrote net.onnx");
     let named = place.run("export runs/quick-1 --output net.onnx").ends(0);
     assert_eq!(named.err(), "");
-    let ran = place.run("predict grid.png --json --top 10").ends(0).complains(taken);
-    let predicted: Value = serde_json::from_str(&ran.out()).expect("one object");
-    let classes = predicted["classes"].as_array().expect("a list");
+    let predicted = place.run("predict grid.png --json --top 10").ends(0).complains(taken).json();
+    let classes = predicted["classes"].as_array().unwrap();
     let sum: f64 = classes.iter().filter_map(|class| class["probability"].as_f64()).sum();
     assert!(classes.len() == 10 && (sum - 1.0).abs() < 1e-4, "{predicted}");
 }
@@ -105,12 +89,12 @@ fn predict_goes_on_behind_a_bad_picture() {
     let at = |file: &str| place.path().join(file);
     place.run("preview --dataset synthetic --recipe quick --samples 1 --columns 1 --output cat.png").ends(0);
     for folder in ["pets/more", "empty", "odd.png"] {
-        std::fs::create_dir_all(at(folder)).expect("the folder can be made");
+        std::fs::create_dir_all(at(folder)).unwrap();
     }
-    let copy = |file: &str| _ = std::fs::copy(at("cat.png"), at(file)).expect("a copy");
+    let copy = |file: &str| _ = std::fs::copy(at("cat.png"), at(file)).unwrap();
     (0..70).for_each(|k| copy(&format!("pets/more/{k:02}.png")));
     ["pets/a.JPG", "pets/z.jpeg", "pets/.hidden.png", "pets/more/notes.txt"].into_iter().for_each(copy);
-    std::fs::write(at("pets/bad.png"), "no picture").expect("the file can be written");
+    std::fs::write(at("pets/bad.png"), "no picture").unwrap();
     let keras =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/keras/small_cnn.keras");
     let keras = keras.display();
@@ -120,29 +104,18 @@ fn predict_goes_on_behind_a_bad_picture() {
     let ran = ran.complains("error: odd.png: the folder has no ");
     assert_eq!(ran.err().lines().count(), 4, "{}", ran.err());
     let image = |line: &str| -> String {
-        let object: Value = serde_json::from_str(line).expect("an object a line");
+        let object: Value = serde_json::from_str(line).unwrap();
         assert_eq!(object["classes"].as_array().map(Vec::len), Some(3));
         // JSON doubles the backslashes of Windows; the captured output has slashes instead.
-        object["image"].as_str().expect("a name").replace("//", "/")
+        object["image"].as_str().unwrap().replace("//", "/")
     };
     let images: Vec<_> = ran.out().lines().map(image).collect();
     let below = (0..70).map(|k| format!("pets/more/{k:02}.png"));
     let expected = ["pets/a.JPG".to_owned()].into_iter().chain(below);
     let expected: Vec<_> = expected.chain(["pets/z.jpeg", "cat.png"].map(str::to_owned)).collect();
     assert_eq!(images, expected);
-    std::fs::remove_file(at("pets/bad.png")).expect("the file can be removed");
+    std::fs::remove_file(at("pets/bad.png")).unwrap();
     assert_eq!(place.run(&format!("predict pets --model {keras}")).ends(0).out().lines().count(), 72);
-}
-
-#[test]
-fn preview_draws_rows_of_samples() {
-    let place = Place::new();
-    place
-        .run("preview --dataset synthetic --samples 3 --columns 5 --zoom 2 --output grid.png")
-        .ends(0)
-        .says("grid.png");
-    let size = image::image_dimensions(place.path().join("grid.png")).expect("a picture");
-    assert_eq!(size, ((5 * 34 + 2) * 2, (3 * 34 + 2) * 2));
 }
 
 /// Options of every kind in one run, whose evaluation needs values measured on its training images.
@@ -154,49 +127,42 @@ fn flags_of_the_augmentation_train_evaluate_and_preview() {
     let data = "--dataset synthetic --limit-train 200";
     let few = "--limit-test 10 --epochs 1 --no-progress";
     place.run(&format!("train --quick --validation-split 0.2 {few} {data} {flags}")).ends(0);
-    let history: Value =
-        serde_json::from_str(place.read("runs/quick-1/history.jsonl").trim()).expect("one epoch");
-    assert!(history["val_loss"].as_f64().is_some_and(f64::is_finite));
+    assert!(place.last_epoch("runs/quick-1")["val_loss"].as_f64().is_some_and(f64::is_finite));
     for tta in ["", "--tta", "--tta=flip-translate"] {
-        let ran = place.run(&format!("evaluate --json {tta}")).ends(0);
-        let measured: Value = serde_json::from_str(&ran.out()).expect("one object");
+        let measured = place.run(&format!("evaluate --json {tta}")).ends(0).json();
         assert!(measured["loss"].as_f64().is_some_and(|loss| loss < 20.0), "{tta}: {measured}");
     }
     place.run("train --resume runs/quick-1 --epochs 2 --no-progress --rotation-range 15").ends(0);
-    place.run("train --resume runs/quick-1 --rotation-range 9").ends(2).complains(
+    place.refuses(
+        "train --resume runs/quick-1 --rotation-range 9",
         "--rotation-range can't change when a run is resumed: the run has 15.0, this command line 9.0;",
     );
-    place
-        .run(&format!("preview {data} --samples 3 --columns 4 {flags} --save-to-dir all --save-prefix x"))
-        .ends(0)
-        .says("9 pictures into all");
+    place.prints(
+        &format!("preview {data} --samples 3 --columns 4 {flags} --save-to-dir all --save-prefix x"),
+        "9 pictures into all",
+    );
     assert!(place.exists("all/x_2_2.png"));
-    place.run("evaluate --tta=spin").ends(2).complains("flip-translate");
 }
 
 #[test]
 fn bench_prints_the_contracts_fields() {
     let place = Place::new();
-    let ran = place
+    let result = place
         .run("bench --recipe keras-cnn --batch 4 --seconds 0.01 --repeats 1 --mode infer --json")
-        .ends(0);
-    let result: Value = serde_json::from_str(&ran.out()).expect("one object");
+        .ends(0)
+        .json();
     assert_eq!((&result["model"], &result["mode"]), (&Value::from("keras_cnn"), &Value::from("infer")));
     assert_eq!(result["image"], Value::from(vec![32, 32, 3]));
     for field in ["batch", "images_per_s", "peak_rss_mb", "device", "threads", "precision"] {
         assert!(!result[field].is_null() || field == "peak_rss_mb", "{field}: {result}");
     }
-    place
-        .run("bench --recipe quick --batch 4 --seconds 0.01 --repeats 1")
-        .ends(0)
-        .says("images/s on the cpu");
+    place.prints("bench --recipe quick --batch 4 --seconds 0.01 --repeats 1", "images/s on the cpu");
     let larger = "like = 'quick'\n[data]\nimage_size = '48x40'\n";
-    std::fs::write(place.path().join("larger.toml"), larger).expect("a recipe can be written");
+    place.write("larger.toml", larger);
     let both =
         ["", "--replicas 2"].map(|flags| format!("{flags} --batch 4 --seconds 0.01 --repeats 1 --json"));
     for flags in both {
-        let ran = place.run(&format!("bench --recipe larger.toml {flags}")).ends(0);
-        let result: Value = serde_json::from_str(&ran.out()).expect("one object");
+        let result = place.run(&format!("bench --recipe larger.toml {flags}")).ends(0).json();
         assert_eq!(result["image"], Value::from(vec![48, 40, 3]), "{flags}");
     }
 }
@@ -210,82 +176,70 @@ fn program_prints_every_op_with_its_place() {
         .says("@conv2d/kernel@0")
         .says("batch_norm_recompute")
         .says("statistics, for a batch of 4");
-    place.run("program --recipe quick --mode infer").ends(0).says("fold").says("conv2d_batch_norm");
+    place.prints("program --recipe quick --mode infer", "fold").says("conv2d_batch_norm");
     let sync = place.run("program --recipe quick --replicas 2 --sync-batch-norm").ends(0);
     sync.says("all_gather rank 0 of 2").says("all_reduce");
-    place.run("program --recipe quick --pipeline-stages 2").ends(0).says("stage 2 of 2").says("receive");
+    place.prints("program --recipe quick --pipeline-stages 2", "stage 2 of 2").says("receive");
 }
 
 #[test]
-fn a_timeline_has_a_row_for_each_replica_and_its_sums() {
+fn a_timeline_is_a_file_of_events() {
     let place = Place::new();
-    place
-        .run("program --recipe quick --batch 4 --replicas 2 --device cpu --timeline t.json")
-        .ends(0)
-        .says("t.json");
+    place.prints("program --recipe quick --batch 4 --replicas 2 --device cpu --timeline t.json", "t.json");
     let text = std::fs::read_to_string(place.path().join("t.json")).unwrap();
     let trace: Value = serde_json::from_str(&text).unwrap();
-    let events = trace["traceEvents"].as_array().unwrap();
-    let rows: std::collections::BTreeSet<u64> =
-        events.iter().filter_map(|event| event["tid"].as_u64()).collect();
-    assert_eq!(rows.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3]);
-    assert!(events.iter().any(|event| event["name"] == "conv2d_weight_gradient"));
-    place.run("program --timeline nowhere/t.json").ends(2).complains("the folder nowhere does not exist");
-    place.run("program --mode infer --timeline t.json").ends(2).complains("--mode");
+    let mut events = trace["traceEvents"].as_array().unwrap().iter();
+    assert!(events.any(|event| event["name"] == "conv2d_weight_gradient"));
+    place.refuses("program --timeline nowhere/t.json", "the folder nowhere does not exist");
+    place.refuses("program --mode infer --timeline t.json", "--mode");
 }
 
 #[test]
 fn bench_tells_when_the_first_step_was_taken() {
     let place = Place::new();
-    let ran = place.run("bench --recipe quick --batch 4 --first-step --json").ends(0);
-    let at: Value = serde_json::from_str(&ran.out()).expect("one object");
+    let at = place.run("bench --recipe quick --batch 4 --first-step --json").ends(0).json();
     let names = ["started_s", "opened_s", "built_s", "initialized_s", "began_s", "ended_s"];
     let times = names.map(|name| at[name].as_f64().unwrap_or(f64::NAN));
     assert!(times[0] >= 0.0 && times.is_sorted(), "{at}");
-    place.run("bench --recipe quick --first-step").ends(0).says("the first training step begins");
-    place.run("bench --first-step --mode infer").ends(2).complains("--mode is infer");
+    place.prints("bench --recipe quick --first-step", "the first training step begins");
+    place.refuses("bench --first-step --mode infer", "--mode is infer");
 }
 
 #[test]
 fn bench_tells_what_replicas_wait_for() {
     let place = Place::new();
     let line = "bench --recipe quick --batch 4 --replicas 2 --threads 2 --seconds 0.01 --repeats 1";
-    let result: Value =
-        serde_json::from_str(&place.run(&format!("{line} --json")).ends(0).out()).expect("one object");
+    let result = place.run(&format!("{line} --json")).ends(0).json();
     assert_eq!((&result["replicas"], &result["batch"]), (&Value::from(2), &Value::from(4)));
     let time = |name: &str| result[name].as_f64().unwrap_or(f64::NAN);
     assert!(time("slowest_s") > 0.0 && time("slowest_s") <= time("step_s"), "{result}");
     assert!((time("slowest_s") + time("exchange_s") - time("step_s")).abs() < 1e-9, "{result}");
-    place.run(line).ends(0).says("2 replicas, batch 4 each").says("the slowest replica computes");
-    place.run(&format!("{line} --mode infer")).ends(2).complains("--mode is infer");
+    place.prints(line, "2 replicas, batch 4 each").says("the slowest replica computes");
 }
 
 #[test]
 fn a_recipe_is_printed_changed_and_given_back() {
     let place = Place::new();
-    place.run("recipes").ends(0).says("resnet18").says("keras-cnn");
+    place.prints("recipes", "resnet18").says("keras-cnn");
     let printed = place.run("recipes quick").ends(0).out();
-    let write = |file: &str, text: &str| {
-        std::fs::write(place.path().join(file), text).expect("the file can be written")
-    };
+    let write = |file: &str, text: &str| std::fs::write(place.path().join(file), text).unwrap();
     write("mine.toml", &printed.replace("epochs = 4", "epochs = 1").replace("recipe = \"quick\"", ""));
     let again = place.run("recipes mine.toml").ends(0).out();
     assert!(again.contains("epochs = 1") && again.contains("horizontal_flip = true"), "{again}");
     place
         .run("train --recipe mine.toml --dataset synthetic --limit-train 50 --limit-test 50 --no-progress")
         .ends(0);
-    let config: Value =
-        serde_json::from_str(&place.read("runs/mine-1/config.json")).expect("the run's configuration");
+    let config: Value = serde_json::from_str(&place.read("runs/mine-1/config.json")).unwrap();
     assert_eq!(
         (&config["epochs"], &config["recipe"], &config["model"]),
         (&1.into(), &"mine".into(), &"small_cnn".into())
     );
     place.run("train --recipe mine.toml --resume runs/mine-1 --epochs 2 --no-progress").ends(0);
-    place.run("train --recipe quick --resume runs/mine-1 --epochs 3").ends(2).complains("--recipe");
+    place.refuses("train --recipe quick --resume runs/mine-1 --epochs 3", "--recipe");
     write("bad.toml", "like = 'quick'\nepoch = 1");
-    place.run("train --recipe bad.toml").ends(2).complains("did you mean `epochs`?");
-    place.run("train --recipe missing.toml").ends(1).complains("can't read missing.toml");
-    place.run("recipes resnet").ends(2).complains("did you mean `resnet18`?");
+    place.refuses("train --recipe bad.toml", "did you mean `epochs`?");
+    place.fails("train --recipe missing.toml", "can't read missing.toml");
+    place.refuses("recipes resnet", "did you mean `resnet18`?");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! cuDNN, cuBLASLt and NCCL. (The program under test could emulate GPUs too, and does not here.)
 
 use crate::Place;
-use crate::ranks::{end, ranks, signal, spawn, wait_for};
+use crate::ranks::{end, ranks, signal, spawn, wait_for_epochs};
 use crate::stand_ins::StandIns;
 use std::fs;
 use std::process::{Command, Stdio};
@@ -32,14 +32,10 @@ fn run(cuda: &(Place, &StandIns), args: &str) -> [String; 2] {
 /// The same with more variables for the stand-ins.
 fn run_with(cuda: &(Place, &StandIns), args: &str, told: &[(&str, &str)]) -> [String; 2] {
     let output = command(cuda, args).envs(told.iter().copied()).stdin(Stdio::null()).output();
-    let output = output.expect("the binary starts");
+    let output = output.unwrap();
     let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     assert!(output.status.success() && !err.contains("FAKE:"), "{args}: {}\n{out}{err}", output.status);
     [out, err]
-}
-
-fn model(cuda: &(Place, &StandIns), run: &str) -> Vec<u8> {
-    fs::read(cuda.0.path().join(run).join("model.safetensors")).expect("a model")
 }
 
 #[test]
@@ -58,7 +54,7 @@ fn any_number_of_gpus_trains_the_same_network() {
         ("processes", format!("launch -- {TRAIN}")),
     ] {
         run(&cuda, &format!("{how} --output {name}"));
-        assert!(model(&cuda, name) == model(&cuda, "one"), "{name}: another network");
+        assert!(cuda.0.model(name) == cuda.0.model("one"), "{name}: another network");
     }
 }
 
@@ -75,7 +71,7 @@ fn gpus_of_one_process_do_not_wait_for_each_other_without_end() {
         run_with(&cuda, &format!("{train} --device {device} 2 --output {output}"), &told);
         let history = cuda.0.read(&format!("{output}/history.csv"));
         let loss = |row: &str| row.split(',').nth(1)?.parse().ok();
-        history.lines().skip(1).map(|row| loss(row).expect("a loss")).collect::<Vec<f64>>()
+        history.lines().skip(1).map(|row| loss(row).unwrap()).collect::<Vec<f64>>()
     });
     let [gpus, cpus] = &losses;
     assert_eq!((gpus.len(), cpus.len()), (2, 2));
@@ -88,9 +84,9 @@ fn libraries_are_found_by_the_names_of_wheels() {
     let Some(cuda) = with_cuda() else { return };
     let mut devices = command(&cuda, "devices");
     let folder = cuda.0.path().join("older");
-    fs::create_dir_all(&folder).expect("a folder can be made");
+    fs::create_dir_all(&folder).unwrap();
     cuda.1.prepare_as_wheels(&mut devices, &folder);
-    let output = devices.output().expect("the binary starts");
+    let output = devices.output().unwrap();
     let devices = String::from_utf8_lossy(&output.stdout);
     for said in ["cuda:0 computes with cuDNN 9.19.0", "  NCCL 2.28.9 in "] {
         assert!(devices.contains(said), "{devices}");
@@ -106,14 +102,13 @@ fn a_killed_process_is_named_and_the_job_goes_on() {
     let restarts = "launch --max-restarts 1 --grace 5 --verbose --";
     let launcher = spawn(command(&cuda, &format!("{restarts} {train} --collective-timeout 60 --output run")));
     let ranks = ranks(&launcher, 2);
-    let told = || fs::read_to_string(cuda.0.path().join("run/history.csv")).unwrap_or_default();
-    wait_for(|| (told().lines().count() > 2).then_some(()));
+    wait_for_epochs(&cuda.0, "run", 2);
     signal("-KILL", &ranks[&1]);
     let (output, err) = end(launcher);
     assert!(output.status.success() && !err.contains("FAKE:"), "{err}");
     assert!(err.contains("error: stopped because rank 1 (127.0.0.1) has ended unexpectedly"), "{err}");
     assert!(err.contains("resuming from run/checkpoints"), "{err}");
-    assert!(model(&cuda, "run") == model(&cuda, "straight"), "the restarted run is another run");
+    assert!(cuda.0.model("run") == cuda.0.model("straight"), "the restarted run is another run");
 }
 
 /// A library's algorithm that can't be captured is replaced by its next one, and the step is captured.
@@ -122,11 +117,11 @@ fn a_step_is_recorded_without_what_can_not_be() {
     let Some(cuda) = with_cuda() else { return };
     let bench = "bench --recipe quick --batch 2 --seconds 0 --repeats 1 --device cuda --deterministic --json";
     let mut command = command(&cuda, bench);
-    let output = command.env("FAKE_CUBLASLT_FAILS", "0:recorded:14").output().expect("the binary starts");
+    let output = command.env("FAKE_CUBLASLT_FAILS", "0:recorded:14").output().unwrap();
     let out = String::from_utf8_lossy(&output.stdout);
     // The stand-ins print other lines.
-    let object = out.lines().find(|line| line.starts_with('{')).expect("an object");
-    let measured: serde_json::Value = serde_json::from_str(object).expect("an object");
+    let object = out.lines().find(|line| line.starts_with('{')).unwrap();
+    let measured: serde_json::Value = serde_json::from_str(object).unwrap();
     assert!(measured["not_recorded"].is_null(), "{measured}");
 }
 
@@ -138,7 +133,7 @@ fn a_resumed_run_stays_what_it_was() {
     run(&cuda, &format!("{train} --output straight"));
     run(&cuda, &format!("{} --output parts", train.replace("--epochs 2", "--epochs 1")));
     run(&cuda, "train --resume parts --epochs 2 --no-progress");
-    assert!(model(&cuda, "parts") == model(&cuda, "straight"), "another run");
+    assert!(cuda.0.model("parts") == cuda.0.model("straight"), "another run");
     let settings: String = cuda.0.read("parts/config.json").split_whitespace().collect();
     for setting in [r#""precision":"bf16""#, r#""deterministic":true"#] {
         assert!(settings.contains(setting), "{settings}");

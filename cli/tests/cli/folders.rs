@@ -1,4 +1,4 @@
-//! Folders of class folders: evaluation on them, and resumes.
+//! Folders of class folders: evaluation on them, resumes, and pictures of another size than 32x32.
 
 use super::Place;
 use image::{Rgb, RgbImage};
@@ -9,13 +9,22 @@ use std::ops::Range;
 const TRAIN: &str = "train --recipe quick --batch-size 8 --output run --no-progress";
 
 /// Pictures of about one colour, one file for each of these numbers.
-fn draw(place: &Place, folder: &str, colour: [u8; 3], numbers: Range<u32>) {
-    let folder = place.path().join(folder);
-    fs::create_dir_all(&folder).expect("the folder can be made");
+pub fn draw(place: &Place, folder: &str, colour: [u8; 3], numbers: Range<u32>) {
+    draw_sized(place, folder, colour, numbers, (32, 32));
+}
+
+fn draw_sized(
+    place: &Place,
+    folder: &str,
+    colour: [u8; 3],
+    numbers: Range<u32>,
+    (width, height): (u32, u32),
+) {
+    place.make_folder(folder);
     for k in numbers {
         let shade = |x: u32, y: u32| colour.map(|c| c.wrapping_add(((x * 7 + y * 3 + k * 11) % 23) as u8));
-        let picture = RgbImage::from_fn(32, 32, |x, y| Rgb(shade(x, y)));
-        picture.save(folder.join(format!("{k:03}.png"))).expect("the picture can be written");
+        let picture = RgbImage::from_fn(width, height, |x, y| Rgb(shade(x, y)));
+        picture.save(place.path().join(folder).join(format!("{k:03}.png"))).unwrap();
     }
 }
 
@@ -32,18 +41,24 @@ fn pictures(place: &Place) {
 }
 
 fn object(place: &Place, args: &str) -> Value {
-    serde_json::from_str(&place.run(args).ends(0).out()).expect("one object")
+    place.run(args).ends(0).json()
 }
 
-/// The first pictures in the order of the folders are all of one class.
+/// The first pictures in the order of the folders are all of one class. Files that are none are told of once.
 #[test]
 fn limits_take_pictures_of_every_class() {
     let place = Place::new();
     pictures(&place);
-    place.run(&format!("{TRAIN} --dataset pictures --epochs 1 --limit-train 16 --limit-test 9")).ends(0);
+    for k in 0..180 {
+        place.write(&format!("pictures/train/blue/{k:03}.webp"), "RIFF");
+    }
+    let flags = "--dataset pictures --epochs 1 --limit-train 16 --limit-test 9";
+    let says = "passed over 180 files that are no PNG or JPEG, as train/blue/000.webp\n";
+    let ran = place.run(&format!("{TRAIN} {flags}")).ends(0).complains(says);
+    assert_eq!(ran.err().matches("passed over").count(), 1, "{}", ran.err());
     let measured = object(&place, "evaluate run --json");
     for class in 0..3 {
-        let row = measured["confusion"][class].as_array().expect("a row");
+        let row = measured["confusion"][class].as_array().unwrap();
         assert_eq!(row.iter().filter_map(Value::as_u64).sum::<u64>(), 3, "{measured}");
     }
 }
@@ -58,19 +73,18 @@ fn runs_validate_on_val_and_are_evaluated_on_test() {
     ran.complains(
         "quick: small_cnn on pictures (72 training images, 18 validation images from test/), into run",
     );
-    fs::remove_dir_all(place.path().join("run")).expect("the run can be removed");
+    place.remove("run");
     // Pictures of the wrong colour: validation on them has an accuracy of 0.
     for (class, colour) in [("blue", RED), ("green", BLUE), ("red", GREEN)] {
         draw(&place, &format!("pictures/val/{class}"), colour, 0..4);
     }
     let ran = place.run(&small.replace("--epochs 1", "--epochs 3")).ends(0);
     ran.complains("(72 training images, 12 validation images from val/)");
-    let last: Value = serde_json::from_str(place.read("run/history.jsonl").lines().last().expect("an epoch"))
-        .expect("one object");
+    let last = place.last_epoch("run");
     assert_eq!(last["val_acc"], 0.0, "{last}");
     let measured = object(&place, "evaluate run --json");
     assert_eq!((&measured["samples"], &measured["acc"]), (&18.into(), &1.0.into()), "{measured}");
-    fs::remove_dir_all(place.path().join("run")).expect("the run can be removed");
+    place.remove("run");
     let ran = place.run(&format!("{small} --validation-split 0.25")).ends(0);
     ran.complains("(72 training images, a share of 0.25 of them for validation)");
 }
@@ -81,32 +95,15 @@ fn other_pictures_are_another_run() {
     let place = Place::new();
     pictures(&place);
     place.run(&format!("{TRAIN} --dataset pictures --epochs 1")).ends(0);
-    let resumed = |epochs| place.run(&format!("train --resume run --epochs {epochs} --no-progress"));
+    let resume = "train --resume run --epochs 2 --no-progress";
     let other = "error: these are not the data that the run was trained on: ";
-    draw(&place, "pictures/train/red", RED, 50..52);
-    resumed(2)
-        .ends(2)
-        .complains(&format!("{other}they have 74 training samples, not 72; give those by --dataset"));
-    place.run("evaluate run/checkpoints").ends(2).complains(other);
-    let at = |name: &str| place.path().join("pictures/train").join(name);
-    fs::remove_file(at("red/050.png")).expect("the picture can be removed");
-    fs::remove_file(at("red/051.png")).expect("the picture can be removed");
-    draw(&place, "pictures/train/red", BLUE, 7..8);
-    resumed(2).ends(2).complains("the pixels or the labels of their training samples differ");
-    draw(&place, "pictures/train/red", RED, 7..8);
-    draw(&place, "pictures/train/white", [230; 3], 0..24);
-    resumed(2).ends(2).complains("they have one more class, white");
-    fs::remove_dir_all(at("white")).expect("the folder can be removed");
-    for part in ["train", "test"].map(|part| place.path().join("pictures").join(part)) {
-        fs::rename(part.join("blue"), part.join("violet")).expect("the folder can be renamed");
-    }
-    resumed(2).ends(2).complains("they have the class violet instead of blue");
-    for part in ["train", "test"].map(|part| place.path().join("pictures").join(part)) {
-        fs::rename(part.join("violet"), part.join("blue")).expect("the folder can be renamed");
-    }
+    draw(&place, "pictures/train/red", RED, 50..51);
+    place.refuses(resume, &format!("{other}they have 73 training samples, not 72; give those by --dataset"));
+    place.refuses("evaluate run/checkpoints", other);
+    place.remove("pictures/train/red/050.png");
     // Other test pictures change the results, not the training.
     draw(&place, "pictures/test/red", RED, 50..52);
-    resumed(2).ends(0);
+    place.run(resume).ends(0);
 }
 
 /// The path of pictures does not matter.
@@ -117,24 +114,24 @@ fn a_run_goes_on_with_a_folder_that_has_moved() {
     place.run(&format!("{TRAIN} --dataset pictures --epochs 1")).ends(0);
     let before = object(&place, "evaluate run --json");
     let at = |name: &str| place.path().join(name);
-    fs::rename(at("pictures"), at("moved")).expect("the folder can be renamed");
+    fs::rename(at("pictures"), at("moved")).unwrap();
     let gone =
         "/pictures, where the run's config.json expects its pictures; give --dataset if they have moved";
     for args in ["train --resume run --epochs 2", "evaluate run", "evaluate run/checkpoints"] {
-        let ran = place.run(args).ends(2).complains("error: there is no folder ").complains(gone);
+        let ran = place.refuses(args, "error: there is no folder ").complains(gone);
         assert_eq!(ran.err().lines().count(), 1, "{}", ran.err());
     }
     place.run("report run").ends(0).complains(gone);
-    place
-        .run("train --resume run --epochs 2 --dataset nowhere")
-        .ends(2)
-        .complains("--dataset is `nowhere`, which does not exist, but must be auto");
+    place.refuses(
+        "train --resume run --epochs 2 --dataset nowhere",
+        "--dataset is `nowhere`, which does not exist, but must be auto",
+    );
     let config = place.read("run/config.json");
     draw(&place, "other/blue", BLUE, 0..6);
     draw(&place, "other/red", RED, 0..6);
     let other = "these are not the data that the run was trained on: they lack the class green";
-    place.run("train --resume run --epochs 2 --dataset other").ends(2).complains(other);
-    place.run("evaluate run/checkpoints --dataset other").ends(2).complains(other);
+    place.refuses("train --resume run --epochs 2 --dataset other", other);
+    place.refuses("evaluate run/checkpoints --dataset other", other);
     assert_eq!(place.read("run/config.json"), config, "what was refused changes nothing");
     for model in ["run", "run/checkpoints"] {
         let after = object(&place, &format!("evaluate {model} --dataset moved --json"));
@@ -144,23 +141,10 @@ fn a_run_goes_on_with_a_folder_that_has_moved() {
     // The run stores the new path.
     place.run("train --resume run --epochs 3 --no-progress").ends(0);
     place.run("evaluate run").ends(0);
-    fs::remove_file(at("run/config.json")).expect("the file can be removed");
-    fs::rename(at("moved"), at("again")).expect("the folder can be renamed");
+    fs::remove_file(at("run/config.json")).unwrap();
+    fs::rename(at("moved"), at("again")).unwrap();
     let gone = "there is no folder moved, where the model's file expects its pictures";
-    place.run("evaluate run").ends(2).complains(gone);
-}
-
-#[test]
-fn files_that_are_no_pictures_are_told_of() {
-    let place = Place::new();
-    pictures(&place);
-    for k in 0..180 {
-        let file = place.path().join(format!("pictures/train/blue/{k:03}.webp"));
-        fs::write(file, "RIFF").expect("the file can be written");
-    }
-    let says = "passed over 180 files that are no PNG or JPEG, as train/blue/000.webp\n";
-    let ran = place.run(&format!("{TRAIN} --dataset pictures --epochs 1")).ends(0).complains(says);
-    assert_eq!(ran.err().matches("passed over").count(), 1, "{}", ran.err());
+    place.refuses("evaluate run", gone);
 }
 
 /// Labels are numbers of a data set's classes; only the names have a meaning.
@@ -183,14 +167,50 @@ fn classes_are_the_same_if_their_names_are() {
         }
     }
     for class in ["train/green", "test/green"].map(|folder| place.path().join("some").join(folder)) {
-        fs::rename(&class, class.with_file_name("mint")).expect("the folder can be renamed");
+        fs::rename(&class, class.with_file_name("mint")).unwrap();
     }
     let says = "--dataset is some with the unknown class mint, but must be data with the model's classes or some of them: \
                 blue, green, red";
-    place.run("evaluate run --dataset some").ends(2).complains(says);
-    place
-        .run("evaluate run --dataset synthetic --limit-test 9")
-        .ends(2)
-        .complains("with the unknown classes ");
+    place.refuses("evaluate run --dataset some", says);
+    place.refuses("evaluate run --dataset synthetic --limit-test 9", "with the unknown classes ");
     place.run("report run --dataset some").ends(0).complains(says);
+}
+
+/// Larger than the network's input.
+#[test]
+fn a_run_keeps_the_size_of_its_pictures() {
+    let place = Place::new();
+    for (class, colour) in [("blue", BLUE), ("red", RED)] {
+        draw_sized(&place, &format!("pets/{class}"), colour, 0..12, (60, 70));
+    }
+    let flags = "--dataset pets --image-size 48x40 --epochs 3 --output run";
+    let ran =
+        place.run(&format!("train --recipe quick --batch-size 4 --lr 0.003 --no-progress {flags}")).ends(0);
+    ran.complains("small_cnn on pets at 48x40 (20 training images");
+    assert!(place.read("run/config.json").contains("\"image_size\": \"48x40\""));
+    place
+        .prints("predict pets/red/003.png pets/blue/004.png --model run --top 1", "003.png: red ")
+        .says("004.png: blue ");
+    place.prints("evaluate run", "run on the 4 validation images of pets");
+    place.run("report run").ends(0);
+    assert!(place.read("run/report.html").contains("On the 4 validation images of pets: "));
+    place.run("export run --output net.py").ends(0);
+    assert!(place.read("net.py").contains("48"));
+    place.prints("predict pets/red/003.png --model net.safetensors", "003.png: ");
+    let wrong = "predict pets/red/003.png --model net.safetensors --image-size 64";
+    place.refuses(wrong, "--image-size is 64x64, but must be 48x40 or left out");
+    place.refuses(
+        "predict pets/red/003.png --model run --image-size 48x40",
+        "--image-size is 48x40, but must be left out with run",
+    );
+    place.refuses("evaluate run --dataset synthetic --limit-test 4", "must be of 48x40 images");
+
+    place.refuses("train --resume run --epochs 4 --image-size 64 --no-progress", "--image-size can't change");
+    place.prints("train --resume run --epochs 4 --no-progress", "done: run");
+    place.run("evaluate run/checkpoints --dataset pets").ends(0);
+    place
+        .run("preview --recipe quick --dataset pets --image-size 48x40 --samples 2 --columns 3 --zoom 2")
+        .ends(0);
+    let size = image::image_dimensions(place.path().join("preview.png")).unwrap();
+    assert_eq!(size, ((3 * 42 + 2) * 2, (2 * 50 + 2) * 2));
 }

@@ -1,6 +1,6 @@
 //! Several processes on this machine, and the end of all when one fails.
 
-use super::Place;
+use super::{Place, TRAIN};
 
 #[test]
 fn the_first_process_speaks_for_all() {
@@ -13,23 +13,15 @@ fn the_first_process_speaks_for_all() {
 }
 
 #[test]
-fn one_process_trains() {
-    let place = Place::new();
-    let flags = "--dataset synthetic --limit-train 64 --limit-test 16 --epochs 1 --no-progress";
-    place.run(&format!("launch --processes 1 -- train --quick {flags} --output run")).ends(0);
-    assert!(place.exists("run/model.safetensors"));
-}
-
-#[test]
 fn bad_usage_is_told_and_not_tried_again() {
     let place = Place::new();
     let failed = place.run("launch --processes 2 --max-restarts 3 -- bench --recipe nonsense").ends(2);
     let failed = failed.complains("--recipe is `nonsense`").complains("of 2 ended with exit status 2");
     assert!(!failed.err().contains("restarting"), "{}", failed.err());
-    place.run("launch --processes 0 -- devices").ends(2).complains("--processes is 0");
-    place.run("launch --processes 5000 -- devices").ends(2).complains("at most 1024");
-    place.run("launch --processes 2").ends(2).complains("COMMAND");
-    place.run("launch --processes 2 --gpus 2 -- devices").ends(2).complains("cannot be used with");
+    place.refuses("launch --processes 0 -- devices", "--processes is 0");
+    place.refuses("launch --processes 5000 -- devices", "at most 1024");
+    place.refuses("launch --processes 2", "COMMAND");
+    place.refuses("launch --processes 2 --gpus 2 -- devices", "cannot be used with");
 }
 
 /// On CPUs only MPI joins processes, and it has its own launcher.
@@ -65,33 +57,19 @@ fn a_launcher_in_a_launcher_is_refused() {
 #[test]
 fn an_environment_that_makes_no_sense_ends_the_training() {
     let place = Place::new();
-    for (variables, told) in [
-        (&[("TF_CONFIG", "{")][..], "error: TF_CONFIG is `{`, but must be JSON"),
-        (
-            &[("RANK", "2"), ("WORLD_SIZE", "2")],
-            "error: RANK is `2`, but must be below WORLD_SIZE, which is 2",
-        ),
-        (
-            &[("RANK", "0"), ("WORLD_SIZE", "1"), ("PMI_RANK", "1"), ("PMI_SIZE", "2")],
-            "but PMI_SIZE is 2: unset",
-        ),
-    ] {
-        let mut train = place.command("train --quick --dataset synthetic --output run");
-        let output = train.envs(variables.iter().copied()).output().unwrap();
-        let err = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{err}");
-        assert!(err.contains(told), "{err}");
-    }
-    assert!(!place.exists("run"));
+    let mut train = place.command("train --quick --dataset synthetic --output run");
+    let output = train.env("TF_CONFIG", "{").output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("error: TF_CONFIG is `{`, but must be JSON") && !place.exists("run"), "{err}");
 }
 
 /// A job that failed before its first checkpoint starts again, where a new run would be refused.
 #[test]
 fn a_restarted_job_may_replace_what_it_left() {
     let place = Place::new();
-    std::fs::create_dir_all(place.path().join("run/checkpoints/epoch-0001")).unwrap();
-    std::fs::write(place.path().join("run/history.csv"), "epoch\n1\n").unwrap();
-    let flags = "--dataset synthetic --limit-train 64 --limit-test 16 --epochs 1 --no-progress --output run";
+    place.make_folder("run/checkpoints/epoch-0001");
+    place.write("run/history.csv", "epoch\n1\n");
     let alone = ["RANK=0", "WORLD_SIZE=1"];
     for (variables, status) in [
         (["TORCHELASTIC_RESTART_COUNT=0", ""], 2),
@@ -101,7 +79,7 @@ fn a_restarted_job_may_replace_what_it_left() {
         // A batch script that runs the program without a step.
         (["SLURM_RESTART_COUNT=1", "SLURM_JOB_ID=7"], 0),
     ] {
-        let mut train = place.command(&format!("train --quick {flags}"));
+        let mut train = place.command(&format!("{TRAIN} --output run"));
         let pairs = alone.iter().chain(&variables).filter_map(|pair| pair.split_once('='));
         let output = train.envs(pairs).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
@@ -112,31 +90,29 @@ fn a_restarted_job_may_replace_what_it_left() {
 #[test]
 fn a_model_without_a_checkpoint_is_replaced_by_a_restart() {
     let place = Place::new();
-    let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 16 --epochs 1 --no-progress";
     let leave = |run: &str| {
         std::fs::create_dir(place.path().join(run)).unwrap();
         std::fs::write(place.path().join(run).join("model.safetensors"), "the first epoch's").unwrap();
     };
     leave("run");
-    place.run(&format!("{train} --output run")).ends(2).complains("run already holds a run");
-    let mut restarted = place.command(&format!("{train} --output run"));
+    place.refuses(&format!("{TRAIN} --output run"), "run already holds a run");
+    let mut restarted = place.command(&format!("{TRAIN} --output run"));
     restarted.env("RANK", "0").env("WORLD_SIZE", "1").env("TORCHELASTIC_RESTART_COUNT", "1");
     let output = restarted.output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     leave("again");
-    place.run(&format!("{train} --output again --backup-and-restore")).ends(0);
+    place.run(&format!("{TRAIN} --output again --backup-and-restore")).ends(0);
 }
 
 /// Unreadable checkpoints must not be replaced by a new start.
 #[test]
 fn a_restart_tells_of_checkpoints_that_cannot_be_read() {
     let place = Place::new();
-    let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 16 --epochs 1 --no-progress";
-    let line = format!("{train} --output run --backup-and-restore");
+    let line = format!("{TRAIN} --output run --backup-and-restore");
     place.run(&line).ends(0);
     let state = place.path().join("run/checkpoints/epoch-0001/state.json");
     std::fs::write(&state, "{}").unwrap();
-    let told = place.run(&line).ends(1).complains("no valid checkpoint to resume from");
+    let told = place.fails(&line, "no valid checkpoint to resume from");
     told.complains("state.json").complains("move them away to start again");
     assert_eq!(std::fs::read_to_string(state).unwrap(), "{}");
 }
@@ -145,7 +121,7 @@ fn a_restart_tells_of_checkpoints_that_cannot_be_read() {
 #[cfg(target_os = "linux")]
 mod faults {
     use crate::Place;
-    use crate::ranks::{all_gone, end, environment, ranks, signal, start, wait_for};
+    use crate::ranks::{all_gone, end, environment, ranks, signal, start, wait_for, wait_for_epochs};
     use std::fs;
 
     /// Works until it is ended, in one thread, without other processes.
@@ -156,7 +132,7 @@ mod faults {
         let place = Place::new();
         let launcher = start(&place, &format!("launch --processes 2 --master-port 23456 -- {ENDLESS}"));
         let ranks = ranks(&launcher, 2);
-        let all: Vec<_> = ranks.values().map(|id| environment(id).expect("it runs")).collect();
+        let all: Vec<_> = ranks.values().map(|id| environment(id).unwrap()).collect();
         for (rank, variables) in all.iter().enumerate() {
             for (name, value) in [
                 ("RANK", rank.to_string().as_str()),
@@ -172,7 +148,7 @@ mod faults {
         }
         let secret = &all[0]["TOWERS_JOB_SECRET"];
         assert_eq!((secret.len(), secret), (64, &all[1]["TOWERS_JOB_SECRET"]));
-        let line = fs::read_to_string(format!("/proc/{}/cmdline", ranks[&0])).expect("it runs");
+        let line = fs::read_to_string(format!("/proc/{}/cmdline", ranks[&0])).unwrap();
         assert!(line.contains("bench") && !line.contains(secret.as_str()));
         signal("-TERM", &launcher.id().to_string());
         assert_eq!(end(launcher).0.status.code(), Some(130));
@@ -225,7 +201,7 @@ mod faults {
         wait_for(|| {
             let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
             let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"))?;
-            let pending = u64::from_str_radix(pending.trim(), 16).expect("a set of signals");
+            let pending = u64::from_str_radix(pending.trim(), 16).unwrap();
             (pending >> (signal - 1) & 1 == 1).then_some(())
         });
     }
@@ -241,7 +217,7 @@ mod faults {
         signal("-ABRT", &ranks[&1]);
         wait_for_pending(&ranks[&0], 15);
         signal("-INT", &launcher.id().to_string());
-        wait_for(|| launcher.try_wait().expect("it is ours"));
+        wait_for(|| launcher.try_wait().unwrap());
         let (output, err) = end(launcher);
         assert_eq!(output.status.code(), Some(134), "{err}");
         assert!(err.contains("rank 1 of 2 was ended by signal 6") && !err.contains("restarting"), "{err}");
@@ -272,17 +248,12 @@ mod faults {
         let train = format!("train --quick {flags} --no-progress --threads 1 --output");
         let launcher = start(&place, &format!("launch --processes 1 --max-restarts 1 -- {train} run"));
         let ranks = ranks(&launcher, 1);
-        // After the second epoch's line, the first one's checkpoint is complete.
-        let told = || {
-            fs::read_to_string(place.path().join("run/history.csv")).is_ok_and(|csv| csv.lines().count() > 2)
-        };
-        wait_for(|| told().then_some(()));
+        wait_for_epochs(&place, "run", 2);
         signal("-KILL", &ranks[&0]);
         let (output, err) = end(launcher);
         assert!(output.status.success(), "{err}");
         assert!(err.contains("(restart 1 of 1)") && err.contains("resuming from run/checkpoints"), "{err}");
         place.run(&format!("{train} straight")).ends(0);
-        let model = |run: &str| fs::read(place.path().join(run).join("model.safetensors")).expect("a model");
-        assert!(model("run") == model("straight"), "the restarted run is not the same run");
+        assert!(place.model("run") == place.model("straight"), "the restarted run is not the same run");
     }
 }

@@ -1,4 +1,6 @@
 //! The command line as users see it: every test runs the program in a new folder.
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
 
 mod callbacks;
 mod commands;
@@ -8,7 +10,6 @@ mod folders;
 #[cfg(target_os = "linux")]
 #[path = "../../../crates/parallel/tests/mpi/hosts.rs"]
 mod hosts;
-mod image_size;
 mod interrupt;
 mod launch;
 mod pages;
@@ -28,16 +29,22 @@ mod training;
 mod tui;
 mod weights;
 
+use serde_json::Value;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
+
+/// A run that takes about a second.
+const TRAIN: &str =
+    "train --quick --dataset synthetic --limit-train 64 --limit-test 20 --epochs 1 --no-progress";
 
 /// An empty folder with an empty home, so that no data of this machine is found.
 struct Place(TempDir);
 
 impl Place {
     fn new() -> Self {
-        Place(tempfile::tempdir().expect("a temporary folder can be made"))
+        Place(tempfile::tempdir().unwrap())
     }
 
     fn path(&self) -> &Path {
@@ -53,7 +60,37 @@ impl Place {
     }
 
     fn run(&self, args: &str) -> Ran {
-        Ran(args.to_owned(), self.command(args).output().expect("the binary starts"))
+        Ran(args.to_owned(), self.command(args).output().unwrap())
+    }
+
+    /// What goes well, and what is printed.
+    fn prints(&self, args: &str, says: &str) -> Ran {
+        self.run(args).ends(0).says(says)
+    }
+
+    /// Bad usage, and what is told.
+    fn refuses(&self, args: &str, says: &str) -> Ran {
+        self.run(args).ends(2).complains(says)
+    }
+
+    /// A failure, and what is told.
+    fn fails(&self, args: &str, says: &str) -> Ran {
+        self.run(args).ends(1).complains(says)
+    }
+
+    fn write(&self, file: &str, content: impl AsRef<[u8]>) {
+        fs::write(self.path().join(file), content).unwrap_or_else(|error| panic!("{file}: {error}"));
+    }
+
+    fn make_folder(&self, folder: &str) {
+        fs::create_dir_all(self.path().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
+    }
+
+    /// Removes a file, or a folder with its content.
+    fn remove(&self, name: &str) {
+        let path = self.path().join(name);
+        let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        removed.unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 
     fn exists(&self, file: &str) -> bool {
@@ -61,11 +98,22 @@ impl Place {
     }
 
     fn read_bytes(&self, file: &str) -> Vec<u8> {
-        std::fs::read(self.path().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+        fs::read(self.path().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
     }
 
     fn read(&self, file: &str) -> String {
-        std::fs::read_to_string(self.path().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+        fs::read_to_string(self.path().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+    }
+
+    /// The trained network of a run.
+    fn model(&self, run: &str) -> Vec<u8> {
+        self.read_bytes(&format!("{run}/model.safetensors"))
+    }
+
+    /// The last epoch of a run.
+    fn last_epoch(&self, run: &str) -> Value {
+        let history = self.read(&format!("{run}/history.jsonl"));
+        serde_json::from_str(history.lines().last().unwrap()).unwrap()
     }
 }
 
@@ -75,6 +123,11 @@ struct Ran(String, Output);
 impl Ran {
     fn out(&self) -> String {
         text(&self.1.stdout)
+    }
+
+    /// Standard output, which is an object.
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out()).unwrap()
     }
 
     fn err(&self) -> String {

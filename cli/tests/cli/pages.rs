@@ -132,19 +132,19 @@ fn furnished() -> Place {
     for split in ["train", "test"] {
         for class in ["cat", "dog"] {
             let folder = at(&format!("pets/{split}/{class}"));
-            fs::create_dir_all(&folder).expect("a folder can be made");
+            fs::create_dir_all(&folder).unwrap();
             let pictures = if split == "train" { 40 } else { 2 };
             for number in 0..pictures {
-                fs::copy(at("photo.png"), folder.join(format!("{number:03}.png"))).expect("a copy");
+                fs::copy(at("photo.png"), folder.join(format!("{number:03}.png"))).unwrap();
             }
         }
     }
     // The content of a picture decides its format, not its name.
-    fs::copy(at("photo.png"), at("photo.jpg")).expect("a copy");
+    fs::copy(at("photo.png"), at("photo.jpg")).unwrap();
     for name in ["another.png", "cat.png"] {
-        fs::copy(at("photo.png"), at(name)).expect("a copy");
+        fs::copy(at("photo.png"), at(name)).unwrap();
     }
-    fs::copy(root().join("tests/golden/keras/small_cnn.keras"), at("cnn.keras")).expect("a copy");
+    fs::copy(root().join("tests/golden/keras/small_cnn.keras"), at("cnn.keras")).unwrap();
     place.run("export runs/a --output back.py").ends(0);
     place
 }
@@ -158,7 +158,7 @@ fn run(place: &Place, command: &Shown, args: &[String]) -> Ran {
     let line = args.iter().map(String::as_str).chain(more).collect::<Vec<_>>().join(" ");
     let ran = place.run(&line);
     if let Some(file) = &command.into {
-        fs::write(place.path().join(file), ran.out()).expect("a file can be written");
+        fs::write(place.path().join(file), ran.out()).unwrap();
     }
     ran
 }
@@ -173,7 +173,7 @@ fn pages() -> Vec<(String, String)> {
         let text = fs::read_to_string(root().join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         (name, text)
     };
-    let files = fs::read_dir(root().join("docs")).expect("the pages are there").flatten();
+    let files = fs::read_dir(root().join("docs")).unwrap().flatten();
     let mut names: Vec<_> = files.map(|file| format!("docs/{}", file.file_name().display())).collect();
     names.retain(|name| name.ends_with(".md"));
     names.push("README.md".to_owned());
@@ -214,11 +214,11 @@ fn every_command_of_the_pages_runs() {
 #[test]
 fn recipe_files_of_the_pages_are_recipes() {
     let place = Place::new();
-    let text = fs::read_to_string(root().join("docs/recipes.md")).expect("the page is there");
+    let text = fs::read_to_string(root().join("docs/recipes.md")).unwrap();
     let blocks: Vec<_> = text.split("```").filter_map(|block| block.strip_prefix("toml\n")).collect();
     assert!(!blocks.is_empty());
     for block in blocks {
-        fs::write(place.path().join("shown.toml"), block).expect("a file can be written");
+        place.write("shown.toml", block);
         place.run("recipes shown.toml").ends(0);
     }
 }

@@ -4,7 +4,7 @@
 //! The GPUs are emulated, and so is NCCL. Like the real NCCL, it does not notice a lost process.
 
 use crate::Place;
-use crate::ranks::{end, ranks, signal, spawn, wait_for};
+use crate::ranks::{end, ranks, signal, spawn, wait_for, wait_for_epochs};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
@@ -22,7 +22,7 @@ pub fn with_gpus() -> Option<Place> {
         return None;
     }
     let place = Place::new();
-    fs::create_dir(place.path().join("tmp")).expect("a folder can be made");
+    place.make_folder("tmp");
     Some(place)
 }
 
@@ -46,27 +46,17 @@ pub fn expected(place: &Place, epochs: u64) -> Vec<u8> {
     let (status, err) =
         run(place, &format!("{TRAIN} --epochs {epochs} --replicas 2 --gpus 2 --output straight"));
     assert_eq!(status, Some(0), "{err}");
-    model(place, "straight")
-}
-
-pub fn model(place: &Place, run: &str) -> Vec<u8> {
-    fs::read(place.path().join(run).join("model.safetensors")).expect("a model")
+    place.model("straight")
 }
 
 /// A port with a free next port.
 fn port() -> String {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    (port.expect("a port is free").port() - 1).to_string()
-}
-
-/// Waits for the output of so many epochs: then the checkpoint of the last but one is complete.
-fn wait_for_epochs(place: &Place, epochs: usize) {
-    let told = || fs::read_to_string(place.path().join("run/history.csv")).unwrap_or_default();
-    wait_for(|| (told().lines().count() > epochs).then_some(()));
+    (port.unwrap().port() - 1).to_string()
 }
 
 fn nothing_left(place: &Place) {
-    let left: Vec<_> = fs::read_dir(place.path().join("tmp")).expect("it is there").flatten().collect();
+    let left: Vec<_> = fs::read_dir(place.path().join("tmp")).unwrap().flatten().collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -76,7 +66,7 @@ fn launched_processes_train_as_towers_of_one() {
     let (status, err) = run(&place, &format!("launch -- {TRAIN} --epochs 2 --output run"));
     assert_eq!(status, Some(0), "{err}");
     nothing_left(&place);
-    assert!(model(&place, "run") == expected(&place, 2), "the processes trained another network");
+    assert!(place.model("run") == expected(&place, 2), "the processes trained another network");
     // Only the error of rank 0 counts; the other rank may report the failure differently.
     let (status, err) = run(&place, &format!("launch --max-restarts 1 -- {TRAIN} --epochs 2 --output run"));
     assert_eq!(status, Some(2), "{err}");
@@ -160,9 +150,9 @@ fn processes_of_every_launcher_join() {
             let (output, err) = end(child);
             assert!(output.status.success(), "{}, rank {rank}: {err}", variables[0].0);
         }
-        assert!(model(&place, "run") == expected, "{}: another network", variables[0].0);
+        assert!(place.model("run") == expected, "{}: another network", variables[0].0);
         nothing_left(&place);
-        fs::remove_dir_all(place.path().join("run")).expect("it is there");
+        place.remove("run");
     }
 }
 
@@ -184,41 +174,24 @@ fn torchrun_starts_a_job_and_starts_it_again() {
     torchrun.current_dir(place.path());
     let launcher = spawn(on_two_gpus(&place, torchrun));
     let ranks = ranks(&launcher, 2);
-    wait_for_epochs(&place, 2);
+    wait_for_epochs(&place, "run", 2);
     signal("-KILL", &ranks[&1]);
     let (output, err) = end(launcher);
     assert!(output.status.success(), "{err}");
     assert!(err.contains("resuming from run/checkpoints"), "{err}");
-    assert!(model(&place, "run") == expected(&place, 8), "the restarted run is another run");
+    assert!(place.model("run") == expected(&place, 8), "the restarted run is another run");
 }
 
 #[test]
 fn processes_that_do_not_fit_are_refused() {
     let Some(place) = with_gpus() else { return };
-    let job = |changed: Option<(&'static str, &str)>, change: (&str, &str)| {
-        let mut variables = of_torchrun();
-        variables.extend(changed.map(|(name, value)| (name, value.to_owned())));
-        variables.push(("TOWERS_START_TIMEOUT", "30".into()));
-        job(&place, &variables, change).map(|child| {
-            let (output, err) = end(child);
-            assert_eq!(output.status.code(), Some(1), "{err}");
-            err
-        })
-    };
-    let told = "rank 1 has the setting lr 0.5, but rank 0 has ";
-    assert!(job(None, ("--threads 1", "--threads 1 --lr 0.5")).iter().all(|err| err.contains(told)));
-    let told = "rank 1 has the setting data.limit_train 5, but rank 0 has 6";
-    assert!(job(None, ("--limit-train 6", "--limit-train 5")).iter().all(|err| err.contains(told)));
-    for (flag, key) in [("--deterministic", "deterministic"), ("--no-winograd", "no_winograd")] {
-        let told =
-            format!("rank 1 has the setting devices.{key} true, but rank 0 has false; start all of them");
-        let more = format!("--threads 1 {flag}");
-        assert!(job(None, ("--threads 1", &more)).iter().all(|err| err.contains(&told)), "{flag}");
+    let mut variables = of_torchrun();
+    variables.push(("TOWERS_START_TIMEOUT", "30".into()));
+    let told = "rank 1 has the setting devices.deterministic true, but rank 0 has false; start all of them";
+    for child in job(&place, &variables, ("--threads 1", "--threads 1 --deterministic")) {
+        let (output, err) = end(child);
+        assert!(output.status.code() == Some(1) && err.contains(told), "{err}");
     }
-    let [first, other] =
-        job(Some(("TOWERS_JOB_SECRET", "the secret of rank #")), SAME).map(|err| err.replace('\n', " "));
-    assert!(other.contains("has another job secret than rank 1"), "{other}");
-    assert!(first.contains("rank 1 of 2 did not come") && first.contains("another job secret"), "{first}");
 }
 
 /// A failure of a rank in the middle of a run, and the message of the other one. A restart resumes from the
@@ -236,14 +209,14 @@ fn lost_processes_are_named_and_the_job_goes_on() {
         let launch = format!("launch --max-restarts 1 --grace 5 --verbose -- {train}");
         let launcher = spawn(command(&place, &launch));
         let ranks = ranks(&launcher, 2);
-        wait_for_epochs(&place, 2);
+        wait_for_epochs(&place, "run", 2);
         signal(order, &ranks[&lost]);
         let (output, err) = end(launcher);
         assert!(output.status.success(), "{order} {lost}: {err}");
         assert!(err.contains(told), "{order} {lost}: {err}");
         assert!(err.contains("(restart 1 of 1)") && err.contains("resuming from run/checkpoints"), "{err}");
-        assert!(model(&place, "run") == expected, "{order} {lost}: the restarted run is another run");
-        fs::remove_dir_all(place.path().join("run")).expect("it is there");
+        assert!(place.model("run") == expected, "{order} {lost}: the restarted run is another run");
+        place.remove("run");
     }
 }
 
@@ -262,7 +235,7 @@ fn processes_without_a_common_launcher_say_that_the_run_goes_on() {
         let processes = [0, 1].map(|rank| process(&place, &line, &variables, rank));
         if let Some(rank) = stopped {
             let before = place.read("run/history.csv").lines().count();
-            wait_for_epochs(&place, before);
+            wait_for_epochs(&place, "run", before);
             signal("-TERM", &processes[rank].id().to_string());
         }
         for (rank, process) in processes.into_iter().enumerate() {
@@ -271,7 +244,7 @@ fn processes_without_a_common_launcher_say_that_the_run_goes_on() {
             assert_eq!(output.status.code(), Some(status), "{stopped:?}, rank {rank}: {err}");
         }
     }
-    assert!(model(&place, "run") == expected(&place, 12), "the run that went on is another run");
+    assert!(place.model("run") == expected(&place, 12), "the run that went on is another run");
 }
 
 /// torchrun counts restarts on each machine: a machine that replaces a lost one counts from 0. Either rank
@@ -293,15 +266,15 @@ fn processes_that_count_restarts_apart_go_on_together() {
             assert_eq!(err.contains("resuming from run/checkpoints"), epochs > 1 && rank == 0, "{err}");
         }
     }
-    assert!(model(&place, "run") == expected(&place, 4), "the run that went on is another run");
+    assert!(place.model("run") == expected(&place, 4), "the run that went on is another run");
 }
 
 /// A process that waits for the others has nothing to save, and they may never come.
 #[test]
 fn processes_that_wait_end_at_once() {
     let Some(place) = with_gpus() else { return };
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let port = listener.local_addr().expect("it has one").port() - 1;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port() - 1;
     for rank in [0, 1] {
         let mut variables = of_torchrun();
         if rank == 1 {
@@ -309,11 +282,11 @@ fn processes_that_wait_end_at_once() {
         }
         let child = process(&place, &format!("{TRAIN} --epochs 1 --output run"), &variables, rank);
         let came = if rank == 0 {
-            let (_, master) = variables.iter().find(|(name, _)| *name == "MASTER_PORT").expect("it is there");
-            let port = master.parse::<u16>().expect("a number") + 1;
+            let (_, master) = variables.iter().find(|(name, _)| *name == "MASTER_PORT").unwrap();
+            let port = master.parse::<u16>().unwrap() + 1;
             wait_for(|| TcpStream::connect(("127.0.0.1", port)).ok().map(|_| None))
         } else {
-            Some(listener.accept().expect("the other one comes"))
+            Some(listener.accept().unwrap())
         };
         signal("-TERM", &child.id().to_string());
         let (output, err) = end(child);

@@ -12,7 +12,7 @@ pub fn start(place: &Place, args: &str) -> Child {
 }
 
 pub fn spawn(mut command: Command) -> Child {
-    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// The environment of a process, if it exists.
@@ -54,12 +54,18 @@ pub fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Waits for the output of so many epochs: then the checkpoint of the last but one is complete.
+pub fn wait_for_epochs(place: &Place, run: &str, epochs: usize) {
+    let told = || fs::read_to_string(place.path().join(run).join("history.csv")).unwrap_or_default();
+    wait_for(|| (told().lines().count() > epochs).then_some(()));
+}
+
 pub fn signal(name: &str, id: &str) {
-    assert!(Command::new("kill").args([name, id]).status().expect("kill runs").success());
+    assert!(Command::new("kill").args([name, id]).status().unwrap().success());
 }
 
 pub fn end(launcher: Child) -> (Output, String) {
-    let output = launcher.wait_with_output().expect("it ends");
+    let output = launcher.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
     (output, err)
 }

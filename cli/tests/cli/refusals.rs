@@ -1,30 +1,21 @@
-use super::{Place, Ran};
+use super::folders::draw;
+use super::{Place, Ran, TRAIN};
 
-/// Bad usage: status 2, one sentence that names the flag, no files left behind. The crates test their own
-/// errors. This tests one error of each crate, and the errors of the command line itself.
+/// Bad usage: status 2, one sentence that names the flag, no files left behind. The crates test their own errors.
+/// This tests the errors of the command line itself.
 #[test]
 fn bad_values_name_the_option() {
     let place = Place::new();
     for (args, says) in [
         (
-            "train --quick --dataset no/such/folder",
-            "--dataset is `no/such/folder`, which does not exist, but must be auto, cifar10, cifar100, synthetic, or a folder",
-        ),
-        ("train --device cpu --precision fp16", "--precision is fp16, but must be fp32"),
-        (
-            "train --quick --dataset synthetic --device cpu --replicas 3 --device-weights 2,1",
-            "--device-weights is 2,1, but must be auto, even, or one number for each of the 3 replicas",
-        ),
-        (
-            "fetch --data-url cifar.tar.gz",
-            "--data-url is `cifar.tar.gz`, but must be the http:// or https:// address",
+            "fetch --data-url a.tar.gz",
+            "--data-url is `a.tar.gz`, but must be the http:// or https:// address",
         ),
         ("train --power 2 --schedule cosine", "--power"),
         (
             "train --patience 3",
             "--patience is given, but must be left out without --early-stop METRIC[:OPTIONS]",
         ),
-        ("train --recipe minigooglenet --dataset synthetic --limit-train 32", "the batch size is 64"),
         ("train --batch-size -5", "--batch-size is -5, but must be a whole number, 1 or more"),
         ("train --lr 0.1 --lr nan --epochs 1 --epochs 2", "--lr is nan, but must be a number"),
         ("train --learning-rate fast", "--lr is fast, but must be a number"),
@@ -53,7 +44,7 @@ fn bad_values_name_the_option() {
         ("evaluate --limit-train 3", "unexpected argument '--limit-train'"),
         ("bench --roofline --batch 3", "'--roofline' cannot be used with '--batch <N>'"),
     ] {
-        let ran = place.run(args).ends(2).complains(says);
+        let ran = place.refuses(args, says);
         assert!(!ran.err().contains("panicked"), "{args}: {}", ran.err());
     }
     assert!(!place.exists("runs"));
@@ -65,10 +56,7 @@ fn bad_values_name_the_option() {
 fn usage_fits_a_line() {
     let place = Place::new();
     for (args, usage) in [
-        (
-            "train --virtual-replicas 2 --micro-batches 2 --recipe quick --seed 1 --limit-train 5",
-            "train [OPTIONS]",
-        ),
+        ("train --virtual-replicas 2 --micro-batches 2 --recipe quick --seed 1", "train [OPTIONS]"),
         ("evaluate --json --threads 1 --model a b", "evaluate [OPTIONS] [RUN]"),
         ("predict --json --top 2", "predict [OPTIONS] <IMAGE|DIR>..."),
         ("export a --offline", "export [OPTIONS] --output <FILE> [RUN]"),
@@ -80,7 +68,7 @@ fn usage_fits_a_line() {
         ("bench --json --profile --roofline", "bench [OPTIONS]"),
         ("launch --verbose --processes 2 --gpus 2 -- a", "launch [OPTIONS] -- <COMMAND>..."),
     ] {
-        place.run(args).ends(2).complains(&format!("\nUsage: towers {usage}\n"));
+        place.refuses(args, &format!("\nUsage: towers {usage}\n"));
     }
 }
 
@@ -93,43 +81,35 @@ fn a_refused_run_leaves_nothing_behind() {
         "train --recipe minigooglenet --dataset synthetic --limit-train 32 --limit-test 4 --no-progress";
     let says = "but must be at most the 32 training samples: this recipe leaves out short batches; \
                 give --batch-size 32 or less, or a recipe with drop_last = false";
-    place.run(small).ends(2).complains(says);
-    place.run(&format!("{small} --replicas 3")).ends(2).complains("give --batch-size 10 or less");
+    place.refuses(small, says);
+    place.refuses(&format!("{small} --replicas 3"), "give --batch-size 10 or less");
     let global = format!("{small} --global-batch-size 33");
-    place.run(&global).ends(2).complains("give --global-batch-size 32 or less");
+    place.refuses(&global, "give --global-batch-size 32 or less");
     // Found at the first step.
     let late = "train --quick --dataset synthetic --limit-train 64 --limit-test 4 --no-progress --tensorboard logs --csv-log a.csv";
     let late = format!("{late} --schedule milestones:at=0,factor=1e308");
-    place.run(&late).ends(2).complains("the learning rate is 1e306, but must be finite and not negative");
+    place.refuses(&late, "the learning rate is 1e306, but must be finite and not negative");
     assert!(!place.exists("runs") && !place.exists("logs") && !place.exists("a.csv"));
     let elsewhere = "--output new/run --tensorboard logs --csv-log new/run/csv/log.csv";
-    place.run(&format!("{small} {elsewhere}")).ends(2).complains(says);
+    place.refuses(&format!("{small} {elsewhere}"), says);
     assert!(["new", "logs"].iter().all(|folder| !place.exists(folder)));
-    std::fs::create_dir(at("mine")).expect("the folder can be made");
-    std::fs::write(at("mine/notes.txt"), "mine").expect("the file can be written");
-    place.run(&format!("{small} --output mine")).ends(2).complains(says);
+    std::fs::create_dir(at("mine")).unwrap();
+    std::fs::write(at("mine/notes.txt"), "mine").unwrap();
+    place.refuses(&format!("{small} --output mine"), says);
     assert!(place.exists("mine/notes.txt") && !place.exists("mine/config.json"));
-}
-
-fn gpu_is_here(place: &Place) -> bool {
-    !place.run("devices").ends(0).out().contains("cuda: none")
 }
 
 /// What can't be written in the end is told at the start, before there is a run.
 #[test]
 fn a_place_that_can_not_be_written_leaves_no_run() {
     let place = Place::new();
-    std::fs::write(place.path().join("file"), "in the way").expect("the file can be written");
-    std::fs::create_dir(place.path().join("folder.png")).expect("the folder can be made");
-    let small = "train --quick --dataset synthetic --limit-train 100 --limit-test 20 --epochs 1";
-    place.run(&format!("{small} --output file/plot.png")).ends(1).complains("can't make the folder file");
-    place
-        .run(&format!("{small} --tensorboard file/logs"))
-        .ends(1)
-        .complains("can't make the folder file/logs");
-    place.run(&format!("{small} --csv-log file/log.csv")).ends(1).complains("file");
-    place.run(&format!("{small} --output folder.png")).ends(2).complains("--output is folder.png");
-    place.run(&format!("{small} --output plot.JPG")).ends(2).complains("pictures end in .png or .svg");
+    place.write("file", "in the way");
+    place.make_folder("folder.png");
+    place.fails(&format!("{TRAIN} --output file/plot.png"), "can't make the folder file");
+    place.fails(&format!("{TRAIN} --tensorboard file/logs"), "can't make the folder file/logs");
+    place.fails(&format!("{TRAIN} --csv-log file/log.csv"), "file");
+    place.refuses(&format!("{TRAIN} --output folder.png"), "--output is folder.png");
+    place.refuses(&format!("{TRAIN} --output plot.JPG"), "pictures end in .png or .svg");
     assert!(!place.exists("runs") && !place.exists("plot.JPG"));
 }
 
@@ -137,22 +117,21 @@ fn a_place_that_can_not_be_written_leaves_no_run() {
 #[test]
 fn a_folder_that_is_not_there_is_not_made() {
     let place = Place::new();
-    let small = "train --quick --dataset synthetic --limit-train 50 --limit-test 20 --epochs 1 --no-progress";
     for (args, names) in [
-        (format!("{small} --csv-log no/log.csv"), "--csv-log is no/log.csv"),
-        (format!("{small} --output run --csv-log run/../no/log.csv"), "--csv-log is run/../no/log.csv"),
-        (format!("{small} --output no/plot.png"), "--output is no/plot.png"),
-        (format!("{small} --tensorboard no/logs"), "--tensorboard is no/logs"),
+        (format!("{TRAIN} --csv-log no/log.csv"), "--csv-log is no/log.csv"),
+        (format!("{TRAIN} --output run --csv-log run/../no/log.csv"), "--csv-log is run/../no/log.csv"),
+        (format!("{TRAIN} --output no/plot.png"), "--output is no/plot.png"),
+        (format!("{TRAIN} --tensorboard no/logs"), "--tensorboard is no/logs"),
         ("preview --dataset synthetic --output no/p.png".to_owned(), "--output is no/p.png"),
         ("preview --dataset synthetic --save-to-dir no/all".to_owned(), "--save-to-dir is no/all"),
         ("export run --output no/net.onnx".to_owned(), "--output is no/net.onnx"),
         ("report run --output no/page.html".to_owned(), "--output is no/page.html"),
     ] {
-        let ran = place.run(&args).ends(2).complains(names);
+        let ran = place.refuses(&args, names);
         ran.complains(" does not exist; make it first, or name another");
     }
-    assert_eq!(std::fs::read_dir(place.path()).expect("a folder").count(), 0);
-    place.run(&format!("{small} --output run --csv-log run/logs/log.csv --tensorboard board")).ends(0);
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    place.run(&format!("{TRAIN} --output run --csv-log run/logs/log.csv --tensorboard board")).ends(0);
     assert!(place.exists("run/logs/log.csv") && place.exists("board/train"));
 }
 
@@ -161,8 +140,8 @@ fn a_folder_that_is_not_there_is_not_made() {
 fn errors_are_fit_for_a_terminal() {
     let place = Place::new();
     let says = "\\u001b]0;x\\u0007.toml: No such file";
-    place.run("train --recipe \u{1b}]0;x\u{7}.toml").ends(1).complains(says);
-    place.run("train --ep\u{9b}ochs 1").ends(2).complains("unexpected argument '--ep\\u009bochs' found");
+    place.fails("train --recipe \u{1b}]0;x\u{7}.toml", says);
+    place.refuses("train --ep\u{9b}ochs 1", "unexpected argument '--ep\\u009bochs' found");
     let (words, word) = ("x ".repeat(50_000), "x".repeat(100_000));
     for text in [
         format!("like = \"{words}\""),
@@ -170,8 +149,8 @@ fn errors_are_fit_for_a_terminal() {
         format!("like = 'quick'\nepochs = \"{words}\""),
         format!("like = 'quick'\n{word} = 1"),
     ] {
-        std::fs::write(place.path().join("long.toml"), &text).expect("the file can be written");
-        let error = place.run("recipes long.toml").ends(2).complains("[...]").err();
+        place.write("long.toml", &text);
+        let error = place.refuses("recipes long.toml", "[...]").err();
         assert!(error.len() < 1500, "{}", error.len());
     }
 }
@@ -180,24 +159,23 @@ fn errors_are_fit_for_a_terminal() {
 #[test]
 fn failures_say_what_to_do() {
     let place = Place::new();
-    place.run("train --offline").ends(1).complains("error: ").complains("hint: --data-dir");
+    place.fails("train --offline", "error: ").complains("hint: --data-dir");
     assert!(!place.exists("runs"), "a run without data leaves nothing behind");
     for args in ["train --quick --dataset synthetic --device cpu", "devices"] {
-        let output = place.command(args).env("TOWERS_SIMD", "avx521").output().expect("the binary starts");
+        let output = place.command(args).env("TOWERS_SIMD", "avx521").output().unwrap();
         let says = "TOWERS_SIMD is `avx521`, but must be one of portable, neon, avx2, avx512; did you mean `avx512`?";
         Ran(args.to_owned(), output).ends(2).complains(says);
     }
-    if !gpu_is_here(&place) {
-        let ran = place.run("train --gpus 3 --quick").ends(1).complains("--device cpu");
+    if place.run("devices").ends(0).out().contains("cuda: none") {
+        let ran = place.fails("train --gpus 3 --quick", "--device cpu");
         ran.complains("hint: without GPUs, leave --gpus out; for several replicas on the CPU");
     }
-    place.run("train --resume").ends(1).complains("no run");
-    place.run("train --resume nowhere").ends(1).complains("no run to resume");
-    place.run("evaluate").ends(1).complains("no run");
-    std::fs::write(place.path().join("notes.txt"), "no picture").expect("the file can be written");
-    std::fs::write(place.path().join("model.safetensors"), "no model").expect("the file can be written");
-    place.run("predict notes.txt --model model.safetensors").ends(1).complains("model.safetensors");
-    place.run("evaluate nowhere").ends(1).complains("there is no model here");
+    place.fails("train --resume", "no run");
+    place.fails("evaluate", "no run");
+    place.write("notes.txt", "no picture");
+    place.write("model.safetensors", "no model");
+    place.fails("predict notes.txt --model model.safetensors", "model.safetensors");
+    place.fails("evaluate nowhere", "there is no model here");
 }
 
 /// Advice for words that users of other programs may try, instead of clap's own guesses.
@@ -206,53 +184,35 @@ fn what_was_meant_is_told() {
     let place = Place::new();
     for (line, says) in [
         ("evaluate run --tta flip", "a value is joined to this flag: --tta=flip"),
-        (
-            "train --output run --backup-and-restore 50",
-            "a value is joined to this flag: --backup-and-restore=50",
-        ),
+        ("train --output a --backup-and-restore 50", "is joined to this flag: --backup-and-restore=50"),
         ("import cnn.keras", "towers export FILE --output model.safetensors"),
-        (
-            "launch train --quick",
-            "the command to start comes after `--`, as in towers launch --processes 2 -- train",
-        ),
-        (
-            "launch -n 2 -- train",
-            "the command to start comes after `--`, as in towers launch --processes 2 -- train",
-        ),
+        ("launch train --quick", "comes after `--`, as in towers launch --processes 2 -- train"),
+        ("launch -n 2 -- train", "comes after `--`, as in towers launch --processes 2 -- train"),
         ("launch --proceses 2 -- train", "a similar argument exists: '--processes'"),
     ] {
-        place.run(line).ends(2).complains(says);
+        place.refuses(line, says);
     }
     let error = place.run("recipes quick --output mine.toml").ends(2).err();
     assert!(error.contains("unexpected argument '--output'") && !error.contains("-- --output"), "{error}");
-    std::fs::write(place.path().join("notes.txt"), "no picture").expect("the file can be written");
-    place.run("evaluate notes.txt").ends(1).complains("notes.txt: this is no model; name a run's folder");
+    place.write("notes.txt", "no picture");
+    place.fails("evaluate notes.txt", "notes.txt: this is no model; name a run's folder");
+    place.fails("predict notes.txt run", "error: no --model names the network: there is no run in");
+    place.refuses("preview --dataset synthetic --output p.jpg", "but must be a file that ends in .png");
     place
-        .run("predict notes.txt run")
-        .ends(1)
-        .complains("error: no --model names the network: there is no run in");
-    place
-        .run("preview --dataset synthetic --output p.jpg")
-        .ends(2)
-        .complains("but must be a file that ends in .png");
-    let small = "train --quick --dataset synthetic --limit-train 50 --limit-test 20 --epochs 1 --no-progress --output";
-    place
-        .run(&format!("{small} notes.txt"))
-        .ends(1)
-        .complains("can't make the folder notes.txt, since it is a file");
-    place
-        .run(&format!("{small} notes.txt/a/b"))
-        .ends(1)
-        .complains("folder notes.txt/a/b; there is a file in the way");
-    place.run(&format!("{small} run")).ends(0);
+        .fails(&format!("{TRAIN} --output notes.txt"), "can't make the folder notes.txt, since it is a file");
+    place.fails(
+        &format!("{TRAIN} --output notes.txt/a/b"),
+        "folder notes.txt/a/b; there is a file in the way",
+    );
+    place.run(&format!("{TRAIN} --output run")).ends(0);
     for inside in ["run/checkpoints", "run/checkpoints/epoch-0001", "run/model.safetensors"] {
-        place.run(&format!("train --resume {inside}")).ends(1).complains("name that: --resume run\n");
+        place.fails(&format!("train --resume {inside}"), "name that: --resume run\n");
     }
     // A run that wrote where nothing can be written now.
-    std::fs::create_dir(place.path().join("logs")).expect("the folder can be made");
-    place.run(&format!("{small} logged --csv-log logs/a.csv")).ends(0);
-    std::fs::remove_dir_all(place.path().join("logs")).expect("it was made");
-    std::fs::write(place.path().join("logs"), "in the way").expect("the file can be written");
+    place.make_folder("logs");
+    place.run(&format!("{TRAIN} --output logged --csv-log logs/a.csv")).ends(0);
+    place.remove("logs");
+    place.write("logs", "in the way");
     let resumed = place.run("train --resume logged --epochs 2 --no-progress").ends(1);
     resumed
         .complains("can't make the folder logs, since it is a file")
@@ -271,73 +231,41 @@ fn what_was_meant_is_told() {
 #[test]
 fn a_full_disk_is_a_failure_and_no_bad_usage() {
     let place = Place::new();
-    let small = "train --quick --dataset synthetic --limit-train 50 --limit-test 20 --epochs 1 --no-progress --output run";
-    place
-        .run(&format!("{small} --csv-log /dev/full"))
-        .ends(1)
-        .complains("can't write /dev/full: No space left");
+    place.fails(&format!("{TRAIN} --output run --csv-log /dev/full"), "can't write /dev/full: No space left");
     assert!(!place.exists("run"));
-    place.run(small).ends(0);
-    place.run("report run --output /dev/full").ends(1).complains("can't write /dev/full: No space left");
+    place.run(&format!("{TRAIN} --output run")).ends(0);
+    place.fails("report run --output /dev/full", "can't write /dev/full: No space left");
     place.run("report run --output page.html").ends(0);
     assert!(place.exists("page.html"));
-    std::fs::write(place.path().join("file"), "in the way").expect("the file can be written");
-    place.run("preview --dataset synthetic --save-to-dir file").ends(1).complains("can't ");
+    place.write("file", "in the way");
+    place.fails("preview --dataset synthetic --save-to-dir file", "can't ");
 }
 
 #[test]
 fn a_resumed_run_stays_what_it_was() {
     let place = Place::new();
-    let flags = "--dataset synthetic --limit-train 100 --limit-test 20 --epochs 1 --output run --no-progress";
-    place.run(&format!("train --quick {flags}")).ends(0);
-    for flag in [
-        "--lr 0.5",
-        "--batch-size 7",
-        "--seed 9",
-        "--optimizer rmsprop",
-        "--schedule poly",
-        "--recipe keras-cnn",
-        "--virtual-replicas 4",
-        "--lr-scaling linear",
-        "--no-winograd",
-    ] {
-        let option = flag.split(' ').next().expect("a flag");
-        place.run(&format!("train --resume run --epochs 2 {flag}")).ends(2).complains(option);
-    }
+    place.run(&format!("{TRAIN} --output run")).ends(0);
+    place.refuses("train --resume run --epochs 2 --lr 0.5", "--lr can't change");
     // A recipe's file that was edited since is neither passed over nor taken.
-    let recipe = |text: &str| {
-        std::fs::write(place.path().join("quick.toml"), format!("like = 'quick'\n{text}"))
-            .expect("it can be written");
-    };
+    let recipe = |text: &str| place.write("quick.toml", format!("like = 'quick'\n{text}"));
     let resume = "train --resume run --epochs 2 --recipe quick.toml --no-progress";
     recipe("lr = 0.5");
-    place.run(resume).ends(2).complains(
-        "`lr` can't change when a run is resumed: the run has 0.01, quick.toml 0.5; leave --recipe out, or start a new run",
-    );
+    place.refuses(resume, "`lr` can't change when a run is resumed: the run has 0.01, quick.toml 0.5; leave --recipe out, or start a new run");
     recipe("[devices]\nno_winograd = true");
-    place.run(resume).ends(2).complains("`devices.no_winograd` can't change");
+    place.refuses(resume, "`devices.no_winograd` can't change");
     recipe("terminate_on_nan = true");
     let says = "warning: quick.toml says terminate_on_nan = true, but the run continues with false: only flags change";
     place.run(&format!("{resume} --threads 1")).ends(0).complains(says);
-    place
-        .run("train --resume run --epochs 1")
-        .ends(2)
-        .complains("--epochs is 1, but epoch 2 of this run is done");
-    place.run("train --resume run --output other").ends(2).complains("--output");
+    place.refuses("train --resume run --epochs 1", "--epochs is 1, but epoch 2 of this run is done");
+    place.refuses("train --resume run --output other", "--output");
     // One that another process is writing into, and that has come to no checkpoint yet.
-    let lock = std::fs::File::create(place.path().join("run/.lock")).expect("it can be made");
-    std::fs::remove_dir_all(place.path().join("run/checkpoints")).expect("there are some");
-    place
-        .run("train --resume run")
-        .ends(1)
-        .complains("the run has no checkpoint: it ended before its first one");
-    lock.try_lock().expect("nobody has it");
-    place
-        .run("train --resume run")
-        .ends(1)
-        .complains("a run is writing into run, and has no checkpoint yet; wait");
-    std::fs::write(place.path().join("p.jpg"), [0xFF, 0xD8, 0xFF, 0x00]).expect("the file can be written");
-    place.run("predict p.jpg --model run").ends(1).complains("p.jpg");
+    let lock = std::fs::File::create(place.path().join("run/.lock")).unwrap();
+    place.remove("run/checkpoints");
+    place.fails("train --resume run", "the run has no checkpoint: it ended before its first one");
+    lock.try_lock().unwrap();
+    place.fails("train --resume run", "a run is writing into run, and has no checkpoint yet; wait");
+    place.write("p.jpg", [0xFF, 0xD8, 0xFF, 0x00]);
+    place.fails("predict p.jpg --model run", "p.jpg");
 }
 
 /// The error of a value from the environment names the variable.
@@ -354,10 +282,15 @@ fn bad_values_of_the_environment_name_the_variable() {
         ("TOWERS_DATA_DIR", "", "a value is required for 'TOWERS_DATA_DIR' but none was supplied"),
     ] {
         let args = "train --quick --dataset synthetic";
-        let output = place.command(args).env(variable, value).output().expect("the binary starts");
+        let output = place.command(args).env(variable, value).output().unwrap();
         Ran(args.to_owned(), output).ends(2).complains(says);
     }
-    place.run("train --collective-timeout=0").ends(2).complains("'0' for '--collective-timeout <SECONDS>'");
+    place.refuses("train --collective-timeout=0", "'0' for '--collective-timeout <SECONDS>'");
+}
+
+#[cfg(unix)]
+fn pipe_at(path: &std::path::Path) {
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
 /// Whoever opened a pipe would wait for its writer without end.
@@ -374,20 +307,18 @@ fn only_regular_files_are_read() {
         ("run/config.json", "report run", "run/config.json: it is not a regular file"),
     ] {
         let path = place.path().join(pipe);
-        std::fs::create_dir_all(path.parent().expect("it has one")).expect("a folder can be made");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         if !path.exists() {
-            let made = std::process::Command::new("mkfifo").arg(&path).status().expect("there is mkfifo");
-            assert!(made.success());
+            pipe_at(&path);
         }
         let ran = place.run(args).complains(says);
         assert!([Some(1), Some(2)].contains(&ran.1.status.code()), "{args}");
     }
-    let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 32 --epochs 1 --device cpu --output it";
-    place.run(train).ends(0);
+    place.run(&format!("{TRAIN} --output it")).ends(0);
     let config = place.path().join("it/config.json");
-    std::fs::remove_file(&config).expect("a run has a configuration");
-    assert!(std::process::Command::new("mkfifo").arg(&config).status().expect("there is mkfifo").success());
-    place.run("train --resume it --epochs 2").ends(1).complains("it/config.json: it is not a regular file");
+    place.remove("it/config.json");
+    pipe_at(&config);
+    place.fails("train --resume it --epochs 2", "it/config.json: it is not a regular file");
 }
 
 /// No thread has so large a stack, so that none can be started.
@@ -396,25 +327,16 @@ fn only_regular_files_are_read() {
 fn without_threads_an_error_says_so_or_the_work_is_done_on_one() {
     let place = Place::new();
     for class in ["cat", "dog"] {
-        std::fs::create_dir_all(place.path().join("pets").join(class)).expect("a folder can be made");
-        for k in 0..2 {
-            let picture = image::RgbImage::from_pixel(32, 32, image::Rgb([90 * k, 9, 9]));
-            picture.save(place.path().join(format!("pets/{class}/{k}.png"))).expect("it can be written");
-        }
+        draw(&place, &format!("pets/{class}"), [9; 3], 0..2);
     }
-    let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 32 --epochs 1 --device cpu --output run";
-    place.run(train).ends(0);
+    place.run(&format!("{TRAIN} --device cpu --output run")).ends(0);
     for (args, status, says) in [
-        (
-            "train --quick --dataset synthetic --device cpu",
-            1,
-            "can't listen for Ctrl-C: Resource temporarily",
-        ),
+        ("train --quick --dataset synthetic --device cpu", 1, "can't listen for Ctrl-C: Resource temp"),
         ("preview --dataset pets", 1, "can't start a thread to decode"),
-        ("predict --model run pets/cat/0.png", 0, ""),
+        ("predict --model run pets/cat/000.png", 0, ""),
     ] {
         let output = place.command(args).env("RUST_MIN_STACK", (1_u64 << 46).to_string()).output();
-        let ran = Ran(args.to_owned(), output.expect("the binary starts")).ends(status).complains(says);
+        let ran = Ran(args.to_owned(), output.unwrap()).ends(status).complains(says);
         assert!(!ran.err().contains("panicked"), "{}", ran.err());
     }
 }

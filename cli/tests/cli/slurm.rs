@@ -4,8 +4,8 @@
 
 use crate::Place;
 use crate::hosts::Hosts;
-use crate::processes::{expected, model, with_gpus};
-use crate::ranks::{environment, signal, wait_for};
+use crate::processes::{expected, with_gpus};
+use crate::ranks::{environment, signal, wait_for, wait_for_epochs};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
@@ -52,8 +52,7 @@ impl<'a> Cluster<'a> {
 
     fn configure(&self) {
         let folder = self.place.path();
-        let write =
-            |name: &str, text: &str| fs::write(folder.join(name), text).expect("a file can be written");
+        let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
         let [one, two] = [0, 1].map(Hosts::address);
         write("hosts", &format!("127.0.0.1 localhost\n{one} one\n{two} two\n"));
         write("cgroup.conf", "CgroupPlugin=cgroup/v1\n");
@@ -71,18 +70,18 @@ impl<'a> Cluster<'a> {
                  PartitionName=all Nodes=one,two Default=YES State=UP\n"
             ),
         );
-        fs::create_dir(self.place.path().join("state")).expect("a folder can be made");
+        fs::create_dir(self.place.path().join("state")).unwrap();
     }
 
     fn daemon(&self, host: usize, program: &str, arguments: &[&str]) -> Child {
         let mut command = self.on(host, program);
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().expect("it starts")
+        command.spawn().unwrap()
     }
 
     /// A user's command, and its output.
     fn ask(&self, program: &str, arguments: &[&str]) -> String {
-        let output = self.on(0, program).args(arguments).output().expect("it starts");
+        let output = self.on(0, program).args(arguments).output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{program} {arguments:?}: {err}");
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -101,7 +100,7 @@ impl Drop for Cluster<'_> {
 /// The script of the documentation, with the network and data of this test. Machines get emulated GPUs.
 fn script(place: &Place) {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cluster/towers.sbatch");
-    let page = fs::read_to_string(page).expect("the script is there");
+    let page = fs::read_to_string(page).unwrap();
     let replaced = [
         ("#SBATCH --ntasks-per-node=4", "#SBATCH --ntasks-per-node=1"),
         ("#SBATCH --cpus-per-task=8", "#SBATCH --cpus-per-task=1"),
@@ -113,7 +112,7 @@ fn script(place: &Place) {
         assert!(text.contains(from), "the script has no `{from}`");
         text.replace(from, to)
     });
-    fs::write(place.path().join("towers.sbatch"), script).expect("it can be written");
+    place.write("towers.sbatch", script);
 }
 
 /// The process of a machine's rank, once it trains.
@@ -140,7 +139,7 @@ fn slurm_runs_the_script_and_starts_it_again() {
     let expected = expected(&place, 8);
     script(&place);
     let folder = place.path().join("bin");
-    fs::create_dir(&folder).expect("a folder can be made");
+    fs::create_dir(&folder).unwrap();
     // The emulated GPU of a process is that of its rank, since both machines are this one.
     let towers = format!(
         "#!/bin/sh\nexport TOWERS_EMULATED_GPUS=1 TMPDIR={} HOME={}\nexec {} \"$@\"\n",
@@ -148,16 +147,14 @@ fn slurm_runs_the_script_and_starts_it_again() {
         place.path().display(),
         env!("CARGO_BIN_EXE_towers")
     );
-    fs::write(folder.join("towers"), towers).expect("it can be written");
-    fs::set_permissions(folder.join("towers"), fs::Permissions::from_mode(0o755)).expect("they can be set");
+    fs::write(folder.join("towers"), towers).unwrap();
+    fs::set_permissions(folder.join("towers"), fs::Permissions::from_mode(0o755)).unwrap();
     wait_for(|| (cluster.ask("sinfo", &["-h", "-o", "%T"]).trim() == "idle").then_some(()));
 
     let path = format!("ALL,PATH={}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
     let job = cluster.ask("sbatch", &["--parsable", "--export", &path, "towers.sbatch"]);
     let job = job.trim();
-    let told =
-        || fs::read_to_string(place.path().join(format!("runs/{job}/history.csv"))).unwrap_or_default();
-    wait_for(|| (told().lines().count() > 2).then_some(()));
+    wait_for_epochs(&place, &format!("runs/{job}"), 2);
     signal("-KILL", &rank(&cluster, 1));
     // SLURM waits two minutes before it restarts a job.
     wait_for(|| cluster.ask("squeue", &["-h", "-o", "%t %r"]).contains("BeginTime").then_some(()));
@@ -168,5 +165,5 @@ fn slurm_runs_the_script_and_starts_it_again() {
     assert!(log.contains("resuming from "), "{log}");
     let state = cluster.ask("scontrol", &["show", "job", job]);
     assert!(state.contains("JobState=COMPLETED") && state.contains("Restarts=1"), "{state}{log}");
-    assert!(model(&place, &format!("runs/{job}")) == expected, "another network: {log}");
+    assert!(place.model(&format!("runs/{job}")) == expected, "another network: {log}");
 }
