@@ -259,6 +259,7 @@ fn a_silent_rank_ends_the_wait_of_the_others() {
     let Some(played) = play_on(true, SECOND_START, &settings) else { return };
     let printed = played.correct().printed;
     assert_eq!(printed.matches("waited 2 s in a collective for the others").count(), 2, "{printed}");
+    assert!(!printed.contains("FAKE"), "{printed}");
 }
 
 #[test]

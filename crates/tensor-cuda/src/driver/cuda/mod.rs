@@ -120,12 +120,15 @@ impl CudaDriver {
         Ok(())
     }
 
-    /// Frees memory at once. A broken context has lost its memory anyway, so errors are ignored.
+    /// Frees memory as soon as its work has ended. If the wait fails, work may still run, and the memory stays
+    /// until the process ends: another rank was lost, or the context is broken and has lost its memory anyway.
     ///
     /// # Safety
     /// The addresses came from `alloc`, and are used no more but by work that was asked for already.
     unsafe fn release(&self, all: impl IntoIterator<Item = Ptr>) {
-        let _ = self.synchronize();
+        if self.synchronize().is_err() {
+            return;
+        }
         for ptr in all {
             // SAFETY: as the caller says; the work that used it has ended.
             unsafe { number!(sys::cuMemFree_v2(ptr.0)) };
@@ -364,8 +367,10 @@ impl Driver for CudaDriver {
         if graph.0 == 0 {
             return;
         }
-        // Waits for a graph that still runs. A broken context has lost its graphs anyway.
-        let _ = self.synchronize();
+        // As with memory: a graph that may still run stays.
+        if self.synchronize().is_err() {
+            return;
+        }
         // SAFETY: it came from `end_capture`, and it has no other user.
         let _ = self.call("cuGraphExecDestroy", || unsafe { number!(sys::cuGraphExecDestroy(raw(&graph))) });
     }
