@@ -19,7 +19,6 @@ const FOREIGN: &[&str] = &[
     "TF_CONFIG",
     "TOWERS_JOB_SECRET_FILE",
     "TOWERS_RENDEZVOUS_PORT",
-    "TOWERS_RENDEZVOUS_DIR",
     "RANK",
     "LOCAL_RANK",
     "WORLD_SIZE",

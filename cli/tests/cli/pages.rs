@@ -19,7 +19,10 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("mdbook", "it is a program of others"),
     ("torchrun", "it needs several GPUs"),
     ("mpirun", "it needs an MPI; the step `mpi` tests it"),
-    ("towers launch", "it needs several GPUs or an MPI; `launch.rs` and `processes.rs` test it with emulated ones"),
+    (
+        "towers launch",
+        "it needs several GPUs or an MPI; `launch.rs` and `processes.rs` test it with emulated ones",
+    ),
     ("sbatch", "it needs SLURM"),
     ("kubectl", "it needs Kubernetes"),
     ("python3", "it is a program of others"),

@@ -109,17 +109,12 @@ fn of_torchrun() -> Vec<(&'static str, String)> {
 fn processes_of_every_launcher_join() {
     let Some(place) = with_gpus() else { return };
     let expected = expected(&place, 1);
-    // With a secret they use TCP in a build with MPI too.
+    // With a secret they use TCP, not MPI.
     let secret = || ("TOWERS_JOB_SECRET", "a secret of the job".to_owned());
     let master = || [("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", port()), secret()];
     let with_master = |pairs: &[(&'static str, &str)]| {
         let pairs = pairs.iter().map(|(name, value)| (*name, value.to_string()));
         pairs.chain(master()).collect::<Vec<_>>()
-    };
-    let with_folder = |pairs: &[(&'static str, &str)]| {
-        let pairs = pairs.iter().map(|(name, value)| (*name, value.to_string()));
-        let folder = place.path().join("tmp").display().to_string();
-        pairs.chain([("TOWERS_RENDEZVOUS_DIR", folder)]).collect::<Vec<_>>()
     };
     let (one, other) = (port(), port());
     let workers = format!(r#"{{"cluster":{{"worker":["127.0.0.1:{one}","127.0.0.1:{other}"]}},"#);
@@ -144,7 +139,6 @@ fn processes_of_every_launcher_join() {
         vec![("TF_CONFIG", format!("{workers}{task}")), secret()],
         with_master(&slurm),
         with_master(&open_mpi),
-        with_folder(&open_mpi),
     ] {
         for (rank, child) in job(&place, &variables, SAME).into_iter().enumerate() {
             let (output, err) = end(child);

@@ -1,14 +1,16 @@
 //! Messages of connected processes before the run begins.
 
+use super::channel::ReceiveError;
 use super::group::{ProcessGroup, check};
 use super::message::{Hello, Message};
 use super::other_ranks::GRACE;
-use super::receive::ReceiveError;
 use crate::{Agreement, Error, Result};
 use std::time::{Duration, Instant};
 
 /// The other ranks must take a message of rank 0 within this time.
 const TAKEN: Duration = Duration::from_secs(5);
+/// Between two looks for messages.
+const PAUSE: Duration = Duration::from_millis(2);
 /// A launcher notices the end of a process within this time.
 const MOMENT: Duration = Duration::from_secs(1);
 
@@ -21,10 +23,10 @@ impl ProcessGroup {
         if self.own.rank > 0 {
             return self.say(&Message::Blob(said.to_vec())).map(|()| Vec::new());
         }
-        let mut all = vec![said.to_vec()];
+        let mut all = vec![said.to_vec(); self.own.world];
         self.hear_all(|rank, message| match message {
             Message::Blob(said) => {
-                all.push(said);
+                all[rank] = said;
                 None
             }
             _ => Some(other(rank)),
@@ -108,21 +110,31 @@ impl ProcessGroup {
         }))
     }
 
-    /// Receives one message from each of the others. `wrong` returns the fault of a message; then all are
-    /// told.
+    /// Receives one message from each of the others, in the order in which they come. `wrong` returns the
+    /// fault of a message; then all are told.
     fn hear_all(&mut self, mut wrong: impl FnMut(usize, Message) -> Option<String>) -> Result<()> {
         let until = Instant::now() + self.start;
-        for at in 0..self.peers.len() {
-            let peer = &mut self.peers[at];
-            let name = peer.name();
-            let sentence = match peer.channel.receiver.receive(until) {
-                Ok(message) => wrong(peer.rank, message),
-                Err(silence) => Some(self.silent(&name, &silence)),
-            };
-            if let Some(sentence) = sentence {
-                self.tell(&Message::Failed(sentence.clone()));
-                return Err(Error::Rendezvous(sentence));
+        let mut waiting: Vec<usize> = (0..self.peers.len()).collect();
+        while !waiting.is_empty() {
+            let late = Instant::now() >= until;
+            let (ready, rest): (Vec<_>, Vec<_>) =
+                waiting.iter().copied().partition(|at| late || self.peers[*at].channel.is_ready());
+            if ready.is_empty() {
+                std::thread::sleep(PAUSE);
             }
+            for at in ready {
+                let peer = &mut self.peers[at];
+                let name = peer.name();
+                let sentence = match peer.channel.receiver.receive(until) {
+                    Ok(message) => wrong(peer.rank, message),
+                    Err(silence) => Some(self.silent(&name, &silence)),
+                };
+                if let Some(sentence) = sentence {
+                    self.tell(&Message::Failed(sentence.clone()));
+                    return Err(Error::Rendezvous(sentence));
+                }
+            }
+            waiting = rest;
         }
         Ok(())
     }

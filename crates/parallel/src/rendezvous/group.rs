@@ -1,6 +1,5 @@
-use super::channel::LONGEST;
+use super::channel::{Channel, LONGEST};
 use super::message::{Hello, Message};
-use super::peer::Peer;
 use super::{Settings, other_ranks, rank_zero};
 use crate::cluster::Place;
 use crate::{Error, Result};
@@ -17,11 +16,25 @@ pub struct ProcessGroup {
     pub(super) start: Duration,
 }
 
+/// Another process.
+pub(super) struct Peer {
+    pub(super) rank: usize,
+    pub(super) host: String,
+    pub(super) channel: Channel,
+}
+
+impl Peer {
+    /// The process in a message.
+    pub(super) fn name(&self) -> String {
+        format!("rank {} ({})", self.rank, self.host)
+    }
+}
+
 /// Connects the processes, and brings `blob` from rank 0 to all others, which pass `None`.
 ///
 /// # Errors
-/// [`Error::Rendezvous`] on every rank if one does not come in time, if two have the same rank, or if
-/// secrets, numbers of processes or settings differ. [`Error::Variable`] if the settings name no endpoint.
+/// [`Error::Rendezvous`] on every rank if one does not come in time, or if secrets, numbers of processes or
+/// settings differ; on an earlier process if another comes with its rank. [`Error::Variable`] if the settings name no endpoint.
 pub fn exchange(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>) -> Result<Vec<u8>> {
     Ok(connect(place, settings, own, blob)?.blob)
 }
@@ -39,7 +52,6 @@ pub fn connect(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u
     }
     let endpoint = settings.endpoint(place)?;
     let secret = settings.secret_for(&endpoint)?.of_start(place);
-    settings.clear_earlier(place);
     let until = Instant::now() + settings.start;
     let (blob, peers) = match blob {
         Some(blob) => (blob.to_vec(), rank_zero::gather(&endpoint, secret, &own, blob, settings.start)?),
@@ -59,9 +71,7 @@ pub(super) fn check(own: &Hello, blob: Option<&[u8]>) -> Result<()> {
         Some(_) if *rank > 0 => format!("rank {rank} has something to hand out, but rank 0 alone may"),
         None if *rank == 0 => "rank 0 has nothing to hand out".to_owned(),
         _ if said > LONGEST => {
-            format!(
-                "what rank {rank} is about to do takes {said} bytes to say, but at most {LONGEST} are allowed"
-            )
+            format!("the settings of rank {rank} take {said} bytes, but a message has at most {LONGEST}")
         }
         Some(blob) if blob.len() >= LONGEST => {
             format!("rank 0 would hand out {} bytes, but less than {LONGEST} are allowed", blob.len())

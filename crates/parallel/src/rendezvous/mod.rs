@@ -5,9 +5,9 @@
 //! sentence with the wrong rank. Both happen within a bounded time. These connections carry no tensors: those
 //! travel by NCCL or MPI.
 //!
-//! A process without the secret learns nothing and can't pose as another. Both sides draw a nonce, and all
-//! later messages are encrypted and authenticated with keys from the secret and both nonces (HMAC-SHA256).
-//! Every message has a number.
+//! A process without the secret can't pose as another. Both sides draw a nonce, and all later messages are
+//! numbered and authenticated with keys from the secret and both nonces (HMAC-SHA256). They are not
+//! encrypted, as NCCL's and MPI's messages are not: the network must be private.
 //!
 //! ```
 //! use parallel::cluster::discover;
@@ -27,20 +27,14 @@
 
 mod channel;
 mod collectives;
-mod endpoint;
-mod files;
-mod folder;
 mod group;
 mod handshake;
+mod listener;
 mod message;
 mod other_ranks;
-mod peer;
 mod rank_zero;
-mod receive;
-mod seal;
 mod secret;
 mod settings;
-mod stream;
 mod watchdog;
 
 pub use group::{ProcessGroup, connect, exchange};

@@ -1,12 +1,9 @@
 use super::Secret;
-use super::channel::Channel;
-use super::endpoint::Endpoint;
-use super::files::connect_in;
+use super::channel::{Channel, ReceiveError};
+use super::group::Peer;
 use super::handshake::{HandshakeError, connect_handshake};
+use super::listener::Endpoint;
 use super::message::{Hello, Message};
-use super::peer::Peer;
-use super::receive::ReceiveError;
-use super::stream::Stream;
 use crate::{Error, Result};
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -34,10 +31,7 @@ pub(super) fn join(
         return failed(gone);
     }
     match channel.receiver.receive(until + GRACE) {
-        Ok(Message::Blob(blob)) => {
-            let host = endpoint.host();
-            Ok((blob, Peer { rank: 0, host, channel }))
-        }
+        Ok(Message::Blob(blob)) => Ok((blob, Peer { rank: 0, host: endpoint.host.clone(), channel })),
         Ok(Message::Failed(sentence)) => failed(sentence),
         Err(ReceiveError::OtherSecret) => failed(format!(
             "rank 0 {endpoint} has another job secret than rank {rank}, or is of another job or start: TOWERS_JOB_SECRET \
@@ -56,11 +50,7 @@ fn reach(endpoint: &Endpoint, secret: &Secret, rank: usize, until: Instant) -> R
     let began = Instant::now();
     let mut pause = PAUSES[0];
     loop {
-        let connected = match endpoint {
-            Endpoint::Port(host, port) => connect((host.as_str(), *port), until).map(Stream::Tcp),
-            Endpoint::Folder(folder) => Ok(Stream::Files(connect_in(folder)?)),
-        };
-        let tried = match connected {
+        let tried = match connect((&endpoint.host, endpoint.port), until) {
             Ok(stream) => {
                 match connect_handshake(stream, secret, rank, until.min(Instant::now() + 2 * TRY)) {
                     Ok(channel) => return Ok(channel),

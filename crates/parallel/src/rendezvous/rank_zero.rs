@@ -1,17 +1,19 @@
 use super::Secret;
-use super::endpoint::{Endpoint, Listener};
+use super::channel::ReceiveError;
+use super::group::Peer;
 use super::handshake::accept_handshake;
+use super::listener::{Endpoint, Listener};
 use super::message::{Hello, Message};
-use super::peer::Peer;
-use super::receive::ReceiveError;
-use super::stream::Stream;
 use crate::{Error, Result};
-use std::collections::BTreeMap;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{Shutdown, TcpStream};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// The time-out of a handshake. Connections without one are closed.
 const GREETING: Duration = Duration::from_secs(10);
+/// The time-out if others wait for a place among the connections that are served.
+const CROWDED: Duration = Duration::from_secs(1);
 /// The number of other connections that are served at a time.
 const STRANGERS: usize = 64;
 /// Between two looks for connections.
@@ -44,7 +46,7 @@ pub(super) fn gather(
     let mut listener = Listener::open(endpoint, until)?;
     let mut arrivals =
         Arrivals { own, peers: Vec::new(), strangers: BTreeMap::new(), ended: BTreeMap::new() };
-    let gathered = arrivals.receive(&mut listener, secret, until);
+    let gathered = arrivals.receive(&mut listener, &secret, until);
     let sentence = gathered.err().map(|reason| match reason {
         Some(sentence) => sentence,
         None => arrivals.missing(endpoint, start),
@@ -67,7 +69,8 @@ struct Arrivals<'a> {
     peers: Vec<Peer>,
     /// The hosts of processes that claim a rank and have another secret.
     strangers: BTreeMap<u64, String>,
-    /// Processes that connected, and ended while they waited.
+    /// Processes that connected and ended while they waited, or gave way to another one with their rank: a
+    /// sentence about each.
     ended: BTreeMap<usize, String>,
 }
 
@@ -77,61 +80,62 @@ impl Arrivals<'_> {
     fn receive(
         &mut self,
         listener: &mut Listener,
-        secret: Secret,
+        secret: &Secret,
         until: Instant,
     ) -> Result<(), Option<String>> {
         let (arrive, arrivals) = mpsc::channel();
-        let mut talking = 0;
+        let most = self.own.world + STRANGERS;
+        let mut greeting = Greeting { running: VecDeque::new(), begun: 0, most, arrive };
         while !self.is_complete() {
             if Instant::now() >= until {
                 return Err(None);
             }
-            while talking < self.own.world + STRANGERS {
-                let Some(stream) = listener.accept() else { break };
-                let (secret, arrive) = (secret.clone(), arrive.clone());
-                let talk = move || {
-                    // After the time-out the receiver is gone.
-                    let _ = arrive.send(talk(stream, &secret));
-                };
-                // Without a thread the connection is dropped, and its process tries again.
-                let spawned = std::thread::Builder::new().name("arrival".to_owned()).spawn(talk);
-                talking += usize::from(spawned.is_ok());
+            greeting.accept(listener, secret);
+            if let Ok((number, arrival)) = arrivals.recv_timeout(PAUSE) {
+                greeting.running.retain(|running| running.number != number);
+                self.admit(arrival)?;
             }
-            talking -= self.admit(&arrivals)?;
         }
         Ok(())
     }
 
-    /// Takes the next outcome. Returns the number of handshakes that ended.
-    fn admit(&mut self, arrivals: &Receiver<Arrival>) -> Result<usize, Option<String>> {
-        let arrival = match arrivals.recv_timeout(PAUSE) {
-            Ok(arrival) => arrival,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(0),
-        };
+    /// Takes the outcome of a connection.
+    fn admit(&mut self, arrival: Arrival) -> Result<(), Option<String>> {
         match arrival {
-            Arrival::Known(hello, peer) => {
-                if self.find(hello.rank).is_some() {
-                    // A process that ended while it waited has come back. Its first connection may still look
-                    // open.
-                    if peer.channel.is_closed() {
-                        return Ok(1);
-                    }
-                    self.let_go();
-                }
+            Arrival::Known(hello, mut peer) => {
                 let wrong = self.wrong_with(&hello, &peer);
-                // The wrong process is told, too.
-                self.peers.push(*peer);
-                wrong.map_or(Ok(1), |sentence| Err(Some(sentence)))
-            }
-            Arrival::OtherSecret(rank, host) => {
-                // Any process can claim a rank, so this is remembered, but ends nothing.
-                if rank < self.own.world as u64 {
-                    self.strangers.insert(rank, host);
+                if let Some(sentence) = wrong {
+                    let _ = peer.channel.sender.send(&Message::Failed(sentence.clone()), soon());
+                    return Err(Some(sentence));
                 }
-                Ok(1)
+                self.replace(&peer);
+                self.peers.push(*peer);
             }
-            Arrival::Nobody => Ok(1),
+            // Any process can claim a rank, so this is remembered, but ends nothing.
+            Arrival::OtherSecret(rank, host) if rank < self.own.world as u64 => {
+                self.strangers.insert(rank, host);
+            }
+            Arrival::OtherSecret(..) | Arrival::Nobody => {}
         }
+        Ok(())
+    }
+
+    /// Lets an earlier process of this rank go. The newest one takes part: the earlier one may have ended, be
+    /// of a machine that lost power, or be left from an earlier start.
+    fn replace(&mut self, newer: &Peer) {
+        let (rank, host) = (newer.rank, &newer.host);
+        self.ended.remove(&rank);
+        let Some(at) = self.peers.iter().position(|peer| peer.rank == rank) else { return };
+        let mut earlier = self.peers.swap_remove(at);
+        if earlier.channel.is_closed() {
+            return;
+        }
+        let told =
+            format!("a later process came as rank {rank}, from {host}, and takes part in place of this one");
+        let _ = earlier.channel.sender.send(&Message::Failed(told), soon());
+        earlier.channel.sender.close();
+        let sentence = format!("two processes came as rank {rank}, from {} and from {host}", earlier.host);
+        self.ended.insert(rank, sentence);
     }
 
     /// Whether all processes have come and are still connected.
@@ -148,7 +152,7 @@ impl Arrivals<'_> {
         peers.retain(|peer| {
             let closed = peer.channel.is_closed();
             if closed {
-                ended.insert(peer.rank, peer.name());
+                ended.insert(peer.rank, format!("{} came, ended, and did not come back", peer.name()));
             }
             !closed
         });
@@ -173,12 +177,6 @@ impl Arrivals<'_> {
                 peer.host, hello.rank, own.world
             ));
         }
-        if let Some(other) = self.find(hello.rank) {
-            return Some(format!(
-                "two processes say that they are rank {}, on {} and on {}",
-                hello.rank, other.host, peer.host
-            ));
-        }
         own.agreement.difference(hello.rank, &hello.agreement).map(|error| error.to_string())
     }
 
@@ -193,8 +191,10 @@ impl Arrivals<'_> {
         let (names, world, seconds) = (names.join(", "), self.own.world, start.as_secs_f64());
         let sentence =
             format!("{ranks} {names} of {world} did not come to rank 0 {endpoint} within {seconds} seconds");
-        if let Some((_, name)) = self.ended.iter().find(|(rank, _)| missing.contains(rank)) {
-            return format!("{sentence}; {name} came, ended, and did not come back");
+        // A rank that came twice may be one that is missing, by a wrong number.
+        let about = self.ended.iter().find(|(rank, _)| missing.contains(rank)).or(self.ended.iter().next());
+        if let Some((_, about)) = about {
+            return format!("{sentence}; {about}");
         }
         match self.strangers.iter().find(|(rank, _)| missing.contains(&(**rank as usize))) {
             Some((rank, host)) => format!(
@@ -206,7 +206,7 @@ impl Arrivals<'_> {
 
     /// Sends a message to all. Returns the name of a lost process.
     fn tell(&mut self, message: &Message) -> Option<String> {
-        let until = Instant::now() + FAREWELL;
+        let until = soon();
         let unheard = self.peers.iter_mut().filter_map(|peer| {
             let failed = peer.channel.sender.send(message, until).is_err();
             failed.then(|| peer.name())
@@ -215,8 +215,59 @@ impl Arrivals<'_> {
     }
 }
 
-/// The handshake of one connection, on its own thread.
-fn talk(stream: Stream, secret: &Secret) -> Arrival {
+/// The time at which a process must have taken its last message.
+fn soon() -> Instant {
+    Instant::now() + FAREWELL
+}
+
+/// The connections whose handshake runs, each on its own thread.
+struct Greeting {
+    /// The oldest first.
+    running: VecDeque<Running>,
+    /// The number of connections so far.
+    begun: u64,
+    /// The most at a time.
+    most: usize,
+    arrive: mpsc::Sender<(u64, Arrival)>,
+}
+
+/// A connection whose handshake runs.
+struct Running {
+    number: u64,
+    since: Instant,
+    stream: TcpStream,
+}
+
+impl Greeting {
+    /// Takes the connections that have come. Strangers that say nothing give way to new connections.
+    fn accept(&mut self, listener: &mut Listener, secret: &Secret) {
+        loop {
+            if self.running.len() >= self.most {
+                let Some(oldest) = self.running.front() else { return };
+                if oldest.since.elapsed() < CROWDED {
+                    return;
+                }
+                let _ = oldest.stream.shutdown(Shutdown::Both);
+                self.running.pop_front();
+            }
+            let Some(stream) = listener.accept() else { return };
+            let Ok(handle) = stream.try_clone() else { continue };
+            self.begun += 1;
+            let (number, secret, arrive) = (self.begun, secret.clone(), self.arrive.clone());
+            let greet = move || {
+                // After the time-out the receiver is gone.
+                let _ = arrive.send((number, greet(stream, &secret)));
+            };
+            // Without a thread the connection is dropped, and its process tries again.
+            if std::thread::Builder::new().name("arrival".to_owned()).spawn(greet).is_ok() {
+                self.running.push_back(Running { number, since: Instant::now(), stream: handle });
+            }
+        }
+    }
+}
+
+/// The handshake of one connection.
+fn greet(stream: TcpStream, secret: &Secret) -> Arrival {
     let until = Instant::now() + GREETING;
     let Ok((mut channel, claimed)) = accept_handshake(stream, secret, until) else { return Arrival::Nobody };
     let host = channel.host();

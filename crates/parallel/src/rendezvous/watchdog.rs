@@ -1,8 +1,6 @@
-use super::channel::{Receiver, Sender};
-use super::group::ProcessGroup;
+use super::channel::{ReceiveError, Receiver, Sender};
+use super::group::{Peer, ProcessGroup};
 use super::message::{Message, Progress};
-use super::peer::Peer;
-use super::receive::ReceiveError;
 use crate::{Error, Result};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,7 +3,6 @@
 use super::{BLOB, LONG, at, free_port, sentences};
 use parallel::rendezvous::{ProcessGroup, Settings, connect};
 use parallel::{Agreement, Error, Result};
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -11,13 +10,11 @@ const WORLD: usize = 3;
 
 /// Runs a body as each process of a group. Returns the outcomes by rank.
 fn run(
-    folder: Option<&Path>,
     body: impl Fn(usize, ProcessGroup) -> Result<Vec<u8>> + Copy + Send + 'static,
 ) -> Vec<Result<Vec<u8>, String>> {
     let port = free_port();
     let process = |rank: usize| {
         let (place, settings, mut hello) = at(rank, WORLD, port);
-        let settings = Settings { folder: folder.map(Path::to_owned), ..settings };
         hello.agreement = Agreement::new();
         thread::spawn(move || {
             let group = connect(&place, &settings, &hello, first(rank, b""))?;
@@ -35,22 +32,19 @@ fn first(rank: usize, blob: &[u8]) -> Option<&[u8]> {
 
 #[test]
 fn rank_0_hears_all_before_it_says_what_they_do() {
-    let folder = tempfile::tempdir().unwrap();
-    for folder in [None, Some(folder.path())] {
-        let outcomes = run(folder, |rank, mut group| {
-            let said = group.gather(&[rank as u8 + 1])?.concat();
-            let told = group.broadcast(first(rank, &said))?;
-            group.agree(Agreement::new().with("the decision", format!("{told:?}")), first(rank, BLOB))?;
-            assert_eq!(group.blob, BLOB);
-            Ok(told)
-        });
-        assert_eq!(outcomes, vec![Ok(vec![1, 2, 3]); WORLD]);
-    }
+    let outcomes = run(|rank, mut group| {
+        let said = group.gather(&[rank as u8 + 1])?.concat();
+        let told = group.broadcast(first(rank, &said))?;
+        group.agree(Agreement::new().with("the decision", format!("{told:?}")), first(rank, BLOB))?;
+        assert_eq!(group.blob, BLOB);
+        Ok(told)
+    });
+    assert_eq!(outcomes, vec![Ok(vec![1, 2, 3]); WORLD]);
 }
 
 #[test]
 fn who_is_about_to_do_something_else_is_named_on_all() {
-    let outcomes = run(None, |rank, mut group| {
+    let outcomes = run(|rank, mut group| {
         let agreement = Agreement::new().with("a batch of", if rank == 2 { 65 } else { 64 });
         group.agree(agreement, first(rank, BLOB)).map(|()| Vec::new())
     });
@@ -63,7 +57,7 @@ fn who_is_about_to_do_something_else_is_named_on_all() {
 #[test]
 fn who_has_ended_is_named() {
     for gone in 0..WORLD {
-        let outcomes = run(None, move |rank, mut group| {
+        let outcomes = run(move |rank, mut group| {
             if rank == gone {
                 return Err(Error::Rendezvous("a folder that is not there".into()));
             }
@@ -75,6 +69,21 @@ fn who_has_ended_is_named() {
             let told = format!("rank {gone} (127.0.0.1) ended before all ranks had begun");
             assert_eq!(*sentence, told, "rank {rank}");
         }
+    }
+}
+
+/// Rank 1 takes its time, as while it reads its data. Rank 2 dies meanwhile, and rank 0 hears of it at once.
+#[test]
+fn a_dead_rank_is_named_before_a_slow_one_is_heard() {
+    let outcomes = run(|rank, mut group| match rank {
+        2 => Err(Error::Rendezvous("no space is left".into())),
+        // Ends as soon as rank 0 tells why.
+        1 => group.broadcast(None),
+        _ => group.gather(&[]).map(|_| Vec::new()),
+    });
+    for outcome in &outcomes[..2] {
+        let told = "rank 2 (127.0.0.1) ended before all ranks had begun";
+        assert_eq!(outcome.as_ref().unwrap_err(), told);
     }
 }
 

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod collectives;
-mod folder;
 mod processes;
 mod watchdog;
 
@@ -13,6 +12,7 @@ use parallel::rendezvous::{Hello, Secret, Settings, exchange};
 use parallel::{Agreement, Error, Result};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ fn at(rank: usize, world: usize, port: u16) -> (Place, Settings, Hello) {
         source: Source::Variables,
     };
     let secret = Some(Secret::new("the secret of the tests").unwrap());
-    let settings = Settings { secret, port: Some(port), folder: None, start: LONG };
+    let settings = Settings { secret, port: Some(port), start: LONG };
     (place, settings, Hello { rank, world, agreement: Agreement::new().with("the batch size", 64) })
 }
 
@@ -114,19 +114,40 @@ fn another_number_of_processes_is_refused() {
     }
 }
 
+/// Rank 2 was started as rank 1, too. The earlier of the two learns it at once, the others after the time-out.
 #[test]
-fn a_rank_is_taken_once() {
+fn a_rank_that_comes_twice_is_named() {
     let port = free_port();
-    for sentence in sentences(&all(vec![at(0, 3, port), at(1, 3, port), at(1, 3, port)])) {
-        assert_eq!(sentence, "two processes say that they are rank 1, on 127.0.0.1 and on 127.0.0.1");
+    let mut first = at(0, 3, port);
+    first.1.start = Duration::from_secs(3);
+    let sentences = all(vec![first, at(1, 3, port), at(1, 3, port)]).into_iter().map(Result::unwrap_err);
+    let [first, mut one, mut other] = sentences.collect::<Vec<_>>().try_into().unwrap();
+    if one == first {
+        core::mem::swap(&mut one, &mut other);
     }
+    let replaced = "a later process came as rank 1, from 127.0.0.1, and takes part in place of this one";
+    assert_eq!((one.as_str(), &other), (replaced, &first));
+    let twice = "within 3 seconds; two processes came as rank 1, from 127.0.0.1 and from 127.0.0.1";
+    assert!(first.starts_with("rank 2 of 3 did not come") && first.ends_with(twice), "{first}");
 }
 
-/// Rank 1 of 3 connects and is killed while it waits for the others.
-fn killed(port: u16) {
+/// The machine of rank 1 loses power while it waits: its connection stays open, without an answer.
+#[test]
+fn a_rank_whose_connection_stays_open_may_come_back() {
+    let port = free_port();
+    let first = thread::spawn(move || come(at(0, 3, port)));
+    let half_open = waiting(port);
+    let others = all(vec![at(1, 3, port), at(2, 3, port)]);
+    assert!(others.iter().all(|outcome| outcome.as_deref() == Ok(BLOB)), "{others:?}");
+    assert_eq!(first.join().unwrap().unwrap(), BLOB);
+    drop(half_open);
+}
+
+/// Rank 1 of 3 connects and waits for the others. Returns its connection to rank 0, without its process.
+fn waiting(port: u16) -> TcpStream {
     let between = TcpListener::bind("127.0.0.1:0").unwrap();
     let door = between.local_addr().unwrap().port();
-    let killed = thread::spawn(move || come(at(1, 3, door)));
+    let waits = thread::spawn(move || come(at(1, 3, door)));
     let (mut near, _) = between.accept().unwrap();
     let mut far = connect(port);
     let mut pass = |from_near: bool, count: usize| {
@@ -141,8 +162,14 @@ fn killed(port: u16) {
     pass(false, 40);
     let length = pass(true, 4).try_into().unwrap();
     pass(true, u32::from_le_bytes(length) as usize + 32);
-    [near, far].iter().for_each(|stream| stream.shutdown(Shutdown::Both).unwrap());
-    assert!(killed.join().unwrap().unwrap_err().to_string().contains("ended before all ranks had come"));
+    near.shutdown(Shutdown::Both).unwrap();
+    assert!(waits.join().unwrap().unwrap_err().to_string().contains("ended before all ranks had come"));
+    far
+}
+
+/// Rank 1 of 3 connects and is killed while it waits for the others.
+fn killed(port: u16) {
+    waiting(port).shutdown(Shutdown::Both).unwrap();
 }
 
 #[test]
@@ -193,17 +220,14 @@ fn another_start_of_the_job_is_not_let_in() {
 /// numbers.
 #[test]
 fn processes_of_torchrun_meet_whatever_they_are_told_of_restarts() {
-    let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
-    for inside in [None, Some(folder.path().to_owned())] {
-        let come = |rank: usize| {
-            let (place, settings, hello) = at(rank, 3, port);
-            let (job, restart) = (Some("a job".to_owned()), rank as u32);
-            let place = Place { job, restart, source: Source::Torchrun, ..place };
-            (place, Settings { folder: inside.clone(), ..settings }, hello)
-        };
-        let outcomes = all((0..3).map(come).collect());
-        assert!(outcomes.iter().all(|outcome| outcome.as_deref() == Ok(BLOB)), "{outcomes:?}");
-    }
+    let port = free_port();
+    let come = |rank: usize| {
+        let (place, settings, hello) = at(rank, 3, port);
+        let (job, restart) = (Some("a job".to_owned()), rank as u32);
+        (Place { job, restart, source: Source::Torchrun, ..place }, settings, hello)
+    };
+    let outcomes = all((0..3).map(come).collect());
+    assert!(outcomes.iter().all(|outcome| outcome.as_deref() == Ok(BLOB)), "{outcomes:?}");
 }
 
 /// A wrong secret ends the process that has it, and no other: any process may connect with one.
@@ -272,7 +296,7 @@ fn strangers_keep_nobody_waiting() {
             2 => stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap(),
             _ => {
                 let greeting =
-                    [&b"towers-1"[..], &[1; 40], &u32::to_le_bytes(0xffff_fff0), &[0; 64]].concat();
+                    [&b"towers-2"[..], &[1; 40], &u32::to_le_bytes(0xffff_fff0), &[0; 64]].concat();
                 stream.write_all(&greeting).unwrap();
             }
         }
@@ -283,40 +307,56 @@ fn strangers_keep_nobody_waiting() {
     drop(strangers);
 }
 
-/// Reads all bytes on the way: the blob is not among them, and a changed bit is noticed.
+/// More of them than are served at a time say nothing, and come again whenever they are closed.
 #[test]
-fn who_listens_learns_nothing_and_who_changes_is_noticed() {
-    for damage in [false, true] {
-        let (port, between) = (free_port(), TcpListener::bind("127.0.0.1:0").unwrap());
-        let door = between.local_addr().unwrap().port();
-        let first = thread::spawn(move || come(at(0, 2, port)));
-        let other = thread::spawn(move || come(at(1, 2, door)));
-        let (mut near, _) = between.accept().unwrap();
-        let mut far = connect(port);
-        let (mut up_from, mut up_to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
-        let up = thread::spawn(move || std::io::copy(&mut up_from, &mut up_to));
-        let (mut seen, mut buffer) = (Vec::new(), [0; 1]);
-        while far.read(&mut buffer).is_ok_and(|count| count > 0) {
-            // The 40 bytes of the greeting and the length come first.
-            if damage && seen.len() == 60 {
-                buffer[0] ^= 1;
-            }
-            seen.push(buffer[0]);
-            if near.write_all(&buffer).is_err() {
-                break;
-            }
+fn strangers_that_come_again_keep_nobody_waiting() {
+    let port = free_port();
+    let first = thread::spawn(move || come(at(0, 2, port)));
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+                    stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+                    let _ = stream.read(&mut [0]);
+                }
+            });
         }
-        let _ = near.shutdown(Shutdown::Both);
-        up.join().unwrap().ok();
-        assert!(seen.len() > BLOB.len() && !seen.windows(4).any(|bytes| bytes == &BLOB[..4]));
-        assert_eq!(first.join().unwrap().unwrap(), BLOB);
-        match other.join().unwrap() {
-            Ok(blob) => assert!(!damage && blob == BLOB),
-            Err(error) => {
-                assert!(damage && error.to_string().contains("does not know the job secret"), "{error}")
-            }
+        thread::sleep(Duration::from_millis(300));
+        let came = come(at(1, 2, port));
+        ended.store(true, Ordering::Relaxed);
+        assert_eq!(came.unwrap(), BLOB);
+    });
+    assert_eq!(first.join().unwrap().unwrap(), BLOB);
+}
+
+/// A changed bit is noticed.
+#[test]
+fn changed_messages_are_refused() {
+    let (port, between) = (free_port(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let door = between.local_addr().unwrap().port();
+    let first = thread::spawn(move || come(at(0, 2, port)));
+    let other = thread::spawn(move || come(at(1, 2, door)));
+    let (mut near, _) = between.accept().unwrap();
+    let mut far = connect(port);
+    let (mut up_from, mut up_to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+    let up = thread::spawn(move || std::io::copy(&mut up_from, &mut up_to));
+    let (mut seen, mut buffer) = (0, [0; 1]);
+    while far.read(&mut buffer).is_ok_and(|count| count > 0) {
+        // The 40 bytes of the greeting and the length come first.
+        buffer[0] ^= u8::from(seen == 60);
+        seen += 1;
+        if near.write_all(&buffer).is_err() {
+            break;
         }
     }
+    let _ = near.shutdown(Shutdown::Both);
+    up.join().unwrap().ok();
+    assert!(seen > BLOB.len());
+    assert_eq!(first.join().unwrap().unwrap(), BLOB);
+    let error = other.join().unwrap().unwrap_err().to_string();
+    assert!(error.contains("does not know the job secret"), "{error}");
 }
 
 #[test]
@@ -344,7 +384,7 @@ fn callers_that_contradict_themselves_are_refused() {
     assert!(refused(of(2), None).contains("rank 2 of 2"));
     assert!(refused(of(0), Some(&[0; 70_000])).contains("70000 bytes"));
     let agreement = (0..100).fold(Agreement::new(), |agreement, k| agreement.with(k, "x".repeat(900)));
-    assert!(refused(Hello { agreement, ..of(1) }, None).contains("bytes to say, but at most 65536"));
+    assert!(refused(Hello { agreement, ..of(1) }, None).contains("bytes, but a message has at most 65536"));
 }
 
 #[test]

@@ -31,8 +31,8 @@ impl Transport {
             Settings::discover(|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))?;
         if matches!(place.source, Source::OpenMpi | Source::Mpich | Source::Slurm) {
             let nccl = devices.device != DeviceKind::Cpu && usable_gpus().is_ok() && nccl_available().is_ok();
-            // A secret or a folder for the rendezvous means that MPI is not wanted.
-            if !nccl || (settings.secret.is_none() && settings.folder.is_none()) {
+            // A secret for the rendezvous means that MPI is not wanted.
+            if !nccl || settings.secret.is_none() {
                 let library = devices.mpi_library.clone();
                 let options =
                     MpiOptions { library, ..MpiOptions::default().timeout(timeout).world(place.world) };
@@ -63,8 +63,8 @@ impl Transport {
         }
     }
 
-    /// Runs `body` as this process's replica, together with the others, whose facts must agree. They may have a
-    /// `meeting` already.
+    /// Runs `body` as this process's replica, together with the others, whose facts must agree. They may be
+    /// connected already.
     pub(super) fn run<T, F>(
         self,
         place: &Place,

@@ -1,10 +1,7 @@
-use super::files::FolderListener;
-use super::stream::Stream;
 use crate::{Error, Result};
 use core::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 /// A process of the last start may still hold the port for this long.
@@ -12,62 +9,34 @@ const PORT: Duration = Duration::from_secs(15);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where processes meet.
+/// Where rank 0 listens: its machine, and a port there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Endpoint {
-    /// At a port of rank 0's machine.
-    Port(String, u16),
-    /// In a shared folder.
-    Folder(PathBuf),
-}
-
-impl Endpoint {
-    /// Rank 0's machine, for messages.
-    pub(super) fn host(&self) -> String {
-        match self {
-            Endpoint::Port(host, _) => host.clone(),
-            Endpoint::Folder(folder) => folder.display().to_string(),
-        }
-    }
+pub(super) struct Endpoint {
+    pub(super) host: String,
+    pub(super) port: u16,
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Endpoint::Port(host, port) => write!(f, "at {host}:{port}"),
-            Endpoint::Folder(folder) => write!(f, "in {}", folder.display()),
-        }
+        write!(f, "at {}:{}", self.host, self.port)
     }
 }
 
 /// Where rank 0 waits for the others.
-pub(super) enum Listener {
-    Port(TcpListener),
-    Folder(FolderListener),
-}
+pub(super) struct Listener(TcpListener);
 
 impl Listener {
     /// Listens at the endpoint. A port in use must become free before `until`.
     pub(super) fn open(endpoint: &Endpoint, until: Instant) -> Result<Listener> {
-        match endpoint {
-            Endpoint::Port(host, port) => {
-                listen((host.as_str(), *port), until.min(Instant::now() + PORT)).map(Listener::Port)
-            }
-            Endpoint::Folder(folder) => FolderListener::open(folder).map(Listener::Folder),
-        }
+        listen((&endpoint.host, endpoint.port), until.min(Instant::now() + PORT)).map(Listener)
     }
 
     /// The next connection, if there is one.
-    pub(super) fn accept(&mut self) -> Option<Stream> {
-        match self {
-            Listener::Port(listener) => {
-                let (stream, _) = listener.accept().ok()?;
-                // On some systems a connection inherits the listener's non-blocking mode.
-                stream.set_nonblocking(false).ok()?;
-                Some(Stream::Tcp(stream))
-            }
-            Listener::Folder(door) => door.accept().map(Stream::Files),
-        }
+    pub(super) fn accept(&mut self) -> Option<TcpStream> {
+        let (stream, _) = self.0.accept().ok()?;
+        // On some systems a connection inherits the listener's non-blocking mode.
+        stream.set_nonblocking(false).ok()?;
+        Some(stream)
     }
 }
 
@@ -134,7 +103,6 @@ pub(super) fn is_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpStream;
 
     /// Listens as rank 0 at `host`. Returns which of these addresses reach it.
     fn reached(host: &str, addresses: &[&str]) -> Vec<bool> {
