@@ -143,6 +143,20 @@ fn gpus_end_together_at_a_loss_that_is_no_number() {
     });
 }
 
+/// A CPU could look for requests to stop after every step, but a GPU does so seldom: both do what the GPU does.
+#[test]
+fn a_gpu_and_a_cpu_stop_together() {
+    on_gpus(Precision::Fp32, |open| {
+        for order in [[0, 1], [1, 0]] {
+            let devices = order.map(|kind| if kind == 0 { open() } else { tensor_cpu::device(1) });
+            let config = config(2).with(|config| config.training.batch_size = 2);
+            let (stopped, _) = in_two_parts([&devices, &devices], &config, &data(), 2);
+            // The last step of an epoch is a check.
+            assert_eq!(stopped.state.step, 5);
+        }
+    });
+}
+
 /// The second epoch is a plateau, so the captured steps of the third have another rate.
 #[test]
 fn a_plateau_reduces_the_rate_of_recorded_steps() {

@@ -9,24 +9,13 @@ use std::time::Duration;
 const FIRST_EXCHANGE: u64 = 4;
 
 /// One replica's work since the last exchange.
+#[derive(Default)]
 pub(crate) struct Throughput {
-    /// Whether all replicas know their throughput; the same on all.
-    known: bool,
     samples: usize,
     computing: Duration,
 }
 
 impl Throughput {
-    /// The replicas agree whether to exchange their throughput. The host can't time an asynchronous device,
-    /// and the throughput of only some replicas does not show the slowest.
-    pub(crate) fn agree(device: &Device, collective: &mut dyn Collective) -> Result<Throughput> {
-        let (samples, computing) = (0, Duration::ZERO);
-        let alone = collective.world() == 1;
-        let ahead = f64::from(u8::from(device.runs_ahead()));
-        let known = !alone && gather_numbers(collective, device, &[ahead])?.iter().all(|&ahead| ahead == 0.0);
-        Ok(Throughput { known, samples, computing })
-    }
-
     /// Whether replicas exchange after this many steps of an epoch. No clock decides, since all must take
     /// part.
     pub(crate) fn is_due(steps_done: u64, steps_per_epoch: u64) -> bool {
@@ -41,13 +30,13 @@ impl Throughput {
 
     /// Returns the images per second of every replica while it computes, by rank, and resets the counts.
     ///
-    /// `None` if they are not known; then there is no exchange.
+    /// `None` if they are not known, or there is one replica.
     pub(crate) fn exchange(
         &mut self,
         device: &Device,
         collective: &mut dyn Collective,
     ) -> Result<Option<Vec<f64>>> {
-        if !self.known {
+        if collective.world() == 1 {
             return Ok(None);
         }
         let samples = core::mem::take(&mut self.samples);
@@ -68,7 +57,7 @@ mod tests {
     fn all_replicas_know_every_speed() {
         let rates = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
             let rank = replica.rank();
-            let mut throughput = Throughput::agree(&replica.device, replica.collective.as_mut())?;
+            let mut throughput = Throughput::default();
             throughput.add(10, Duration::from_millis(50));
             throughput.add(30 * rank, Duration::from_millis(50));
             let rates = throughput.exchange(&replica.device, replica.collective.as_mut())?;
@@ -76,19 +65,6 @@ mod tests {
             Ok::<_, Error>((rates, again))
         });
         assert_eq!(rates.unwrap(), vec![(Some(vec![100.0, 400.0]), None); 2]);
-    }
-
-    /// With one of two replicas measuring, it would wait for the other.
-    #[test]
-    fn nobody_gathers_what_is_not_known() {
-        let rates = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
-            let mut throughput = Throughput { known: false, samples: 1, computing: Duration::from_secs(1) };
-            match replica.rank() {
-                0 => Ok::<_, Error>(throughput.exchange(&replica.device, replica.collective.as_mut())?),
-                _ => Ok(None),
-            }
-        });
-        assert_eq!(rates.unwrap(), [None, None]);
     }
 
     #[test]

@@ -52,6 +52,9 @@ pub(crate) struct Worker<'a> {
     meter: Meter,
     /// The last time the meter was read.
     read: Instant,
+    /// Whether any replica or stage has an asynchronous device, so that checks for requests to stop would
+    /// delay it.
+    ahead: bool,
     throughput: Throughput,
 }
 
@@ -122,7 +125,6 @@ impl<'a> Worker<'a> {
         let optimizer = config.optimizer_on(&network)?;
         let average = config.training.ema.map(|ema| Average::new(ema, &device, &network)).transpose()?;
         let meter = Meter::new(&device)?;
-        let throughput = Throughput::agree(&device, collective.as_mut())?;
         let source = |samples: &Samples, augmentation: &ImageDataGenerator, options| {
             let pipeline = augmentation.build(samples.shape())?;
             match first {
@@ -163,8 +165,10 @@ impl<'a> Worker<'a> {
             stage,
             meter,
             read: Instant::now(),
-            throughput,
+            ahead: true,
+            throughput: Throughput::default(),
         };
+        worker.ahead = worker.has_others() && worker.agree(worker.device.runs_ahead())?;
         if let Some(resume) = resume {
             worker.restore(resume)?;
             worker.state.device_weights = weights.to_string();
@@ -267,9 +271,8 @@ impl<'a> Worker<'a> {
             })?;
             self.throughput.add(0, began.elapsed());
             // The request remains until all check.
-            let ahead = self.runs_ahead_of_others();
             let last = self.state.partial.steps + 1 == self.steps_per_epoch;
-            let check = !ahead || last || step % STOP_CHECK_EVERY == 0;
+            let check = !self.ahead || last || step % STOP_CHECK_EVERY == 0;
             stop = check && self.read_stop_requests(stop)?;
         }
         self.state.step += 1;
@@ -302,10 +305,11 @@ impl<'a> Worker<'a> {
     /// The throughput of every replica, by rank, at the steps with an exchange; called by all after every
     /// step.
     pub(crate) fn replica_rates(&mut self) -> Result<Option<Vec<f64>>> {
-        match Throughput::is_due(self.state.partial.steps, self.steps_per_epoch) {
-            true => self.throughput.exchange(&self.device, self.collective.as_mut()),
-            false => Ok(None),
+        // The host can't time an asynchronous device, and the others alone don't show the slowest.
+        if self.ahead || !Throughput::is_due(self.state.partial.steps, self.steps_per_epoch) {
+            return Ok(None);
         }
+        self.throughput.exchange(&self.device, self.collective.as_mut())
     }
 
     /// Brings the sums of the epoch up to date; waits for an asynchronous device.
@@ -323,14 +327,14 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Whether any replica wants the run to stop.
-    pub(crate) fn agree(&mut self, stop: bool) -> Result<bool> {
-        self.request_stop(stop)?;
+    /// Whether any replica says yes, as to a request to stop.
+    pub(crate) fn agree(&mut self, yes: bool) -> Result<bool> {
+        self.request_stop(yes)?;
         let Worker { network, collective, passes, stage, .. } = self;
         let signal = network.arena().signal;
         passes.add_up(collective.as_mut(), network, signal)?;
         stage.sum_over_stages(network, signal)?;
-        self.read_stop_requests(stop)
+        self.read_stop_requests(yes)
     }
 
     /// Leaves this replica's request to stop for the next sum.
@@ -359,11 +363,6 @@ impl<'a> Worker<'a> {
         self.collective.world() > 1 || self.stage.stages() > 1
     }
 
-    /// Whether this device is asynchronous, so that checking the requests of other replicas would delay it.
-    fn runs_ahead_of_others(&self) -> bool {
-        self.device.runs_ahead() && self.collective.world() > 1
-    }
-
     /// The reason if a device that can capture steps runs them op by op; `None` otherwise.
     pub(crate) fn capture_refusal(&self) -> Option<&str> {
         self.passes.capture_refusal()
@@ -378,8 +377,7 @@ impl<'a> Worker<'a> {
     ) -> Result<Option<(f64, f64)>> {
         let all = self.data.val.len();
         let mut done = 0;
-        let ahead = self.runs_ahead_of_others();
-        let Worker { device, network, collective, passes, meter, val, stage, .. } = self;
+        let Worker { device, network, collective, passes, meter, val, stage, ahead, .. } = self;
         meter.set(device, &Partial::default())?;
         let Arena { metrics, signal, .. } = *network.arena();
         let sums = Span::new(metrics.offset, signal.end() - metrics.offset);
@@ -406,7 +404,7 @@ impl<'a> Worker<'a> {
             done += batch.global();
             progress(done, all)?;
             let alone = collective.world() == 1 && stage.stages() == 1;
-            let check = done < all && (!ahead || number % STOP_CHECK_EVERY == 0);
+            let check = done < all && (!*ahead || number % STOP_CHECK_EVERY == 0);
             if check && (if alone { requested } else { any_stop_request(device, network)? }) {
                 return Ok(None);
             }
