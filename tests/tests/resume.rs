@@ -2,7 +2,8 @@
 
 use checkpoint::{Store, Tensors};
 use std::path::Path;
-use towers_tests::{Finished, assert_same, cpus, in_two_parts, run, run_in, trained};
+use std::sync::{Arc, Mutex};
+use towers_tests::{Finished, assert_same, cpus, in_two_parts, run, run_in, run_on, trained};
 use train::callbacks::Checkpoints;
 use train::{Config, End, Error, Observer, Resume, Saved, StopFlag, cifar, recipe};
 
@@ -32,6 +33,50 @@ fn two_and_two_epochs_are_four() {
     assert_eq!((resume.state.epoch, resume.state.step), (2, 12));
     let resumed = in_folder(&quick(4), parts.path(), Some(&resume));
     assert_same(&trained(&cpus(1, 2), &quick(4), &data()), &resumed, "resumed");
+}
+
+/// Keeps the warnings of a run.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Warnings {
+    fn on_warning(&mut self, warning: &str) -> train::callbacks::Result<()> {
+        self.0.lock().unwrap().push(warning.to_owned());
+        Ok(())
+    }
+}
+
+/// The warnings of a resume from a run of two replicas that was computed by `arithmetic`, or here.
+fn warned(config: &Config, replicas: usize, arithmetic: Option<&str>) -> Vec<String> {
+    let (dir, warnings) = (tempfile::tempdir().unwrap(), Warnings::default());
+    run_in(dir.path(), &cpus(2, 1), config, &data(), None, Some(1)).unwrap();
+    let mut resume = Resume::newest(dir.path()).unwrap();
+    if let Some(arithmetic) = arithmetic {
+        resume.state.arithmetic = arithmetic.to_owned();
+    }
+    let devices = cpus(replicas, 1);
+    let observers: Vec<Box<dyn Observer>> = vec![Box::new(warnings.clone())];
+    run_on(&devices, config, &data(), Some(&resume), None, observers).unwrap();
+    Arc::try_unwrap(warnings.0).unwrap().into_inner().unwrap()
+}
+
+#[test]
+fn a_resume_that_changes_the_results_warns() {
+    let config = quick(1);
+    assert_eq!(warned(&config, 2, None), [""; 0]);
+    let [normalized] = warned(&config, 1, None).try_into().unwrap();
+    assert!(
+        normalized.starts_with("the number of replicas changes from 2 to 1: each normalizes"),
+        "{normalized}"
+    );
+    let virtually = config.with(|config| config.training.virtual_replicas = Some(2));
+    assert_eq!(warned(&virtually, 1, None), [""; 0]);
+    let [computed] = warned(&config, 2, Some("a CPU with sve")).try_into().unwrap();
+    assert!(
+        computed.starts_with("the run was computed by a CPU with sve and continues on a CPU"),
+        "{computed}"
+    );
+    assert!(computed.ends_with("; TOWERS_SIMD=sve keeps them, on a CPU that has it"), "{computed}");
 }
 
 /// Asks the run to stop in the middle of an evaluation.

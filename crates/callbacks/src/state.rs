@@ -75,6 +75,12 @@ pub struct TrainState {
     /// The share of every batch that each replica computes: `even`, or a weight for each, as in `2,1,1`. With
     /// `auto` in the configuration, these are the measured weights.
     pub device_weights: String,
+    /// The number of replicas.
+    #[serde(default)]
+    pub replicas: usize,
+    /// What decides the bits of sums and products: the model of the GPU, or the instruction set of the CPU.
+    #[serde(default)]
+    pub arithmetic: String,
     /// Its training data.
     pub data: Option<Fingerprint>,
     /// The figures of each finished epoch.

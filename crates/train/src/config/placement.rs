@@ -54,6 +54,8 @@ options! {
         pipeline_stages: usize = 0, Kind::Between(0, MOST as u64), "--pipeline-stages S";
         /// The last layer of each stage but the last; by default layers are timed, so that all stages take about the same time
         split_at: Vec<String> = Vec::new(), Kind::List(&Kind::Text, Some(',')), "--split-at LAYER,...";
+        /// Let processes train together on different models of GPUs or instruction sets of CPUs, though their sums differ in the last bits
+        mixed_devices: bool = false, Kind::Switch, "--mixed-devices";
         /// The file of the MPI library, such as libmpi.so.40; by default the one that fits the launcher
         mpi_library: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--mpi-library FILE";
     }

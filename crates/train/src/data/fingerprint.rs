@@ -7,7 +7,7 @@ use trained::listed;
 
 /// The fingerprint of a data set.
 pub fn fingerprint(data: &Dataset) -> Fingerprint {
-    let sha256 = digest(&data.train.labels, data.train.images.view());
+    let sha256 = digest_images(&data.train.labels, data.train.images.view());
     Fingerprint { classes: data.classes.clone(), samples: data.train.len(), sha256 }
 }
 
@@ -43,12 +43,24 @@ pub(crate) fn compare(trained_on: &Fingerprint, found: &Fingerprint) -> Result<(
 }
 
 /// SHA-256 of labels and pixels, in hexadecimal.
-pub(crate) fn digest<'a>(labels: impl IntoIterator<Item = &'a u16>, images: ArrayView4<'_, u8>) -> String {
+pub(crate) fn digest_images<'a>(
+    labels: impl IntoIterator<Item = &'a u16>,
+    images: ArrayView4<'_, u8>,
+) -> String {
     let mut digest = Sha256::new();
     labels.into_iter().for_each(|label| digest.update(label.to_le_bytes()));
     let images = images.as_standard_layout();
     digest.update(images.as_slice().unwrap_or_default());
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest.finalize())
+}
+
+/// SHA-256 in hexadecimal.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

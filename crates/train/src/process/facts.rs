@@ -1,13 +1,13 @@
 use crate::Config;
 use crate::config::agreed;
-use crate::data::digest as sha256;
-use crate::run::PreparedRun;
+use crate::data::{digest, digest_images};
+use crate::run::{PreparedRun, arithmetic};
 use parallel::Agreement;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use program::Device;
 
-/// The values that must agree across processes: every option that decides bits, the network, the data, and
-/// the first step.
-pub(super) fn facts(run: &PreparedRun<'_>) -> Agreement {
+/// The values that must agree across processes: every option that decides bits, the network, the data, the
+/// first step, and the arithmetic of the device.
+pub(super) fn facts(run: &PreparedRun<'_>, device: &Device) -> Agreement {
     let mut facts = Agreement::new();
     for (key, value) in agreed(run.config) {
         facts = facts.with(format_args!("the setting {key}"), value);
@@ -16,15 +16,21 @@ pub(super) fn facts(run: &PreparedRun<'_>) -> Agreement {
     facts = with_device_facts(facts, run.config)
         .with("a number of trainable parameters of", summary.trainable)
         .with("a number of running averages of", summary.non_trainable);
-    let layers = summary.rows.iter().map(|row| (&row.name, &row.kind, &row.shape, row.params));
-    facts = facts.with("layers of the digest", digest(layers.collect::<Vec<_>>()));
+    let layers: Vec<_> =
+        summary.rows.iter().map(|row| (&row.name, &row.kind, &row.shape, row.params)).collect();
+    facts = facts.with("layers of the digest", digest(format!("{layers:?}").as_bytes()));
     for (what, samples) in [("training", &run.data.train), ("validation", &run.data.val)] {
-        let value = format!("{}, labels {}", samples.len(), digest(samples.labels()));
-        facts = facts.with(format_args!("a number of {what} images of"), value);
+        facts = facts.with(format_args!("a number of {what} images of"), samples.len());
     }
+    let arithmetic = match run.config.placement.devices.mixed_devices {
+        true => "any device".to_owned(),
+        false => arithmetic(device),
+    };
+    let what = "arithmetic (TOWERS_SIMD chooses a CPU's; --mixed-devices lets it differ) of";
+    facts = facts.with(what, arithmetic);
     facts = facts.with("training images of the digest", &run.data.fingerprint.sha256);
     let val = &run.data.val;
-    facts = facts.with("validation images of the digest", sha256(val.labels(), val.images()));
+    facts = facts.with("validation images of the digest", digest_images(val.labels(), val.images()));
     facts.with("a first step of", run.resume.map_or(0, |resume| resume.state.step))
 }
 
@@ -47,16 +53,24 @@ pub fn with_device_facts(facts: Agreement, config: &Config) -> Agreement {
         .with("`devices.no_winograd`", config.training.arithmetic.no_winograd)
 }
 
-fn digest(value: impl Hash) -> String {
-    let mut digest = DefaultHasher::new();
-    value.hash(&mut digest);
-    format!("{:016x}", digest.finish())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::recipe;
+
+    #[test]
+    fn the_instruction_set_must_agree_unless_it_may_differ() {
+        let (mut config, device) = (recipe("quick").unwrap(), tensor_cpu::device(1));
+        let of = |config: &Config| {
+            let model = models::small_cnn(10).unwrap();
+            let run = PreparedRun::prepare(config, model, cifar::synthetic(1, 40, 20), None, 1, &device);
+            format!("{:?}", facts(&run.unwrap(), &device))
+        };
+        let arithmetic = format!("a CPU with {}", tensor_cpu::simd_level());
+        assert!(of(&config).contains(&arithmetic));
+        config.placement.devices.mixed_devices = true;
+        assert!(!of(&config).contains(&arithmetic));
+    }
 
     /// Each rank evaluates its part of the validation images, so they must be the same.
     #[test]
@@ -67,7 +81,7 @@ mod tests {
             let mut data = cifar::synthetic(1, 40, 20);
             change(&mut data);
             let (model, device) = (models::small_cnn(10).unwrap(), tensor_cpu::device(1));
-            facts(&PreparedRun::prepare(&config, model, data, None, 1, &device).unwrap())
+            facts(&PreparedRun::prepare(&config, model, data, None, 1, &device).unwrap(), &device)
         };
         let own = of(|_| ());
         assert_eq!(own, of(|_| ()));

@@ -114,7 +114,8 @@ impl Process {
         let observers = if self.is_first() { observers } else { Default::default() };
         let run = run.watched_by(observers);
         let body = |replica| run.start(replica, Stage::whole(), observers, stop)?.fit();
-        self.transport.run(&self.place, self.group, device, &facts::facts(&run), body)
+        let facts = facts::facts(&run, &device);
+        self.transport.run(&self.place, self.group, device, &facts, body)
     }
 
     /// Runs `body` as this process's replica, on its device, together with the others. `facts` must agree

@@ -131,7 +131,7 @@ impl Run<'_, '_> {
             notes: worker.config.describe_lr_scaling(worker.state.global_batch).into_iter().collect(),
         };
         deciding(observers, stopping).try_for_each(|observer| observer.on_begin(&run))?;
-        for warning in worker.config.warnings() {
+        for warning in worker.warnings() {
             observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
         }
         if !self.ended {

@@ -28,3 +28,4 @@ pub use speed::median;
 pub use step::{StepOptions, gradients, train_step, update};
 pub use stop_flag::StopFlag;
 pub use train::{train, train_model, train_on};
+pub(crate) use worker::arithmetic;

@@ -2,6 +2,8 @@ mod describe;
 mod finish;
 mod snapshot;
 
+pub(crate) use describe::arithmetic;
+
 use crate::data::{Share, Source};
 use crate::run::average::Average;
 use crate::run::memory;
@@ -52,6 +54,8 @@ pub(crate) struct Worker<'a> {
     meter: Meter,
     /// The last time the meter was read.
     read: Instant,
+    /// What the user should know about the rest of a resumed run.
+    warnings: Vec<String>,
     /// Whether any replica or stage has an asynchronous device, so that checks for requests to stop would
     /// delay it.
     ahead: bool,
@@ -142,7 +146,9 @@ impl<'a> Worker<'a> {
         let in_order = config.training.virtual_replicas.is_some() || own.total() > world;
         let passes = Passes::new(&network, own, in_order)?;
         let (global_batch, device_weights) = (global, weights.to_string());
-        let state = TrainState { global_batch, device_weights, ..TrainState::default() };
+        let arithmetic = arithmetic(&device);
+        let state =
+            TrainState { global_batch, device_weights, replicas: world, arithmetic, ..TrainState::default() };
         let steps_per_epoch = train.steps() as u64;
         if steps_per_epoch == 0 {
             return Err(too_large(config, global, world, data.train.len()));
@@ -165,13 +171,17 @@ impl<'a> Worker<'a> {
             stage,
             meter,
             read: Instant::now(),
+            warnings: Vec::new(),
             ahead: true,
             throughput: Throughput::default(),
         };
         worker.ahead = worker.has_others() && worker.agree(worker.device.runs_ahead())?;
         if let Some(resume) = resume {
+            worker.warnings = worker.differs_from(&resume.state);
+            let here = core::mem::take(&mut worker.state);
             worker.restore(resume)?;
-            worker.state.device_weights = weights.to_string();
+            let TrainState { device_weights, replicas, arithmetic, .. } = here;
+            worker.state = TrainState { device_weights, replicas, arithmetic, ..worker.state };
         }
         worker.state.data = Some(data.fingerprint.clone());
         // Before any file of the run is written.
@@ -185,6 +195,11 @@ impl<'a> Worker<'a> {
     /// The device.
     pub(crate) fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// What the user should know before the first step.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        [self.config.warnings(), self.warnings.clone()].concat()
     }
 
     /// The progress of the run.

@@ -1,7 +1,8 @@
 //! Descriptions of the devices of a run, for observers.
 
 use super::Worker;
-use crate::DeviceWeights;
+use crate::{DeviceWeights, TrainState};
+use program::Device;
 
 impl Worker<'_> {
     /// The number of replicas.
@@ -9,11 +10,39 @@ impl Worker<'_> {
         self.collective.world()
     }
 
+    /// Why the steps after a resume differ from those of a run that was never stopped: the run `before`
+    /// computed elsewhere.
+    pub(super) fn differs_from(&self, before: &TrainState) -> Vec<String> {
+        let TrainState { arithmetic, replicas, .. } = before;
+        let mut warnings = Vec::new();
+        if !arithmetic.is_empty() && *arithmetic != self.state.arithmetic {
+            let remedy = match arithmetic.strip_prefix("a CPU with ") {
+                Some(level) => format!("; TOWERS_SIMD={level} keeps them, on a CPU that has it"),
+                None => String::new(),
+            };
+            warnings.push(format!(
+                "the run was computed by {arithmetic} and continues on {}, so its last bits change{remedy}",
+                self.state.arithmetic
+            ));
+        }
+        let normalizes_alone = !self.network.arena().running.is_empty()
+            && !self.syncs_batch_norm
+            && self.config.training.virtual_replicas.is_none();
+        if *replicas > 0 && *replicas != self.state.replicas && normalizes_alone {
+            warnings.push(format!(
+                "the number of replicas changes from {replicas} to {}: each normalizes its own share of a batch, so \
+                 the results are those of another run; with --virtual-replicas they would not depend on it",
+                self.state.replicas
+            ));
+        }
+        warnings
+    }
+
     /// A description of the devices.
     pub(crate) fn describe(&self) -> String {
         let devices = match self.collective.world() {
             1 => self.device.name(),
-            world => format!("{world} replicas, each on {}", kind(&self.device.name())),
+            world => format!("{world} replicas, each on {}", model_of(&self.device.name())),
         };
         let devices = match self.stage.stages() {
             1 => devices,
@@ -32,18 +61,26 @@ impl Worker<'_> {
     }
 }
 
+/// What decides the bits of sums and products on a device: the model of a GPU, or the instruction set of a CPU.
+pub(crate) fn arithmetic(device: &Device) -> String {
+    match device.kind() {
+        "cpu" => format!("a CPU with {}", tensor_cpu::simd_level()),
+        _ => model_of(&device.name()).to_owned(),
+    }
+}
+
 /// A device's name without the number of its GPU, which differs between replicas.
-fn kind(name: &str) -> &str {
+fn model_of(name: &str) -> &str {
     name.rsplit_once(" (cuda:").map_or(name, |(kind, _)| kind)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::kind;
+    use super::model_of;
 
     #[test]
     fn replicas_on_several_gpus_name_none_of_them() {
-        assert_eq!(kind("NVIDIA H100 80GB HBM3 (cuda:0)"), "NVIDIA H100 80GB HBM3");
-        assert_eq!(kind("the CPU (2 threads)"), "the CPU (2 threads)");
+        assert_eq!(model_of("NVIDIA H100 80GB HBM3 (cuda:0)"), "NVIDIA H100 80GB HBM3");
+        assert_eq!(model_of("the CPU (2 threads)"), "the CPU (2 threads)");
     }
 }
