@@ -1,6 +1,7 @@
 //! `towers launch`: several processes of this program on this machine.
 
 mod environment;
+mod launcher_death;
 mod mpi;
 mod process_group;
 mod worker;
@@ -9,6 +10,7 @@ use crate::args::LaunchArgs;
 use crate::error::{BAD_USAGE, INTERRUPTED, at_least_one, on_interrupt, usage};
 use crate::print::note;
 use environment::Launch;
+pub use launcher_death::follow_launcher;
 use process_group::{Outcome, ProcessGroup};
 use std::path::Path;
 use std::process::ExitCode;

@@ -39,6 +39,7 @@ use args::Command;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    launch::follow_launcher();
     let args = usage::parse().unwrap_or_else(|error| error::refuse(&usage::advised(error)));
     // The other commands open no device.
     if !matches!(

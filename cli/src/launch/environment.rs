@@ -1,5 +1,6 @@
 //! The environment of the processes of a launch.
 
+use super::launcher_death::end_with_launcher;
 use super::mpi;
 use crate::args::LaunchArgs;
 use crate::error::usage;
@@ -74,14 +75,15 @@ impl Launch {
     pub fn command(&self, rank: usize, port: u16, restart: u32) -> anyhow::Result<Command> {
         let program = env::current_exe().context("can't find this program's own file")?;
         let mut command = match &self.mpi {
-            Some(mpi) => {
-                let mut command = Command::new(mpi);
+            Some(_) => {
+                let mut command = Command::new(&program);
                 command.args(["-n", &self.processes.to_string()]).arg(program);
                 mpi::set_options(&mut command, self.grace);
                 command
             }
             None => Command::new(program),
         };
+        end_with_launcher(&mut command, self.mpi.as_deref());
         command.args(&self.command);
         FOREIGN.iter().for_each(|name| {
             command.env_remove(name);

@@ -171,6 +171,16 @@ mod faults {
         }
     }
 
+    #[test]
+    fn a_launcher_that_is_killed_leaves_no_process() {
+        let place = Place::new();
+        let mut launcher = start(&place, &format!("launch --processes 3 -- {ENDLESS}"));
+        let ranks = ranks(&launcher, 3);
+        launcher.kill().unwrap();
+        launcher.wait().unwrap();
+        wait_for(|| ranks.values().all(|id| environment(id).is_none()).then_some(()));
+    }
+
     /// A stopped process does not react to signals; after a while it is killed.
     #[test]
     fn who_does_not_end_is_killed() {
