@@ -123,15 +123,20 @@ fn mpi(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     for folder in folders {
         println!("under {}", folder.display());
         // Jobs take turns: each has several processes.
-        let tests = ["--no-fail-fast", "--test", "mpi", "--", "--show-output", "--test-threads=1"];
-        let mut command = cargo::command(&workspace.root, &[&["test", "--workspace"][..], &tests].concat());
         let path = [folder.join("bin")].into_iter().chain(std::env::split_paths(&path));
-        command.env("PATH", std::env::join_paths(path)?);
-        // As root, as in a container, Open MPI asks for both.
-        for name in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
-            command.env(name, "1");
+        let path = std::env::join_paths(path)?;
+        for tests in
+            [&["--workspace", "--test", "mpi", "--"][..], &["-p", "towers", "--test", "cli", "--", "by_mpi"]]
+        {
+            let tests = [&["test", "--no-fail-fast"], tests, &["--show-output", "--test-threads=1"]].concat();
+            let mut command = cargo::command(&workspace.root, &tests);
+            command.env("PATH", &path);
+            // As root, as in a container, Open MPI asks for both.
+            for name in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
+                command.env(name, "1");
+            }
+            tally.run(&mut command)?;
         }
-        tally.run(&mut command)?;
     }
     Ok(())
 }

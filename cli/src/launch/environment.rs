@@ -55,9 +55,14 @@ impl Launch {
         Ok(Launch { processes, command, mpi, grace, port, visible, secret: draw()?, id })
     }
 
+    /// Whether MPI's launcher starts the processes.
+    pub fn is_by_mpi(&self) -> bool {
+        self.mpi.is_some()
+    }
+
     /// The number of processes to start here: one if that is MPI's launcher.
     pub fn started(&self) -> usize {
-        if self.mpi.is_some() { 1 } else { self.processes }
+        if self.is_by_mpi() { 1 } else { self.processes }
     }
 
     /// The port of rank 0, where the processes meet: the given one, or one with a free next port.
@@ -89,7 +94,7 @@ impl Launch {
             command.env_remove(name);
         });
         command.env("TOWERS_RESTART_COUNT", restart.to_string());
-        if self.mpi.is_some() {
+        if self.is_by_mpi() {
             return Ok(command);
         }
         for (name, value) in [

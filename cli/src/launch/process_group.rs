@@ -12,7 +12,11 @@ use std::time::{Duration, Instant};
 /// The time between two checks of the processes.
 const PAUSE: Duration = Duration::from_millis(20);
 
-pub struct ProcessGroup(Vec<Worker>);
+pub struct ProcessGroup {
+    workers: Vec<Worker>,
+    /// Whether the only one is MPI's launcher.
+    by_mpi: bool,
+}
 
 /// How a launch ended.
 pub enum Outcome {
@@ -35,7 +39,8 @@ impl ProcessGroup {
         let port = launch.port()?;
         let start = |rank| Worker::start(rank, launch.command(rank, port, restart)?, verbose);
         // If one process can't be started, the others are dropped, which ends them.
-        Ok(ProcessGroup((0..launch.started()).map(start).collect::<anyhow::Result<_>>()?))
+        let workers = (0..launch.started()).map(start).collect::<anyhow::Result<_>>()?;
+        Ok(ProcessGroup { workers, by_mpi: launch.is_by_mpi() })
     }
 
     /// Waits for all processes. When one fails, the others are asked to end, and killed after `grace`. Ctrl-C
@@ -71,6 +76,8 @@ impl ProcessGroup {
             None if passed_on == 0 => {
                 self.failure(|status| !status.success())?.map_or(Outcome::Done, Outcome::Failed)
             }
+            // Open MPI's launcher ends with status 1 then, whatever its processes do.
+            None if self.by_mpi => Outcome::Interrupted,
             // A process that can't save, or fails for another reason, is reported.
             None => {
                 let failure = self.failure(|status| !is_interrupted(status, killed))?;
@@ -80,12 +87,12 @@ impl ProcessGroup {
     }
 
     fn request(&mut self, request: Request) {
-        self.0.iter_mut().for_each(|worker| worker.request(request));
+        self.workers.iter_mut().for_each(|worker| worker.request(request));
     }
 
     fn running(&mut self) -> anyhow::Result<bool> {
         let mut running = false;
-        for worker in &mut self.0 {
+        for worker in &mut self.workers {
             running |=
                 worker.ended().with_context(|| format!("rank {} can't be watched", worker.rank))?.is_none();
         }
@@ -94,7 +101,7 @@ impl ProcessGroup {
 
     /// The first failed process, by rank.
     fn failure(&mut self, failed: impl Fn(&ExitStatus) -> bool) -> anyhow::Result<Option<Failure>> {
-        for worker in &mut self.0 {
+        for worker in &mut self.workers {
             if let Some(status) = worker.ended()?.filter(&failed) {
                 let (end, status) = describe(status);
                 let last_lines = worker.last_lines();

@@ -267,3 +267,100 @@ mod faults {
         assert!(place.model("run") == place.model("straight"), "the restarted run is not the same run");
     }
 }
+
+/// Processes on CPUs, started by the MPI in PATH. The step `mpi` of the tests brings two of them.
+#[cfg(target_os = "linux")]
+mod by_mpi {
+    use crate::ranks::{end, environment, signal, start, wait_for, wait_for_epochs};
+    use crate::{Place, TRAIN};
+    use std::fs;
+    use std::process::Child;
+
+    /// A place in which a launch finds an MPI.
+    fn with_mpi() -> Option<Place> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        if !std::env::split_paths(&path).any(|folder| folder.join("mpiexec").is_file()) {
+            println!(
+                "SKIPPED: a launch by MPI: there is no mpiexec in PATH; `cargo xtask test mpi` brings it"
+            );
+            return None;
+        }
+        Some(Place::new())
+    }
+
+    /// The process of a rank, once it has begun.
+    fn rank(place: &Place, number: &str) -> String {
+        let folder = place.path().canonicalize().unwrap();
+        wait_for(|| {
+            let ids =
+                fs::read_dir("/proc").ok()?.flatten().map(|e| e.file_name().to_string_lossy().into_owned());
+            ids.filter(|id| fs::read_link(format!("/proc/{id}/cwd")).is_ok_and(|cwd| cwd == folder)).find(
+                |id| {
+                    let variables = environment(id).unwrap_or_default();
+                    ["OMPI_COMM_WORLD_RANK", "PMI_RANK"]
+                        .iter()
+                        .any(|name| variables.get(*name).is_some_and(|rank| rank == number))
+                },
+            )
+        })
+    }
+
+    /// A run of two processes with many epochs.
+    fn long(place: &Place, options: &str) -> Child {
+        let train = format!("{TRAIN} --device cpu --epochs 200 --no-progress --output run");
+        start(place, &format!("launch --processes 2 {options} -- {train}"))
+    }
+
+    #[test]
+    fn processes_train_what_threads_do() {
+        let Some(place) = with_mpi() else { return };
+        let train = format!("{TRAIN} --device cpu --epochs 2 --output");
+        place.run(&format!("launch --processes 3 -- {train} run")).ends(0);
+        place.run(&format!("{train} straight --replicas 3")).ends(0);
+        assert!(place.model("run") == place.model("straight"), "processes train another network");
+    }
+
+    #[test]
+    fn ctrl_c_saves_the_run() {
+        let Some(place) = with_mpi() else { return };
+        let launcher = long(&place, "");
+        wait_for_epochs(&place, "run", 2);
+        signal("-INT", &launcher.id().to_string());
+        let (output, err) = end(launcher);
+        assert_eq!(output.status.code(), Some(130), "{err}");
+        // The rest runs in one process, with as many replicas.
+        place
+            .run("train --resume run --replicas 2 --max-time 1s")
+            .ends(0)
+            .complains("resuming from run/checkpoints");
+    }
+
+    #[test]
+    fn a_killed_rank_restarts_the_job() {
+        let Some(place) = with_mpi() else { return };
+        let launcher = long(&place, "--max-restarts 1");
+        wait_for_epochs(&place, "run", 2);
+        signal("-KILL", &rank(&place, "1"));
+        wait_for(|| {
+            environment(&rank(&place, "1"))?
+                .get("TOWERS_RESTART_COUNT")
+                .filter(|count| *count == "1")
+                .cloned()
+        });
+        wait_for_epochs(&place, "run", 4);
+        signal("-INT", &launcher.id().to_string());
+        let (output, err) = end(launcher);
+        assert_eq!(output.status.code(), Some(130), "{err}");
+        assert!(err.contains("(restart 1 of 1)") && err.contains("resuming from run/checkpoints"), "{err}");
+    }
+
+    #[test]
+    fn a_launcher_that_is_killed_leaves_no_process() {
+        let Some(place) = with_mpi() else { return };
+        let mut launcher = long(&place, "");
+        let ranks = ["0", "1"].map(|number| rank(&place, number));
+        launcher.kill().unwrap();
+        launcher.wait().unwrap();
+        wait_for(|| ranks.iter().all(|id| environment(id).is_none()).then_some(()));
+    }
+}
