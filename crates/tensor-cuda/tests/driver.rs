@@ -157,7 +157,7 @@ fn memory() {
     let cuda = open().unwrap();
     let error = cuda.alloc(1 << 30).unwrap_err();
     assert!(matches!(error, Error::OutOfMemory { bytes: 0x1_0000_0000, .. }), "{error}");
-    assert!(error.to_string().ends_with("could not be allocated on Fake 0 (cuda:0)"), "{error}");
+    assert!(error.to_string().ends_with("could not be allocated on Fake (cuda:0)"), "{error}");
     cuda.alloc(1 << 10).unwrap();
 }
 
@@ -167,7 +167,7 @@ fn broken() {
     // An error comes up in a later call, when the GPU has come there.
     let mut fill = || cuda.fill(1.0, &mut buffer, Span::new(0, 10));
     let error = (0..1_000_000).find_map(|_| fill().err()).unwrap().to_string();
-    assert!(error.starts_with("Fake 0 (cuda:0): kernel `fill_f32` on "), "{error}");
+    assert!(error.starts_with("Fake (cuda:0): kernel `fill_f32` on "), "{error}");
     assert!(error.contains("CUDA_ERROR_ILLEGAL_ADDRESS: what the driver says; this process"), "{error}");
     assert!(cuda.synchronize().is_err() && cuda.begin_capture().is_err());
     assert!(cuda.download(&buffer, 0, &mut [0.0]).is_err());
@@ -286,7 +286,7 @@ fn a_context_that_broke_is_left_without_a_panic() {
 fn a_newer_gpu_gets_what_its_driver_translates() {
     let Some(printed) = play("open", &[("FAKE_CAPABILITY", "130")]) else { return };
     assert!(
-        printed.contains("opened Fake 0 (cuda:0), compiled true") && printed.contains("clean"),
+        printed.contains("opened Fake (cuda:0), compiled true") && printed.contains("clean"),
         "{printed}"
     );
 }
@@ -298,13 +298,9 @@ fn what_can_not_be_opened_is_said_in_a_sentence() {
         ("FAKE_GPUS", "0", "cuda:0: cuInit failed with CUDA_ERROR_NO_DEVICE: what the driver says;"),
         // A status that was unknown when this was written.
         ("FAKE_INIT", "997", "cuda:0: cuInit failed with error 997: what the driver says"),
-        ("TOWERS_TEST_GPU", "3", "cuda:3: there is no GPU 3; the only one is 0 (Fake 0)"),
-        (
-            "FAKE_CAPABILITY",
-            "70",
-            "Fake 0 (cuda:0): Fake 0 has compute capability 7.0, but NVRTC 13.0 begins at",
-        ),
-        ("FAKE_NVRTC", "12", "Fake 0 (cuda:0): NVRTC 12.0 in /"),
+        ("TOWERS_TEST_GPU", "3", "cuda:3: there is no GPU 3; the only one is 0 (Fake)"),
+        ("FAKE_CAPABILITY", "70", "Fake (cuda:0): Fake has compute capability 7.0, but NVRTC 13.0 begins at"),
+        ("FAKE_NVRTC", "12", "Fake (cuda:0): NVRTC 12.0 in /"),
         ("FAKE_MEMORY", "1000", "out of memory: "),
     ];
     for (variable, value, said) in cases {
@@ -318,7 +314,7 @@ fn what_can_not_be_opened_is_said_in_a_sentence() {
 fn gpus_and_libraries_are_described() {
     let Some(printed) = play("look", &[("FAKE_GPUS", "2"), ("FAKE_MEMORY", "4096")]) else { return };
     assert!(printed.contains("Ok(())"), "{printed}");
-    let second = r#"Gpu { number: 1, name: "Fake 1", capability: (9, 0), memory: 4096 }, free: Some(4096)"#;
+    let second = r#"Gpu { number: 1, name: "Fake", capability: (9, 0), memory: 4096 }, free: Some(4096)"#;
     assert!(printed.contains(second), "{printed}");
     assert!(printed.contains("libnvrtc.so.13") && printed.contains("libcuda.so.1"), "{printed}");
 }

@@ -53,7 +53,7 @@ CUresult cuDeviceGet(CUdevice* device, int number) {
 CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
     Call call{__func__};
     TRY(start(call, device));
-    snprintf(name, static_cast<size_t>(size), "Fake %d", device);
+    snprintf(name, static_cast<size_t>(size), "Fake");
     return CUDA_SUCCESS;
 }
 

@@ -44,8 +44,10 @@ pub(crate) struct CudaDriver {
     /// How many kernel files were not in the cache.
     compiled: usize,
     capturing: AtomicBool,
-    /// Memory that was freed during a capture, when the driver can't free any.
+    /// Memory that was freed during a capture, when the driver can free none, or while its work may still have run.
     retired: Mutex<Vec<Ptr>>,
+    /// Graphs that were given up while they may still have run.
+    retired_graphs: Mutex<Vec<Graph>>,
     staging: Mutex<Staging>,
     /// The check of waits.
     watch: Mutex<Option<Arc<dyn Watch>>>,
@@ -93,6 +95,7 @@ impl CudaDriver {
             capturing: AtomicBool::new(false),
             works: Mutex::default(),
             retired: Mutex::default(),
+            retired_graphs: Mutex::default(),
             staging,
             watch: Mutex::default(),
             functions,
@@ -120,19 +123,25 @@ impl CudaDriver {
         Ok(())
     }
 
-    /// Frees memory as soon as its work has ended. If the wait fails, work may still run, and the memory stays
-    /// until the process ends: another rank was lost, or the context is broken and has lost its memory anyway.
+    /// Frees memory as soon as its work has ended. A broken context has lost its memory anyway. If another rank
+    /// was lost, work may still run, and the memory stays until the end of this driver.
     ///
     /// # Safety
     /// The addresses came from `alloc`, and are used no more but by work that was asked for already.
     unsafe fn release(&self, all: impl IntoIterator<Item = Ptr>) {
-        if self.synchronize().is_err() {
+        if self.may_still_run() {
+            lock(&self.retired).extend(all);
             return;
         }
         for ptr in all {
             // SAFETY: as the caller says; the work that used it has ended.
             unsafe { number!(sys::cuMemFree_v2(ptr.0)) };
         }
+    }
+
+    /// Waits for the work asked for. Returns whether the wait ended early, because another rank was lost.
+    fn may_still_run(&self) -> bool {
+        self.synchronize().is_err() && self.watch().is_some_and(|watch| watch.look().is_err())
     }
 
     /// Ends the capture and returns its graph.
@@ -368,7 +377,8 @@ impl Driver for CudaDriver {
             return;
         }
         // As with memory: a graph that may still run stays.
-        if self.synchronize().is_err() {
+        if self.may_still_run() {
+            lock(&self.retired_graphs).push(graph);
             return;
         }
         // SAFETY: it came from `end_capture`, and it has no other user.
@@ -478,6 +488,11 @@ impl Drop for CudaDriver {
             let _ = self.end_capture(false);
         }
         let _ = self.synchronize();
+        let graphs = std::mem::take(&mut *lock(&self.retired_graphs));
+        graphs.into_iter().for_each(|graph| self.free_graph(graph));
+        let retired = std::mem::take(&mut *lock(&self.retired));
+        // SAFETY: their owners are gone.
+        unsafe { self.release(retired) };
         let _ = self.make_current();
     }
 }
