@@ -44,6 +44,7 @@ impl TrainArgs {
     /// and not all may see the same checkpoints. So the first process collects the answers, and names the
     /// checkpoint.
     pub fn agree(&self, process: &mut Process, mut start: Start) -> anyhow::Result<Start> {
+        start.config.check_replicas(process.connect(&start.config)?)?;
         let Some(output) = self.folder().filter(|_| self.keep.resume.is_none()) else { return Ok(start) };
         let own = self.owns_output()?;
         let restarted = process.any_restarted(own)?;
@@ -67,7 +68,7 @@ impl TrainArgs {
                 }
             };
         }
-        start.config.check_replicas(process.world())?;
+        start.config.check_replicas(process.connect(&start.config)?)?;
         Ok(start)
     }
 

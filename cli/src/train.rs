@@ -18,18 +18,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use train::cifar::Dataset;
-use train::{Config, End, Observer, Process, Resume, TrainState};
+use train::{Config, End, Observer, Placement, Process, Resume, TrainState};
 use trained::ImageSize;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let start = args.start(args.owns_output()?)?;
     let process =
         Process::join(&start.config.placement.devices, Duration::from_secs(args.keep.collective_timeout))?;
-    // A missing device is reported before the data are read.
-    start.config.check_replicas(match &process {
-        Some(process) => process.world(),
-        None => train::check_devices(&start.config.placement.devices, &start.config.training.arithmetic)?,
-    })?;
+    if process.is_none() {
+        // A missing device is reported before the data are read.
+        let Placement { devices, .. } = &start.config.placement;
+        start.config.check_replicas(train::check_devices(devices, &start.config.training.arithmetic)?)?;
+    }
     match process {
         Some(process) if !process.is_first() => run_other(process, start, &args),
         process => run_first(process, start, &args),

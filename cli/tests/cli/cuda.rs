@@ -43,7 +43,7 @@ fn any_number_of_gpus_trains_the_same_network() {
     let Some(cuda) = with_cuda() else { return };
     let [devices, _] = run(&cuda, "devices");
     for said in
-        ["cuda:1: Fake 1, compute capability 9.0", "cuda:0 computes with cuDNN 9.19.0", "  NCCL 2.28.9 in "]
+        ["cuda:1: Fake, compute capability 9.0", "cuda:0 computes with cuDNN 9.19.0", "  NCCL 2.28.9 in "]
     {
         assert!(devices.contains(said), "{devices}");
     }

@@ -321,6 +321,15 @@ mod by_mpi {
     }
 
     #[test]
+    fn processes_may_have_several_replicas() {
+        let Some(place) = with_mpi() else { return };
+        let train = format!("{TRAIN} --device cpu --epochs 2 --threads 4 --output");
+        place.run(&format!("launch --processes 2 -- {train} run --replicas 2")).ends(0);
+        place.run(&format!("{train} straight --replicas 4")).ends(0);
+        assert!(place.model("run") == place.model("straight"), "processes train another network");
+    }
+
+    #[test]
     fn ctrl_c_saves_the_run() {
         let Some(place) = with_mpi() else { return };
         let launcher = long(&place, "");

@@ -150,6 +150,28 @@ fn processes_of_every_launcher_join() {
     }
 }
 
+/// One process a machine, as in the tutorials of TensorFlow and in Kubernetes: it takes all GPUs.
+#[test]
+fn a_process_takes_all_gpus_of_its_machine() {
+    let Some(place) = with_gpus() else { return };
+    let (one, other) = (port(), port());
+    // Two names, as of two machines.
+    let workers = format!(r#"{{"cluster":{{"worker":["127.0.0.1:{one}","localhost:{other}"]}},"#);
+    let task = r##""task":{"type":"worker","index":#}}"##;
+    let secret = ("TOWERS_JOB_SECRET", "a secret of the job".to_owned());
+    for (child, rank) in
+        job(&place, &[("TF_CONFIG", format!("{workers}{task}")), secret], SAME).into_iter().zip(0..)
+    {
+        let (output, err) = end(child);
+        assert!(output.status.success(), "rank {rank}: {err}");
+    }
+    let straight = format!("{TRAIN} --epochs 1 --replicas 4 --gpus 2 --output straight");
+    let (status, err) = run(&place, &straight);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(place.model("run") == place.model("straight"), "the processes trained another network");
+    nothing_left(&place);
+}
+
 /// The command of the documentation, except for the number of machines. A rank is killed, and torchrun
 /// restarts all.
 #[test]

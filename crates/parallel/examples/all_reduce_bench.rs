@@ -27,9 +27,9 @@ fn main() -> Result<()> {
         Some("mpi") => {
             let mpi = parallel::Mpi::start(parallel::MpiOptions::default())?;
             let (rank, world) = (mpi.rank(), mpi.world());
-            let times = mpi.run(tensor_cpu::device(1), measure)?;
+            let times = mpi.run(&[tensor_cpu::device(1)], measure)?;
             if rank == 0 {
-                report("mpi", world, &times);
+                report("mpi", world, &times[0]);
             }
         }
         Some(other) => eprintln!("error: `{other}` is not known; there is `mpi`"),

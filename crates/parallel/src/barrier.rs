@@ -25,6 +25,11 @@ impl Barrier {
         Barrier { world, state: Mutex::default(), changed: Condvar::new() }
     }
 
+    /// The number of threads.
+    pub(crate) fn world(&self) -> usize {
+        self.world
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

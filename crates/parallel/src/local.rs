@@ -2,6 +2,7 @@ use crate::abort::Abortable;
 use crate::barrier::Barrier;
 use crate::collective::equal_part;
 use crate::in_order::{add, add_in_order};
+use crate::mpi::Across;
 use crate::on_device::OnDevice;
 use crate::{Collective, Error, Result, slice_batch};
 use program::{Device, Span, Storage};
@@ -17,10 +18,14 @@ use tensor_cpu::Buffer as HostBuffer;
 /// GPU, or of a replica with several parts, are copied first. Several replicas may share a device. A single
 /// replica adds its parts up on its device.
 ///
+/// The replicas of several processes add up through host memory too: the first one of each process passes the
+/// numbers of all of its process on by MPI.
+///
 /// On GPUs ([`on`](Local::on)) the threads wait as often, but the numbers go from device to device, and the
 /// streams wait for each other; see [`tensor_cuda::Peers`].
 pub struct Local {
-    rank: usize,
+    /// Its number within the process.
+    own: usize,
     group: Arc<Group>,
 }
 
@@ -31,6 +36,8 @@ struct Group {
     /// The sums that each replica has computed.
     sums: Vec<RwLock<Vec<f32>>>,
     on_device: Option<OnDevice>,
+    /// The way to the replicas of other processes.
+    across: Option<Arc<Across>>,
 }
 
 /// The numbers of a replica: some parts of `len` numbers, one behind the other, from index `first` on.
@@ -71,7 +78,12 @@ impl Local {
 
     /// As [`group`](Local::group), with a barrier that the runner of the threads can abort.
     pub(crate) fn with_barrier(barrier: &Arc<Barrier>, world: usize) -> Vec<Local> {
-        Local::members(barrier, world, None)
+        Local::members(barrier, world, None, None)
+    }
+
+    /// The `count` members of this process, in a group of all processes.
+    pub(crate) fn of_process(barrier: &Arc<Barrier>, count: usize, across: &Arc<Across>) -> Vec<Local> {
+        Local::members(barrier, count, None, Some(Arc::clone(across)))
     }
 
     /// The members of a group of replicas on these devices, by rank. The numbers stay on the devices if all
@@ -85,22 +97,33 @@ impl Local {
 
     /// As [`on`](Local::on), with a barrier that the runner of the threads can abort.
     pub(crate) fn on_with_barrier(barrier: &Arc<Barrier>, devices: &[Device]) -> Result<Vec<Local>> {
-        Ok(Local::members(barrier, devices.len(), OnDevice::of(devices)?))
+        Ok(Local::members(barrier, devices.len(), OnDevice::of(devices)?, None))
     }
 
-    fn members(barrier: &Arc<Barrier>, world: usize, on_device: Option<OnDevice>) -> Vec<Local> {
+    fn members(
+        barrier: &Arc<Barrier>,
+        count: usize,
+        on_device: Option<OnDevice>,
+        across: Option<Arc<Across>>,
+    ) -> Vec<Local> {
         let barrier = Arc::clone(barrier);
-        let contributions = (0..world).map(|_| RwLock::default()).collect();
-        let sums = (0..world).map(|_| RwLock::default()).collect();
-        let group = Arc::new(Group { barrier, contributions, sums, on_device });
-        (0..world).map(|rank| Local { rank, group: Arc::clone(&group) }).collect()
+        let contributions = (0..count).map(|_| RwLock::default()).collect();
+        let sums = (0..count).map(|_| RwLock::default()).collect();
+        let group = Arc::new(Group { barrier, contributions, sums, on_device, across });
+        (0..count).map(|own| Local { own, group: Arc::clone(&group) }).collect()
     }
 
     /// A group of one, for a run without replicas.
     pub fn alone() -> Local {
         let barrier = Arc::new(Barrier::new(1));
-        let group = Group { barrier, contributions: Vec::new(), sums: Vec::new(), on_device: None };
-        Local { rank: 0, group: Arc::new(group) }
+        let (contributions, sums) = (Vec::new(), Vec::new());
+        let group = Group { barrier, contributions, sums, on_device: None, across: None };
+        Local { own: 0, group: Arc::new(group) }
+    }
+
+    /// The number of replicas of this process.
+    fn count(&self) -> usize {
+        self.group.contributions.len().max(1)
     }
 
     /// The path from GPU to GPU, for numbers that lie on one.
@@ -110,7 +133,7 @@ impl Local {
 
     /// Copies the run `at` of each part of this replica for the others to read.
     fn bring(&self, device: &Device, parts: &[Storage], at: Span) -> Result<()> {
-        let mut contribution = write(&self.group.contributions[self.rank]);
+        let mut contribution = write(&self.group.contributions[self.own]);
         (contribution.first, contribution.len, contribution.parts) = (0, at.len, parts.len());
         contribution.numbers.grow(parts.len() * at.len);
         for (k, part) in parts.iter().enumerate() {
@@ -127,7 +150,7 @@ impl Local {
     fn lend(&self, numbers: &mut HostBuffer, at: Span, meet: impl FnOnce() -> Result<()>) -> Result<()> {
         at.check("collective", "the run", numbers.len())?;
         let swap = |numbers: &mut HostBuffer| {
-            let mut contribution = write(&self.group.contributions[self.rank]);
+            let mut contribution = write(&self.group.contributions[self.own]);
             (contribution.first, contribution.len, contribution.parts) = (at.offset, at.len, 1);
             mem::swap(&mut contribution.numbers, numbers);
         };
@@ -135,7 +158,7 @@ impl Local {
         let met = meet();
         match met {
             Ok(()) => swap(numbers),
-            Err(_) => numbers.clone_from(&read(&self.group.contributions[self.rank]).numbers),
+            Err(_) => numbers.clone_from(&read(&self.group.contributions[self.own]).numbers),
         }
         met
     }
@@ -146,16 +169,21 @@ impl Local {
         if contribution.len == len {
             return Ok(contribution);
         }
-        Err(Error::Mismatch { rank: self.rank, got: len, other, expected: contribution.len })
+        let first = self.group.across.as_ref().map_or(0, |across| across.first());
+        Err(Error::Mismatch { rank: self.rank(), got: len, other: first + other, expected: contribution.len })
+    }
+
+    /// The numbers of all replicas of this process.
+    fn contributions(&self, len: usize) -> Result<Vec<RwLockReadGuard<'_, Contribution>>> {
+        (0..self.count()).map(|other| self.contribution(other, len)).collect()
     }
 
     /// Adds up this replica's part of the run, in the order of the ranks and of each one's parts.
     fn add_stretch(&self, len: usize) -> Result<()> {
-        let own = slice_batch(len, self.world(), self.rank);
-        let mut sums = write(&self.group.sums[self.rank]);
+        let own = slice_batch(len, self.count(), self.own);
+        let mut sums = write(&self.group.sums[self.own]);
         sums.resize(own.len(), 0.0);
-        let contributions =
-            (0..self.world()).map(|other| self.contribution(other, len)).collect::<Result<Vec<_>>>()?;
+        let contributions = self.contributions(len)?;
         for (k, sums) in sums.chunks_mut(BLOCK).enumerate() {
             let block = Span::new(own.start + k * BLOCK, sums.len()).range();
             let mut parts = contributions
@@ -175,54 +203,98 @@ impl Local {
     /// Waits for all contributions, adds up this replica's part of them, and waits for the other sums.
     fn add_up(&self, len: usize) -> Result<()> {
         self.group.barrier.wait()?;
-        self.add_stretch(len)?;
+        if self.group.across.is_none() {
+            self.add_stretch(len)?;
+        }
+        self.first_of_process(|across, sums| {
+            let contributions = self.contributions(len)?;
+            let parts: Vec<_> = contributions.iter().flat_map(|contribution| contribution.parts()).collect();
+            across.add_up(&parts, sums, len)
+        })?;
         self.group.barrier.wait()
+    }
+
+    /// Where there are other processes, the first replica of this one exchanges with them for all of this
+    /// process, and leaves the outcome in the first place for sums.
+    fn first_of_process(&self, act: impl FnOnce(&Across, &mut Vec<f32>) -> Result<()>) -> Result<()> {
+        match &self.group.across {
+            Some(across) if self.own == 0 => act(across, &mut write(&self.group.sums[0])),
+            _ => Ok(()),
+        }
     }
 
     /// Copies the sums of all replicas to the run `at` of `into`.
     fn copy_sums(&self, device: &Device, at: Span, into: &mut Storage) -> Result<()> {
-        for rank in 0..self.world() {
-            let stretch = slice_batch(at.len, self.world(), rank);
-            device.upload(&read(&self.group.sums[rank]), into, at.offset + stretch.start)?;
+        let count = if self.group.across.is_some() { 1 } else { self.count() };
+        for own in 0..count {
+            let stretch = slice_batch(at.len, count, own);
+            device.upload(&read(&self.group.sums[own]), into, at.offset + stretch.start)?;
         }
         Ok(())
     }
 
     fn try_broadcast(&self, device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {
-        if self.rank == root {
+        let within = self.group.across.as_ref().map_or(Some(root), |across| across.within(root));
+        if within == Some(self.own) {
             self.bring(device, slice::from_ref(data), at)?;
         }
         self.group.barrier.wait()?;
-        if self.rank != root {
-            device.upload(self.contribution(root, at.len)?.part(0), data, at.offset)?;
+        self.first_of_process(|across, numbers| {
+            numbers.clear();
+            match within {
+                Some(root) => numbers.extend_from_slice(self.contribution(root, at.len)?.part(0)),
+                None => numbers.resize(at.len, 0.0),
+            }
+            across.broadcast(numbers, root)
+        })?;
+        if self.group.across.is_some() {
+            self.group.barrier.wait()?;
+        }
+        match within {
+            Some(root) if root == self.own => {}
+            Some(root) => device.upload(self.contribution(root, at.len)?.part(0), data, at.offset)?,
+            None => self.copy_sums(device, at, data)?,
         }
         self.group.barrier.wait()
     }
 
     fn try_all_gather(&self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
-        let own = equal_part(at, self.world(), self.rank)?;
+        let (world, first) = (self.world(), self.rank() - self.own);
+        let own = equal_part(at, world, self.rank())?;
         self.bring(device, slice::from_ref(data), own)?;
         self.group.barrier.wait()?;
-        for other in (0..self.world()).filter(|other| *other != self.rank) {
-            let theirs = equal_part(at, self.world(), other)?;
-            device.upload(self.contribution(other, own.len)?.part(0), data, theirs.offset)?;
+        self.first_of_process(|across, numbers| {
+            numbers.resize(at.len, 0.0);
+            for (k, contribution) in self.contributions(own.len)?.iter().enumerate() {
+                numbers[(first + k) * own.len..][..own.len].copy_from_slice(contribution.part(0));
+            }
+            across.all_gather(numbers)
+        })?;
+        if self.group.across.is_some() {
+            self.group.barrier.wait()?;
+            self.copy_sums(device, at, data)?;
+        } else {
+            for other in (0..world).filter(|other| *other != self.own) {
+                let theirs = equal_part(at, world, other)?;
+                device.upload(self.contribution(other, own.len)?.part(0), data, theirs.offset)?;
+            }
         }
         self.group.barrier.wait()
     }
 
     /// If this replica fails during an operation, aborts it for the others, which would wait for it.
     fn telling(&self, result: Result<()>) -> Result<()> {
-        result.inspect_err(|error| self.abort(&format!("replica {} failed: {error}", self.rank)))
+        result.inspect_err(|error| self.abort(&format!("replica {} failed: {error}", self.rank())))
     }
 }
 
 impl Collective for Local {
     fn rank(&self) -> usize {
-        self.rank
+        self.own + self.group.across.as_ref().map_or(0, |across| across.first())
     }
 
     fn world(&self) -> usize {
-        self.group.contributions.len().max(1)
+        self.group.across.as_ref().map_or_else(|| self.count(), |across| across.world())
     }
 
     fn all_reduce_sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
@@ -230,7 +302,7 @@ impl Collective for Local {
             return Ok(());
         }
         if let Some(on_device) = self.on_device(data) {
-            return self.telling(on_device.all_reduce_sum(self.rank, &self.group.barrier, data, at));
+            return self.telling(on_device.all_reduce_sum(self.own, &self.group.barrier, data, at));
         }
         self.telling(match data.get_mut() {
             Some(numbers) => self.lend(numbers, at, || self.add_up(at.len)),
@@ -251,7 +323,7 @@ impl Collective for Local {
         }
         if let Some(on_device) = self.on_device(into) {
             let barrier = &self.group.barrier;
-            return self.telling(on_device.all_reduce_in_order(self.rank, barrier, parts, at, into));
+            return self.telling(on_device.all_reduce_in_order(self.own, barrier, parts, at, into));
         }
         let summed = self.bring(device, parts, at).and_then(|()| self.add_up(at.len));
         self.telling(summed.and_then(|()| self.copy_sums(device, at, into)))
@@ -262,7 +334,7 @@ impl Collective for Local {
             return Ok(());
         }
         if let Some(on_device) = self.on_device(data) {
-            return self.telling(on_device.broadcast(self.rank, &self.group.barrier, data, at, root));
+            return self.telling(on_device.broadcast(self.own, &self.group.barrier, data, at, root));
         }
         self.telling(self.try_broadcast(device, data, at, root))
     }
@@ -272,16 +344,24 @@ impl Collective for Local {
             return Ok(());
         }
         if let Some(on_device) = self.on_device(data) {
-            return self.telling(on_device.all_gather(self.rank, &self.group.barrier, data, at));
+            return self.telling(on_device.all_gather(self.own, &self.group.barrier, data, at));
         }
         self.telling(self.try_all_gather(device, data, at))
     }
 
     fn barrier(&mut self) -> Result<()> {
+        self.group.barrier.wait()?;
+        if self.group.across.is_none() {
+            return Ok(());
+        }
+        self.telling(self.first_of_process(|across, _| across.barrier()))?;
         self.group.barrier.wait()
     }
 
     fn abort(&self, reason: &str) {
-        self.group.barrier.abort(self.rank, reason);
+        self.group.barrier.abort(self.rank(), reason);
+        if let Some(across) = &self.group.across {
+            across.abort(self.rank(), reason);
+        }
     }
 }

@@ -1,4 +1,6 @@
+use crate::abort::Abortable;
 use crate::barrier::Barrier;
+use crate::mpi::Across;
 use crate::{Collective, Local, Nccl, Result};
 use program::Device;
 use std::collections::HashSet;
@@ -9,25 +11,39 @@ use tensor_cuda::{Cuda, nccl};
 pub(crate) struct Members {
     pub(crate) collectives: Vec<Box<dyn Collective>>,
     pub(crate) barrier: Arc<Barrier>,
+    /// The way to the replicas of other processes, which a failing thread calls off.
+    pub(crate) across: Option<Arc<dyn Abortable>>,
 }
 
 impl Members {
     /// A group on these devices: by NCCL if each replica has a separate GPU and NCCL is installed, else
     /// [`Local`].
     pub(crate) fn of(devices: &[Device]) -> Result<Members> {
+        if on_gpus_of_their_own(devices) && nccl::available().is_ok() {
+            let (members, barrier) = Nccl::on_threads_of(devices)?;
+            return Ok(Members { collectives: boxed(members), barrier, across: None });
+        }
         let barrier = Arc::new(Barrier::new(devices.len()));
-        let collectives = if on_gpus_of_their_own(devices) && nccl::available().is_ok() {
-            boxed(Nccl::on_with_barrier(&barrier, devices)?)
-        } else {
-            boxed(Local::on_with_barrier(&barrier, devices)?)
-        };
-        Ok(Members { collectives, barrier })
+        let collectives = boxed(Local::on_with_barrier(&barrier, devices)?);
+        Ok(Members { collectives, barrier, across: None })
     }
 
     /// A group that exchanges a few numbers, whatever its members' devices are.
     pub(crate) fn in_host_memory(world: usize) -> Members {
         let barrier = Arc::new(Barrier::new(world));
-        Members { collectives: boxed(Local::with_barrier(&barrier, world)), barrier }
+        Members { collectives: boxed(Local::with_barrier(&barrier, world)), barrier, across: None }
+    }
+
+    /// The only replica of this process.
+    pub(crate) fn alone(collective: impl Collective + 'static) -> Members {
+        Members { collectives: boxed(vec![collective]), barrier: Arc::new(Barrier::new(1)), across: None }
+    }
+
+    /// The `count` replicas of this process in a group of all processes.
+    pub(crate) fn of_process(count: usize, across: Across) -> Members {
+        let (barrier, across) = (Arc::new(Barrier::new(count)), Arc::new(across));
+        let collectives = boxed(Local::of_process(&barrier, count, &across));
+        Members { collectives, barrier, across: Some(across) }
     }
 }
 

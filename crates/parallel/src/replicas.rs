@@ -37,8 +37,8 @@ where
     E: From<Error> + core::fmt::Display + Send,
     F: Fn(Replica) -> Result<T, E> + Sync,
 {
-    let Members { collectives, barrier } = group;
-    let all: Arc<[Arc<dyn Abortable>]> = Arc::new([barrier]);
+    let Members { collectives, barrier, across } = group;
+    let all: Arc<[Arc<dyn Abortable>]> = [barrier as Arc<dyn Abortable>].into_iter().chain(across).collect();
     let member = |(device, collective): (&Device, Box<dyn Collective>)| {
         let (rank, all) = (collective.rank(), Arc::clone(&all));
         let participant = Participant {

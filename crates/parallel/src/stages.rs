@@ -153,12 +153,12 @@ fn members(devices: &[Device], stages: usize) -> Result<Vec<(Member, Participant
     for stage in 0..stages {
         let of_stage: Vec<Device> = devices.iter().skip(stage).step_by(stages).cloned().collect();
         let group = if replicas == 1 { Members::in_host_memory(1) } else { Members::of(&of_stage)? };
-        let Members { collectives, barrier } = group;
+        let Members { collectives, barrier, .. } = group;
         across.push((collectives.into_iter(), barrier));
     }
     let (mut members, mut own) = (Vec::new(), Vec::<Vec<Arc<dyn Abortable>>>::new());
     for devices in devices.chunks(stages) {
-        let Members { collectives, barrier: within } = Members::in_host_memory(stages);
+        let Members { collectives, barrier: within, .. } = Members::in_host_memory(stages);
         let on: Vec<Arc<Link>> = (1..stages).map(|_| Link::new()).collect();
         let back: Vec<Arc<Link>> = (1..stages).map(|_| Link::new()).collect();
         for ((number, collective), device) in collectives.into_iter().enumerate().zip(devices) {

@@ -49,6 +49,7 @@ fn torchrun_says_everything() {
         world: 8,
         local_rank: 1,
         local_world: 4,
+        one_device: true,
         master: Some(("n0".to_owned(), 29400)),
         job: Some("job".to_owned()),
         restart: 2,

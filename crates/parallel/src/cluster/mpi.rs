@@ -30,5 +30,6 @@ fn read(
     let master = env.master()?;
     // Set by `towers launch`, which starts mpirun.
     let restart = env.restarts("TOWERS_RESTART_COUNT")?;
-    Ok(Some(Place { rank, world, local_rank, local_world, master, job, restart, source }))
+    let one_device = local_world > 1;
+    Ok(Some(Place { rank, world, local_rank, local_world, one_device, master, job, restart, source }))
 }

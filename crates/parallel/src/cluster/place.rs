@@ -7,10 +7,13 @@ pub struct Place {
     pub rank: usize,
     /// The number of processes, at least 1.
     pub world: usize,
-    /// The rank of this process on its machine, from 0: the number of its GPU.
+    /// The rank of this process on its machine, from 0.
     pub local_rank: usize,
     /// The number of processes of this machine, at least 1. They share its cores.
     pub local_world: usize,
+    /// Whether the launcher means each process to take one device of its machine: there are several
+    /// processes on it, or `LOCAL_RANK` is set. Otherwise a process takes all.
+    pub one_device: bool,
     /// The machine of rank 0, and a port there. The launcher decides what listens there: torchrun runs a
     /// store.
     pub master: Option<(String, u16)>,

@@ -25,7 +25,8 @@ pub(super) fn read(env: &Environment<'_>) -> Result<Option<Place>> {
     };
     let restart = env.restarts("SLURM_RESTART_COUNT")?;
     let job = job.map(|job| format!("{job}.{step}"));
-    Ok(Some(Place { rank, world, local_rank, local_world, master, job, restart, source: Source::Slurm }))
+    let (one_device, source) = (local_world > 1, Source::Slurm);
+    Ok(Some(Place { rank, world, local_rank, local_world, one_device, master, job, restart, source }))
 }
 
 /// The number of the job step, if `srun` started it.

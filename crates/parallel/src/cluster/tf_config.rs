@@ -45,11 +45,13 @@ pub(super) fn read(env: &Environment<'_>) -> Result<Option<Place>> {
 
 fn place(all: &[(String, u16)], rank: usize, env: &Environment<'_>) -> Result<Place> {
     let here = |(host, _): &&(String, u16)| *host == all[rank].0;
+    let local_world = all.iter().filter(here).count();
     Ok(Place {
         rank,
         world: all.len(),
         local_rank: all[..rank].iter().filter(here).count(),
-        local_world: all.iter().filter(here).count(),
+        local_world,
+        one_device: local_world > 1,
         master: env.master()?.or_else(|| all.first().cloned()),
         job: None,
         restart: 0,

@@ -23,16 +23,18 @@ pub(super) enum Operation {
     Gather,
     Barrier,
     Finish,
+    Begin,
 }
 
 impl Operation {
-    const ALL: [Operation; 6] = [
+    const ALL: [Operation; 7] = [
         Operation::Agree,
         Operation::Reduce,
         Operation::Broadcast,
         Operation::Gather,
         Operation::Barrier,
         Operation::Finish,
+        Operation::Begin,
     ];
 
     /// The operation in a sentence.
@@ -44,6 +46,7 @@ impl Operation {
             Operation::Gather => "an all-gather",
             Operation::Barrier => "a barrier",
             Operation::Finish => "the end of the run",
+            Operation::Begin => "the start of the run",
         }
     }
 

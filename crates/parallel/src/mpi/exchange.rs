@@ -49,22 +49,22 @@ impl Worker {
         let mine = others.chunks_exact(len.max(1)).map(|part| &part[own.clone()]);
         mine.chain(behind).for_each(|part| add(sums, part));
         self.received = received;
-        self.gather(Operation::Reduce, &mut buffer[..len]);
+        self.gather(Operation::Reduce, &mut buffer[..len], |rank| slice_batch(len, self.world, rank).len());
     }
 
-    /// Completes the buffer, an equal part of which is each rank's.
+    /// Completes the buffer, an equal part of which is each replica's.
     pub(super) fn all_gather(&mut self, buffer: &mut [f32]) {
+        let all: usize = self.replicas.iter().sum();
+        let each = buffer.len() / all.max(1);
         self.arrive(Operation::Gather, buffer.len(), 1);
-        self.gather(Operation::Gather, buffer);
+        self.gather(Operation::Gather, buffer, |rank| self.replicas[rank] * each);
     }
 
-    /// Sends this rank's part of the buffer to all, and receives theirs.
-    fn gather(&self, operation: Operation, buffer: &mut [f32]) {
-        let len = buffer.len();
+    /// Sends this rank's part of the buffer to all, and receives theirs. `part` is the length of a rank's part.
+    fn gather(&self, operation: Operation, buffer: &mut [f32], part: impl Fn(usize) -> usize) {
         let mut rest = buffer;
         let mut stretches = (0..self.world).map(|rank| {
-            let (stretch, behind) =
-                core::mem::take(&mut rest).split_at_mut(slice_batch(len, self.world, rank).len());
+            let (stretch, behind) = core::mem::take(&mut rest).split_at_mut(part(rank));
             rest = behind;
             (rank, stretch)
         });

@@ -18,6 +18,7 @@
 //! The library is found and loaded at run time; see [`library`].
 
 mod abi;
+mod across;
 mod communicator;
 mod control;
 mod exchange;
@@ -29,6 +30,7 @@ mod thread;
 mod wait;
 mod worker;
 
+pub(crate) use across::Across;
 pub use options::MpiOptions;
 
 use crate::collective::{equal_part, whole};
@@ -48,14 +50,14 @@ use thread::{RankInfo, WorkerHandle};
 ///
 /// let mpi = Mpi::start(MpiOptions::default())?;
 /// mpi.agree(&Agreement::new().with("the batch size", 64))?;
-/// let sum = mpi.run(tensor_cpu::device(1), |mut replica| {
+/// let sums = mpi.run(&[tensor_cpu::device(1)], |mut replica| {
 ///     let device = replica.device.clone();
 ///     let mut data = device.alloc(1)?;
 ///     device.upload(&[1.0 + replica.rank() as f32], &mut data, 0)?;
 ///     replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 1))?;
 ///     Ok::<_, parallel::Error>(data.to_vec(&device, 0, 1)?[0])
 /// })?;
-/// println!("{sum}");
+/// println!("{}", sums[0]);
 /// # Ok::<(), parallel::Error>(())
 /// ```
 pub struct Mpi {
@@ -91,6 +93,15 @@ impl Mpi {
     /// How many processes there are.
     pub fn world(&self) -> usize {
         self.place.world
+    }
+
+    /// Tells the other processes how many replicas this one has. Returns the number of each process.
+    ///
+    /// # Errors
+    /// If another rank failed or didn't come.
+    pub fn replicas(&self, own: usize) -> Result<Vec<usize>> {
+        let numbers = self.worker.ask(Command::Replicas(own))?;
+        Ok(numbers[..self.place.world].iter().map(|number| *number as usize).collect())
     }
 
     /// Checks that all ranks have the same agreement. To be called before any other operation.

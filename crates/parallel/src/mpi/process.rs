@@ -1,41 +1,71 @@
-use super::Mpi;
-use crate::panics::message;
-use crate::{Collective, Error, Replica};
+use super::{Across, Mpi};
+use crate::members::{Members, boxed};
+use crate::replicas::run_members;
+use crate::{Error, Nccl, Replica};
 use core::fmt::Display;
 use program::Device;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Mpi {
-    /// Runs `body` as this process's replica, waits for the other processes, and ends MPI. The counterpart of
-    /// [`run_replicas`](crate::run_replicas) for processes.
+    /// Runs `body` for each device of this process as a replica, waits for the other processes, and ends MPI.
+    /// The counterpart of [`run_replicas`](crate::run_replicas) for processes. The ranks of the replicas are
+    /// in the order of the processes, and of the devices of each.
     ///
-    /// If the body fails or panics, the others are told the reason. They stop at their next operation, or
+    /// If a body fails or panics, the others are told the reason. They stop at their next operation, or
     /// mpirun ends them when this process ends.
     ///
     /// # Errors
-    /// The body's error, or why another rank failed or didn't come.
-    pub fn run<T, E, F>(self, device: Device, body: F) -> Result<T, E>
+    /// The error of a body, or why another process failed or didn't come.
+    pub fn run<T, E, F>(self, devices: &[Device], body: F) -> Result<Vec<T>, E>
     where
-        E: From<Error> + Display,
-        F: FnOnce(Replica) -> Result<T, E>,
+        T: Send,
+        E: From<Error> + Display + Send,
+        F: Fn(Replica) -> Result<T, E> + Sync,
     {
-        let member = Mpi::at(Arc::clone(&self.worker), self.place);
-        let replica = Replica { device, collective: Box::new(member) };
-        match catch_unwind(AssertUnwindSafe(|| body(replica))) {
-            Ok(Ok(done)) => {
+        let replicas = self.replicas(devices.len())?;
+        let own = Mpi::at(Arc::clone(&self.worker), self.place);
+        // One each: sums may overlap with computation.
+        let members = match replicas.iter().all(|count| *count == 1) {
+            true => Members::alone(own),
+            false => Members::of_process(devices.len(), Across::new(own, &replicas)),
+        };
+        self.conclude(run_members(devices, members, body))
+    }
+
+    /// As [`run`](Mpi::run), on GPUs that NCCL joins. MPI brings its id, and ends the processes together.
+    ///
+    /// # Errors
+    /// As [`run`](Mpi::run), and if a device is no GPU, or NCCL is missing.
+    pub fn run_by_nccl<T, E, F>(self, devices: &[Device], patience: Duration, body: F) -> Result<Vec<T>, E>
+    where
+        T: Send,
+        E: From<Error> + Display + Send,
+        F: Fn(Replica) -> Result<T, E> + Sync,
+    {
+        let replicas = self.replicas(devices.len())?;
+        let across = Across::new(Mpi::at(Arc::clone(&self.worker), self.place), &replicas);
+        let joined = Nccl::join_over(&across, devices, patience);
+        let (collectives, barrier) = joined.inspect_err(|error| self.tell(error))?;
+        let members = Members { collectives: boxed(collectives), barrier, across: Some(Arc::new(across)) };
+        self.conclude(run_members(devices, members, body))
+    }
+
+    /// Waits for the others, or tells them that this process has failed.
+    fn conclude<T, E: From<Error> + Display>(self, ran: Result<T, E>) -> Result<T, E> {
+        match ran {
+            Ok(done) => {
                 self.finish()?;
                 Ok(done)
             }
-            Ok(Err(error)) => {
-                self.abort(&format!("rank {} failed: {error}", self.rank()));
+            Err(error) => {
+                self.tell(&error);
                 Err(error)
             }
-            Err(panic) => {
-                let message = message(panic.as_ref());
-                self.abort(&format!("rank {} panicked: {message}", self.rank()));
-                Err(Error::Panicked { rank: self.rank(), message }.into())
-            }
         }
+    }
+
+    fn tell(&self, error: &dyn Display) {
+        self.worker.abort(&format!("rank {} failed: {error}", self.rank()));
     }
 }

@@ -1,8 +1,8 @@
 use crate::{Agreement, Error, Result};
 use program::Span;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tensor_cpu::Buffer as HostBuffer;
 
@@ -12,6 +12,8 @@ const LINGER: Duration = Duration::from_secs(10);
 /// A command for the worker thread. Every command gets one answer.
 pub(super) enum Command {
     Agree(Agreement),
+    /// This process has so many replicas. The answer has the number of each process.
+    Replicas(usize),
     /// From index `first` on, the buffer has `parts` times `len` numbers, and room for the sums.
     Reduce {
         buffer: HostBuffer,
@@ -41,6 +43,8 @@ pub(super) struct CommandQueue {
     pub(super) commands: Receiver<Command>,
     pub(super) answers: Sender<Answer>,
     pub(super) beats: Arc<AtomicU64>,
+    /// Why this process stops, while the worker waits for others.
+    pub(super) called_off: Arc<OnceLock<String>>,
 }
 
 impl CommandQueue {

@@ -6,7 +6,7 @@ use super::worker::Worker;
 use crate::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use tensor_cpu::Buffer as HostBuffer;
 
@@ -22,6 +22,7 @@ pub(super) struct WorkerHandle {
     timeout: Duration,
     /// Grows while the worker waits for others, but not while it is inside a call into MPI.
     beats: Arc<AtomicU64>,
+    called_off: Arc<OnceLock<String>>,
 }
 
 struct Ends {
@@ -38,7 +39,13 @@ impl WorkerHandle {
         let (answers, answered) = channel();
         let (started, placed) = channel();
         let (timeout, beats) = (options.timeout, Arc::<AtomicU64>::default());
-        let queue = CommandQueue { commands: received, answers, beats: Arc::clone(&beats) };
+        let called_off = Arc::<OnceLock<String>>::default();
+        let queue = CommandQueue {
+            commands: received,
+            answers,
+            beats: Arc::clone(&beats),
+            called_off: Arc::clone(&called_off),
+        };
         let run = move || match Worker::start(options, queue, &started) {
             Ok(worker) => worker.run(),
             // After the time-out the receiver is gone.
@@ -53,7 +60,7 @@ impl WorkerHandle {
             what: format!("not all processes of the job started it within {} seconds", start.as_secs_f64()),
         })??;
         let ends = Mutex::new(Ends { commands, answers: answered, unanswered: 0 });
-        Ok((WorkerHandle { ends, timeout, beats }, place))
+        Ok((WorkerHandle { ends, timeout, beats, called_off }, place))
     }
 
     fn lock(&self) -> MutexGuard<'_, Ends> {
@@ -82,6 +89,12 @@ impl WorkerHandle {
             ends.next(self.timeout, &self.beats)?;
         }
         ends.next(self.timeout, &self.beats)
+    }
+
+    /// Ends the operation that this process waits in, for the reason of another of its threads.
+    pub(super) fn call_off(&self, reason: &str) {
+        // The first reason stays.
+        let _ = self.called_off.set(reason.to_owned());
     }
 
     /// Tells all others why this rank stops.
@@ -143,7 +156,7 @@ impl Worker {
         let overlaps = world > 1 && options.overlap.unwrap_or_else(over_machines);
         let _ = started.send(Ok(RankInfo { rank, world, overlaps }));
         let (received, timeout) = (Vec::new(), options.timeout);
-        Ok(Worker { communicator, rank, world, timeout, queue, received })
+        Ok(Worker { communicator, rank, world, replicas: vec![1; world], timeout, queue, received })
     }
 
     /// Executes commands until the last.
@@ -152,6 +165,12 @@ impl Worker {
             let mut answer = HostBuffer::default();
             match command {
                 Command::Agree(agreement) => self.agree(&agreement),
+                Command::Replicas(own) => {
+                    let all = self.arrive(Operation::Begin, 0, own);
+                    self.replicas = all.iter().map(|arrival| arrival.parts).collect();
+                    answer.grow(self.world);
+                    answer.iter_mut().zip(&self.replicas).for_each(|(answer, own)| *answer = *own as f32);
+                }
                 Command::Reduce { mut buffer, first, parts, len } => {
                     self.reduce(&mut buffer[first..][..parts.max(1) * len], parts, len);
                     answer = buffer;

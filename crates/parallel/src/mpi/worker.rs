@@ -20,6 +20,8 @@ pub(super) struct Worker {
     pub(super) communicator: Communicator,
     pub(super) rank: usize,
     pub(super) world: usize,
+    /// The number of replicas of each process.
+    pub(super) replicas: Vec<usize>,
     pub(super) timeout: Duration,
     pub(super) queue: CommandQueue,
     /// Numbers from others, reused by all operations.
@@ -82,6 +84,10 @@ impl Worker {
         missing: &dyn Fn() -> Vec<usize>,
     ) {
         self.queue.beat();
+        if let Some(reason) = self.queue.called_off.get() {
+            self.tell(reason);
+            self.serve(Error::Aborted { reason: reason.clone() });
+        }
         if news {
             return wait.again();
         }

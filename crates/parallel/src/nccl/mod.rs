@@ -7,6 +7,7 @@ use crate::abort::Abortable;
 use crate::barrier::Barrier;
 use crate::collective::{behind, whole};
 use crate::in_order::add_in_order;
+use crate::mpi::Across;
 use crate::{Collective, Error, Result};
 use program::{Device, Span, Storage};
 use std::sync::atomic::Ordering;
@@ -21,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Returns the failed rank's error, if one is known.
 type Failed = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// The collective of GPUs by NVIDIA's NCCL: a thread a GPU ([`group`](Nccl::group)), or a process a GPU
-/// ([`join`](Nccl::join)), on one machine or many.
+/// The collective of GPUs by NVIDIA's NCCL: of threads with a GPU each ([`group`](Nccl::group)), or of
+/// processes with one GPU or several ([`NcclProcess`]), on one machine or many.
 ///
 /// Operations are queued on the device's stream, and the host does not wait for them. Sums are in NCCL's
 /// order. They have the same bits on all replicas. Except with NVLS they have the same bits in every run on
@@ -44,6 +45,10 @@ pub struct Nccl {
     communicator: Option<Communicator>,
     threads: Option<Arc<Threads>>,
     process: Option<Arc<shared::Shared>>,
+    /// Whether this replica is the one of its process that reports progress.
+    reports: bool,
+    /// Whether there are replicas in other processes.
+    asks_processes: bool,
     failed: Failed,
     in_order: bool,
     rank: usize,
@@ -67,13 +72,13 @@ impl Drop for Threads {
     }
 }
 
-/// The arguments for joining a group of processes.
+/// The arguments for joining a group of replicas of several processes.
 pub struct NcclJoin {
     /// The id from [`Nccl::draw_id`] on rank 0.
     pub id: [u8; UniqueId::BYTES],
-    /// This process's rank, from 0.
+    /// The rank of this process's first replica.
     pub rank: usize,
-    /// The number of processes.
+    /// The number of replicas of all processes.
     pub world: usize,
     /// How long a rank may keep the others waiting, to join or within an operation.
     pub patience: Duration,
@@ -91,36 +96,50 @@ impl Nccl {
         Ok(*Communicator::draw_id(gpu(device)?)?.as_bytes())
     }
 
-    /// Joins a group of processes with this device, and waits for the others.
+    /// Joins a group of processes with these devices, one for each replica of this process, and waits for the
+    /// others. Threads of these devices can abort the barrier.
     ///
     /// # Errors
-    /// If the device is no GPU, NCCL is missing, or a rank did not come.
-    pub fn join(device: &Device, join: NcclJoin) -> Result<Nccl> {
-        let NcclJoin { id, rank, world, patience, failed } = join;
-        let failed: Failed = failed.map_or_else(|| Arc::new(|| None) as Failed, Arc::from);
-        let asked = Arc::clone(&failed);
-        let id = UniqueId::from_bytes(id);
-        let join = Join { id, rank, world, patience, failed: Some(Box::new(move || asked())) };
-        Ok(Nccl::of(Communicator::join(gpu(device)?, join)?, None, failed))
+    /// If a device is no GPU, two are the same, NCCL is missing, or a rank did not come.
+    pub(crate) fn join(devices: &[Device], join: NcclJoin) -> Result<(Vec<Nccl>, Arc<Barrier>)> {
+        let NcclJoin { id, rank, world, patience, failed: elsewhere } = join;
+        let barrier = Arc::new(Barrier::new(devices.len()));
+        let threads = failure_of(&barrier);
+        let failed: Failed =
+            Arc::new(move || threads().or_else(|| elsewhere.as_ref().and_then(|elsewhere| elsewhere())));
+        let begin = |(own, device)| {
+            let (id, asked) = (UniqueId::from_bytes(id), Arc::clone(&failed));
+            let failed = Some(Box::new(move || asked()) as nccl::Failed);
+            Communicator::begin(gpu(device)?, Join { id, rank: rank + own, world, patience, failed })
+        };
+        let joining = devices.iter().enumerate().map(begin).collect::<program::Result<Vec<_>>>()?;
+        let joined: program::Result<Vec<_>> = joining.into_iter().map(|joining| joining.finish()).collect();
+        let of_one = |communicator| Nccl::of(communicator, None, Arc::clone(&failed));
+        let members = match devices.len() {
+            1 => joined?.into_iter().map(of_one).collect(),
+            _ => Nccl::on_threads(&barrier, joined?, &failed),
+        };
+        Ok((members, barrier))
     }
 
-    /// Joins with this device the processes of the collective `others`, which broadcasts the id.
+    /// As [`join`](Nccl::join), with the processes of an MPI job, which broadcasts the id.
     ///
     /// # Errors
-    /// As [`join`](Nccl::join), and if a rank did not come to the broadcast.
-    pub fn join_over(others: &mut dyn Collective, device: &Device, patience: Duration) -> Result<Nccl> {
-        let (rank, world, host) = (others.rank(), others.world(), tensor_cpu::device(1));
-        let mut board = host.alloc(UniqueId::BYTES)?;
-        if rank == 0 {
-            let id = Nccl::draw_id(device)?.map(f32::from);
-            host.upload(&id, &mut board, 0)?;
+    /// As [`join`](Nccl::join), and if a process did not come to the broadcast.
+    pub(crate) fn join_over(
+        across: &Across,
+        devices: &[Device],
+        patience: Duration,
+    ) -> Result<(Vec<Nccl>, Arc<Barrier>)> {
+        let (rank, world) = (across.first(), across.world());
+        let mut board = vec![0.0; UniqueId::BYTES];
+        if let (0, [device, ..]) = (rank, devices) {
+            board = Nccl::draw_id(device)?.map(f32::from).to_vec();
         }
-        let all = Span::new(0, UniqueId::BYTES);
-        others.broadcast(&host, &mut board, all, 0)?;
-        let mut id = [0.0; UniqueId::BYTES];
-        host.download(&board, 0, &mut id)?;
-        let id = id.map(|byte| byte as u8);
-        Nccl::join(device, NcclJoin { id, rank, world, patience, failed: None })
+        across.broadcast(&mut board, 0)?;
+        let mut id = [0; UniqueId::BYTES];
+        id.iter_mut().zip(board).for_each(|(id, byte)| *id = byte as u8);
+        Nccl::join(devices, NcclJoin { id, rank, world, patience, failed: None })
     }
 
     /// The members of a group of threads, by rank, each with one of these devices.
@@ -128,25 +147,22 @@ impl Nccl {
     /// # Errors
     /// If a device is no GPU, two are the same, or NCCL is missing.
     pub fn group(devices: &[Device]) -> Result<Vec<Nccl>> {
-        Nccl::on_with_barrier(&Arc::new(Barrier::new(devices.len())), devices)
+        Ok(Nccl::on_threads_of(devices)?.0)
     }
 
-    /// As [`group`](Nccl::group), with a barrier that the runner of the threads can abort.
-    pub(crate) fn on_with_barrier(barrier: &Arc<Barrier>, devices: &[Device]) -> Result<Vec<Nccl>> {
-        let (id, world) = (unique_id()?, devices.len());
-        let begin = |(rank, device)| {
-            let failed = failure_of(barrier);
-            let failed = Some(Box::new(move || failed()) as nccl::Failed);
-            Communicator::begin(gpu(device)?, Join { id, rank, world, patience: PATIENCE, failed })
-        };
-        let joining = devices.iter().enumerate().map(begin).collect::<program::Result<Vec<_>>>()?;
-        let joined: program::Result<Vec<_>> = joining.into_iter().map(|joining| joining.finish()).collect();
-        Ok(Nccl::on_threads(barrier, joined?))
+    /// As [`group`](Nccl::group), with the barrier, which the runner of the threads can abort.
+    pub(crate) fn on_threads_of(devices: &[Device]) -> Result<(Vec<Nccl>, Arc<Barrier>)> {
+        let (id, world) = (*unique_id()?.as_bytes(), devices.len());
+        Nccl::join(devices, NcclJoin { id, rank: 0, world, patience: PATIENCE, failed: None })
     }
 
-    pub(crate) fn on_threads(barrier: &Arc<Barrier>, communicators: Vec<Communicator>) -> Vec<Nccl> {
+    pub(crate) fn on_threads(
+        barrier: &Arc<Barrier>,
+        communicators: Vec<Communicator>,
+        failed: &Failed,
+    ) -> Vec<Nccl> {
         let threads = Arc::new(Threads { barrier: Arc::clone(barrier), parted: Mutex::default() });
-        let member = |communicator| Nccl::of(communicator, Some(Arc::clone(&threads)), failure_of(barrier));
+        let member = |communicator| Nccl::of(communicator, Some(Arc::clone(&threads)), Arc::clone(failed));
         communicators.into_iter().map(member).collect()
     }
 
@@ -154,7 +170,10 @@ impl Nccl {
         let (rank, world) = (communicator.rank(), communicator.world());
         let in_order = communicator.cuda().options().deterministic;
         let communicator = Some(communicator);
-        let mut member = Nccl { communicator, threads, process: None, failed, in_order, rank, world };
+        let (process, reports) = (None, false);
+        let asks_processes = threads.as_ref().is_none_or(|threads| threads.barrier.world() < world);
+        let mut member =
+            Nccl { communicator, threads, process, reports, asks_processes, failed, in_order, rank, world };
         member.set_blocking(true);
         member
     }
@@ -182,7 +201,7 @@ impl Nccl {
 
     /// Tells the watchdogs that this process has come to a collective.
     fn enter(&self) {
-        if let Some(process) = &self.process {
+        if let Some(process) = self.process.as_ref().filter(|_| self.reports) {
             (process.enter)();
         }
     }
@@ -273,13 +292,17 @@ impl Collective for Nccl {
 
     fn all_agree(&mut self, well: bool) -> Result<bool> {
         self.enter();
-        match (&self.threads, &mut self.communicator) {
-            (Some(threads), _) => threads.barrier.all(well),
-            (None, Some(communicator)) => {
+        let well = match &self.threads {
+            Some(threads) => threads.barrier.all(well)?,
+            None => well,
+        };
+        match &mut self.communicator {
+            // The threads of this process are not all replicas.
+            Some(communicator) if self.asks_processes => {
                 let all = communicator.agree(well);
                 self.telling(all)
             }
-            (None, None) => Ok(well),
+            _ => Ok(well),
         }
     }
 
@@ -294,7 +317,7 @@ impl Collective for Nccl {
     }
 
     fn at_step(&self, step: u64) {
-        if let Some(process) = &self.process {
+        if let Some(process) = self.process.as_ref().filter(|_| self.reports) {
             (process.at_step)(step);
         }
     }
@@ -311,11 +334,13 @@ impl Collective for Nccl {
 
 impl Drop for Nccl {
     fn drop(&mut self) {
-        let communicator = self.communicator.take();
-        if let Some(threads) = &self.threads {
+        let mut communicator = self.communicator.take();
+        // The other threads may have ended.
+        communicator.iter_mut().for_each(|communicator| communicator.set_blocking(None));
+        if let Some(process) = &self.process {
+            process.parted.lock().unwrap_or_else(PoisonError::into_inner).extend(communicator);
+        } else if let Some(threads) = &self.threads {
             threads.parted.lock().unwrap_or_else(PoisonError::into_inner).extend(communicator);
-        } else if let Some(process) = &self.process {
-            *process.parted.lock().unwrap_or_else(PoisonError::into_inner) = communicator;
         }
     }
 }

@@ -24,9 +24,9 @@ fn emulated(devices: &[Device], in_order: bool, patience: Duration) -> Members {
         Some(Box::new(move || failed()) as nccl::Failed)
     };
     let communicators = nccl::emulated(&gpus, patience, failed).unwrap();
-    let members = Nccl::on_threads(&barrier, communicators);
+    let members = Nccl::on_threads(&barrier, communicators, &failure_of(&barrier));
     let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
-    Members { collectives: boxed(members), barrier }
+    Members { collectives: boxed(members), barrier, across: None }
 }
 
 #[test]
@@ -219,10 +219,10 @@ fn the_number_of_parts_stays() {
 #[test]
 fn only_gpus_can_join() {
     let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, failed: None };
-    assert!(Nccl::join(&tensor_cpu::device(1), join).is_err());
+    assert!(Nccl::join(&[tensor_cpu::device(1)], join).is_err());
     let Some(devices) = gpus(1) else { return };
     let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, failed: None };
-    let error = Nccl::join(&devices[0], join).err().unwrap().to_string();
+    let error = Nccl::join(&devices, join).err().unwrap().to_string();
     assert!(error.contains("this id is of no group of emulated GPUs"), "{error}");
 }
 
@@ -238,21 +238,32 @@ fn only_equal_parts_are_gathered() {
     assert!(error.contains("the length of the run is 5, but must be a multiple"), "{error}");
 }
 
-/// As processes do that another collective connects already.
+/// Two processes, here threads, of one replica and of two.
 #[test]
-fn members_join_by_an_id_that_goes_another_way() {
+fn processes_of_several_replicas_join_by_an_id() {
     let Some(devices) = gpus(3) else { return };
-    let hosts = vec![tensor_cpu::device(1); 3];
-    let by_id = run_replicas(&hosts, |mut replica| {
-        let device = devices[replica.rank()].clone();
-        let collective = Box::new(Nccl::join_over(replica.collective.as_mut(), &device, PATIENCE)?);
-        everything(Replica { device, collective }, &LENS)
+    let id = Nccl::draw_id(&devices[0]).unwrap();
+    let process = |first: usize, devices: &[Device]| {
+        let join = NcclJoin { id, rank: first, world: 3, patience: PATIENCE, failed: None };
+        let (members, barrier) = Nccl::join(devices, join)?;
+        let members = members.into_iter().map(|member| member.in_order(true)).collect();
+        let members = Members { collectives: boxed(members), barrier, across: None };
+        run_members(devices, members, |mut replica| {
+            let well = replica.rank() != 1;
+            assert_eq!(
+                [replica.collective.all_agree(well)?, replica.collective.all_agree(true)?],
+                [false, true]
+            );
+            everything(replica, &LENS)
+        })
+    };
+    let (one, others) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| process(0, &devices[..1]));
+        (process(1, &devices[1..]).unwrap(), one.join().unwrap().unwrap())
     });
-    assert_eq!(
-        by_id.unwrap(),
-        run_members(&devices, emulated(&devices, true, PATIENCE), |replica| everything(replica, &LENS))
-            .unwrap()
-    );
+    let expected =
+        run_members(&devices, emulated(&devices, true, PATIENCE), |replica| everything(replica, &LENS));
+    assert_eq!([others, one].concat(), expected.unwrap());
 }
 
 /// NCCL itself, on all GPUs of the machine.
@@ -267,10 +278,9 @@ fn real_gpus_add_up_by_nccl() {
         let devices: Vec<Device> = (0..world).map(open).collect();
         for in_order in [false, true] {
             let group = || {
-                let barrier = Arc::new(Barrier::new(world));
-                let members = Nccl::on_with_barrier(&barrier, &devices).unwrap();
+                let (members, barrier) = Nccl::on_threads_of(&devices).unwrap();
                 let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
-                Members { collectives: boxed(members), barrier }
+                Members { collectives: boxed(members), barrier, across: None }
             };
             let whole = (1..=world).sum::<usize>() as f32;
             assert_eq!(run_members(&devices, group(), recorded).unwrap(), vec![vec![whole; 4 * 110]; world]);

@@ -34,6 +34,22 @@ impl ProcessGroup {
         Ok(all)
     }
 
+    /// Tells all processes how many replicas this one has. Returns the number of each process.
+    ///
+    /// # Errors
+    /// [`Error::Rendezvous`] if one is gone or sends nothing in time.
+    pub fn replicas(&mut self, own: usize) -> Result<Vec<usize>> {
+        let gathered = self.gather(&(own as u64).to_le_bytes())?.concat();
+        let first = self.own.rank == 0;
+        let all = self.broadcast(first.then_some(&gathered[..]))?;
+        let numbers = all.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes) as usize);
+        let numbers: Vec<usize> = numbers.collect();
+        if numbers.len() != self.own.world || numbers.contains(&0) {
+            return Err(Error::Rendezvous("a process has no replica".into()));
+        }
+        Ok(numbers)
+    }
+
     /// Brings `blob` from rank 0 to all others, which pass `None`.
     ///
     /// # Errors

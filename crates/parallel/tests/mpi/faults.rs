@@ -56,6 +56,12 @@ fn a_rank_may_be_late_but_not_too_late() {
     }
 }
 
+/// The other replica of its process waits for the other process at that time.
+#[test]
+fn one_of_several_replicas_that_fails_tells_why() {
+    fails("one-of-several-fails", 2, "this replica fails on purpose");
+}
+
 #[test]
 fn a_rank_that_fails_tells_why() {
     fails("fails", 3, "this rank fails on purpose");
@@ -72,7 +78,7 @@ fn a_rank_that_fails_while_sums_are_under_way_tells_why() {
 
 #[test]
 fn a_rank_that_panics_tells_why() {
-    fails("panics", 3, "rank 1 panicked: this rank panics on purpose");
+    fails("panics", 3, "replica 1 panicked: this rank panics on purpose");
 }
 
 #[test]

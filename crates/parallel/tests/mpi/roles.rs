@@ -10,6 +10,9 @@ use std::time::Duration;
 /// How long ranks wait for each other in tests of hangs.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Longer than a test may take.
+const PATIENT: Duration = Duration::from_secs(600);
+
 /// Lengths of all-reduces: none, fewer than ranks, uneven parts, more than MPI's eager messages.
 pub const LENGTHS: &[usize] = &[0, 1, 2, 3, 10, 1001, 100_003];
 
@@ -19,6 +22,24 @@ pub fn play() {
     let played = match role.as_str() {
         "sums" => run(|replica, folder| sums(replica, &folder)),
         "sums-beside" => run_with(options().overlap(true), |replica, folder| sums(replica, &folder)),
+        "several" => run_on(|rank| 3 - rank, options(), |replica, folder| sums(replica, &folder)),
+        "one-of-several-fails" => run_on(
+            |_| 2,
+            options().timeout(PATIENT),
+            |replica, _| match replica.rank() {
+                // While the first replica of its process waits for the other process.
+                1 => {
+                    std::thread::sleep(TIMEOUT / 4);
+                    Err(Error::Transport { what: "this replica fails on purpose".into() })
+                }
+                0 => steps(replica),
+                _ => {
+                    std::thread::sleep(TIMEOUT);
+                    steps(replica)
+                }
+            },
+        ),
+        "broadcast-to-several" => run_on(|rank| 2 - rank % 2, options(), |replica, _| broadcast(replica)),
         "broadcast" => run(|replica, _| broadcast(replica)),
         "agreement" => agreement(),
         "world" => Mpi::start(options().world(5)).map(|_| ()),
@@ -68,14 +89,24 @@ fn options() -> MpiOptions {
 }
 
 /// Runs one replica, which first writes its process number.
-fn run(body: impl FnOnce(Replica, PathBuf) -> Result<()>) -> Result<()> {
+fn run(body: impl Fn(Replica, PathBuf) -> Result<()> + Sync) -> Result<()> {
     run_with(options(), body)
 }
 
-fn run_with(options: MpiOptions, body: impl FnOnce(Replica, PathBuf) -> Result<()>) -> Result<()> {
+fn run_with(options: MpiOptions, body: impl Fn(Replica, PathBuf) -> Result<()> + Sync) -> Result<()> {
+    run_on(|_| 1, options, body)
+}
+
+/// Runs as many replicas as `count` says for the rank of this process.
+fn run_on(
+    count: impl Fn(usize) -> usize,
+    options: MpiOptions,
+    body: impl Fn(Replica, PathBuf) -> Result<()> + Sync,
+) -> Result<()> {
     let mpi = Mpi::start(options)?;
     mark("started", mpi.rank());
-    mpi.run(tensor_cpu::device(1), |replica| body(replica, folder()))
+    let devices = vec![tensor_cpu::device(1); count(mpi.rank())];
+    mpi.run(&devices, |replica| body(replica, folder())).map(drop)
 }
 
 fn folder() -> PathBuf {

@@ -1,4 +1,4 @@
-use crate::job::{Job, mpirun_is_there};
+use crate::job::{Ended, Job, mpirun_is_there};
 use crate::roles::all_sums;
 use parallel::run_replicas;
 
@@ -15,18 +15,40 @@ fn processes_sum_as_threads_do() {
             let ended = Job::start(role, ranks, &[]).wait();
             assert!(ended.success, "{}", ended.text);
             for (rank, expected) in expected.iter().enumerate() {
-                let bytes = std::fs::read(ended.folder.join(format!("sums-{rank}"))).unwrap();
-                let words = bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
-                assert_eq!(words.collect::<Vec<_>>(), *expected, "{role}, rank {rank} of {ranks}");
+                assert_eq!(sums_of(&ended, rank), *expected, "{role}, rank {rank} of {ranks}");
             }
+        }
+    }
+}
+
+/// Processes of three, two and one replicas.
+#[test]
+fn processes_of_several_replicas_sum_as_threads_do() {
+    if !mpirun_is_there() {
+        return;
+    }
+    for (ranks, replicas) in [(1, 3), (2, 5), (3, 6)] {
+        let expected = run_replicas(&vec![tensor_cpu::device(1); replicas], all_sums).unwrap();
+        let ended = Job::start("several", ranks, &[]).wait();
+        assert!(ended.success, "{}", ended.text);
+        for (rank, expected) in expected.iter().enumerate() {
+            assert_eq!(sums_of(&ended, rank), *expected, "replica {rank} of {replicas}");
         }
     }
 }
 
 #[test]
 fn a_broadcast_reaches_all() {
-    if mpirun_is_there() {
-        let ended = Job::start("broadcast", 3, &[]).wait();
-        assert!(ended.success, "{}", ended.text);
+    for role in ["broadcast", "broadcast-to-several"] {
+        if mpirun_is_there() {
+            let ended = Job::start(role, 3, &[]).wait();
+            assert!(ended.success, "{role}: {}", ended.text);
+        }
     }
+}
+
+/// What a replica has written.
+fn sums_of(ended: &Ended, rank: usize) -> Vec<u32> {
+    let bytes = std::fs::read(ended.folder.join(format!("sums-{rank}"))).unwrap();
+    bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
 }

@@ -27,6 +27,7 @@ fn at(rank: usize, world: usize, port: u16) -> (Place, Settings, Hello) {
         world,
         local_rank: rank,
         local_world: world,
+        one_device: true,
         master: Some(("127.0.0.1".to_owned(), 1)),
         job: None,
         restart: 0,

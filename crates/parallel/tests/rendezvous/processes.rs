@@ -41,7 +41,7 @@ fn run_for(
                 group: None,
             };
             let device = tensor_cuda::emulated(Precision::Fp32).unwrap();
-            process.run(device, body).map_err(|error| error.to_string())
+            process.run(&[device], body).map(|mut all| all.remove(0)).map_err(|error| error.to_string())
         })
     };
     let threads: Vec<_> = (0..WORLD).map(process).collect();
@@ -119,7 +119,7 @@ fn who_panics_stops_the_others_with_its_words() {
     }) else {
         return;
     };
-    let told = Err("stopped because rank 2 panicked: two is too many".to_owned());
+    let told = Err("stopped because rank 2 failed: replica 2 panicked: two is too many".to_owned());
     assert_eq!(outcomes, [told.clone(), told, Err("replica 2 panicked: two is too many".into())]);
 }
 

@@ -1,50 +1,54 @@
 use super::cores;
 use crate::devices::count_gpus;
-use crate::{Arithmetic, Config, DeviceKind, Devices, Error, Result, open_devices};
+use crate::{Arithmetic, Config, DeviceKind, Devices, Error, Result, check_devices, open_devices};
 use parallel::cluster::{Place, Source};
 use program::Device;
 
-/// Opens this process's device.
-pub(super) fn open(config: &Config, place: &Place) -> Result<Device> {
+/// Opens this process's devices, one for each of its replicas.
+pub(super) fn open(config: &Config, place: &Place) -> Result<Vec<Device>> {
     let deterministic = config.training.arithmetic.deterministic || config.repeats();
     let arithmetic = Arithmetic { deterministic, ..config.training.arithmetic };
-    let mut devices = open_devices(&share(config, place, count_gpus())?, &arithmetic)?;
-    devices.pop().ok_or_else(|| Error::Device("there is no device to train on".into()))
+    open_devices(&share(config, place, count_gpus())?, &arithmetic)
+}
+
+/// The number of replicas of this process, without opening their devices.
+pub(super) fn count(config: &Config, place: &Place) -> Result<usize> {
+    check_devices(&share(config, place, count_gpus())?, &config.training.arithmetic)
 }
 
 /// This process's part of the machine's devices; `present` is the number of GPUs that it sees.
 fn share(config: &Config, place: &Place, present: usize) -> Result<Devices> {
     let options = &config.placement.devices;
     if options.stages() > 1 {
-        let accepted = format!("left out: each of {} processes has one device", place.world);
+        let accepted = format!("left out: the replicas of {} processes have no stages", place.world);
         let value = options.stages().to_string();
         return Err(Error::Option { option: "`devices.pipeline_stages`", value, accepted });
-    }
-    if options.replicas > 1 {
-        let accepted = format!("left out: {} processes have one replica each", place.world);
-        return Err(Error::Option {
-            option: "`devices.replicas`",
-            value: options.replicas.to_string(),
-            accepted,
-        });
     }
     let threads = match options.threads {
         0 => cores::threads(place),
         all => (all / place.local_world).max(1),
     };
-    let gpu = match options.gpus.as_deref() {
-        Some(gpus @ [_, ..]) => gpus[place.local_rank % gpus.len()],
+    let on_gpus = options.device == DeviceKind::Cuda || (options.device == DeviceKind::Auto && present > 0);
+    let gpus = on_gpus.then(|| gpus_of(options.gpus.as_deref(), place, present));
+    let most = gpus.as_ref().map_or(usize::MAX, Vec::len);
+    if options.replicas > most {
+        let (value, accepted) = (options.replicas.to_string(), format!("at most {most}, one on each GPU"));
+        return Err(Error::Option { option: "`devices.replicas`", value, accepted });
+    }
+    Ok(Devices { gpus, threads, ..options.clone() })
+}
+
+/// The GPUs of this process.
+fn gpus_of(chosen: Option<&[usize]>, place: &Place, present: usize) -> Vec<usize> {
+    match chosen {
+        Some(gpus @ [_, ..]) if place.one_device => vec![gpus[place.local_rank % gpus.len()]],
+        Some(gpus @ [_, ..]) => gpus.to_vec(),
         // Launchers of clusters may show each process only its GPU. `towers launch` shows all of them to all
         // processes.
-        _ if present == 1 && place.source != Source::Launch => 0,
-        _ => place.local_rank,
-    };
-    Ok(Devices {
-        gpus: (options.device != DeviceKind::Cpu).then(|| vec![gpu]),
-        replicas: 1,
-        threads,
-        ..options.clone()
-    })
+        _ if place.one_device && present == 1 && place.source != Source::Launch => vec![0],
+        _ if place.one_device => vec![place.local_rank],
+        _ => (0..present.max(1)).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -52,14 +56,22 @@ mod tests {
     use super::*;
     use crate::process::tests::place;
 
+    fn config() -> Config {
+        crate::recipe("quick").unwrap()
+    }
+
+    fn gpus(config: &Config, place: &Place, present: usize) -> Option<Vec<usize>> {
+        share(config, place, present).unwrap().gpus
+    }
+
     #[test]
     fn processes_of_a_machine_share_its_devices() {
-        let mut config = crate::recipe("quick").unwrap();
+        let mut config = config();
         config.placement.devices.threads = 6;
         let shared = share(&config, &place(1, 4), 4).unwrap();
-        assert_eq!((shared.threads, shared.gpus, shared.replicas), (1, Some(vec![1]), 1));
+        assert_eq!((shared.threads, shared.gpus, shared.replicas), (1, Some(vec![1]), 0));
         config.placement.devices.gpus = Some(vec![4, 7]);
-        assert_eq!(share(&config, &place(1, 2), 8).unwrap().gpus, Some(vec![7]));
+        assert_eq!(gpus(&config, &place(1, 2), 8), Some(vec![7]));
         config.placement.devices.device = DeviceKind::Cpu;
         let shared = share(&config, &place(1, 2), 0).unwrap();
         assert_eq!((shared.threads, shared.gpus), (3, None));
@@ -68,17 +80,29 @@ mod tests {
     /// As under `srun --gpus-per-task=1`.
     #[test]
     fn the_only_gpu_that_a_process_sees_is_its_own() {
-        let config = crate::recipe("quick").unwrap();
-        assert_eq!(share(&config, &place(3, 4), 1).unwrap().gpus, Some(vec![0]));
+        assert_eq!(gpus(&config(), &place(3, 4), 1), Some(vec![0]));
         let launched = Place { source: Source::Launch, ..place(3, 4) };
-        assert_eq!(share(&config, &launched, 1).unwrap().gpus, Some(vec![3]));
+        assert_eq!(gpus(&config(), &launched, 1), Some(vec![3]));
+    }
+
+    /// As under `TF_CONFIG`, `mpirun --map-by node`, or `PyTorchJob`.
+    #[test]
+    fn the_only_process_of_a_machine_takes_all_its_gpus() {
+        let (mut config, alone) = (config(), place(0, 1));
+        assert_eq!(gpus(&config, &alone, 4), Some(vec![0, 1, 2, 3]));
+        assert_eq!(gpus(&config, &alone, 0), None);
+        let one = Place { one_device: true, ..alone.clone() };
+        assert_eq!(gpus(&config, &one, 4), Some(vec![0]));
+        config.placement.devices.gpus = Some(vec![1, 3]);
+        assert_eq!(gpus(&config, &alone, 4), Some(vec![1, 3]));
     }
 
     #[test]
-    fn a_process_has_one_replica() {
-        let mut config = crate::recipe("quick").unwrap();
+    fn a_process_may_have_several_replicas() {
+        let mut config = config();
         config.placement.devices.replicas = 2;
-        let error = share(&config, &place(0, 2), 0).unwrap_err().to_string();
-        assert!(error.contains("8 processes have one replica each"), "{error}");
+        assert_eq!(share(&config, &place(0, 2), 0).unwrap().replicas, 2);
+        let error = share(&config, &place(0, 2), 2).unwrap_err().to_string();
+        assert!(error.contains("`devices.replicas` is 2, but must be at most 1, one on each GPU"), "{error}");
     }
 }

@@ -4,25 +4,29 @@ mod facts;
 mod transport;
 
 use crate::run::{Observers, PreparedRun, named};
-use crate::{Config, Devices, Outcome, Result, Resume, StopFlag};
+use crate::{Config, Devices, Error, Outcome, Result, Resume, StopFlag};
 use cifar::Dataset;
 use parallel::cluster::{Place, Source, discover_here};
 use parallel::rendezvous::{Hello, ProcessGroup, connect};
 use parallel::{Agreement, Replica, Stage};
+use program::Device;
+use std::sync::Mutex;
 use std::time::Duration;
 use transport::Transport;
 
 pub use facts::with_device_facts;
 
-/// This process, as one of several that train together: each runs one replica.
+/// This process, as one of several that train together: each runs one replica or more.
 ///
 /// All processes call the same functions in the same order. Only the first one has observers, writes files
 /// and prints messages.
 pub struct Process {
     place: Place,
     transport: Transport,
-    /// The group of the processes, once they have met to agree on a checkpoint.
+    /// The connections to the other processes, unless MPI has them.
     group: Option<ProcessGroup>,
+    /// The number of replicas of each process, once they are connected.
+    replicas: Vec<usize>,
 }
 
 impl Process {
@@ -38,7 +42,7 @@ impl Process {
         match discover_here()? {
             Some(place) if place.world > 1 => {
                 let transport = Transport::choose(&place, devices, timeout)?;
-                Ok(Some(Process { place, transport, group: None }))
+                Ok(Some(Process { place, transport, group: None, replicas: Vec::new() }))
             }
             _ => Ok(None),
         }
@@ -49,9 +53,25 @@ impl Process {
         self.place.is_first()
     }
 
-    /// The number of processes, which is that of replicas.
-    pub fn world(&self) -> usize {
-        self.place.world
+    /// Connects the processes, which tell each other how many replicas they have: one for each of their
+    /// devices. Returns the number of all replicas. Only the first call connects.
+    ///
+    /// # Errors
+    /// If a device is missing, or another process did not come in time.
+    pub fn connect(&mut self, config: &Config) -> Result<usize> {
+        if self.replicas.is_empty() {
+            let own = device::count(config, &self.place)?;
+            let (rank, world) = (self.place.rank, self.place.world);
+            self.replicas = match &self.transport {
+                Transport::Mpi { mpi, .. } => mpi.replicas(own)?,
+                Transport::Nccl { settings, .. } => {
+                    let hello = Hello { rank, world, agreement: Agreement::new() };
+                    let group = connect(&self.place, settings, &hello, (rank == 0).then_some(&[]))?;
+                    self.group.insert(group).replicas(own)?
+                }
+            };
+        }
+        Ok(self.replicas.iter().sum())
     }
 
     /// Whether no launcher watches all processes of the job together. Kubernetes restarts each process, or
@@ -61,24 +81,20 @@ impl Process {
         matches!(self.place.source, Source::Variables | Source::TfConfig | Source::Torchrun)
     }
 
-    /// Whether any process was restarted. Each passes the information of its launcher; torchrun may call the
+    /// Whether any process was restarted. Call [`connect`](Process::connect) first. Each passes the information of its launcher; torchrun may call the
     /// processes of a new machine not restarted. Only the first process gets the common answer; the others
     /// get their own one, and so do all with MPI.
     ///
     /// # Errors
     /// [`Error::Parallel`](crate::Error::Parallel) if another process did not answer in time.
     pub fn any_restarted(&mut self, restarted: bool) -> Result<bool> {
-        let Some(settings) = self.transport.settings() else { return Ok(restarted) };
-        let Place { rank, world, .. } = self.place;
-        let own = Hello { rank, world, agreement: Agreement::new() };
-        let mut group = connect(&self.place, settings, &own, (rank == 0).then_some(&[]))?;
+        let Some(group) = &mut self.group else { return Ok(restarted) };
         let said = group.gather(&[u8::from(restarted)])?;
-        self.group = Some(group);
         Ok(restarted || said.contains(&vec![u8::from(true)]))
     }
 
     /// The checkpoint that the first process resumes from, by its name. Call
-    /// [`any_restarted`](Process::any_restarted) first. With MPI, each process takes the one that it finds
+    /// [`connect`](Process::connect) first. With MPI, each process takes the one that it finds
     /// itself.
     ///
     /// # Errors
@@ -92,15 +108,16 @@ impl Process {
         Ok(Some(name).filter(|name| !name.is_empty()))
     }
 
-    /// As [`train`](crate::train()), with this process's replica.
+    /// As [`train`](crate::train()), with this process's replicas.
     ///
-    /// The device is the GPU of its local rank, or a share of the CPU's threads.
+    /// The devices are all GPUs of the machine, or the one of this process's local rank if the launcher started
+    /// several processes there; without GPUs, shares of the CPU's threads.
     ///
     /// # Errors
     /// As [`train`](crate::train()); and if another process failed, did not answer in time, or was started
     /// with other data or another configuration.
     pub fn train(
-        self,
+        mut self,
         config: &Config,
         data: Dataset,
         resume: Option<&Resume>,
@@ -108,29 +125,48 @@ impl Process {
         stop: &StopFlag,
     ) -> Result<Outcome> {
         config.check()?;
-        let device = device::open(config, &self.place)?;
-        let run = PreparedRun::prepare(config, named(config, &data)?, data, resume, self.world(), &device)?;
-        run.check_memory(&device, 1, self.world())?;
+        let world = self.connect(config)?;
+        let devices = self.open(config)?;
+        let run = PreparedRun::prepare(config, named(config, &data)?, data, resume, world, &devices[0])?;
+        run.check_memory(&devices[0], devices.len(), world)?;
         let observers = if self.is_first() { observers } else { Default::default() };
         let run = run.watched_by(observers);
-        let body = |replica| run.start(replica, Stage::whole(), observers, stop)?.fit();
-        let facts = facts::facts(&run, &device);
-        self.transport.run(&self.place, self.group, device, &facts, body)
+        let observers = Mutex::new(Some(observers));
+        let body = |replica: Replica| {
+            let first = replica.rank() == 0;
+            let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
+            run.start(replica, Stage::whole(), own.unwrap_or_default(), stop)?.fit()
+        };
+        let facts = facts::facts(&run, &devices[0]);
+        self.transport.run(&self.place, self.group, &devices, &facts, body)
     }
 
-    /// Runs `body` as this process's replica, on its device, together with the others. `facts` must agree
-    /// across all processes.
+    /// Runs `body` for each replica of this process, together with those of the others. `facts` must agree
+    /// across all processes. Returns the result of the first replica.
     ///
     /// # Errors
     /// Those of `body`; and if another process failed, did not answer in time, or has other facts.
-    pub fn run<T>(
-        self,
+    pub fn run<T: Send>(
+        mut self,
         config: &Config,
         facts: &Agreement,
-        body: impl FnOnce(Replica) -> Result<T>,
+        body: impl Fn(Replica) -> Result<T> + Sync,
     ) -> Result<T> {
-        let device = device::open(config, &self.place)?;
-        self.transport.run(&self.place, self.group, device, facts, body)
+        self.connect(config)?;
+        let devices = self.open(config)?;
+        self.transport.run(&self.place, self.group, &devices, facts, body)
+    }
+
+    /// Opens the devices of this process.
+    fn open(&self, config: &Config) -> Result<Vec<Device>> {
+        let (devices, expected) = (device::open(config, &self.place)?, self.replicas[self.place.rank]);
+        if devices.is_empty() || devices.len() != expected {
+            return Err(Error::Device(format!(
+                "there are {} devices, not {expected} as before",
+                devices.len()
+            )));
+        }
+        Ok(devices)
     }
 }
 
@@ -145,6 +181,7 @@ mod tests {
             world: 8,
             local_rank,
             local_world,
+            one_device: local_world > 1,
             master: None,
             job: None,
             restart: 0,

@@ -2,7 +2,7 @@ use crate::devices::{nccl_available, usable_gpus};
 use crate::{DeviceKind, Devices, Result};
 use parallel::cluster::{Place, Source};
 use parallel::rendezvous::{ProcessGroup, Settings};
-use parallel::{Agreement, Error, Mpi, MpiOptions, Nccl, NcclProcess, Replica};
+use parallel::{Agreement, Error, Mpi, MpiOptions, NcclProcess, Replica};
 use program::Device;
 use std::time::Duration;
 
@@ -55,42 +55,31 @@ impl Transport {
         Ok(Transport::Nccl { settings, timeout })
     }
 
-    /// The settings of the rendezvous, if there is one.
-    pub(super) fn settings(&self) -> Option<&Settings> {
-        match self {
-            Transport::Nccl { settings, .. } => Some(settings),
-            Transport::Mpi { .. } => None,
-        }
-    }
-
-    /// Runs `body` as this process's replica, together with the others, whose facts must agree. They may be
-    /// connected already.
+    /// Runs `body` for each replica of this process, together with those of the others, whose facts must
+    /// agree. Returns the result of the first replica.
     pub(super) fn run<T, F>(
         self,
         place: &Place,
         group: Option<ProcessGroup>,
-        device: Device,
+        devices: &[Device],
         facts: &Agreement,
         body: F,
     ) -> Result<T>
     where
-        F: FnOnce(Replica) -> Result<T>,
+        T: Send,
+        F: Fn(Replica) -> Result<T> + Sync,
     {
-        match self {
+        let results = match self {
             Transport::Nccl { settings, timeout } => {
-                NcclProcess { place, settings: &settings, agreement: facts, timeout, group }.run(device, body)
+                NcclProcess { place, settings: &settings, agreement: facts, timeout, group }
+                    .run(devices, body)
             }
             Transport::Mpi { mpi, nccl, timeout } => {
                 mpi.agree(&facts.clone().with("sums by", if nccl { "NCCL" } else { "MPI" }))?;
-                mpi.run(device, |Replica { device, mut collective }| {
-                    if nccl {
-                        let nccl = Nccl::join_over(collective.as_mut(), &device, timeout)?;
-                        return body(Replica { device, collective: Box::new(nccl) });
-                    }
-                    body(Replica { device, collective })
-                })
+                if nccl { mpi.run_by_nccl(devices, timeout, body) } else { mpi.run(devices, body) }
             }
-        }
+        };
+        results?.into_iter().next().ok_or_else(|| crate::Error::Device("there is no device".into()))
     }
 }
 
