@@ -1,4 +1,4 @@
-use super::channel::{Channel, LONGEST};
+use super::channel::{LONGEST, Peer};
 use super::message::{Hello, Message};
 use super::{Settings, other_ranks, rank_zero};
 use crate::cluster::Place;
@@ -14,20 +14,6 @@ pub struct ProcessGroup {
     pub(super) peers: Vec<Peer>,
     /// The time-out of later messages.
     pub(super) start: Duration,
-}
-
-/// Another process.
-pub(super) struct Peer {
-    pub(super) rank: usize,
-    pub(super) host: String,
-    pub(super) channel: Channel,
-}
-
-impl Peer {
-    /// The process in a message.
-    pub(super) fn name(&self) -> String {
-        format!("rank {} ({})", self.rank, self.host)
-    }
 }
 
 /// Connects the processes, and brings `blob` from rank 0 to all others, which pass `None`.

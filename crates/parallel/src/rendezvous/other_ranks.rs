@@ -1,6 +1,5 @@
 use super::Secret;
-use super::channel::{Channel, ReceiveError};
-use super::group::Peer;
+use super::channel::{Channel, Peer, ReceiveError};
 use super::handshake::{HandshakeError, connect_handshake};
 use super::listener::Endpoint;
 use super::message::{Hello, Message};

@@ -1,6 +1,5 @@
 use super::Secret;
-use super::channel::ReceiveError;
-use super::group::Peer;
+use super::channel::{Peer, ReceiveError};
 use super::handshake::accept_handshake;
 use super::listener::{Endpoint, Listener};
 use super::message::{Hello, Message};

@@ -1,5 +1,5 @@
-use super::channel::{ReceiveError, Receiver, Sender};
-use super::group::{Peer, ProcessGroup};
+use super::channel::{Peer, ReceiveError, Receiver, Sender};
+use super::group::ProcessGroup;
 use super::message::{Message, Progress};
 use crate::{Error, Result};
 use std::io;
