@@ -143,7 +143,7 @@ fn gpus_end_together_at_a_loss_that_is_no_number() {
     });
 }
 
-/// A CPU could look for requests to stop after every step, but a GPU does so seldom: both do what the GPU does.
+/// A CPU alone checks for requests to stop after every step, a GPU seldom. Together both check seldom.
 #[test]
 fn a_gpu_and_a_cpu_stop_together() {
     on_gpus(Precision::Fp32, |open| {

@@ -214,8 +214,8 @@ impl Local {
         self.group.barrier.wait()
     }
 
-    /// Where there are other processes, the first replica of this one exchanges with them for all of this
-    /// process, and leaves the outcome in the first place for sums.
+    /// If there are other processes, the first replica of this one exchanges with them for all replicas here.
+    /// It leaves the result in the first buffer for sums.
     fn first_of_process(&self, act: impl FnOnce(&Across, &mut Vec<f32>) -> Result<()>) -> Result<()> {
         match &self.group.across {
             Some(across) if self.own == 0 => act(across, &mut write(&self.group.sums[0])),

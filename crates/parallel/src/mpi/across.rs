@@ -13,7 +13,7 @@ pub(crate) struct Across {
     mpi: Mutex<Mpi>,
     worker: Arc<WorkerHandle>,
     process: usize,
-    /// The first replica of each process, and behind them the number of all replicas.
+    /// The first replica of each process; then the number of all replicas.
     firsts: Vec<usize>,
 }
 

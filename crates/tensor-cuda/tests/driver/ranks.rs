@@ -147,6 +147,6 @@ pub fn silent() {
         println!("ended: {}", run().unwrap_err());
         assert!(joined.to_others.has_ended());
     });
-    // The process should not end while threads of its own still abort the group.
+    // The process must not end before its threads have aborted the group.
     thread::sleep(Duration::from_secs(1));
 }
