@@ -67,7 +67,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     ))
 }
 
-/// Several replicas that train together: threads of this process, or one per process.
+/// Several replicas that train together: threads of this process, or of several processes.
 fn bench_replicas(
     process: Option<Process>,
     config: &Config,

@@ -1,4 +1,4 @@
-//! One process per GPU: from its start by any launcher, over rendezvous and NCCL, to its end, by force or
+//! Processes with GPUs: from their start by any launcher, over rendezvous and NCCL, to their end, by force or
 //! not.
 //!
 //! The GPUs are emulated, and so is NCCL. Like the real NCCL, it does not notice a lost process.

@@ -1,4 +1,4 @@
-//! One replica per process, over MPI: for `mpirun -n 3 towers train`.
+//! Replicas of several processes, over MPI: for `mpirun -n 3 towers train`. Most processes have one.
 //!
 //! The sums are those of [`Local`](crate::Local), bit for bit. The order of `MPI_Allreduce` depends on the
 //! number of ranks, the length and the library. Here every rank receives its part of the numbers from all
