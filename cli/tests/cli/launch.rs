@@ -311,22 +311,24 @@ mod by_mpi {
         start(place, &format!("launch --processes 2 {options} -- {train}"))
     }
 
+    /// Trains with this launch, and in one process with as many replicas: the networks are the same.
+    fn trains_as(place: &Place, processes: usize, options: &str, replicas: usize) {
+        let train = format!("{TRAIN} --device cpu --epochs 2");
+        place.run(&format!("launch --processes {processes} -- {train} {options} --output run")).ends(0);
+        place.run(&format!("{train} --threads 4 --output straight --replicas {replicas}")).ends(0);
+        assert!(place.model("run") == place.model("straight"), "processes train another network");
+    }
+
     #[test]
     fn processes_train_what_threads_do() {
         let Some(place) = with_mpi() else { return };
-        let train = format!("{TRAIN} --device cpu --epochs 2 --output");
-        place.run(&format!("launch --processes 3 -- {train} run")).ends(0);
-        place.run(&format!("{train} straight --replicas 3")).ends(0);
-        assert!(place.model("run") == place.model("straight"), "processes train another network");
+        trains_as(&place, 3, "", 3);
     }
 
     #[test]
     fn processes_may_have_several_replicas() {
         let Some(place) = with_mpi() else { return };
-        let train = format!("{TRAIN} --device cpu --epochs 2 --threads 4 --output");
-        place.run(&format!("launch --processes 2 -- {train} run --replicas 2")).ends(0);
-        place.run(&format!("{train} straight --replicas 4")).ends(0);
-        assert!(place.model("run") == place.model("straight"), "processes train another network");
+        trains_as(&place, 2, "--threads 4 --replicas 2", 4);
     }
 
     #[test]

@@ -63,17 +63,17 @@ impl Place {
         Ran(args.to_owned(), self.command(args).output().unwrap())
     }
 
-    /// What goes well, and what is printed.
+    /// Runs a command that succeeds and prints this text.
     fn prints(&self, args: &str, says: &str) -> Ran {
         self.run(args).ends(0).says(says)
     }
 
-    /// Bad usage, and what is told.
+    /// Runs a command that is refused as bad usage with this text.
     fn refuses(&self, args: &str, says: &str) -> Ran {
         self.run(args).ends(2).complains(says)
     }
 
-    /// A failure, and what is told.
+    /// Runs a command that fails with this text.
     fn fails(&self, args: &str, says: &str) -> Ran {
         self.run(args).ends(1).complains(says)
     }

@@ -70,7 +70,7 @@ pub use exchanges::Exchanges;
 pub use gather::gather_numbers;
 pub use local::Local;
 pub use mpi::{Mpi, MpiOptions};
-pub use nccl::{Nccl, NcclJoin, NcclProcess};
+pub use nccl::{Nccl, NcclProcess};
 pub use replica::Replica;
 pub use replicas::run_replicas;
 pub use schedule::{Pass, in_flight, one_forward_one_backward};

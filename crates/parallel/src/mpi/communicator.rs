@@ -141,7 +141,7 @@ impl Communicator {
             for piece in numbers.chunks(PIECE) {
                 let (start, len, mut request) = (piece.as_ptr().cast(), size_of_val(piece) as c_int, 0);
                 let request_at = &raw mut request;
-                // SAFETY: nobody writes to the piece before the loop below has seen the end of the request.
+                // SAFETY: the piece is borrowed, and not written to until the loop below has seen the request's end.
                 unsafe { (mpi.MPI_Isend)(start, len, abi.byte, to as c_int, tag, abi.world, request_at) };
                 requests.push((to, request));
             }
@@ -150,7 +150,7 @@ impl Communicator {
             for piece in numbers.chunks_mut(PIECE) {
                 let (start, len, mut request) = (piece.as_mut_ptr().cast(), size_of_val(piece) as c_int, 0);
                 let request_at = &raw mut request;
-                // SAFETY: nobody uses the piece before the loop below has seen the end of the request.
+                // SAFETY: the piece is borrowed, and not used until the loop below has seen the request's end.
                 unsafe { (mpi.MPI_Irecv)(start, len, abi.byte, from as c_int, tag, abi.world, request_at) };
                 requests.push((from, request));
             }

@@ -73,7 +73,7 @@ impl Drop for Threads {
 }
 
 /// The arguments for joining a group of replicas of several processes.
-pub struct NcclJoin {
+pub(crate) struct NcclJoin {
     /// The id from [`Nccl::draw_id`] on rank 0.
     pub id: [u8; UniqueId::BYTES],
     /// The rank of this process's first replica.
@@ -92,7 +92,7 @@ impl Nccl {
     ///
     /// # Errors
     /// If the device is no GPU, or NCCL is missing.
-    pub fn draw_id(device: &Device) -> Result<[u8; UniqueId::BYTES]> {
+    pub(crate) fn draw_id(device: &Device) -> Result<[u8; UniqueId::BYTES]> {
         Ok(*Communicator::draw_id(gpu(device)?)?.as_bytes())
     }
 
