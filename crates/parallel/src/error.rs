@@ -82,6 +82,9 @@ pub enum Error {
         /// For whom.
         missing: Vec<usize>,
     },
+    /// Another process of the job was lost, and the others may go on without it.
+    #[error("another process was lost")]
+    Lost,
     /// Processes called different operations: they run different programs.
     #[error("rank {other} came to {got} when rank {rank} came to {expected}")]
     OutOfStep {

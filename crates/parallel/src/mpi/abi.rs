@@ -20,17 +20,17 @@ pub(super) type Handle = usize;
 pub(super) struct Status([c_int; 16]);
 
 macro_rules! functions {
-    ($($name:ident($($argument:ty),*);)*) => {
-        /// The functions. All return an error code, 0 for success.
+    ($(#[$doc:meta])* $set:ident: $($name:ident($($argument:ty),*);)*) => {
+        $(#[$doc])*
         #[allow(non_snake_case, reason = "the names of the standard")]
-        pub(super) struct Functions {
+        pub(super) struct $set {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
         }
 
-        impl Functions {
+        impl $set {
             /// The functions of this library, or the name of one that it lacks.
-            pub(super) fn of(library: &Library) -> Result<Functions, &'static str> {
-                Ok(Functions {
+            pub(super) fn of(library: &Library) -> Result<$set, &'static str> {
+                Ok($set {
                     $(
                         // SAFETY: the standard gives the function these arguments, and `Handle` says why its
                         // type serves all interfaces. The library is never unloaded.
@@ -44,6 +44,8 @@ macro_rules! functions {
 }
 
 functions! {
+    /// The functions. All return an error code, 0 for success.
+    Functions:
     MPI_Initialized(*mut c_int);
     MPI_Init_thread(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int);
     MPI_Finalize();
@@ -62,6 +64,15 @@ functions! {
     MPI_Test(*mut Handle, *mut c_int, *mut Status);
 }
 
+functions! {
+    /// The functions with which the other processes go on after one was lost. Open MPI has them since version 5:
+    /// <https://docs.open-mpi.org/en/v5.0.x/features/ulfm.html>.
+    Recovery:
+    MPI_Comm_set_errhandler(Handle, Handle);
+    MPIX_Comm_revoke(Handle);
+    MPIX_Comm_shrink(Handle, *mut Handle);
+}
+
 /// What differs between interfaces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Abi {
@@ -71,6 +82,8 @@ pub(super) struct Abi {
     pub(super) byte: Handle,
     /// No hints.
     pub(super) no_info: Handle,
+    /// The error handler that lets functions return their errors; only of Open MPI.
+    pub(super) errors_return: Handle,
     /// Any rank.
     pub(super) any_source: c_int,
     /// The level of threads at which one thread makes all calls.
@@ -87,6 +100,7 @@ impl Abi {
         world: 0x4400_0000,
         byte: 0x4c00_010d,
         no_info: 0x1c00_0000,
+        errors_return: 0,
         any_source: -2,
         funneled: 1,
         shared: 1,
@@ -98,6 +112,7 @@ impl Abi {
         world: 0x101,
         byte: 0x247,
         no_info: 0x130,
+        errors_return: 0,
         any_source: -1,
         funneled: 1024,
         shared: 221,
@@ -105,8 +120,16 @@ impl Abi {
     };
 
     /// The interface of Open MPI since 4.0, but for its handles.
-    pub(super) const OPEN_MPI: Abi =
-        Abi { world: 0, byte: 0, no_info: 0, any_source: -1, funneled: 1, shared: 0, source_at: 0 };
+    pub(super) const OPEN_MPI: Abi = Abi {
+        world: 0,
+        byte: 0,
+        no_info: 0,
+        errors_return: 0,
+        any_source: -1,
+        funneled: 1,
+        shared: 0,
+        source_at: 0,
+    };
 
     /// The interface of Open MPI, if the library is one: its handles are the addresses of global variables.
     pub(super) fn open_mpi(library: &Library) -> Option<Abi> {
@@ -119,6 +142,7 @@ impl Abi {
             world: address(b"ompi_mpi_comm_world")?,
             byte: address(b"ompi_mpi_byte")?,
             no_info: address(b"ompi_mpi_info_null")?,
+            errors_return: address(b"ompi_mpi_errors_return")?,
             ..Abi::OPEN_MPI
         })
     }

@@ -24,10 +24,11 @@ pub(super) enum Operation {
     Barrier,
     Finish,
     Begin,
+    Regroup,
 }
 
 impl Operation {
-    const ALL: [Operation; 7] = [
+    const ALL: [Operation; 8] = [
         Operation::Agree,
         Operation::Reduce,
         Operation::Broadcast,
@@ -35,6 +36,7 @@ impl Operation {
         Operation::Barrier,
         Operation::Finish,
         Operation::Begin,
+        Operation::Regroup,
     ];
 
     /// The operation in a sentence.
@@ -47,6 +49,7 @@ impl Operation {
             Operation::Barrier => "a barrier",
             Operation::Finish => "the end of the run",
             Operation::Begin => "the start of the run",
+            Operation::Regroup => "the meeting after a loss",
         }
     }
 
@@ -104,6 +107,8 @@ pub(super) enum Note {
     Ask,
     /// "I am waiting too."
     Waiting,
+    /// "I have heard that the run is over."
+    Heard,
 }
 
 /// Longer reasons are cut: a note must fit MPI's eager messages.
@@ -115,6 +120,7 @@ impl Note {
             Note::Abort(reason) => reason.chars().take(LONGEST).collect::<String>().into_bytes(),
             Note::Ask => vec![0],
             Note::Waiting => vec![1],
+            Note::Heard => vec![2],
         }
     }
 
@@ -122,6 +128,7 @@ impl Note {
         match bytes {
             [0] => Note::Ask,
             [1] => Note::Waiting,
+            [2] => Note::Heard,
             reason => Note::Abort(String::from_utf8_lossy(reason).into_owned()),
         }
     }
@@ -133,7 +140,7 @@ mod tests {
 
     #[test]
     fn notes_and_arrivals_survive_the_journey() {
-        for note in [Note::Ask, Note::Waiting, Note::Abort("rank 1 failed: \u{e9}".into())] {
+        for note in [Note::Ask, Note::Waiting, Note::Heard, Note::Abort("rank 1 failed: \u{e9}".into())] {
             assert_eq!(Note::from_bytes(&note.to_bytes()), note);
         }
         let arrival = Arrival::new(Operation::Reduce, 7, 2);

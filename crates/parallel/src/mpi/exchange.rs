@@ -1,4 +1,4 @@
-use super::communicator::Tag;
+use super::communicator::{Lost, Tag};
 use super::control::{Operation, tag};
 use super::wait::Wait;
 use super::worker::Worker;
@@ -8,9 +8,9 @@ use crate::{Agreement, slice_batch};
 impl Worker {
     /// Replaces the first `len` numbers of the buffer by their sum over all parts of all ranks. The buffer
     /// holds `parts` times `len` numbers, or `len` unused ones if `parts` is 0.
-    pub(super) fn reduce(&mut self, buffer: &mut [f32], parts: usize, len: usize) {
+    pub(super) fn reduce(&mut self, buffer: &mut [f32], parts: usize, len: usize) -> Result<(), Lost> {
         let brought: Vec<usize> =
-            self.arrive(Operation::Reduce, len, parts).iter().map(|arrival| arrival.parts).collect();
+            self.arrive(Operation::Reduce, len, parts)?.iter().map(|arrival| arrival.parts).collect();
         let own = slice_batch(len, self.world, self.rank);
         let mut received = core::mem::take(&mut self.received);
         let foreign = brought.iter().sum::<usize>() - parts;
@@ -23,7 +23,7 @@ impl Worker {
         });
         let from = self.others().flat_map(|other| core::iter::repeat_n(other, brought[other]));
         let expected = from.zip(received.chunks_exact_mut(own.len().max(1)));
-        self.exchange(Operation::Reduce, tag::NUMBERS, sent, expected);
+        self.exchange(Operation::Reduce, tag::NUMBERS, sent, expected)?;
 
         let (sums, others) = buffer.split_at_mut(len);
         let sums = &mut sums[own.clone()];
@@ -49,19 +49,24 @@ impl Worker {
         let mine = others.chunks_exact(len.max(1)).map(|part| &part[own.clone()]);
         mine.chain(behind).for_each(|part| add(sums, part));
         self.received = received;
-        self.gather(Operation::Reduce, &mut buffer[..len], |rank| slice_batch(len, self.world, rank).len());
+        self.gather(Operation::Reduce, &mut buffer[..len], |rank| slice_batch(len, self.world, rank).len())
     }
 
     /// Completes the buffer, an equal part of which is each replica's.
-    pub(super) fn all_gather(&mut self, buffer: &mut [f32]) {
+    pub(super) fn all_gather(&mut self, buffer: &mut [f32]) -> Result<(), Lost> {
         let all: usize = self.replicas.iter().sum();
         let each = buffer.len() / all.max(1);
-        self.arrive(Operation::Gather, buffer.len(), 1);
-        self.gather(Operation::Gather, buffer, |rank| self.replicas[rank] * each);
+        self.arrive(Operation::Gather, buffer.len(), 1)?;
+        self.gather(Operation::Gather, buffer, |rank| self.replicas[rank] * each)
     }
 
     /// Sends this rank's part of the buffer to all, and receives theirs. `part` is the length of a rank's part.
-    fn gather(&self, operation: Operation, buffer: &mut [f32], part: impl Fn(usize) -> usize) {
+    fn gather(
+        &self,
+        operation: Operation,
+        buffer: &mut [f32],
+        part: impl Fn(usize) -> usize,
+    ) -> Result<(), Lost> {
         let mut rest = buffer;
         let mut stretches = (0..self.world).map(|rank| {
             let (stretch, behind) = core::mem::take(&mut rest).split_at_mut(part(rank));
@@ -71,17 +76,17 @@ impl Worker {
         let before: Vec<_> = stretches.by_ref().take(self.rank).collect();
         let own: &[f32] = stretches.next().map_or(&[], |(_, own)| own);
         let sent = self.others().map(|other| (other, own));
-        self.exchange(operation, tag::SUMS, sent, before.into_iter().chain(stretches));
+        self.exchange(operation, tag::SUMS, sent, before.into_iter().chain(stretches))
     }
 
     /// Replaces the buffer by that of `root`.
-    pub(super) fn broadcast(&self, buffer: &mut [f32], root: usize) {
-        self.arrive(Operation::Broadcast, buffer.len(), 1);
+    pub(super) fn broadcast(&self, buffer: &mut [f32], root: usize) -> Result<(), Lost> {
+        self.arrive(Operation::Broadcast, buffer.len(), 1)?;
         if self.rank == root {
             let buffer = &*buffer;
-            self.exchange(Operation::Broadcast, tag::NUMBERS, self.others().map(|o| (o, buffer)), []);
+            self.exchange(Operation::Broadcast, tag::NUMBERS, self.others().map(|o| (o, buffer)), [])
         } else {
-            self.exchange(Operation::Broadcast, tag::NUMBERS, [], [(root, buffer)]);
+            self.exchange(Operation::Broadcast, tag::NUMBERS, [], [(root, buffer)])
         }
     }
 
@@ -92,16 +97,15 @@ impl Worker {
         tag: Tag,
         sent: impl IntoIterator<Item = (usize, &'a [f32])>,
         expected: impl IntoIterator<Item = (usize, &'a mut [f32])>,
-    ) {
+    ) -> Result<(), Lost> {
         let mut wait = Wait::new(self.timeout);
-        self.communicator.exchange(tag, sent, expected, |news, missing| {
-            self.pause(operation, &mut wait, news, missing);
-        });
+        self.communicator
+            .exchange(tag, sent, expected, |news, missing| self.pause(operation, &mut wait, news, missing))
     }
 
     /// Compares the agreements of all ranks. Rank 0 receives them, and fails for all.
-    pub(super) fn agree(&self, agreement: &Agreement) {
-        self.arrive(Operation::Agree, 0, 0);
+    pub(super) fn agree(&self, agreement: &Agreement) -> Result<(), Lost> {
+        self.arrive(Operation::Agree, 0, 0)?;
         if self.rank == 0 {
             let mut agreements = vec![Agreement::default(); self.world];
             self.take_from_each(Operation::Agree, tag::AGREEMENT, |other, message| {
@@ -109,16 +113,16 @@ impl Worker {
                     agreements[other].add_message(message);
                 }
                 message.is_empty()
-            });
+            })?;
             let difference = self.others().find_map(|other| agreement.difference(other, &agreements[other]));
             if let Some(error) = difference {
                 self.fail(error);
             }
         } else {
             let send = |message: &[u8]| self.communicator.send(0, tag::AGREEMENT, message);
-            agreement.messages().for_each(|message| send(&message));
-            send(&[]);
+            agreement.messages().try_for_each(|message| send(&message))?;
+            send(&[])?;
         }
-        self.arrive(Operation::Agree, 0, 0);
+        self.arrive(Operation::Agree, 0, 0).map(drop)
     }
 }

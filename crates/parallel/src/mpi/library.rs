@@ -1,7 +1,7 @@
 //! Finding and loading the MPI library.
 #![allow(unsafe_code, reason = "the bindings of MPI")]
 
-use super::abi::{Abi, Functions};
+use super::abi::{Abi, Functions, Recovery};
 use crate::{Error, Result};
 use libloading::Library as Dynamic;
 use std::env::{consts, split_paths, var_os};
@@ -13,8 +13,13 @@ pub(super) struct Library {
     /// The file.
     pub(super) name: String,
     pub(super) functions: Functions,
+    /// If this job may go on after a process was lost.
+    pub(super) recovery: Option<Recovery>,
     pub(super) abi: Abi,
 }
+
+/// The variable that `mpirun --with-ft ulfm` sets to 1 in the processes.
+const FAULT_TOLERANT: &str = "OMPI_MCA_mpi_ft_enable";
 
 /// The libraries that may serve, by the launcher's make: their names and the versions of their interfaces.
 const OPEN_MPI: &[(&str, &[u32])] = &[("mpi", &[40])];
@@ -86,9 +91,12 @@ fn load(path: &Path) -> Result<Library, String> {
     let functions = Functions::of(&library).map_err(|name| format!("it lacks {name}"))?;
     let standard = path.file_name().is_some_and(|name| name.to_string_lossy().contains(STANDARD));
     let other = if standard { Abi::STANDARD } else { Abi::MPICH };
-    let abi = Abi::open_mpi(&library).unwrap_or(other);
+    let open_mpi = Abi::open_mpi(&library);
+    let tolerant = open_mpi.is_some() && var_os(FAULT_TOLERANT).is_some_and(|value| value == "1");
+    let recovery = if tolerant { Recovery::of(&library).ok() } else { None };
     core::mem::forget(library);
-    Ok(Library { name: path.display().to_string(), functions, abi })
+    let (name, abi) = (path.display().to_string(), open_mpi.unwrap_or(other));
+    Ok(Library { name, functions, recovery, abi })
 }
 
 #[cfg(not(unix))]

@@ -68,6 +68,8 @@ pub struct Mpi {
     buffers: Vec<HostBuffer>,
     /// The runs of the sums under way.
     pending: Vec<Span>,
+    /// The processes that are left, by their ranks at the start of the job.
+    left: Vec<usize>,
 }
 
 impl Mpi {
@@ -82,7 +84,7 @@ impl Mpi {
     }
 
     fn at(worker: Arc<WorkerHandle>, place: RankInfo) -> Mpi {
-        Mpi { place, worker, buffers: Vec::new(), pending: Vec::new() }
+        Mpi { place, worker, buffers: Vec::new(), pending: Vec::new(), left: (0..place.world).collect() }
     }
 
     /// This process's number, from 0.
@@ -111,6 +113,26 @@ impl Mpi {
     /// come.
     pub fn agree(&self, agreement: &Agreement) -> Result<()> {
         self.worker.ask(Command::Agree(agreement.clone())).map(|_| ())
+    }
+
+    /// Comes together with the processes that are left, after an operation failed with [`Error::Lost`](crate::Error::Lost). All of
+    /// them call it; then the job has only them, with new ranks in the same order. Returns the lost ones by their
+    /// ranks at the start of the job.
+    ///
+    /// That works in a job of Open MPI 5 started with `mpirun --with-ft ulfm`. In others the loss of a process
+    /// ends the job.
+    ///
+    /// # Errors
+    /// If they can't come together.
+    pub fn regroup(&mut self) -> Result<Vec<usize>> {
+        let numbers = self.worker.ask(Command::Regroup)?;
+        let left: Vec<usize> = numbers.iter().map(|number| *number as usize).collect();
+        let lost = self.left.iter().copied().filter(|rank| !left.contains(rank)).collect();
+        let own = self.left[self.place.rank];
+        self.place.rank = left.iter().position(|rank| *rank == own).unwrap_or_default();
+        self.place.world = left.len();
+        self.left = left;
+        Ok(lost)
     }
 
     /// Waits for all others and ends MPI. A process that ends without it ends the whole job.

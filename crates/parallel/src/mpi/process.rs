@@ -13,11 +13,12 @@ impl Mpi {
     /// in the order of the processes, and of the devices of each.
     ///
     /// If a body fails or panics, the others are told the reason. They stop at their next operation, or
-    /// mpirun ends them when this process ends.
+    /// mpirun ends them when this process ends. After [`Error::Lost`] the processes that are left may
+    /// [regroup](Mpi::regroup) and run again.
     ///
     /// # Errors
     /// The error of a body, or why another process failed or didn't come.
-    pub fn run<T, E, F>(self, devices: &[Device], body: F) -> Result<Vec<T>, E>
+    pub fn run<T, E, F>(&self, devices: &[Device], body: F) -> Result<Vec<T>, E>
     where
         T: Send,
         E: From<Error> + Display + Send,
@@ -37,7 +38,7 @@ impl Mpi {
     ///
     /// # Errors
     /// As [`run`](Mpi::run), and if a device is no GPU, or NCCL is missing.
-    pub fn run_by_nccl<T, E, F>(self, devices: &[Device], patience: Duration, body: F) -> Result<Vec<T>, E>
+    pub fn run_by_nccl<T, E, F>(&self, devices: &[Device], patience: Duration, body: F) -> Result<Vec<T>, E>
     where
         T: Send,
         E: From<Error> + Display + Send,
@@ -52,7 +53,7 @@ impl Mpi {
     }
 
     /// Waits for the others, or tells them that this process has failed.
-    fn conclude<T, E: From<Error> + Display>(self, ran: Result<T, E>) -> Result<T, E> {
+    fn conclude<T, E: From<Error> + Display>(&self, ran: Result<T, E>) -> Result<T, E> {
         match ran {
             Ok(done) => {
                 self.finish()?;

@@ -1,6 +1,6 @@
 use crate::{Agreement, Error, Result};
 use program::Span;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -31,6 +31,9 @@ pub(super) enum Command {
         at: Span,
     },
     Barrier,
+    /// After a loss: comes together with the processes that are left. The answer has their ranks at the start of
+    /// the job.
+    Regroup,
     Abort(String),
     Finish,
 }
@@ -45,6 +48,8 @@ pub(super) struct CommandQueue {
     pub(super) beats: Arc<AtomicU64>,
     /// Why this process stops, while the worker waits for others.
     pub(super) called_off: Arc<OnceLock<String>>,
+    /// Whether a process was lost. All commands fail until [`Command::Regroup`].
+    pub(super) lost: Arc<AtomicBool>,
 }
 
 impl CommandQueue {

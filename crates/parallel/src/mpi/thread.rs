@@ -1,10 +1,10 @@
-use super::communicator::Communicator;
+use super::communicator::{Communicator, Lost};
 use super::control::Operation;
 use super::options::MpiOptions;
 use super::queue::{Answer, Command, CommandQueue};
 use super::worker::Worker;
 use crate::{Error, Result};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -23,6 +23,7 @@ pub(super) struct WorkerHandle {
     /// Grows while the worker waits for others, but not while it is inside a call into MPI.
     beats: Arc<AtomicU64>,
     called_off: Arc<OnceLock<String>>,
+    lost: Arc<AtomicBool>,
 }
 
 struct Ends {
@@ -39,12 +40,13 @@ impl WorkerHandle {
         let (answers, answered) = channel();
         let (started, placed) = channel();
         let (timeout, beats) = (options.timeout, Arc::<AtomicU64>::default());
-        let called_off = Arc::<OnceLock<String>>::default();
+        let (called_off, lost) = (Arc::<OnceLock<String>>::default(), Arc::<AtomicBool>::default());
         let queue = CommandQueue {
             commands: received,
             answers,
             beats: Arc::clone(&beats),
             called_off: Arc::clone(&called_off),
+            lost: Arc::clone(&lost),
         };
         let run = move || match Worker::start(options, queue, &started) {
             Ok(worker) => worker.run(),
@@ -60,7 +62,7 @@ impl WorkerHandle {
             what: format!("not all processes of the job started it within {} seconds", start.as_secs_f64()),
         })??;
         let ends = Mutex::new(Ends { commands, answers: answered, unanswered: 0 });
-        Ok((WorkerHandle { ends, timeout, beats, called_off }, place))
+        Ok((WorkerHandle { ends, timeout, beats, called_off, lost }, place))
     }
 
     fn lock(&self) -> MutexGuard<'_, Ends> {
@@ -86,21 +88,30 @@ impl WorkerHandle {
         let mut ends = self.lock();
         // Earlier commands belong to a pass that failed.
         while ends.unanswered > 1 {
-            ends.next(self.timeout, &self.beats)?;
+            let _ = ends.next(self.timeout, &self.beats);
         }
         ends.next(self.timeout, &self.beats)
     }
 
-    /// Ends the operation that this process waits in, for the reason of another of its threads.
-    pub(super) fn call_off(&self, reason: &str) {
-        // The first reason stays.
-        let _ = self.called_off.set(reason.to_owned());
+    /// Whether a process was lost, and the others may come together again.
+    pub(super) fn has_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
     }
 
-    /// Tells all others why this rank stops.
+    /// Ends the operation that this process waits in, for the reason of another of its threads.
+    pub(super) fn call_off(&self, reason: &str) {
+        if !self.has_lost() {
+            // The first reason stays.
+            let _ = self.called_off.set(reason.to_owned());
+        }
+    }
+
+    /// Tells all others why this rank stops. After a loss they know.
     pub(super) fn abort(&self, reason: &str) {
-        // The answer is that error again, and the caller has it already.
-        let _ = self.ask(Command::Abort(reason.to_owned()));
+        if !self.has_lost() {
+            // The answer is that error again, and the caller has it already.
+            let _ = self.ask(Command::Abort(reason.to_owned()));
+        }
     }
 }
 
@@ -156,46 +167,77 @@ impl Worker {
         let overlaps = world > 1 && options.overlap.unwrap_or_else(over_machines);
         let _ = started.send(Ok(RankInfo { rank, world, overlaps }));
         let (received, timeout) = (Vec::new(), options.timeout);
-        Ok(Worker { communicator, rank, world, replicas: vec![1; world], timeout, queue, received })
+        let (replicas, first_rank) = (vec![1; world], rank);
+        Ok(Worker { communicator, rank, world, first_rank, replicas, timeout, queue, received })
     }
 
     /// Executes commands until the last.
     fn run(mut self) {
         while let Ok(command) = self.queue.commands.recv() {
-            let mut answer = HostBuffer::default();
-            match command {
-                Command::Agree(agreement) => self.agree(&agreement),
-                Command::Replicas(own) => {
-                    let all = self.arrive(Operation::Begin, 0, own);
-                    self.replicas = all.iter().map(|arrival| arrival.parts).collect();
-                    answer.grow(self.world);
-                    answer.iter_mut().zip(&self.replicas).for_each(|(answer, own)| *answer = *own as f32);
-                }
-                Command::Reduce { mut buffer, first, parts, len } => {
-                    self.reduce(&mut buffer[first..][..parts.max(1) * len], parts, len);
-                    answer = buffer;
-                }
-                Command::Broadcast { mut buffer, at, root } => {
-                    self.broadcast(&mut buffer[at.range()], root);
-                    answer = buffer;
-                }
-                Command::Gather { mut buffer, at } => {
-                    self.all_gather(&mut buffer[at.range()]);
-                    answer = buffer;
-                }
-                Command::Barrier => _ = self.arrive(Operation::Barrier, 0, 0),
-                Command::Abort(reason) => {
-                    self.tell(&reason);
-                    self.serve(Error::Aborted { reason });
-                }
-                Command::Finish => {
-                    self.arrive(Operation::Finish, 0, 0);
-                    // All ranks have come, so this returns. It ends MPI.
-                    self.communicator.finish();
-                    return self.queue.answer(Ok(HostBuffer::default()));
-                }
+            let ends = matches!(command, Command::Finish);
+            let may_come = !self.queue.lost.load(Ordering::Relaxed)
+                || matches!(command, Command::Regroup | Command::Abort(_));
+            let done = if may_come { self.execute(command) } else { Err(Lost) };
+            if ends && done.is_ok() {
+                // All ranks have come, so this returns. It ends MPI.
+                self.communicator.finish();
+                return self.queue.answer(Ok(HostBuffer::default()));
             }
-            self.queue.answer(Ok(answer));
+            if done.is_err() && may_come {
+                self.queue.lost.store(true, Ordering::Relaxed);
+                self.communicator.revoke();
+            }
+            self.queue.answer(done.map_err(|Lost| Error::Lost));
         }
     }
+
+    fn execute(&mut self, command: Command) -> Result<HostBuffer, Lost> {
+        Ok(match command {
+            Command::Agree(agreement) => {
+                self.agree(&agreement)?;
+                HostBuffer::default()
+            }
+            Command::Replicas(own) => {
+                let all = self.arrive(Operation::Begin, 0, own)?;
+                self.replicas = all.iter().map(|arrival| arrival.parts).collect();
+                numbers(&self.replicas)
+            }
+            Command::Reduce { mut buffer, first, parts, len } => {
+                self.reduce(&mut buffer[first..][..parts.max(1) * len], parts, len)?;
+                buffer
+            }
+            Command::Broadcast { mut buffer, at, root } => {
+                self.broadcast(&mut buffer[at.range()], root)?;
+                buffer
+            }
+            Command::Gather { mut buffer, at } => {
+                self.all_gather(&mut buffer[at.range()])?;
+                buffer
+            }
+            Command::Barrier => self.meet(Operation::Barrier)?,
+            Command::Finish => self.meet(Operation::Finish)?,
+            Command::Regroup => {
+                let ranks = self.regroup();
+                self.queue.lost.store(false, Ordering::Relaxed);
+                self.replicas = vec![1; self.world];
+                numbers(&ranks)
+            }
+            Command::Abort(reason) => {
+                self.tell(&reason);
+                self.serve(Error::Aborted { reason })
+            }
+        })
+    }
+
+    fn meet(&mut self, operation: Operation) -> Result<HostBuffer, Lost> {
+        self.arrive(operation, 0, 0).map(|_| HostBuffer::default())
+    }
+}
+
+/// Small whole numbers for an answer.
+fn numbers(numbers: &[usize]) -> HostBuffer {
+    let mut answer = HostBuffer::default();
+    answer.grow(numbers.len());
+    answer.iter_mut().zip(numbers).for_each(|(answer, number)| *answer = *number as f32);
+    answer
 }

@@ -1,4 +1,4 @@
-use super::communicator::{Communicator, Tag};
+use super::communicator::{Communicator, Lost, Tag};
 use super::control::{Arrival, Note, Operation, tag};
 use super::queue::CommandQueue;
 use super::wait::Wait;
@@ -9,17 +9,23 @@ use std::time::{Duration, Instant};
 /// millisecond.
 const ASKING: Duration = Duration::from_secs(1);
 
-/// How long notes about a failure get to leave before this process may end, and with it the job.
+/// How long notes about a failure get to arrive before this process may end, and with it the job.
 const TELLING: Duration = Duration::from_millis(300);
+
+/// The same if the end of this process does not end the job: the others would take it for lost, and go on.
+const TELLING_ALL: Duration = Duration::from_secs(10);
 
 /// This rank's member of the job, on the thread that makes all MPI calls.
 ///
 /// A failure never returns: [`fail`](Worker::fail) answers for the rest of the process. So buffers that MPI
-/// may still use stay in place, borrowed by the failed operation.
+/// may still use stay in place, borrowed by the failed operation. A process that was lost is no failure if
+/// MPI can go on without it: then the operation returns [`Lost`].
 pub(super) struct Worker {
     pub(super) communicator: Communicator,
     pub(super) rank: usize,
     pub(super) world: usize,
+    /// This process's rank at the start of the job.
+    pub(super) first_rank: usize,
     /// The number of replicas of each process.
     pub(super) replicas: Vec<usize>,
     pub(super) timeout: Duration,
@@ -35,21 +41,26 @@ impl Worker {
     }
 
     /// Announces an operation and waits for all others to announce the same. Returns the arrivals by rank.
-    pub(super) fn arrive(&self, operation: Operation, len: usize, parts: usize) -> Vec<Arrival> {
+    pub(super) fn arrive(
+        &self,
+        operation: Operation,
+        len: usize,
+        parts: usize,
+    ) -> Result<Vec<Arrival>, Lost> {
         let own = Arrival::new(operation, len, parts);
         for other in self.others() {
-            self.communicator.send(other, tag::ARRIVAL, &own.to_bytes());
+            self.communicator.send(other, tag::ARRIVAL, &own.to_bytes())?;
         }
         let mut arrivals = vec![own; self.world];
         self.take_from_each(operation, tag::ARRIVAL, |other, message| {
             arrivals[other] = Arrival::from_bytes(message);
             true
-        });
+        })?;
         let theirs = arrivals.iter().enumerate();
         let mismatch = theirs.filter_map(|(other, theirs)| own.mismatch(self.rank, other, *theirs)).next();
         match mismatch {
             Some(error) => self.fail(error),
-            None => arrivals,
+            None => Ok(arrivals),
         }
     }
 
@@ -59,20 +70,21 @@ impl Worker {
         operation: Operation,
         tag: Tag,
         mut take: impl FnMut(usize, &[u8]) -> bool,
-    ) {
+    ) -> Result<(), Lost> {
         let mut missing: Vec<usize> = self.others().collect();
         let mut wait = Wait::new(self.timeout);
         while !missing.is_empty() {
             let mut news = false;
-            missing.retain(|&other| match self.communicator.receive(Some(other), tag) {
-                Some((_, message)) => {
-                    news = true;
-                    !take(other, &message)
+            for other in core::mem::take(&mut missing) {
+                let message = self.communicator.receive(Some(other), tag)?;
+                news |= message.is_some();
+                if !message.is_some_and(|(_, message)| take(other, &message)) {
+                    missing.push(other);
                 }
-                None => true,
-            });
-            self.pause(operation, &mut wait, news, &|| missing.clone());
+            }
+            self.pause(operation, &mut wait, news, &|| missing.clone())?;
         }
+        Ok(())
     }
 
     /// Between two polls: answers notes, and fails after the time-out of the `missing` ranks.
@@ -82,45 +94,53 @@ impl Worker {
         wait: &mut Wait,
         news: bool,
         missing: &dyn Fn() -> Vec<usize>,
-    ) {
+    ) -> Result<(), Lost> {
         self.queue.beat();
         if let Some(reason) = self.queue.called_off.get() {
             self.tell(reason);
             self.serve(Error::Aborted { reason: reason.clone() });
         }
         if news {
-            return wait.again();
+            wait.again();
+            return Ok(());
         }
-        self.hear(&mut Vec::new());
+        self.hear(&mut Vec::new())?;
         if !wait.moment() {
-            self.accuse(operation, &missing());
+            self.accuse(operation, &missing())?;
         }
+        Ok(())
     }
 
     /// Answers notes. Ranks that say that they are waiting are added to `waiting`.
-    fn hear(&self, waiting: &mut Vec<usize>) {
-        while let Some((from, bytes)) = self.communicator.receive(None, tag::NOTE) {
+    fn hear(&self, waiting: &mut Vec<usize>) -> Result<(), Lost> {
+        while let Some((from, bytes)) = self.communicator.receive(None, tag::NOTE)? {
             match Note::from_bytes(&bytes) {
-                Note::Abort(reason) => self.serve(Error::Aborted { reason }),
-                Note::Ask => self.note(from, &Note::Waiting),
+                Note::Abort(reason) => {
+                    // It may have ended since.
+                    let _ = self.note(from, &Note::Heard);
+                    self.serve(Error::Aborted { reason })
+                }
+                Note::Ask => self.note(from, &Note::Waiting)?,
                 Note::Waiting => waiting.push(from),
+                Note::Heard => {}
             }
         }
+        Ok(())
     }
 
-    fn note(&self, to: usize, note: &Note) {
-        self.communicator.send(to, tag::NOTE, &note.to_bytes());
+    fn note(&self, to: usize, note: &Note) -> Result<(), Lost> {
+        self.communicator.send(to, tag::NOTE, &note.to_bytes())
     }
 
     /// Finds out which of the missing ranks are not waiting themselves, and fails with their names.
-    fn accuse(&self, operation: Operation, missing: &[usize]) -> ! {
-        self.others().for_each(|other| self.note(other, &Note::Ask));
+    fn accuse(&self, operation: Operation, missing: &[usize]) -> Result<(), Lost> {
+        self.others().try_for_each(|other| self.note(other, &Note::Ask))?;
         let began = Instant::now();
         let mut waiting = Vec::new();
         let silent = |waiting: &[usize]| missing.iter().copied().filter(|m| !waiting.contains(m)).collect();
         let mut late: Vec<usize> = silent(&waiting);
         while began.elapsed() < ASKING && !late.is_empty() {
-            self.hear(&mut waiting);
+            self.hear(&mut waiting)?;
             late = silent(&waiting);
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -135,14 +155,39 @@ impl Worker {
         self.serve(error)
     }
 
-    /// Sends all others the reason, and gives the messages time to leave.
+    /// Sends all others the reason, and waits until they have heard it, or for a moment.
     pub(super) fn tell(&self, reason: &str) {
         let note = Note::Abort(reason.to_owned());
-        self.others().for_each(|other| self.note(other, &note));
-        let began = Instant::now();
-        while began.elapsed() < TELLING {
-            self.communicator.poll(tag::NOTE);
-            std::thread::sleep(Duration::from_millis(1));
+        // One that is lost needs none.
+        self.others().for_each(|other| _ = self.note(other, &note));
+        let mut unaware: Vec<usize> = self.others().collect();
+        let (began, recovers) = (Instant::now(), self.communicator.recovers());
+        while !unaware.is_empty() && began.elapsed() < if recovers { TELLING_ALL } else { TELLING } {
+            match self.communicator.receive(None, tag::NOTE) {
+                Ok(Some((from, bytes))) => match Note::from_bytes(&bytes) {
+                    Note::Abort(_) | Note::Heard => unaware.retain(|other| *other != from),
+                    Note::Ask | Note::Waiting => {}
+                },
+                Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+                Err(Lost) => break,
+            }
+        }
+    }
+
+    /// Comes together with the processes that are left. Returns their ranks at the start of the job, in the order
+    /// of their ranks now.
+    pub(super) fn regroup(&mut self) -> Vec<usize> {
+        loop {
+            if let Err(Lost) = self.communicator.shrink() {
+                let what = "the processes that are left can't come together".to_owned();
+                self.fail(Error::Transport { what });
+            }
+            (self.rank, self.world) = (self.communicator.rank(), self.communicator.world());
+            match self.arrive(Operation::Regroup, 0, self.first_rank) {
+                Ok(arrivals) => return arrivals.iter().map(|arrival| arrival.parts).collect(),
+                // One more was lost.
+                Err(Lost) => self.communicator.revoke(),
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-use crate::job::{Ended, Job, is_open_mpi, mpirun_is_there, signal};
+use crate::job::{Ended, Job, is_open_mpi, mpirun_is_there, signal, tolerant};
 
 /// Runs a job that must fail with this sentence.
 fn fails(role: &str, ranks: usize, sentence: &str) {
@@ -28,6 +28,42 @@ fn a_rank_that_is_killed_ends_the_job() {
         let named = ended.text.contains("signal 9") || !is_open_mpi();
         assert!(named, "mpirun names the signal:\n{}", ended.text);
     }
+}
+
+#[test]
+fn the_others_go_on_without_a_killed_rank() {
+    for victim in 0..3 {
+        let Some(mut job) = tolerant("survives", 3) else { return };
+        let ranks = job.wait_for("stepping", 3);
+        signal("KILL", ranks[victim]);
+        let ended = job.wait();
+        assert!(ended.success, "{}", ended.text);
+        assert_eq!(ended.text.matches(&format!("[{victim}] lost, 2 left")).count(), 2, "{}", ended.text);
+    }
+}
+
+#[test]
+fn one_rank_may_be_left() {
+    let Some(mut job) = tolerant("survives", 4) else { return };
+    let ranks = job.wait_for("stepping", 4);
+    // One after the other, or two at once.
+    signal("KILL", ranks[0]);
+    job.wait_for_text("[0] lost, 3 left");
+    signal("KILL", ranks[1]);
+    signal("KILL", ranks[3]);
+    let ended = job.wait();
+    assert!(
+        ended.success && ended.text.contains("rank 2: ") && ended.text.contains("1 left"),
+        "{}",
+        ended.text
+    );
+}
+
+/// Its end alone would be a loss, which the others survive.
+#[test]
+fn a_rank_that_fails_ends_a_tolerant_job_too() {
+    let Some(job) = tolerant("fails", 3) else { return };
+    failed(&job.wait(), "this rank fails on purpose");
 }
 
 #[test]

@@ -60,6 +60,18 @@ pub fn mpirun() -> Command {
     command
 }
 
+/// Starts a job whose processes go on after one was lost, if the installed MPI can do so.
+pub fn tolerant(role: &str, ranks: usize) -> Option<Job> {
+    if !version().is_some_and(|version| version.contains("(Open MPI) 5.")) {
+        println!("SKIPPED: processes that go on after a loss: they need mpirun of Open MPI 5");
+        return None;
+    }
+    let mut command = mpirun();
+    command.args(["--with-ft", "ulfm", "-n", &ranks.to_string()]).env("OMPI_MCA_async_mpi_finalize", "1");
+    as_role(&mut command);
+    Some(Job::start_with(command, role))
+}
+
 /// The end of mpirun's command line: it starts the test `a_rank` of this test program.
 pub fn as_role(command: &mut Command) {
     command.arg(std::env::current_exe().unwrap()).args(["a_rank", "--exact", "--nocapture", "--quiet"]);

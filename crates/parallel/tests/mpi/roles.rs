@@ -1,10 +1,12 @@
 //! The roles of a job's ranks.
 
 use crate::job::{FOLDER, ROLE, mark_file};
-use parallel::{Agreement, Error, Mpi, MpiOptions, Replica, Result};
+use parallel::{Agreement, Error, Mpi, MpiOptions, Replica, Result, gather_numbers};
 use program::{Device, Span, Storage};
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// How long ranks wait for each other in tests of hangs.
@@ -71,6 +73,7 @@ pub fn play() {
             1 => std::process::exit(0),
             _ => steps(replica),
         }),
+        "survives" => survives(),
         "finishes" => run(|replica, _| match replica.rank() {
             1 => Ok(()),
             _ => steps(replica),
@@ -132,6 +135,40 @@ fn steps(mut replica: Replica) -> Result<()> {
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())
+}
+
+/// Steps to a certain one. When processes are lost, the others go on from the first step that not all have done.
+fn survives() -> Result<()> {
+    let mut mpi = Mpi::start(options())?;
+    let (first_rank, devices) = (mpi.rank(), vec![tensor_cpu::device(1)]);
+    mark("started", first_rank);
+    let done = AtomicUsize::new(0);
+    loop {
+        let ran = mpi.run(&devices, |mut replica| {
+            let device = replica.device.clone();
+            let all = gather_numbers(replica.collective.as_mut(), &device, &[done.load(Relaxed) as f64])?;
+            let mut data = device.alloc(100_000)?;
+            for step in all.into_iter().fold(f64::INFINITY, f64::min) as usize..400 {
+                device.fill(1.0, &mut data, Span::new(0, 100_000))?;
+                replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 100_000))?;
+                assert_eq!(data.to_vec(&device, 99_999, 1)?, [replica.world() as f32], "a sum is whole");
+                done.store(step, Relaxed);
+                if step == 5 {
+                    mark("stepping", first_rank);
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Ok::<_, Error>(())
+        });
+        match ran {
+            Err(Error::Lost) => {
+                let lost = mpi.regroup()?;
+                println!("rank {first_rank}: {lost:?} lost, {} left", mpi.world());
+                mark(&format!("left-{}", mpi.world()), first_rank);
+            }
+            ended => return ended.map(drop),
+        }
+    }
 }
 
 /// Rank 2 comes late, but not too late; then again, too late.
