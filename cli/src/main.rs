@@ -68,5 +68,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Launch(args) => launch::run(args),
     };
-    result.unwrap_or_else(|error| error::report(&error))
+    let code = result.unwrap_or_else(|error| error::report(&error));
+    ::train::end_failed_job();
+    code
 }

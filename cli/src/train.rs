@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use train::cifar::Dataset;
-use train::{Config, End, Observer, Placement, Process, Resume, TrainState};
+use train::{Config, End, Observer, Placement, Process, Resume, TrainState, Watch};
 use trained::ImageSize;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
@@ -72,7 +72,7 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
         if args.quick && !args.options.has("epochs") && config.recipe != "quick" && resume.is_none() {
             note_quick_recipe(&config);
         }
-        let mut observers = observers(&config, &data, output, args)?;
+        let mut observers = observers(&config, &title(&config, &data), output, args)?;
         if live {
             observers[0] =
                 Box::new(Tui::new(&output.run, stop.clone()).context("the terminal can't be drawn on")?);
@@ -80,7 +80,10 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
         observers.push(Box::new(FirstStepFlag(Arc::clone(&first_step_done))));
         // The view restores the terminal when the observers are dropped, before any message.
         Ok::<_, anyhow::Error>(match process {
-            Some(process) => process.train(&config, data, resume, &mut observers, &stop)?,
+            Some(mut process) => {
+                process.share_folder(Some(&output.run))?;
+                process.train(&config, data, resume, Watch::Now(&mut observers), &stop)?
+            }
             None => train::train(&config, data, resume, &mut observers, &stop)?,
         })
     };
@@ -89,9 +92,13 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
     if outcome.is_err() && !first_step_done.load(Ordering::Relaxed) {
         created.remove(lock.take(), &output.lock_path());
     }
-    let outcome = outcome?;
+    conclude(outcome?.end, output)
+}
+
+/// Says how the run ended.
+fn conclude(end: End, output: &Output) -> anyhow::Result<ExitCode> {
     let run = output.run.display();
-    match outcome.end {
+    match end {
         // The run is done and saved even if the message can't be printed.
         End::Done => print::text(&format!("done: {run}\n")).or(Ok(ExitCode::SUCCESS)),
         End::Stopped(reason) => {
@@ -105,16 +112,31 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
     }
 }
 
-/// Trains with the first process of a job, which writes all files and messages. An interrupted run is no
+/// Trains with the first process of a job, which writes all files and messages. If that is lost, this process may
+/// take over its files.
+///
+/// An interrupted run is no
 /// failure here if a launcher watches all processes: a failure would end the first process too, which reports
 /// the interrupt. Without such a launcher, the exit status must say that the process is not done, or it would
 /// not be restarted.
 fn run_other(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let stop = stop_flag(|stop| if stop.is_watched() { stop.raise() } else { end_at_once() })?;
-    let Start { mut config, resume, .. } = args.agree(&mut process, start)?;
+    let Start { mut config, mut output, resume } = args.agree(&mut process, start)?;
     let data = load(&mut config, args, resume.as_ref(), |_| ())?;
     let alone = process.is_on_its_own();
-    let outcome = process.train(&config, data, resume.as_ref(), &mut [], &stop)?;
+    let folder = process.share_folder(None)?;
+    let (title, mut lock) = (title(&config, &data), None);
+    let mut take_over = || {
+        let folder = folder.clone().unwrap_or_else(|| output.run.clone());
+        output = Output { run: folder, numbered: false, resumed: true, restarted: false };
+        lock = Some(output.create(&mut CreatedPaths::default())?);
+        observers(&config, &title, &output, args)
+    };
+    let mut watch = || take_over().map_err(|error: anyhow::Error| callbacks::Error::other(error));
+    let outcome = process.train(&config, data, resume.as_ref(), Watch::later(&mut watch), &stop)?;
+    if lock.is_some() {
+        return conclude(outcome.end, &output);
+    }
     let unfinished = alone && matches!(outcome.end, End::Interrupted);
     Ok(if unfinished { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
@@ -228,17 +250,21 @@ fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Re
     }
 }
 
+/// The title of the run's curves.
+fn title(config: &Config, data: &Dataset) -> String {
+    format!("{} on {}", config.training.model, data.name)
+}
+
 fn observers(
     config: &Config,
-    data: &Dataset,
+    title: &str,
     output: &Output,
     args: &TrainArgs,
 ) -> anyhow::Result<Vec<Box<dyn Observer>>> {
     // The progress comes first, so that its bar is cleared before other output.
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Progress::new(!args.keep.no_progress))];
     let resumed = output.resumed || output.restarted;
-    let title = format!("{} on {}", config.training.model, data.name);
-    let run = Run { folder: &output.run, title: &title, resumed };
+    let run = Run { folder: &output.run, title, resumed };
     observers.extend(from_config(&config.outputs, &run).map_err(train::Error::from)?);
     Ok(observers)
 }

@@ -80,8 +80,9 @@ impl Launch {
     pub fn command(&self, rank: usize, port: u16, restart: u32) -> anyhow::Result<Command> {
         let program = env::current_exe().context("can't find this program's own file")?;
         let mut command = match &self.mpi {
-            Some(_) => {
+            Some(launcher) => {
                 let mut command = Command::new(&program);
+                command.args(mpi::tolerance(launcher));
                 command.args(["-n", &self.processes.to_string()]).arg(program);
                 mpi::set_options(&mut command, self.grace);
                 command

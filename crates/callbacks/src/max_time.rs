@@ -41,24 +41,25 @@ pub(crate) fn seconds(text: &str) -> Result<serde_json::Value, Refused> {
 #[derive(Clone, Debug)]
 pub struct MaxTime {
     time: Duration,
-    began: Instant,
+    began: Option<Instant>,
 }
 
 impl MaxTime {
     /// Stops a run that takes longer than `time`.
     pub fn new(time: Duration) -> Self {
-        MaxTime { time, began: Instant::now() }
+        MaxTime { time, began: None }
     }
 }
 
 impl Observer for MaxTime {
     fn on_begin(&mut self, _: &RunInfo<'_>) -> Result<()> {
-        self.began = Instant::now();
+        // A run that goes on after others were lost begins again.
+        self.began.get_or_insert_with(Instant::now);
         Ok(())
     }
 
     fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
-        if self.began.elapsed() < self.time {
+        if self.began.is_none_or(|began| began.elapsed() < self.time) {
             return Ok(Flow::Continue);
         }
         Ok(Flow::Stop(format!("the time of {} s is over", self.time.as_secs())))

@@ -69,7 +69,7 @@ pub use error::{Error, Result};
 pub use exchanges::Exchanges;
 pub use gather::gather_numbers;
 pub use local::Local;
-pub use mpi::{Mpi, MpiOptions};
+pub use mpi::{Mpi, MpiOptions, end_failed_job};
 pub use nccl::{Nccl, NcclProcess};
 pub use replica::Replica;
 pub use replicas::run_replicas;

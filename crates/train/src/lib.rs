@@ -46,7 +46,7 @@ pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_
 pub use error::{Error, Result};
 pub use open_model::{ModelKind, open_model};
 pub use options::{hint as did_you_mean, nearest};
-pub use process::{Process, with_device_facts};
+pub use process::{Process, Watch, with_device_facts};
 pub use program::Device;
 pub use resume::{Resume, Saved};
 pub use run::{
@@ -67,7 +67,7 @@ pub use optim;
 /// The table of options.
 pub use options;
 /// The place of this process among others, and their rendezvous.
-pub use parallel::{cluster, rendezvous};
+pub use parallel::{cluster, end_failed_job, rendezvous};
 
 use trained::standardization;
 

@@ -119,6 +119,17 @@ impl Resume {
             && config.outputs.early_stop == saved.outputs.early_stop
     }
 
+    /// The state of a run in memory.
+    pub(crate) fn of(config: &Config, state: &TrainState, tensors: Tensors) -> Self {
+        let path = PathBuf::from("the memory of another process");
+        Resume { path, config: config.clone(), state: state.clone(), skipped: Vec::new(), tensors }
+    }
+
+    /// The tensors.
+    pub(crate) fn tensors(&self) -> &Tensors {
+        &self.tensors
+    }
+
     /// The values of a tensor of this name and shape.
     pub(crate) fn values(&self, name: &str, shape: &[usize]) -> Result<&[f32]> {
         Ok(trained::values(&self.tensors, &self.path, name, shape)?)

@@ -32,6 +32,7 @@ mod worker;
 
 pub(crate) use across::Across;
 pub use options::MpiOptions;
+pub use queue::end_failed_job;
 
 use crate::collective::{equal_part, whole};
 use crate::in_order::add_in_order;
@@ -113,6 +114,11 @@ impl Mpi {
     /// come.
     pub fn agree(&self, agreement: &Agreement) -> Result<()> {
         self.worker.ask(Command::Agree(agreement.clone())).map(|_| ())
+    }
+
+    /// Whether the other processes may go on after one was lost.
+    pub fn recovers(&self) -> bool {
+        self.place.recovers
     }
 
     /// Comes together with the processes that are left, after an operation failed with [`Error::Lost`](crate::Error::Lost). All of

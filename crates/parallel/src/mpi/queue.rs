@@ -9,6 +9,27 @@ use tensor_cpu::Buffer as HostBuffer;
 /// After a failure the process has this long to end by itself: to tell its user, and to close its files.
 const LINGER: Duration = Duration::from_secs(10);
 
+/// Whether the job has failed, but goes on when this process ends; and whether nothing is left to do but that.
+static FAILED: AtomicBool = AtomicBool::new(false);
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// How often the worker thread looks whether this process is about to end.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Ends the whole job if it has failed. To be called at the end of a process, after all messages.
+///
+/// Where MPI can go on without a lost process, the end of one that has failed does not end the others. One of
+/// them may hang.
+pub fn end_failed_job() {
+    if FAILED.load(Ordering::Relaxed) {
+        ENDING.store(true, Ordering::Relaxed);
+        loop {
+            // The worker thread ends it.
+            std::thread::park();
+        }
+    }
+}
+
 /// A command for the worker thread. Every command gets one answer.
 pub(super) enum Command {
     Agree(Agreement),
@@ -64,8 +85,9 @@ impl CommandQueue {
     }
 
     /// Answers a command with an error, and all later ones with its text, until the process has had time to
-    /// end.
-    pub(super) fn refuse(&self, error: Error) {
+    /// end. `goes_on` says that the job does not end with this process.
+    pub(super) fn refuse(&self, error: Error, goes_on: bool) {
+        FAILED.store(goes_on, Ordering::Relaxed);
         let reason = match &error {
             Error::Aborted { reason } => reason.clone(),
             other => other.to_string(),
@@ -73,10 +95,11 @@ impl CommandQueue {
         self.answer(Err(error));
         let began = Instant::now();
         while let Some(left) = LINGER.checked_sub(began.elapsed()) {
-            match self.commands.recv_timeout(left) {
+            match self.commands.recv_timeout(left.min(GLANCE)) {
                 Ok(_) => self.answer(Err(Error::Aborted { reason: reason.clone() })),
-                Err(RecvTimeoutError::Timeout) => return,
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(left),
+                Err(_) if ENDING.load(Ordering::Relaxed) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(GLANCE),
             }
         }
     }

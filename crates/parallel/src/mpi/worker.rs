@@ -194,7 +194,7 @@ impl Worker {
     /// Answers this call with the error and all later ones with its text. Then ends the job, if this process
     /// still runs.
     pub(super) fn serve(&self, error: Error) -> ! {
-        self.queue.refuse(error);
+        self.queue.refuse(error, self.communicator.recovers());
         self.communicator.abort()
     }
 }

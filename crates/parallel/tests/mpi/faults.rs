@@ -66,6 +66,15 @@ fn a_rank_that_fails_ends_a_tolerant_job_too() {
     failed(&job.wait(), "this rank fails on purpose");
 }
 
+/// It would never end by itself.
+#[test]
+fn a_rank_that_is_stopped_ends_a_tolerant_job_too() {
+    let Some(mut job) = tolerant("steps", 3) else { return };
+    let ranks = job.wait_for("stepping", 3);
+    signal("STOP", ranks[1]);
+    failed(&job.wait(), "waited 2 seconds in an all-reduce for rank 1, which did not come");
+}
+
 #[test]
 fn a_rank_that_is_stopped_is_named() {
     if !mpirun_is_there() {

@@ -83,6 +83,7 @@ pub fn play() {
     if let Err(error) = played {
         // In one piece: the ranks share this output.
         let _ = std::io::stderr().write_all(format!("error: {error}\n").as_bytes());
+        parallel::end_failed_job();
         std::process::exit(1);
     }
 }

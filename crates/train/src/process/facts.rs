@@ -5,8 +5,8 @@ use crate::run::{PreparedRun, arithmetic};
 use parallel::Agreement;
 use program::Device;
 
-/// The values that must agree across processes: every option that decides bits, the network, the data, the
-/// first step, and the arithmetic of the device.
+/// The values that must agree across processes: every option that decides bits, the network, the data, and
+/// the arithmetic of the device.
 pub(super) fn facts(run: &PreparedRun<'_>, device: &Device) -> Agreement {
     let mut facts = Agreement::new();
     for (key, value) in agreed(run.config) {
@@ -30,8 +30,7 @@ pub(super) fn facts(run: &PreparedRun<'_>, device: &Device) -> Agreement {
     facts = facts.with(what, arithmetic);
     facts = facts.with("training images of the digest", &run.data.fingerprint.sha256);
     let val = &run.data.val;
-    facts = facts.with("validation images of the digest", digest_images(val.labels(), val.images()));
-    facts.with("a first step of", run.resume.map_or(0, |resume| resume.state.step))
+    facts.with("validation images of the digest", digest_images(val.labels(), val.images()))
 }
 
 /// Adds the arithmetic of the devices: sums in the order of the ranks use other calls. The choice of devices

@@ -1,20 +1,25 @@
 mod cores;
 mod device;
 mod facts;
+mod recovery;
 mod transport;
+mod watch;
 
-use crate::run::{Observers, PreparedRun, named};
+use crate::run::{PreparedRun, named};
 use crate::{Config, Devices, Error, Outcome, Result, Resume, StopFlag};
 use cifar::Dataset;
 use parallel::cluster::{Place, Source, discover_here};
 use parallel::rendezvous::{Hello, ProcessGroup, connect};
 use parallel::{Agreement, Replica, Stage};
 use program::Device;
+use recovery::{Kept, Next};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 use transport::Transport;
 
 pub use facts::with_device_facts;
+pub use watch::Watch;
 
 /// This process, as one of several that train together: each runs one replica or more.
 ///
@@ -108,10 +113,25 @@ impl Process {
         Ok(Some(name).filter(|name| !name.is_empty()))
     }
 
+    /// The folder of the run, which the first process names, if another one may have to take it over. All call it
+    /// before [`train`](Process::train).
+    ///
+    /// # Errors
+    /// If the first process has ended.
+    pub fn share_folder(&mut self, own: Option<&Path>) -> Result<Option<PathBuf>> {
+        let Some(mpi) = self.transport.tolerant() else { return Ok(None) };
+        let name = own.map(|own| own.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = recovery::broadcast_text(mpi, name.as_bytes(), 0)?;
+        Ok(Some(PathBuf::from(String::from_utf8_lossy(&name).into_owned())))
+    }
+
     /// As [`train`](crate::train()), with this process's replicas.
     ///
     /// The devices are all GPUs of the machine, or the one of this process's local rank if the launcher started
     /// several processes there; without GPUs, shares of the CPU's threads.
+    ///
+    /// If MPI can go on without a lost process, so does the run: the others share out its work, and repeat the
+    /// step that it has broken off. If the first process is lost, the next one takes over its files.
     ///
     /// # Errors
     /// As [`train`](crate::train()); and if another process failed, did not answer in time, or was started
@@ -121,24 +141,55 @@ impl Process {
         config: &Config,
         data: Dataset,
         resume: Option<&Resume>,
-        observers: Observers<'_>,
+        mut watch: Watch<'_>,
         stop: &StopFlag,
     ) -> Result<Outcome> {
         config.check()?;
         let world = self.connect(config)?;
         let devices = self.open(config)?;
-        let run = PreparedRun::prepare(config, named(config, &data)?, data, resume, world, &devices[0])?;
-        run.check_memory(&devices[0], devices.len(), world)?;
-        let observers = if self.is_first() { observers } else { Default::default() };
-        let run = run.watched_by(observers);
-        let observers = Mutex::new(Some(observers));
-        let body = |replica: Replica| {
-            let first = replica.rank() == 0;
-            let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
-            run.start(replica, Stage::whole(), own.unwrap_or_default(), stop)?.fit()
-        };
+        let mut run = PreparedRun::prepare(config, named(config, &data)?, data, resume, world, &devices[0])?;
+        run.check_memory(resume, &devices[0], devices.len(), world)?;
         let facts = facts::facts(&run, &devices[0]);
-        self.transport.run(&self.place, self.group, &devices, &facts, body)
+        let (mut kept, mut warning) = (None::<Kept>, None);
+        loop {
+            let observers = if self.is_first() { watch.observers()? } else { Default::default() };
+            run = run.watched_by(observers);
+            let observers = Mutex::new(Some(observers));
+            let (resume, end) = match &kept {
+                Some(kept) => (Some(&kept.resume), kept.end.clone()),
+                None => (resume, None),
+            };
+            let tolerant = self.transport.tolerant().is_some();
+            let last = Mutex::new(None);
+            let body = |replica: Replica| {
+                let first = replica.rank() == 0;
+                let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
+                let started = run.start(resume, replica, Stage::whole(), own.unwrap_or_default(), stop)?;
+                let mut started = started.ending(end.clone()).warning(warning.clone());
+                let fitted = started.fit();
+                if tolerant && let Ok(mut last) = last.lock() {
+                    let (resume, end) = started.keep()?;
+                    *last = Some(Kept { resume, end, finished: fitted.is_ok() });
+                }
+                fitted
+            };
+            let facts = facts.clone().with("a first step of", resume.map_or(0, |resume| resume.state.step));
+            let ran = self.transport.run(&self.place, self.group.take(), &devices, &facts, body);
+            let last = last.into_inner().ok().flatten();
+            let (lost, mpi) = match (ran, self.transport.tolerant()) {
+                (Err(Error::Parallel(parallel::Error::Lost)), Some(mpi)) => (last, mpi),
+                (ran, _) => return ran,
+            };
+            match recovery::regroup(mpi, config, lost.or(kept))? {
+                Next::Done(outcome) => {
+                    // One more may be lost.
+                    let _ = mpi.finish();
+                    return Ok(outcome);
+                }
+                Next::Continue { kept: next, warning: about } => (kept, warning) = (next, Some(about)),
+            }
+            self.place.rank = mpi.rank();
+        }
     }
 
     /// Runs `body` for each replica of this process, together with those of the others. `facts` must agree

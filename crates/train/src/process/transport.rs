@@ -55,10 +55,18 @@ impl Transport {
         Ok(Transport::Nccl { settings, timeout })
     }
 
+    /// MPI, if the run goes on without processes that are lost.
+    pub(super) fn tolerant(&mut self) -> Option<&mut Mpi> {
+        match self {
+            Transport::Mpi { mpi, nccl: false, .. } if mpi.recovers() => Some(mpi),
+            _ => None,
+        }
+    }
+
     /// Runs `body` for each replica of this process, together with those of the others, whose facts must
     /// agree. Returns the result of the first replica.
     pub(super) fn run<T, F>(
-        self,
+        &self,
         place: &Place,
         group: Option<ProcessGroup>,
         devices: &[Device],
@@ -71,12 +79,12 @@ impl Transport {
     {
         let results = match self {
             Transport::Nccl { settings, timeout } => {
-                NcclProcess { place, settings: &settings, agreement: facts, timeout, group }
-                    .run(devices, body)
+                let timeout = *timeout;
+                NcclProcess { place, settings, agreement: facts, timeout, group }.run(devices, body)
             }
             Transport::Mpi { mpi, nccl, timeout } => {
-                mpi.agree(&facts.clone().with("sums by", if nccl { "NCCL" } else { "MPI" }))?;
-                if nccl { mpi.run_by_nccl(devices, timeout, body) } else { mpi.run(devices, body) }
+                mpi.agree(&facts.clone().with("sums by", if *nccl { "NCCL" } else { "MPI" }))?;
+                if *nccl { mpi.run_by_nccl(devices, *timeout, body) } else { mpi.run(devices, body) }
             }
         };
         results?.into_iter().next().ok_or_else(|| crate::Error::Device("there is no device".into()))

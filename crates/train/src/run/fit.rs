@@ -5,7 +5,8 @@ use crate::run::pipeline::PipelineStage;
 use crate::run::prepared_run::PreparedRun;
 use crate::run::stop_flag::StopFlag;
 use crate::run::worker::Worker;
-use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, TrainState};
+use crate::{EpochRecord, Error, Flow, Observer, Result, Resume, RunInfo, TrainState};
+use callbacks::Snapshot;
 use parallel::{Replica, Stage};
 use std::time::Instant;
 
@@ -35,6 +36,7 @@ impl PreparedRun<'_> {
     /// One replica, or a stage of one, with these observers.
     pub(crate) fn start<'o>(
         &'o self,
+        resume: Option<&Resume>,
         replica: Replica,
         stage: Stage,
         observers: Observers<'o>,
@@ -45,10 +47,11 @@ impl PreparedRun<'_> {
         let stopping = if first { callbacks::stopping(&self.config.outputs)? } else { Vec::new() };
         let stage = PipelineStage { stage, tensors: &self.stage_tensors, cuts: &self.cuts };
         stop.mark_watched();
-        let (worker, train) = Worker::new(self.config, &self.data, model, self.resume, replica, stage)?;
-        let ended = self.resume.is_some_and(|resume| resume.may_have_ended(self.config));
+        let (worker, train) = Worker::new(self.config, &self.data, model, resume, replica, stage)?;
+        let may_have_ended = resume.is_some_and(|resume| resume.may_have_ended(self.config));
         let snapshots = &self.snapshots;
-        Ok(Run { worker, train, observers, stopping, snapshots, stop, ended, warned: false })
+        let (end, warned) = (None, false);
+        Ok(Run { worker, train, observers, stopping, snapshots, stop, may_have_ended, end, warned })
     }
 }
 
@@ -71,21 +74,24 @@ pub(crate) struct Run<'a, 'o> {
     snapshots: &'a [Option<u64>],
     stop: &'a StopFlag,
     /// Whether observers may have ended the run at the point of the resume.
-    ended: bool,
+    may_have_ended: bool,
+    /// How the run ended, once that is decided.
+    end: Option<End>,
     /// Whether the observers have been warned why steps can't be captured.
     warned: bool,
 }
 
 impl Run<'_, '_> {
     /// Trains until all epochs are done, or the run is stopped.
-    pub(crate) fn fit(mut self) -> Result<Outcome> {
-        let mut ended = self.begin()?;
+    pub(crate) fn fit(&mut self) -> Result<Outcome> {
+        let begun = self.begin()?;
+        self.end = self.end.take().or(begun);
         let mut diverged = false;
         let mut end = loop {
-            if let Some(end) = ended {
-                break end;
+            if let Some(end) = &self.end {
+                break end.clone();
             }
-            ended = match self.epoch() {
+            self.end = match self.epoch() {
                 // All replicas stop after the same step. The saved files remain the run's last state.
                 Err(error @ Error::NotFinite { .. }) if self.worker.config.outputs.terminate_on_nan => {
                     diverged = true;
@@ -94,7 +100,7 @@ impl Run<'_, '_> {
                 ended => ended?,
             };
         };
-        let Run { worker, observers, stop, .. } = &mut self;
+        let Run { worker, observers, stop, .. } = self;
         if let End::Stopped(reason) = &mut end
             && !diverged
             && worker.take_average()?
@@ -110,7 +116,26 @@ impl Run<'_, '_> {
                 _ => observer.on_end(&worker.state, worker)?,
             }
         }
-        Ok(Outcome { end, state: self.worker.state })
+        // If a process is lost before the files are written, another one writes them.
+        worker.meet()?;
+        Ok(Outcome { end, state: self.worker.state.clone() })
+    }
+
+    /// The state and the tensors after the last whole step, and how the run ended, if it did.
+    pub(crate) fn keep(&self) -> Result<(Resume, Option<End>)> {
+        let worker = &self.worker;
+        Ok((Resume::of(worker.config, &worker.state, worker.all_tensors()?), self.end.clone()))
+    }
+
+    /// Ends as others have decided it.
+    pub(crate) fn ending(self, end: Option<End>) -> Self {
+        Run { end, ..self }
+    }
+
+    /// Warns the user at the beginning.
+    pub(crate) fn warning(mut self, warning: Option<String>) -> Self {
+        self.worker.warn(warning);
+        self
     }
 
     /// Tells the observers that the run begins. Returns how it ended if it had stopped before the resume.
@@ -134,7 +159,7 @@ impl Run<'_, '_> {
         for warning in worker.warnings() {
             observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
         }
-        if !self.ended {
+        if !self.may_have_ended {
             return Ok(None);
         }
         let decisions = deciding(observers, stopping).map(|observer| observer.on_resume(&worker.state));
@@ -200,6 +225,7 @@ impl Run<'_, '_> {
             let (epoch, step) = (worker.state.epoch + 1, worker.state.partial.steps);
             return Err(Error::NotFinite { loss: val_loss, epoch, step });
         }
+        let before = worker.state.clone();
         let partial = worker.end_epoch();
         let (loss, acc) = partial.means();
         let record = EpochRecord {
@@ -216,7 +242,12 @@ impl Run<'_, '_> {
         worker.meet_for_snapshot()?;
         let decisions = deciding(observers, stopping).map(|o| o.on_epoch_end(&record, &worker.state, worker));
         let decisions = decisions.collect::<callbacks::Result<Vec<_>>>()?;
-        Ok(self.agree_on(decisions)?.map(End::Stopped))
+        let agreed = self.agree_on(decisions);
+        if agreed.is_err() {
+            // The first process may be lost, and with it what its observers have written.
+            self.worker.state = before;
+        }
+        Ok(agreed?.map(End::Stopped))
     }
 
     /// The common decision of all replicas: a reason to stop, or none. The first observer that stops the run

@@ -162,7 +162,7 @@ mod tests {
         let (data, device) = (cifar::synthetic(1, 90, 10), tensor_cpu::device(1));
         let model = models::small_cnn(10).unwrap();
         let run = PreparedRun::prepare(config, model, data, None, replicas, &device)?;
-        run.on_host(&device, replicas, replicas).check_within(total)
+        run.on_host(None, &device, replicas, replicas).check_within(total)
     }
 
     #[test]

@@ -18,7 +18,6 @@ mod train;
 mod whitening;
 mod worker;
 
-pub(crate) use fit::Observers;
 pub use fit::{End, Outcome};
 pub use graph_capture::GraphCapture;
 pub use meter::{Meter, Totals};

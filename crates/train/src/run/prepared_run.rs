@@ -38,7 +38,6 @@ fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
 /// The state that all replicas of a run share.
 pub(crate) struct PreparedRun<'a> {
     pub(crate) config: &'a Config,
-    pub(crate) resume: Option<&'a Resume>,
     /// The network, or its stages.
     pub(crate) stages: Vec<Model>,
     /// The cuts: the last layer of each stage except the last.
@@ -57,7 +56,7 @@ impl<'a> PreparedRun<'a> {
         config: &'a Config,
         model: Model,
         data: Dataset,
-        resume: Option<&'a Resume>,
+        resume: Option<&Resume>,
         replicas: usize,
         device: &Device,
     ) -> Result<Self> {
@@ -92,7 +91,7 @@ impl<'a> PreparedRun<'a> {
         let stages = split_stages(config, model, device, micro_batch)?;
         let cuts = cut_names(&stages);
         let (stage_tensors, snapshots) = (StageTensors::default(), Vec::new());
-        Ok(PreparedRun { config, resume, stages, cuts, stage_tensors, data: run_data, snapshots })
+        Ok(PreparedRun { config, stages, cuts, stage_tensors, data: run_data, snapshots })
     }
 
     /// The run with the snapshots that these observers need.
@@ -108,14 +107,26 @@ impl<'a> PreparedRun<'a> {
     ///
     /// # Errors
     /// [`Error::Device`].
-    pub(crate) fn check_memory(&self, device: &Device, replicas: usize, world: usize) -> Result<()> {
-        memory::check_host(&self.on_host(device, replicas, world))
+    pub(crate) fn check_memory(
+        &self,
+        resume: Option<&Resume>,
+        device: &Device,
+        replicas: usize,
+        world: usize,
+    ) -> Result<()> {
+        memory::check_host(&self.on_host(resume, device, replicas, world))
     }
 
     /// The memory-related properties of the run.
-    pub(super) fn on_host<'r>(&'r self, device: &'r Device, replicas: usize, world: usize) -> HostRun<'r> {
-        let batch = global_batch(self.config, self.resume, world).min(self.data.train.len());
-        let (config, stages, resumes) = (self.config, &self.stages[..], self.resume.is_some());
+    pub(super) fn on_host<'r>(
+        &'r self,
+        resume: Option<&Resume>,
+        device: &'r Device,
+        replicas: usize,
+        world: usize,
+    ) -> HostRun<'r> {
+        let batch = global_batch(self.config, resume, world).min(self.data.train.len());
+        let (config, stages, resumes) = (self.config, &self.stages[..], resume.is_some());
         HostRun { config, stages, device, replicas, world, batch, resumes }
     }
 }

@@ -108,12 +108,12 @@ fn run(
     let device = devices.first().ok_or_else(none)?;
     let replicas = devices.len() / stages;
     let run = PreparedRun::prepare(config, model, data, resume, replicas, device)?.watched_by(observers);
-    run.check_memory(device, replicas, replicas)?;
+    run.check_memory(resume, device, replicas, replicas)?;
     let observers = Mutex::new(Some(observers));
     let outcomes = run_stages(devices, stages, |replica: Replica, stage: Stage| {
         let first = replica.rank() == 0 && stage.is_first();
         let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
-        run.start(replica, stage, own.unwrap_or_default(), stop)?.fit()
+        run.start(resume, replica, stage, own.unwrap_or_default(), stop)?.fit()
     })?;
     outcomes.into_iter().next().ok_or_else(none)
 }

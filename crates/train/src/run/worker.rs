@@ -202,6 +202,16 @@ impl<'a> Worker<'a> {
         [self.config.warnings(), self.warnings.clone()].concat()
     }
 
+    /// Adds a warning for the user.
+    pub(crate) fn warn(&mut self, warning: Option<String>) {
+        self.warnings.extend(warning);
+    }
+
+    /// Waits for all replicas.
+    pub(crate) fn meet(&mut self) -> Result<()> {
+        Ok(self.collective.barrier()?)
+    }
+
     /// The progress of the run.
     fn progress(&self) -> Progress {
         let TrainState { epoch, step, .. } = self.state;

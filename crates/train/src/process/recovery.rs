@@ -1,0 +1,111 @@
+//! What the processes that are left do when others were lost: they take the most advanced state among them, and
+//! go on from there. No checkpoint is read.
+
+use crate::run::{End, Outcome};
+use crate::{Config, Error, Result, Resume, TrainState};
+use checkpoint::Tensors;
+use parallel::{Collective, Mpi, gather_numbers};
+use program::{Device, Span};
+
+/// What a process keeps of a run when its replicas have ended.
+pub(super) struct Kept {
+    /// The state after the last whole step.
+    pub(super) resume: Resume,
+    /// How the run ended, if that is decided.
+    pub(super) end: Option<End>,
+    /// Whether all replicas have finished, and so all files are written.
+    pub(super) finished: bool,
+}
+
+/// How a run goes on.
+pub(super) enum Next {
+    /// From here, with a warning for the user.
+    Continue {
+        kept: Option<Kept>,
+        warning: String,
+    },
+    Done(Outcome),
+}
+
+/// The numbers by which processes compare what they have: epochs, steps of the epoch, whether the replicas have
+/// finished, and whether anything is kept.
+const FIGURES: usize = 4;
+
+/// Comes together with the processes that are left.
+pub(super) fn regroup(mpi: &mut Mpi, config: &Config, mut kept: Option<Kept>) -> Result<Next> {
+    let lost = mpi.regroup()?;
+    let device = tensor_cpu::device(1);
+    let figures = |kept: &Kept| {
+        let TrainState { epoch, partial, .. } = &kept.resume.state;
+        [*epoch as f64, partial.steps as f64, f64::from(u8::from(kept.finished)), 1.0]
+    };
+    let all = gather_numbers(mpi, &device, &kept.as_ref().map_or([0.0; FIGURES], figures))?;
+    let all: Vec<&[f64]> = all.chunks_exact(FIGURES).collect();
+    let mut most = 0;
+    for rank in 1..all.len() {
+        if all[rank].partial_cmp(all[most]).is_some_and(core::cmp::Ordering::is_gt) {
+            most = rank;
+        }
+    }
+    if all.iter().any(|figures| figures[..2] != all[most][..2]) {
+        copy_state(mpi, &device, config, &mut kept, most)?;
+    }
+    if all.iter().any(|figures| figures[2] > 0.0)
+        && let Some(Kept { resume, end: Some(end), .. }) = kept
+    {
+        return Ok(Next::Done(Outcome { end, state: resume.state }));
+    }
+    let names: Vec<String> = lost.iter().map(usize::to_string).collect();
+    let (s, were) = if names.len() == 1 { ("", "was") } else { ("s", "were") };
+    let left =
+        if all.len() == 1 { "one process goes on".into() } else { format!("{} processes go on", all.len()) };
+    let step = kept.as_ref().map_or(0, |kept| kept.resume.state.step);
+    let warning = format!("rank{s} {} {were} lost; {left} after step {step}", names.join(", "));
+    Ok(Next::Continue { kept, warning })
+}
+
+/// Replaces the state and the tensors of all by those of rank `root`. Their names and shapes are the same.
+fn copy_state(
+    mpi: &mut Mpi,
+    device: &Device,
+    config: &Config,
+    kept: &mut Option<Kept>,
+    root: usize,
+) -> Result<()> {
+    let Some(Kept { resume, .. }) = kept else {
+        return Err(Error::Device("this process has no network yet, and others have trained theirs".into()));
+    };
+    let text = serde_json::to_vec(&resume.state).map_err(|error| Error::Device(error.to_string()))?;
+    let text = broadcast_text(mpi, &text, root)?;
+    let state: TrainState =
+        serde_json::from_slice(&text).map_err(|error| Error::Device(error.to_string()))?;
+    let numbers: Vec<f32> = resume.tensors().iter().flat_map(|tensor| tensor.data).copied().collect();
+    let numbers = broadcast(mpi, device, &numbers, root)?;
+    let mut rest = &numbers[..];
+    let mut tensors = Tensors::new();
+    for tensor in resume.tensors().iter() {
+        let (values, behind) = rest.split_at(tensor.data.len());
+        tensors.insert(tensor.name, tensor.shape.to_vec(), values.to_vec())?;
+        rest = behind;
+    }
+    *resume = Resume::of(config, &state, tensors);
+    Ok(())
+}
+
+/// The text of rank `root`.
+pub(super) fn broadcast_text(mpi: &mut Mpi, text: &[u8], root: usize) -> Result<Vec<u8>> {
+    let device = tensor_cpu::device(1);
+    let len = broadcast(mpi, &device, &[text.len() as f32], root)?[0];
+    let mut numbers: Vec<f32> = text.iter().map(|byte| f32::from(*byte)).collect();
+    numbers.resize(len as usize, 0.0);
+    let numbers = broadcast(mpi, &device, &numbers, root)?;
+    Ok(numbers.into_iter().map(|number| number as u8).collect())
+}
+
+/// The numbers of rank `root`. All have as many.
+fn broadcast(mpi: &mut Mpi, device: &Device, numbers: &[f32], root: usize) -> Result<Vec<f32>> {
+    let mut all = device.alloc(numbers.len())?;
+    device.upload(numbers, &mut all, 0)?;
+    mpi.broadcast(device, &mut all, Span::new(0, numbers.len()), root)?;
+    Ok(all.to_vec(device, 0, numbers.len())?)
+}
