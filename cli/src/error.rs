@@ -14,6 +14,8 @@ use train::{augment, cifar};
 pub const BAD_USAGE: u8 = 2;
 /// The exit status after Ctrl-C, as shells count it: 128 + SIGINT.
 pub const INTERRUPTED: u8 = 130;
+/// Processes were lost, and the run is saved: `towers launch` starts all of them again. `EX_TEMPFAIL` of sysexits.h.
+pub const INCOMPLETE: u8 = 75;
 
 /// Bad usage: the command line must change. Exit status [`BAD_USAGE`].
 #[derive(Debug)]

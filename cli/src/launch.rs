@@ -7,9 +7,10 @@ mod process_group;
 mod worker;
 
 use crate::args::LaunchArgs;
-use crate::error::{BAD_USAGE, INTERRUPTED, at_least_one, on_interrupt, usage};
+use crate::error::{BAD_USAGE, INCOMPLETE, INTERRUPTED, at_least_one, on_interrupt, usage};
 use crate::print::note;
 use environment::Launch;
+pub use environment::restarts;
 pub use launcher_death::follow_launcher;
 use process_group::{Outcome, ProcessGroup};
 use std::path::Path;
@@ -39,7 +40,9 @@ pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
             Outcome::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
             Outcome::Failed(failure) => failure,
         };
-        failure.report(&launch);
+        if failure.status != INCOMPLETE {
+            failure.report(&launch);
+        }
         // Another start would not help after bad usage, and is not wanted after Ctrl-C.
         let unwanted = failure.status == BAD_USAGE || interrupts.load(Ordering::Relaxed) > 0;
         if unwanted || restart >= args.max_restarts {

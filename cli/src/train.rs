@@ -2,7 +2,7 @@
 
 use crate::args::TrainArgs;
 use crate::created_paths::{CreatedPaths, FirstStepFlag};
-use crate::error::{INTERRUPTED, usage};
+use crate::error::{INCOMPLETE, INTERRUPTED, usage};
 use crate::flags::default_dir;
 use crate::interrupt::{end_at_once, interrupt, stop_flag};
 use crate::keys::{flag_of, in_flags};
@@ -10,7 +10,7 @@ use crate::output::{Output, prepare_outside, shown};
 use crate::print::note;
 use crate::resume::Start;
 use crate::tui::{self, Tui};
-use crate::{data, error, print};
+use crate::{data, error, launch, print};
 use anyhow::Context;
 use callbacks::{Outputs, Outside, Progress, Run, from_config};
 use std::process::ExitCode;
@@ -25,6 +25,7 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let start = args.start(args.owns_output()?)?;
     let process =
         Process::join(&start.config.placement.devices, Duration::from_secs(args.keep.collective_timeout))?;
+    let process = process.map(|process| process.comes_back(launch::restarts()));
     if process.is_none() {
         // A missing device is reported before the data are read.
         let Placement { devices, .. } = &start.config.placement;
@@ -108,6 +109,10 @@ fn conclude(end: End, output: &Output) -> anyhow::Result<ExitCode> {
         End::Interrupted => {
             note(format_args!("interrupted; everything is saved. Resume with: towers train --resume {run}"));
             Ok(ExitCode::from(INTERRUPTED))
+        }
+        End::Incomplete => {
+            note(format_args!("processes are missing; everything is saved in {run}"));
+            Ok(ExitCode::from(INCOMPLETE))
         }
     }
 }

@@ -25,7 +25,14 @@ const FOREIGN: &[&str] = &[
     "WORLD_SIZE",
     "LOCAL_WORLD_SIZE",
 ];
+/// How often the launcher may start all processes again.
+const RESTARTS_LEFT: &str = "TOWERS_RESTARTS_LEFT";
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// Whether a launcher would start all processes again.
+pub fn restarts() -> bool {
+    env::var(RESTARTS_LEFT).is_ok_and(|left| left != "0")
+}
 
 /// The settings of a launch.
 pub struct Launch {
@@ -34,6 +41,7 @@ pub struct Launch {
     /// MPI's launcher, if that starts the processes.
     mpi: Option<PathBuf>,
     grace: Duration,
+    max_restarts: u32,
     port: Option<u16>,
     /// `CUDA_VISIBLE_DEVICES` for the processes: each takes the GPU of its local rank.
     visible: Option<String>,
@@ -52,7 +60,8 @@ impl Launch {
         let by_mpi = processes > 1 && args.gpus.is_none() && mpi::joins(&command);
         let mpi = by_mpi.then(|| mpi::launcher(processes)).transpose()?;
         let grace = Duration::from_secs(args.grace);
-        Ok(Launch { processes, command, mpi, grace, port, visible, secret: draw()?, id })
+        let max_restarts = args.max_restarts;
+        Ok(Launch { processes, command, mpi, grace, max_restarts, port, visible, secret: draw()?, id })
     }
 
     /// Whether MPI's launcher starts the processes.
@@ -95,6 +104,7 @@ impl Launch {
             command.env_remove(name);
         });
         command.env("TOWERS_RESTART_COUNT", restart.to_string());
+        command.env(RESTARTS_LEFT, self.max_restarts.saturating_sub(restart).to_string());
         if self.is_by_mpi() {
             return Ok(command);
         }

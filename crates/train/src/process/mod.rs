@@ -32,6 +32,8 @@ pub struct Process {
     group: Option<ProcessGroup>,
     /// The number of replicas of each process, once they are connected.
     replicas: Vec<usize>,
+    /// Whether a launcher starts lost processes again.
+    comes_back: bool,
 }
 
 impl Process {
@@ -47,10 +49,16 @@ impl Process {
         match discover_here()? {
             Some(place) if place.world > 1 => {
                 let transport = Transport::choose(&place, devices, timeout)?;
-                Ok(Some(Process { place, transport, group: None, replicas: Vec::new() }))
+                Ok(Some(Process { place, transport, group: None, replicas: Vec::new(), comes_back: false }))
             }
             _ => Ok(None),
         }
+    }
+
+    /// The same, under a launcher that starts all processes again after the loss of one. Then the others save the
+    /// run at the end of the epoch, and end with [`End::Incomplete`](crate::End::Incomplete).
+    pub fn comes_back(self, comes_back: bool) -> Self {
+        Process { comes_back, ..self }
     }
 
     /// Whether this process writes the files and prints messages.
@@ -160,12 +168,13 @@ impl Process {
                 None => (resume, None),
             };
             let tolerant = self.transport.tolerant().is_some();
+            let incomplete = self.comes_back && warning.is_some();
             let last = Mutex::new(None);
             let body = |replica: Replica| {
                 let first = replica.rank() == 0;
                 let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
                 let started = run.start(resume, replica, Stage::whole(), own.unwrap_or_default(), stop)?;
-                let mut started = started.ending(end.clone()).warning(warning.clone());
+                let mut started = started.ending(end.clone(), incomplete).warning(warning.clone());
                 let fitted = started.fit();
                 if tolerant && let Ok(mut last) = last.lock() {
                     let (resume, end) = started.keep()?;

@@ -19,6 +19,9 @@ pub enum End {
     Stopped(String),
     /// It was interrupted, and can be resumed from its last checkpoint.
     Interrupted,
+    /// Processes were lost. The others have saved the run at the end of an epoch, so that a launcher can start
+    /// all processes again.
+    Incomplete,
 }
 
 /// The result of a run.
@@ -50,8 +53,19 @@ impl PreparedRun<'_> {
         let (worker, train) = Worker::new(self.config, &self.data, model, resume, replica, stage)?;
         let may_have_ended = resume.is_some_and(|resume| resume.may_have_ended(self.config));
         let snapshots = &self.snapshots;
-        let (end, warned) = (None, false);
-        Ok(Run { worker, train, observers, stopping, snapshots, stop, may_have_ended, end, warned })
+        let (end, incomplete, warned) = (None, false, false);
+        Ok(Run {
+            worker,
+            train,
+            observers,
+            stopping,
+            snapshots,
+            stop,
+            may_have_ended,
+            end,
+            incomplete,
+            warned,
+        })
     }
 }
 
@@ -77,6 +91,8 @@ pub(crate) struct Run<'a, 'o> {
     may_have_ended: bool,
     /// How the run ended, once that is decided.
     end: Option<End>,
+    /// Whether the run stops at the end of an epoch, because processes were lost.
+    incomplete: bool,
     /// Whether the observers have been warned why steps can't be captured.
     warned: bool,
 }
@@ -99,6 +115,9 @@ impl Run<'_, '_> {
                 }
                 ended => ended?,
             };
+            if self.incomplete && self.end.is_none() && self.worker.has_epochs_left() {
+                self.end = Some(End::Incomplete);
+            }
         };
         let Run { worker, observers, stop, .. } = self;
         if let End::Stopped(reason) = &mut end
@@ -112,7 +131,7 @@ impl Run<'_, '_> {
         worker.meet_for_snapshot()?;
         for observer in observers.iter_mut() {
             match end {
-                End::Interrupted => observer.on_interrupt(&worker.state, worker)?,
+                End::Interrupted | End::Incomplete => observer.on_interrupt(&worker.state, worker)?,
                 _ => observer.on_end(&worker.state, worker)?,
             }
         }
@@ -127,9 +146,9 @@ impl Run<'_, '_> {
         Ok((Resume::of(worker.config, &worker.state, worker.all_tensors()?), self.end.clone()))
     }
 
-    /// Ends as others have decided it.
-    pub(crate) fn ending(self, end: Option<End>) -> Self {
-        Run { end, ..self }
+    /// Ends as others have decided it, or at the end of an epoch if it is `incomplete`.
+    pub(crate) fn ending(self, end: Option<End>, incomplete: bool) -> Self {
+        Run { end, incomplete, ..self }
     }
 
     /// Warns the user at the beginning.
@@ -173,7 +192,7 @@ impl Run<'_, '_> {
     /// Runs an epoch, or the rest of one. Returns how the run ended, if it did.
     fn epoch(&mut self) -> Result<Option<End>> {
         let Run { worker, train, observers, snapshots, stop, warned, .. } = self;
-        if worker.state.epoch >= worker.config.training.epochs {
+        if !worker.has_epochs_left() {
             return Ok(Some(End::Done));
         }
         let (epoch, done) = (worker.state.epoch, worker.state.partial);

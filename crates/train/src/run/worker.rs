@@ -212,6 +212,11 @@ impl<'a> Worker<'a> {
         Ok(self.collective.barrier()?)
     }
 
+    /// Whether an epoch is left.
+    pub(crate) fn has_epochs_left(&self) -> bool {
+        self.state.epoch < self.config.training.epochs
+    }
+
     /// The progress of the run.
     fn progress(&self) -> Progress {
         let TrainState { epoch, step, .. } = self.state;
