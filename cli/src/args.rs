@@ -296,7 +296,7 @@ pub struct LaunchArgs {
     /// One process on each of N GPUs, or on each of the GPUs with these ids
     #[arg(long, value_name = "N|IDS", allow_negative_numbers = true, value_parser = gpus)]
     pub gpus: Option<Gpus>,
-    /// When a process fails, restart all of them, at most N times; if the others can go on, at the end of the epoch
+    /// When a process fails, restart all of them, at most N times; if the others can continue, at the end of the epoch
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 0)]
     pub max_restarts: u32,
     /// The port of rank 0 (MASTER_PORT); the next port must be free as well; by default any free one

@@ -28,7 +28,7 @@ pub fn launcher(processes: usize) -> anyhow::Result<PathBuf> {
     })
 }
 
-/// The options with which the other processes go on after one was lost: Open MPI has them since version 5.
+/// The options with which the other processes continue after one was lost: Open MPI has them since version 5.
 pub fn tolerance(launcher: &Path) -> &'static [&'static str] {
     let said = Command::new(launcher).arg("--version").output();
     let version = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();

@@ -305,7 +305,7 @@ mod by_mpi {
         })
     }
 
-    /// Whether the others go on when a process is lost.
+    /// Whether the others continue when a process is lost.
     fn is_tolerant() -> bool {
         let said = Command::new("mpiexec").arg("--version").output().unwrap();
         String::from_utf8_lossy(&said.stdout).contains("(Open MPI) 5.")
@@ -355,7 +355,7 @@ mod by_mpi {
     #[test]
     fn the_others_go_on_when_a_rank_is_killed() {
         let Some(place) = with_mpi().filter(|_| is_tolerant()) else {
-            println!("SKIPPED: a run that goes on after a loss: that needs Open MPI 5");
+            println!("SKIPPED: a run that continues after a loss: that needs Open MPI 5");
             return;
         };
         let train = format!("{TRAIN} --device cpu --epochs 12 --virtual-replicas 3 --no-progress");
@@ -367,7 +367,10 @@ mod by_mpi {
             signal("-KILL", &rank(&place, victim));
             let (output, err) = end(launcher);
             assert!(output.status.success(), "{err}");
-            assert!(err.contains(&format!("rank {victim} was lost; 2 processes go on after step")), "{err}");
+            assert!(
+                err.contains(&format!("rank {victim} was lost; 2 processes continue after step")),
+                "{err}"
+            );
             assert!(
                 place.model(&run) == place.model("straight"),
                 "another network after the loss of {victim}"
@@ -375,7 +378,7 @@ mod by_mpi {
         }
     }
 
-    /// With Open MPI 5 the others go on until the end of the epoch.
+    /// With Open MPI 5 the others continue until the end of the epoch.
     #[test]
     fn a_killed_rank_restarts_the_job() {
         let Some(place) = with_mpi() else { return };

@@ -53,7 +53,7 @@ impl MaxTime {
 
 impl Observer for MaxTime {
     fn on_begin(&mut self, _: &RunInfo<'_>) -> Result<()> {
-        // A run that goes on after others were lost begins again.
+        // A run that continues after others were lost begins again.
         self.began.get_or_insert_with(Instant::now);
         Ok(())
     }

@@ -82,7 +82,7 @@ pub enum Error {
         /// For whom.
         missing: Vec<usize>,
     },
-    /// Another process of the job was lost, and the others may go on without it.
+    /// Another process of the job was lost, and the others may continue without it.
     #[error("another process was lost")]
     Lost,
     /// Processes called different operations: they run different programs.

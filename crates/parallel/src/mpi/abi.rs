@@ -65,7 +65,7 @@ functions! {
 }
 
 functions! {
-    /// The functions with which the other processes go on after one was lost. Open MPI has them since version 5:
+    /// The functions with which the other processes continue after one was lost. Open MPI has them since version 5:
     /// <https://docs.open-mpi.org/en/v5.0.x/features/ulfm.html>.
     Recovery:
     MPI_Comm_set_errhandler(Handle, Handle);

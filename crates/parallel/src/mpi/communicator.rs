@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// All processes of the job that are left, on the thread that started MPI.
 ///
-/// The library prints its own errors and ends the job, as is MPI's default. In a job that may go on after a
-/// process was lost ([`recovers`](Communicator::recovers)), a call returns [`Lost`] instead, and so do all later
+/// The library prints its own errors and ends the job, as is MPI's default. In a job that may continue after a
+/// process was lost ([`is_fault_tolerant`](Communicator::is_fault_tolerant)), a call returns [`Lost`] instead, and so do all later
 /// ones until [`shrink`](Communicator::shrink).
 pub(super) struct Communicator {
     library: Library,
@@ -70,12 +70,12 @@ impl Communicator {
         Ok(communicator)
     }
 
-    /// Whether the other processes may go on after one was lost.
-    pub(super) fn recovers(&self) -> bool {
+    /// Whether the other processes may continue after one was lost.
+    pub(super) fn is_fault_tolerant(&self) -> bool {
         self.library.recovery.is_some()
     }
 
-    /// Lets functions return their errors if the job may go on after them.
+    /// Lets functions return their errors if the job may continue after them.
     fn return_errors(&self) {
         if let Some(recovery) = &self.library.recovery {
             // SAFETY: the communicator and the handler exist.

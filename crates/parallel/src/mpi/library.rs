@@ -13,7 +13,7 @@ pub(super) struct Library {
     /// The file.
     pub(super) name: String,
     pub(super) functions: Functions,
-    /// If this job may go on after a process was lost.
+    /// If this job may continue after a process was lost.
     pub(super) recovery: Option<Recovery>,
     pub(super) abi: Abi,
 }

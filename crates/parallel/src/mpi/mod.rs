@@ -116,9 +116,9 @@ impl Mpi {
         self.worker.ask(Command::Agree(agreement.clone())).map(|_| ())
     }
 
-    /// Whether the other processes may go on after one was lost.
-    pub fn recovers(&self) -> bool {
-        self.place.recovers
+    /// Whether the other processes may continue after one was lost.
+    pub fn is_fault_tolerant(&self) -> bool {
+        self.place.is_fault_tolerant
     }
 
     /// Comes together with the processes that are left, after an operation failed with [`Error::Lost`](crate::Error::Lost). All of

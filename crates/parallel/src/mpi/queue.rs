@@ -9,7 +9,7 @@ use tensor_cpu::Buffer as HostBuffer;
 /// After a failure the process has this long to end by itself: to tell its user, and to close its files.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Whether the job has failed, but goes on when this process ends; and whether nothing is left to do but that.
+/// Whether the job has failed, but continues when this process ends; and whether nothing is left to do but that.
 static FAILED: AtomicBool = AtomicBool::new(false);
 static ENDING: AtomicBool = AtomicBool::new(false);
 
@@ -18,7 +18,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 
 /// Ends the whole job if it has failed. To be called at the end of a process, after all messages.
 ///
-/// Where MPI can go on without a lost process, the end of one that has failed does not end the others. One of
+/// Where MPI can continue without a lost process, the end of one that has failed does not end the others. One of
 /// them may hang.
 pub fn end_failed_job() {
     if FAILED.load(Ordering::Relaxed) {

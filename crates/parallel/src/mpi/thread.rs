@@ -145,8 +145,8 @@ pub(super) struct RankInfo {
     pub(super) world: usize,
     /// Whether all-reduces overlap with computation.
     pub(super) overlaps: bool,
-    /// Whether the other processes may go on after one was lost.
-    pub(super) recovers: bool,
+    /// Whether the other processes may continue after one was lost.
+    pub(super) is_fault_tolerant: bool,
 }
 
 impl Worker {
@@ -167,8 +167,8 @@ impl Worker {
         communicator.attach_buffer((1 << 20) + world * (8 << 10));
         let over_machines = || communicator.world_of_machine() < world;
         let overlaps = world > 1 && options.overlap.unwrap_or_else(over_machines);
-        let recovers = communicator.recovers();
-        let _ = started.send(Ok(RankInfo { rank, world, overlaps, recovers }));
+        let is_fault_tolerant = communicator.is_fault_tolerant();
+        let _ = started.send(Ok(RankInfo { rank, world, overlaps, is_fault_tolerant }));
         let (received, timeout) = (Vec::new(), options.timeout);
         let (replicas, first_rank) = (vec![1; world], rank);
         Ok(Worker { communicator, rank, world, first_rank, replicas, timeout, queue, received })

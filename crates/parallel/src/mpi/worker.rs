@@ -12,14 +12,14 @@ const ASKING: Duration = Duration::from_secs(1);
 /// How long notes about a failure get to arrive before this process may end, and with it the job.
 const TELLING: Duration = Duration::from_millis(300);
 
-/// The same if the end of this process does not end the job: the others would take it for lost, and go on.
+/// The same if the end of this process does not end the job: the others would take it for lost, and continue.
 const TELLING_ALL: Duration = Duration::from_secs(10);
 
 /// This rank's member of the job, on the thread that makes all MPI calls.
 ///
 /// A failure never returns: [`fail`](Worker::fail) answers for the rest of the process. So buffers that MPI
 /// may still use stay in place, borrowed by the failed operation. A process that was lost is no failure if
-/// MPI can go on without it: then the operation returns [`Lost`].
+/// MPI can continue without it: then the operation returns [`Lost`].
 pub(super) struct Worker {
     pub(super) communicator: Communicator,
     pub(super) rank: usize,
@@ -161,8 +161,8 @@ impl Worker {
         // One that is lost needs none.
         self.others().for_each(|other| _ = self.note(other, &note));
         let mut unaware: Vec<usize> = self.others().collect();
-        let (began, recovers) = (Instant::now(), self.communicator.recovers());
-        while !unaware.is_empty() && began.elapsed() < if recovers { TELLING_ALL } else { TELLING } {
+        let (began, is_fault_tolerant) = (Instant::now(), self.communicator.is_fault_tolerant());
+        while !unaware.is_empty() && began.elapsed() < if is_fault_tolerant { TELLING_ALL } else { TELLING } {
             match self.communicator.receive(None, tag::NOTE) {
                 Ok(Some((from, bytes))) => match Note::from_bytes(&bytes) {
                     Note::Abort(_) | Note::Heard => unaware.retain(|other| *other != from),
@@ -194,7 +194,7 @@ impl Worker {
     /// Answers this call with the error and all later ones with its text. Then ends the job, if this process
     /// still runs.
     pub(super) fn serve(&self, error: Error) -> ! {
-        self.queue.refuse(error, self.communicator.recovers());
+        self.queue.refuse(error, self.communicator.is_fault_tolerant());
         self.communicator.abort()
     }
 }

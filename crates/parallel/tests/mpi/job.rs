@@ -60,10 +60,10 @@ pub fn mpirun() -> Command {
     command
 }
 
-/// Starts a job whose processes go on after one was lost, if the installed MPI can do so.
+/// Starts a job whose processes continue after one was lost, if the installed MPI can do so.
 pub fn tolerant(role: &str, ranks: usize) -> Option<Job> {
     if !version().is_some_and(|version| version.contains("(Open MPI) 5.")) {
-        println!("SKIPPED: processes that go on after a loss: they need mpirun of Open MPI 5");
+        println!("SKIPPED: processes that continue after a loss: they need mpirun of Open MPI 5");
         return None;
     }
     let mut command = mpirun();

@@ -138,7 +138,7 @@ fn steps(mut replica: Replica) -> Result<()> {
     Ok(())
 }
 
-/// Steps to a certain one. When processes are lost, the others go on from the first step that not all have done.
+/// Steps to a certain one. When processes are lost, the others continue from the first step that not all have done.
 fn survives() -> Result<()> {
     let mut mpi = Mpi::start(options())?;
     let (first_rank, devices) = (mpi.rank(), vec![tensor_cpu::device(1)]);

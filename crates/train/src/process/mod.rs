@@ -127,7 +127,7 @@ impl Process {
     /// # Errors
     /// If the first process has ended.
     pub fn share_folder(&mut self, own: Option<&Path>) -> Result<Option<PathBuf>> {
-        let Some(mpi) = self.transport.tolerant() else { return Ok(None) };
+        let Some(mpi) = self.transport.fault_tolerant() else { return Ok(None) };
         let name = own.map(|own| own.to_string_lossy().into_owned()).unwrap_or_default();
         let name = recovery::broadcast_text(mpi, name.as_bytes(), 0)?;
         Ok(Some(PathBuf::from(String::from_utf8_lossy(&name).into_owned())))
@@ -138,7 +138,7 @@ impl Process {
     /// The devices are all GPUs of the machine, or the one of this process's local rank if the launcher started
     /// several processes there; without GPUs, shares of the CPU's threads.
     ///
-    /// If MPI can go on without a lost process, so does the run: the others share out its work, and repeat the
+    /// If MPI can continue without a lost process, so does the run: the others share out its work, and repeat the
     /// step that it has broken off. If the first process is lost, the next one takes over its files.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ impl Process {
                 Some(kept) => (Some(&kept.resume), kept.end.clone()),
                 None => (resume, None),
             };
-            let tolerant = self.transport.tolerant().is_some();
+            let tolerant = self.transport.fault_tolerant().is_some();
             let incomplete = self.comes_back && warning.is_some();
             let last = Mutex::new(None);
             let body = |replica: Replica| {
@@ -185,7 +185,7 @@ impl Process {
             let facts = facts.clone().with("a first step of", resume.map_or(0, |resume| resume.state.step));
             let ran = self.transport.run(&self.place, self.group.take(), &devices, &facts, body);
             let last = last.into_inner().ok().flatten();
-            let (lost, mpi) = match (ran, self.transport.tolerant()) {
+            let (lost, mpi) = match (ran, self.transport.fault_tolerant()) {
                 (Err(Error::Parallel(parallel::Error::Lost)), Some(mpi)) => (last, mpi),
                 (ran, _) => return ran,
             };

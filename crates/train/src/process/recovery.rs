@@ -1,5 +1,5 @@
 //! What the processes that are left do when others were lost: they take the most advanced state among them, and
-//! go on from there. No checkpoint is read.
+//! continue from there. No checkpoint is read.
 
 use crate::run::{End, Outcome};
 use crate::{Config, Error, Result, Resume, TrainState};
@@ -17,7 +17,7 @@ pub(super) struct Kept {
     pub(super) finished: bool,
 }
 
-/// How a run goes on.
+/// How a run continues.
 pub(super) enum Next {
     /// From here, with a warning for the user.
     Continue {
@@ -57,8 +57,11 @@ pub(super) fn regroup(mpi: &mut Mpi, config: &Config, mut kept: Option<Kept>) ->
     }
     let names: Vec<String> = lost.iter().map(usize::to_string).collect();
     let (s, were) = if names.len() == 1 { ("", "was") } else { ("s", "were") };
-    let left =
-        if all.len() == 1 { "one process goes on".into() } else { format!("{} processes go on", all.len()) };
+    let left = if all.len() == 1 {
+        "one process continues".into()
+    } else {
+        format!("{} processes continue", all.len())
+    };
     let step = kept.as_ref().map_or(0, |kept| kept.resume.state.step);
     let warning = format!("rank{s} {} {were} lost; {left} after step {step}", names.join(", "));
     Ok(Next::Continue { kept, warning })

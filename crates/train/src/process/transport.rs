@@ -55,10 +55,10 @@ impl Transport {
         Ok(Transport::Nccl { settings, timeout })
     }
 
-    /// MPI, if the run goes on without processes that are lost.
-    pub(super) fn tolerant(&mut self) -> Option<&mut Mpi> {
+    /// MPI, if the run continues without processes that are lost.
+    pub(super) fn fault_tolerant(&mut self) -> Option<&mut Mpi> {
         match self {
-            Transport::Mpi { mpi, nccl: false, .. } if mpi.recovers() => Some(mpi),
+            Transport::Mpi { mpi, nccl: false, .. } if mpi.is_fault_tolerant() => Some(mpi),
             _ => None,
         }
     }
