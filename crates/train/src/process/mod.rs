@@ -158,7 +158,7 @@ impl Process {
         let mut run = PreparedRun::prepare(config, named(config, &data)?, data, resume, world, &devices[0])?;
         run.check_memory(resume, &devices[0], devices.len(), world)?;
         let facts = facts::facts(&run, &devices[0]);
-        let (mut kept, mut warning) = (None::<Kept>, None);
+        let (mut kept, mut warning) = (None::<Box<Kept>>, None);
         loop {
             let observers = if self.is_first() { watch.observers()? } else { Default::default() };
             run = run.watched_by(observers);
@@ -178,7 +178,7 @@ impl Process {
                 let fitted = started.fit();
                 if tolerant && let Ok(mut last) = last.lock() {
                     let (resume, end) = started.keep()?;
-                    *last = Some(Kept { resume, end, finished: fitted.is_ok() });
+                    *last = Some(Box::new(Kept { resume, end, finished: fitted.is_ok() }));
                 }
                 fitted
             };

@@ -21,7 +21,7 @@ pub(super) struct Kept {
 pub(super) enum Next {
     /// From here, with a warning for the user.
     Continue {
-        kept: Option<Kept>,
+        kept: Option<Box<Kept>>,
         warning: String,
     },
     Done(Outcome),
@@ -32,14 +32,14 @@ pub(super) enum Next {
 const FIGURES: usize = 4;
 
 /// Comes together with the processes that are left.
-pub(super) fn regroup(mpi: &mut Mpi, config: &Config, mut kept: Option<Kept>) -> Result<Next> {
+pub(super) fn regroup(mpi: &mut Mpi, config: &Config, mut kept: Option<Box<Kept>>) -> Result<Next> {
     let lost = mpi.regroup()?;
     let device = tensor_cpu::device(1);
     let figures = |kept: &Kept| {
         let TrainState { epoch, partial, .. } = &kept.resume.state;
         [*epoch as f64, partial.steps as f64, f64::from(u8::from(kept.finished)), 1.0]
     };
-    let all = gather_numbers(mpi, &device, &kept.as_ref().map_or([0.0; FIGURES], figures))?;
+    let all = gather_numbers(mpi, &device, &kept.as_deref().map_or([0.0; FIGURES], figures))?;
     let all: Vec<&[f64]> = all.chunks_exact(FIGURES).collect();
     let mut most = 0;
     for rank in 1..all.len() {
@@ -51,9 +51,9 @@ pub(super) fn regroup(mpi: &mut Mpi, config: &Config, mut kept: Option<Kept>) ->
         copy_state(mpi, &device, config, &mut kept, most)?;
     }
     if all.iter().any(|figures| figures[2] > 0.0)
-        && let Some(Kept { resume, end: Some(end), .. }) = kept
+        && let Some(Kept { end: Some(end), resume, .. }) = kept.as_deref()
     {
-        return Ok(Next::Done(Outcome { end, state: resume.state }));
+        return Ok(Next::Done(Outcome { end: end.clone(), state: resume.state.clone() }));
     }
     let names: Vec<String> = lost.iter().map(usize::to_string).collect();
     let (s, were) = if names.len() == 1 { ("", "was") } else { ("s", "were") };
@@ -72,10 +72,10 @@ fn copy_state(
     mpi: &mut Mpi,
     device: &Device,
     config: &Config,
-    kept: &mut Option<Kept>,
+    kept: &mut Option<Box<Kept>>,
     root: usize,
 ) -> Result<()> {
-    let Some(Kept { resume, .. }) = kept else {
+    let Some(Kept { resume, .. }) = kept.as_deref_mut() else {
         return Err(Error::Device("this process has no network yet, and others have trained theirs".into()));
     };
     let text = serde_json::to_vec(&resume.state).map_err(|error| Error::Device(error.to_string()))?;
