@@ -33,23 +33,15 @@ const FIGURES: usize = 4;
 
 /// Comes together with the processes that are left.
 pub(super) fn regroup(mpi: &mut Mpi, config: &Config, mut kept: Option<Box<Kept>>) -> Result<Next> {
-    let lost = mpi.regroup()?;
-    let device = tensor_cpu::device(1);
-    let figures = |kept: &Kept| {
-        let TrainState { epoch, partial, .. } = &kept.resume.state;
-        [*epoch as f64, partial.steps as f64, f64::from(u8::from(kept.finished)), 1.0]
-    };
-    let all = gather_numbers(mpi, &device, &kept.as_deref().map_or([0.0; FIGURES], figures))?;
-    let all: Vec<&[f64]> = all.chunks_exact(FIGURES).collect();
-    let mut most = 0;
-    for rank in 1..all.len() {
-        if all[rank].partial_cmp(all[most]).is_some_and(core::cmp::Ordering::is_gt) {
-            most = rank;
+    let mut lost = Vec::new();
+    let all = loop {
+        lost.extend(mpi.regroup()?);
+        match take_most_advanced(mpi, config, &mut kept) {
+            // One more was lost.
+            Err(Error::Parallel(parallel::Error::Lost)) => {}
+            taken => break taken?,
         }
-    }
-    if all.iter().any(|figures| figures[..2] != all[most][..2]) {
-        copy_state(mpi, &device, config, &mut kept, most)?;
-    }
+    };
     if all.iter().any(|figures| figures[2] > 0.0)
         && let Some(Kept { end: Some(end), resume, .. }) = kept.as_deref()
     {
@@ -65,6 +57,26 @@ pub(super) fn regroup(mpi: &mut Mpi, config: &Config, mut kept: Option<Box<Kept>
     let step = kept.as_ref().map_or(0, |kept| kept.resume.state.step);
     let warning = format!("rank{s} {} {were} lost; {left} after step {step}", names.join(", "));
     Ok(Next::Continue { kept, warning })
+}
+
+/// Takes the state of the most advanced process, if they differ. Returns the figures of all.
+fn take_most_advanced(
+    mpi: &mut Mpi,
+    config: &Config,
+    kept: &mut Option<Box<Kept>>,
+) -> Result<Vec<[f64; FIGURES]>> {
+    let device = tensor_cpu::device(1);
+    let figures = |kept: &Kept| {
+        let TrainState { epoch, partial, .. } = &kept.resume.state;
+        [*epoch as f64, partial.steps as f64, f64::from(u8::from(kept.finished)), 1.0]
+    };
+    let all = gather_numbers(mpi, &device, &kept.as_deref().map_or([0.0; FIGURES], figures))?;
+    let all = all.as_chunks().0.to_vec();
+    let most = (1..all.len()).fold(0, |most, rank| if all[rank] > all[most] { rank } else { most });
+    if all.iter().any(|figures| figures[..2] != all[most][..2]) {
+        copy_state(mpi, &device, config, kept, most)?;
+    }
+    Ok(all)
 }
 
 /// Replaces the state and the tensors of all by those of rank `root`. Their names and shapes are the same.
