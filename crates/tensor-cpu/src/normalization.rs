@@ -362,11 +362,12 @@ impl Groups<'_> {
         if x.count() == 0 {
             return;
         }
-        let mut scratch = cpu.scratch(samples * 4 * c);
+        let pitch = (2 + statistics::RUNS) * c;
+        let mut scratch = cpu.scratch(samples * pitch);
         let shards = Shards::new(&mut scratch);
         pointwise!(self.op.act, |act| cpu.pool().run(samples, &|sample| {
             // SAFETY: each task has a separate part.
-            let own = unsafe { shards.part(sample * 4 * c..(sample + 1) * 4 * c) };
+            let own = unsafe { shards.part(sample * pitch..(sample + 1) * pitch) };
             let (numbers, part) = own.split_at_mut(2 * c);
             let rows = sample * pixels..(sample + 1) * pixels;
             self.moments(x, rows.clone(), numbers, part);
@@ -405,7 +406,7 @@ impl Groups<'_> {
             let (sums, own) = own.split_at_mut(2 * c);
             let (numbers, part) = own.split_at_mut(2 * c);
             let rows = sample * pixels..(sample + 1) * pixels;
-            self.moments(x, rows.clone(), numbers, &mut part[..2 * c]);
+            self.moments(x, rows.clone(), numbers, part);
             let (mean, inverse) = numbers.split_at(c);
             let (scale, part) = part.split_at_mut(c);
             scale_by(self.gamma, inverse, scale);

@@ -1,9 +1,10 @@
 //! Means and variances of columns in one pass over memory.
 //!
-//! Tasks reduce blocks of at most 512 rows in f32 with the block's first row subtracted, so that a mean far from 0
-//! costs no digits: the first row is itself one of the block's `m` numbers, so its distance from their mean is at most
-//! `sqrt(m)` deviations. The blocks are then joined in f64 and in order (T. F. Chan, G. H. Golub, R. J. LeVeque,
-//! "Algorithms for computing the sample variance", 1983).
+//! Tasks reduce blocks of at most 512 rows in f32. A pilot mean, of up to 16 rows spread over the block, is subtracted
+//! first, so that a mean far from 0 costs no digits. One row would not do: if it is an outlier, as the corner of a
+//! padded picture may be, its distance from the mean of `m` rows is up to `sqrt(m)` deviations. A pilot mean of `p` rows
+//! is closer by the factor `p`. The blocks are then joined in f64 and in order (T. F. Chan, G. H. Golub, R. J. LeVeque,
+//! "Algorithms for computing the sample variance", 1983, which has the bound too).
 
 use crate::Cpu;
 use crate::dispatch::multiversion;
@@ -13,12 +14,18 @@ use crate::threads::Shards;
 use core::ops::Range;
 use program::{BatchNorm, Shape};
 
+/// The most rows of a pilot mean.
+const PILOTS: usize = 16;
+
+/// The runs of a block's scratch memory, each of one number a column: means, sums of squares, pilot means.
+pub(crate) const RUNS: usize = 3;
+
 /// Columns joined at a time.
 const LANES: usize = 16;
 
 /// The scratch elements that [`of_columns`] needs, at most, for `x` or fewer rows.
 pub(crate) fn scratch<E: Element>(x: Rows<E>) -> usize {
-    Blocks::most_for_sums(x) * 2 * x.width()
+    Blocks::most_for_sums(x) * RUNS * x.width()
 }
 
 /// Calls `each(column, mean, sum of squared differences from the mean)` for every column; both are 0 without rows.
@@ -32,7 +39,7 @@ pub(crate) fn of_columns<E: Element>(
     let shards = Shards::new(scratch);
     cpu.pool().run(blocks.count(), &|block| {
         // SAFETY: each task has a separate part.
-        let part = unsafe { shards.part(block * 2 * c..(block + 1) * 2 * c) };
+        let part = unsafe { shards.part(block * RUNS * c..(block + 1) * RUNS * c) };
         reduce(x, blocks.range(block), part);
     });
     for start in (0..c).step_by(LANES) {
@@ -45,18 +52,32 @@ pub(crate) fn of_columns<E: Element>(
 }
 
 multiversion! {
-    /// `part` receives the columns' means over `rows`, then their sums of squared differences from those.
+    /// `part` receives the columns' means over `rows`, then their sums of squared differences from those. It has
+    /// [`RUNS`] numbers a column.
     pub(crate) fn reduce<E: Element>(x: Rows<E>, rows: Range<usize>, part: &mut [f32]) {
         let c = x.width();
         let count = rows.len() as f32;
         let first = &x.row(rows.start)[..c];
         part.fill(0.0);
-        let (sums, squares) = part.split_at_mut(c);
-        let (sums, squares) = (&mut sums[..c], &mut squares[..c]);
+        let (sums, rest) = part.split_at_mut(c);
+        let (squares, pilot) = rest.split_at_mut(c);
+        let (sums, squares, pilot) = (&mut sums[..c], &mut squares[..c], &mut pilot[..c]);
+        let step = rows.len().div_ceil(PILOTS).max(1);
+        let share = 1.0 / rows.len().div_ceil(step) as f32;
+        for row in rows.clone().step_by(step) {
+            let x = &x.row(row)[..c];
+            for k in 0..c {
+                // Equal numbers have exactly that mean.
+                pilot[k] += x[k].get() - first[k].get();
+            }
+        }
+        for k in 0..c {
+            pilot[k] = first[k].get() + pilot[k] * share;
+        }
         for row in rows {
             let x = &x.row(row)[..c];
             for k in 0..c {
-                let d = x[k].get() - first[k].get();
+                let d = x[k].get() - pilot[k];
                 sums[k] += d;
                 squares[k] += d * d;
             }
@@ -64,7 +85,7 @@ multiversion! {
         for k in 0..c {
             let mean = sums[k] / count;
             squares[k] -= sums[k] * mean;
-            sums[k] = first[k].get() + mean;
+            sums[k] = pilot[k] + mean;
         }
     }
 }
@@ -78,8 +99,8 @@ fn join(
     columns: Range<usize>,
 ) -> ([f64; LANES], [f64; LANES]) {
     let part = |block: usize| {
-        let (means, squares) = parts[block * 2 * c..(block + 1) * 2 * c].split_at(c);
-        (blocks.range(block).len() as f64, &means[columns.clone()], &squares[columns.clone()])
+        let (means, rest) = parts[block * RUNS * c..(block + 1) * RUNS * c].split_at(c);
+        (blocks.range(block).len() as f64, &means[columns.clone()], &rest[columns.clone()])
     };
     let (mut mean, mut total) = ([0.0; LANES], [0.0; LANES]);
     for block in 0..blocks.count() {
