@@ -35,8 +35,7 @@ const OPEN_MPI: &str = "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_
 const MPICH: &str = "PMI_RANK=3 PMI_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2";
 const TRAIN_JOB: &str = "PET_NODE_RANK=1 PET_NNODES=2 PET_NPROC_PER_NODE=auto JOB_COMPLETION_INDEX=1 \
                          PET_MASTER_ADDR=run-node-0-0.run PET_MASTER_PORT=29400";
-const LEADER_WORKER_SET: &str =
-    "LWS_WORKER_INDEX=1 LWS_GROUP_SIZE=2 LWS_LEADER_ADDRESS=run-0.run.default";
+const LEADER_WORKER_SET: &str = "LWS_WORKER_INDEX=1 LWS_GROUP_SIZE=2 LWS_LEADER_ADDRESS=run-0.run.default";
 const INDEXED_JOB: &str = "JOB_COMPLETION_INDEX=1 WORLD_SIZE=2 MASTER_ADDR=run-workers-0-0.run";
 
 #[test]
@@ -220,7 +219,10 @@ fn garbage_names_the_variable_its_value_and_what_is_accepted() {
         ("PMI_RANK=1", "PMI_SIZE is not set"),
         ("PET_NODE_RANK=0 PET_NNODES=1:4", "PET_NNODES is `1:4`, but must be a whole number"),
         ("PET_NODE_RANK=0", "PET_NNODES is not set, but must be set, since PET_NODE_RANK is"),
-        ("PET_NODE_RANK=0 PET_NNODES=2 PET_MASTER_ADDR=a_b", "PET_MASTER_ADDR is `a b`, but must be the name"),
+        (
+            "PET_NODE_RANK=0 PET_NNODES=2 PET_MASTER_ADDR=a_b",
+            "PET_MASTER_ADDR is `a b`, but must be the name",
+        ),
         ("PET_NODE_RANK=0 PET_NNODES=2 PET_MASTER_PORT=x", "PET_MASTER_PORT is `x`, but must be"),
         ("LWS_WORKER_INDEX=2 LWS_GROUP_SIZE=2", "LWS_WORKER_INDEX is `2`, but must be below LWS_GROUP_SIZE"),
         ("LWS_WORKER_INDEX=0 LWS_GROUP_SIZE=1 LWS_LEADER_ADDRESS=", "LWS_LEADER_ADDRESS is ``, but must be"),

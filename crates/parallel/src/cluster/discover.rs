@@ -2,8 +2,10 @@ use super::environment::MOST_PROCESSES;
 use super::{Environment, Place, Source, kubernetes, mpi, slurm, tf_config, torch};
 use crate::{Error, Result};
 
+type Read = fn(&Environment<'_>) -> Result<Option<Place>>;
+
 /// Launchers besides torchrun and `towers launch`. Each group runs inside those that follow.
-const LAUNCHERS: [&[fn(&Environment<'_>) -> Result<Option<Place>>]; 3] = [
+const LAUNCHERS: [&[Read]; 3] = [
     &[mpi::open_mpi, mpi::mpich],
     &[slurm::read],
     &[kubernetes::train_job, kubernetes::leader_worker_set, kubernetes::indexed_job],

@@ -30,7 +30,17 @@ impl Place {
     /// The only process of its machine, in a job without a name.
     pub fn new(source: Source, rank: usize, world: usize) -> Place {
         let (local_rank, local_world, one_device) = (0, 1, false);
-        Place { rank, world, local_rank, local_world, one_device, master: None, job: None, restart: 0, source }
+        Place {
+            rank,
+            world,
+            local_rank,
+            local_world,
+            one_device,
+            master: None,
+            job: None,
+            restart: 0,
+            source,
+        }
     }
 
     /// Whether this process writes the files and the output.
