@@ -108,7 +108,7 @@ pub struct KeepArgs {
     /// A live view of the run: curves, throughput, the log; plain lines if standard output is not a terminal
     #[arg(long, conflicts_with = "no_progress")]
     pub tui: bool,
-    /// With several processes, fail when one of them does not answer for this long
+    /// With several processes, fail when one of them does not answer for this long, or sends no heartbeat for a tenth of it
     #[arg(long, value_name = "SECONDS", env = "TOWERS_COLLECTIVE_TIMEOUT", default_value_t = 300, value_parser = seconds)]
     pub collective_timeout: u64,
 }

@@ -31,10 +31,12 @@ pub fn step(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.run(program(workspace)?.arg("--summary"))
 }
 
-/// The folders of the MPIs for tests. Where one can't be fetched, the tally counts it as skipped.
-pub fn mpis(workspace: &Workspace, tally: &mut Tally) -> Result<Vec<PathBuf>> {
-    let output = program(workspace)?.arg("--fetch-mpi").stderr(Stdio::inherit()).output()?;
-    anyhow::ensure!(output.status.success(), "the MPIs for tests can't be unpacked");
+/// The folders of packages for tests, `mpi` or `nccl`. Where one can't be fetched, the tally counts it as
+/// skipped.
+pub fn fetch(workspace: &Workspace, packages: &str, tally: &mut Tally) -> Result<Vec<PathBuf>> {
+    let fetch = format!("--fetch-{packages}");
+    let output = program(workspace)?.arg(fetch).stderr(Stdio::inherit()).output()?;
+    anyhow::ensure!(output.status.success(), "the packages for tests can't be unpacked");
     let mut folders = Vec::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         match line.strip_prefix("SKIPPED: ") {

@@ -25,6 +25,7 @@ const STEPS: &[Step] = &[
     ("tests", tests),
     ("doctests", doctests),
     ("mpi", mpi),
+    ("nccl", nccl),
     ("arm", arm),
     ("windows", windows),
     ("package", package),
@@ -32,7 +33,7 @@ const STEPS: &[Step] = &[
 
 /// The steps that run only when they are named: they compile much of the workspace again, with other features
 /// or for another processor or system.
-const ON_REQUEST: &[&str] = &["alone", "mpi", "arm", "windows", "package"];
+const ON_REQUEST: &[&str] = &["alone", "mpi", "nccl", "arm", "windows", "package"];
 
 /// The names of the steps, in their order.
 pub fn step_names() -> Vec<&'static str> {
@@ -116,7 +117,7 @@ fn doctests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 /// The tests of several processes, once under each MPI that can be had here: those of the Python package
 /// index, and the one of the machine.
 fn mpi(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let mut folders = kernels::mpis(workspace, tally)?;
+    let mut folders = kernels::fetch(workspace, "mpi", tally)?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let own = std::env::split_paths(&path).find(|folder| folder.join("mpiexec").exists());
     folders.extend(own.and_then(|bin| Some(bin.parent()?.to_owned())));
@@ -137,6 +138,24 @@ fn mpi(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
             }
             tally.run(&mut command)?;
         }
+    }
+    Ok(())
+}
+
+/// What NCCL does without a GPU, once with each version that can be had here: the oldest that serves, and a new
+/// one.
+fn nccl(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    for folder in kernels::fetch(workspace, "nccl", tally)? {
+        // The name under which it is looked for first.
+        let (library, first) = (folder.join("libnccl.so.2"), folder.join("libnccl.so"));
+        if !first.exists() {
+            std::fs::hard_link(library, first)?;
+        }
+        let name = folder.to_string_lossy().into_owned();
+        let version = name.rsplit('-').next().unwrap_or_default();
+        let tests = ["test", "-p", "towers-tensor-cuda", "--lib", "nccl::installed", "--", "--show-output"];
+        let mut command = cargo::command(&workspace.root, &tests);
+        tally.run(command.env("LD_LIBRARY_PATH", &folder).env("TOWERS_TEST_NCCL", version))?;
     }
     Ok(())
 }

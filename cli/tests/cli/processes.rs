@@ -221,7 +221,7 @@ fn lost_processes_are_named_and_the_job_goes_on() {
         ("-KILL", 0, "error: stopped because rank 0 (127.0.0.1) has ended unexpectedly (last step "),
         ("-STOP", 1, "error: stopped because rank 1 (127.0.0.1) has not been heard of for 15 s (last step "),
     ] {
-        let train = format!("{TRAIN} --epochs 8 --collective-timeout 15 --output run");
+        let train = format!("{TRAIN} --epochs 8 --collective-timeout 150 --output run");
         let launch = format!("launch --max-restarts 1 --grace 5 --verbose -- {train}");
         let launcher = spawn(command(&place, &launch));
         let ranks = ranks(&launcher, 2);

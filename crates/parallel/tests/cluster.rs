@@ -33,6 +33,10 @@ const SRUN: &str = "SLURM_PROCID=5 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_NTASKS=7
 const OPEN_MPI: &str = "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 \
                         OMPI_COMM_WORLD_LOCAL_SIZE=2";
 const MPICH: &str = "PMI_RANK=3 PMI_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2";
+const TRAIN_JOB: &str = "PET_NODE_RANK=1 PET_NNODES=2 PET_NPROC_PER_NODE=auto JOB_COMPLETION_INDEX=1 \
+                         PET_MASTER_ADDR=run-node-0-0.run PET_MASTER_PORT=29400";
+const LEADER_WORKER_SET: &str = "LWS_WORKER_INDEX=1 LWS_GROUP_SIZE=2 LWS_LEADER_ADDRESS=run-0.run.default";
+const INDEXED_JOB: &str = "JOB_COMPLETION_INDEX=1 WORLD_SIZE=2 MASTER_ADDR=run-workers-0-0.run";
 
 #[test]
 fn nothing_is_nothing() {
@@ -213,6 +217,17 @@ fn garbage_names_the_variable_its_value_and_what_is_accepted() {
         ("RANK=0 WORLD_SIZE=2 TORCHELASTIC_RESTART_COUNT=x", "TORCHELASTIC_RESTART_COUNT is `x`"),
         ("OMPI_COMM_WORLD_RANK=4 OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK is `4`, but must be below"),
         ("PMI_RANK=1", "PMI_SIZE is not set"),
+        ("PET_NODE_RANK=0 PET_NNODES=1:4", "PET_NNODES is `1:4`, but must be a whole number"),
+        ("PET_NODE_RANK=0", "PET_NNODES is not set, but must be set, since PET_NODE_RANK is"),
+        (
+            "PET_NODE_RANK=0 PET_NNODES=2 PET_MASTER_ADDR=a_b",
+            "PET_MASTER_ADDR is `a b`, but must be the name",
+        ),
+        ("PET_NODE_RANK=0 PET_NNODES=2 PET_MASTER_PORT=x", "PET_MASTER_PORT is `x`, but must be"),
+        ("LWS_WORKER_INDEX=2 LWS_GROUP_SIZE=2", "LWS_WORKER_INDEX is `2`, but must be below LWS_GROUP_SIZE"),
+        ("LWS_WORKER_INDEX=0 LWS_GROUP_SIZE=1 LWS_LEADER_ADDRESS=", "LWS_LEADER_ADDRESS is ``, but must be"),
+        ("JOB_COMPLETION_INDEX=2 WORLD_SIZE=2", "JOB_COMPLETION_INDEX is `2`, but must be below WORLD_SIZE"),
+        ("JOB_COMPLETION_INDEX= WORLD_SIZE=2", "JOB_COMPLETION_INDEX is ``, but must be a whole number"),
         ("SLURM_PROCID=0 SLURM_STEP_ID=x", "SLURM_STEP_ID is `x`"),
         ("SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_NTASKS=1", "SLURM_LOCALID is not set"),
     ] {
@@ -249,6 +264,14 @@ fn contradictions_name_both_variables_and_values() {
             format!("{OPEN_MPI} {}", MPICH.replace("PMI_RANK=3", "PMI_RANK=0")),
             "OMPI_COMM_WORLD_RANK is 3, but PMI_RANK",
         ),
+        (format!("RANK=1 WORLD_SIZE=8 {TRAIN_JOB}"), "WORLD_SIZE is 8, but PET_NNODES is 2"),
+        (format!("RANK=0 WORLD_SIZE=2 {TRAIN_JOB}"), "RANK is 0, but PET_NODE_RANK is 1"),
+        (format!("WORLD_SIZE=8 {TRAIN_JOB}"), "PET_NNODES is 2, but WORLD_SIZE is 8"),
+        (
+            format!("{TRAIN_JOB} {LEADER_WORKER_SET}").replace("GROUP_SIZE=2", "GROUP_SIZE=3"),
+            "PET_NNODES is 2, but LWS_GROUP_SIZE is 3",
+        ),
+        (format!("RANK=0 WORLD_SIZE=2 {LEADER_WORKER_SET}"), "RANK is 0, but LWS_WORKER_INDEX is 1"),
         (
             format!("{TORCHRUN} {}", tf_config(r#"{"type":"chief","index":0}"#)),
             "WORLD_SIZE is 8, but the number of processes by TF_CONFIG is 4",
@@ -276,6 +299,42 @@ fn the_innermost_launcher_counts() {
     assert_eq!(place(&format!("{TORCHRUN} {SRUN}")).source, Source::Torchrun);
     assert_eq!(place(&format!("{OPEN_MPI} {SRUN}")).source, Source::OpenMpi);
     assert_eq!(place(&format!("{MPICH} {SRUN}")).source, Source::Mpich);
+    for pod in [TRAIN_JOB, LEADER_WORKER_SET, INDEXED_JOB] {
+        for (launcher, source) in
+            [(OPEN_MPI, Source::OpenMpi), (SRUN, Source::Slurm), (TORCHRUN, Source::Torchrun)]
+        {
+            // `WORLD_SIZE` must fit every launcher.
+            let pod = pod.replace("WORLD_SIZE=2", "");
+            assert_eq!(place(&format!("{launcher} {pod}")).source, source, "{pod}");
+        }
+    }
+}
+
+/// A pod has one process, which takes all its GPUs.
+#[test]
+fn pods_of_kubernetes_have_ranks() {
+    let first = |host: &str, port| Some((host.to_owned(), port));
+    for (pod, source, master) in [
+        (TRAIN_JOB, Source::TrainJob, first("run-node-0-0.run", 29400)),
+        (LEADER_WORKER_SET, Source::LeaderWorkerSet, first("run-0.run.default", 29500)),
+        (INDEXED_JOB, Source::IndexedJob, first("run-workers-0-0.run", 29500)),
+    ] {
+        assert_eq!(place(pod), Place { master, ..Place::new(source, 1, 2) });
+        let moved = place(&format!("MASTER_ADDR=other MASTER_PORT=4000 {pod}"));
+        assert_eq!(moved.master, first("other", 4000), "{pod}");
+        assert_eq!(place(&format!("MASTER_PORT=4000 {pod}")).master.map(|(_, port)| port), Some(4000));
+    }
+    assert_eq!(place(&TRAIN_JOB.replace("auto", "8")), place(TRAIN_JOB));
+}
+
+/// Each pod of a search for the best seed trains alone. In a set of jobs, several pods have the same index.
+#[test]
+fn the_index_of_a_pod_is_its_rank_where_the_manifest_says_so() {
+    assert_eq!(found("JOB_COMPLETION_INDEX=3").unwrap(), None);
+    assert_eq!(found("JOB_COMPLETION_INDEX=3 MASTER_ADDR=a PET_NNODES=1:4").unwrap(), None);
+    let several = place("RANK=3 WORLD_SIZE=4 JOB_COMPLETION_INDEX=0");
+    assert_eq!((several.rank, several.source), (3, Source::Variables));
+    assert_eq!(place("JOB_COMPLETION_INDEX=0 WORLD_SIZE=1").world, 1);
 }
 
 const NAMES: &[&str] = &[
@@ -309,6 +368,14 @@ const NAMES: &[&str] = &[
     "SLURM_NTASKS_PER_NODE",
     "SLURM_JOB_NODELIST",
     "SLURM_RESTART_COUNT",
+    "PET_NODE_RANK",
+    "PET_NNODES",
+    "PET_MASTER_ADDR",
+    "PET_MASTER_PORT",
+    "LWS_WORKER_INDEX",
+    "LWS_GROUP_SIZE",
+    "LWS_LEADER_ADDRESS",
+    "JOB_COMPLETION_INDEX",
 ];
 
 /// Small numbers, so that some environments make sense, and broken pieces of all other texts.

@@ -154,7 +154,9 @@ pub(crate) const NCCL: Wanted = Wanted {
     name: "NCCL",
     purpose: "sums across GPUs",
     file: file("libnccl.so.2", "nccl.dll"),
-    oldest: Version::new(2, 28, 0),
+    // Older ones have every function, but keep what a call does in the background in memory of the calling thread
+    // (`ncclGroupJobMain` in group.cc). So a thread can't join several devices to a group.
+    oldest: Version::new(2, 27, 0),
     hint: if cfg!(windows) {
         "NVIDIA has none to install on Windows: sums travel through host memory"
     } else {
@@ -314,7 +316,8 @@ mod tests {
             "{error}"
         );
         assert!(CUDNN.judge(Version::new(9, 9, 9), None).is_err());
-        assert!(NCCL.judge(Version::new(2, 27, 9), None).is_err());
+        assert!(NCCL.judge(Version::new(2, 26, 6), None).is_err());
+        assert_eq!(NCCL.judge(Version::new(2, 27, 3), None), Ok(()));
     }
 
     #[test]

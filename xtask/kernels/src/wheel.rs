@@ -98,6 +98,45 @@ pub const MPI: [Package; 2] = [
     },
 ];
 
+/// The oldest NCCL that serves, and one of the newest.
+pub const NCCL: [Package; 2] = [
+    nccl(
+        "2.27.3",
+        [
+            wheel(
+                "x86_64",
+                "manylinux2014_x86_64.manylinux_2_17_x86_64",
+                "adf27ccf4238253e0b826bce3ff5fa532d65fc42322c8bfdfaf28024c0fbe039",
+            ),
+            wheel(
+                "aarch64",
+                "manylinux2014_aarch64.manylinux_2_17_aarch64",
+                "9ddf1a245abc36c550870f26d537a9b6087fb2e2e3d6e0ef03374c6fd19d984f",
+            ),
+        ],
+    ),
+    nccl(
+        "2.32.3",
+        [
+            wheel(
+                "x86_64",
+                "manylinux_2_27_x86_64",
+                "bb94b2348e4861d5e8aa00b36c3d12d9bdf9c6369b82cbb723de0b582280a21c",
+            ),
+            wheel(
+                "aarch64",
+                "manylinux_2_27_aarch64",
+                "061af42ae1044816820e16b872075e243d1ac0656f51860fbc8e106c257aa83a",
+            ),
+        ],
+    ),
+];
+
+const fn nccl(version: &'static str, wheels: [Wheel; 2]) -> Package {
+    let (title, name) = ("NCCL", "nvidia-nccl-cu12");
+    Package { title, name, version, inside: "nvidia/nccl/lib/", only: &["libnccl.so.2"], wheels }
+}
+
 impl Package {
     fn wheel(&self) -> Option<&Wheel> {
         let here = |wheel: &&Wheel| wheel.architecture == std::env::consts::ARCH;

@@ -1,29 +1,43 @@
 use super::environment::MOST_PROCESSES;
-use super::{Environment, Place, Source, mpi, slurm, tf_config, torch};
+use super::{Environment, Place, Source, kubernetes, mpi, slurm, tf_config, torch};
 use crate::{Error, Result};
+
+type Read = fn(&Environment<'_>) -> Result<Option<Place>>;
+
+/// Launchers besides torchrun and `towers launch`. Each group runs inside those that follow.
+const LAUNCHERS: [&[Read]; 3] = [
+    &[mpi::open_mpi, mpi::mpich],
+    &[slurm::read],
+    &[kubernetes::train_job, kubernetes::leader_worker_set, kubernetes::indexed_job],
+];
 
 /// The place of this process, read from `env`. `None` if no launcher set a variable.
 ///
 /// The sources in order: `RANK` and `WORLD_SIZE` (torchrun, `towers launch`, `PyTorchJob`, scripts), Open
-/// MPI, MPICH, `TF_CONFIG`, SLURM. Launchers may be nested, and then the innermost counts, since an outer
-/// launcher counts agents and not processes. Inside torchrun or `towers launch`, variables of MPI and SLURM
-/// are ignored; inside `mpirun`, those of SLURM. The remaining sources must agree on the rank and the number
-/// of processes.
+/// MPI, MPICH, SLURM, Kubernetes' `TrainJob`, `LeaderWorkerSet` and indexed `Job`, `TF_CONFIG`. Launchers may
+/// be nested, and then the innermost counts, since an outer launcher counts agents or pods and not processes.
+/// Inside torchrun or `towers launch`, variables of MPI, SLURM and Kubernetes are ignored; inside `mpirun`,
+/// those of SLURM and Kubernetes; inside `srun`, those of Kubernetes. The remaining sources must agree on the
+/// rank and the number of processes.
 ///
 /// # Errors
 /// [`Error::Variable`] for a malformed variable, [`Error::Contradiction`] if two sources disagree.
 pub fn discover(env: impl Fn(&str) -> Option<String>) -> Result<Option<Place>> {
     let env = Environment(&env);
-    let torch = torch::read(&env)?;
-    let launched =
-        torch.as_ref().is_some_and(|place| matches!(place.source, Source::Torchrun | Source::Launch));
-    let outer = |read: fn(&Environment<'_>) -> Result<Option<Place>>, inside: bool| {
-        if inside { Ok(None) } else { read(&env) }
-    };
-    let (open_mpi, mpich) = (outer(mpi::open_mpi, launched)?, outer(mpi::mpich, launched)?);
-    let slurm = outer(slurm::read, launched || open_mpi.is_some() || mpich.is_some())?;
-    let tf_config = tf_config::read(&env)?;
-    let mut found = [torch, open_mpi, mpich, tf_config, slurm].into_iter().flatten();
+    let mut found: Vec<Place> = torch::read(&env)?.into_iter().collect();
+    let mut inside = found.iter().any(|place| place.source != Source::Variables);
+    for launchers in LAUNCHERS {
+        if inside {
+            break;
+        }
+        for read in launchers {
+            let place = read(&env)?;
+            inside |= place.is_some();
+            found.extend(place);
+        }
+    }
+    found.extend(tf_config::read(&env)?);
+    let mut found = found.into_iter();
     let place = found.next();
     if let Some(place) = &place {
         found.try_for_each(|other| agree(place, &other))?;

@@ -1,3 +1,4 @@
+use super::{Place, Source};
 use crate::{Error, Result};
 use core::ops::RangeInclusive;
 
@@ -64,18 +65,35 @@ impl Environment<'_> {
         Ok(self.number(name, 0..=u64::from(u32::MAX))?.unwrap_or(0) as u32)
     }
 
-    /// `MASTER_ADDR` and `MASTER_PORT`, which every source honours. `port` is the default.
-    pub(super) fn master(&self) -> Result<Option<(String, u16)>> {
-        let port = self.master_port()?;
-        let Some(host) = self.text("MASTER_ADDR") else { return Ok(None) };
-        match host_name(&host) {
-            Some(host) => Ok(Some((host.to_owned(), port.unwrap_or(PORT)))),
-            None => Err(Error::variable("MASTER_ADDR", &host, "the name or address of a machine")),
+    /// A process by the variables of its rank and of the number of processes, if the rank is set.
+    pub(super) fn place(&self, source: Source) -> Result<Option<Place>> {
+        let (rank, world) = source.variables();
+        Ok(self.ranks(rank, world)?.map(|(rank, world)| Place::new(source, rank, world)))
+    }
+
+    /// The address of rank 0: `MASTER_ADDR` and `MASTER_PORT`, which override those of a launcher.
+    pub(super) fn master(&self, launcher: Option<(String, u16)>) -> Result<Option<(String, u16)>> {
+        let port = self.port("MASTER_PORT")?;
+        let address = self.host("MASTER_ADDR")?.map(|host| (host, PORT)).or(launcher);
+        Ok(address.map(|(host, default)| (host, port.unwrap_or(default))))
+    }
+
+    /// The address that a launcher's variables give.
+    pub(super) fn address(&self, host: &'static str, port: &'static str) -> Result<Option<(String, u16)>> {
+        let port = self.port(port)?.unwrap_or(PORT);
+        Ok(self.host(host)?.map(|host| (host, port)))
+    }
+
+    fn host(&self, name: &'static str) -> Result<Option<String>> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        match host_name(&text) {
+            Some(host) => Ok(Some(host.to_owned())),
+            None => Err(Error::variable(name, &text, "the name or address of a machine")),
         }
     }
 
-    pub(super) fn master_port(&self) -> Result<Option<u16>> {
-        Ok(self.number("MASTER_PORT", 1..=65_535)?.map(|port| port as u16))
+    fn port(&self, name: &'static str) -> Result<Option<u16>> {
+        Ok(self.number(name, 1..=65_535)?.map(|port| port as u16))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The rank of this process and the number of processes, from the environment.
 //!
 //! Every launcher sets other variables. [`discover`] reads those of torchrun, `towers launch`, Open MPI,
-//! MPICH, SLURM, Kubernetes and `TF_CONFIG`. The environment is passed in as a function.
+//! MPICH, SLURM, Kubernetes' jobs and `TF_CONFIG`. The environment is passed in as a function.
 //!
 //! ```
 //! use parallel::cluster::discover;
@@ -17,6 +17,7 @@
 mod discover;
 mod environment;
 mod hostlist;
+mod kubernetes;
 mod mpi;
 mod place;
 mod slurm;

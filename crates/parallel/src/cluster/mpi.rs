@@ -24,12 +24,11 @@ fn read(
     local: (&'static str, &'static str),
     job: Option<String>,
 ) -> Result<Option<Place>> {
-    let (rank, world) = source.variables();
-    let Some((rank, world)) = env.ranks(rank, world)? else { return Ok(None) };
-    let (local_rank, local_world) = env.local_ranks(local.0, local.1, world)?;
-    let master = env.master()?;
+    let Some(place) = env.place(source)? else { return Ok(None) };
+    let (local_rank, local_world) = env.local_ranks(local.0, local.1, place.world)?;
+    let master = env.master(None)?;
     // Set by `towers launch`, which starts mpirun.
     let restart = env.restarts("TOWERS_RESTART_COUNT")?;
     let one_device = local_world > 1;
-    Ok(Some(Place { rank, world, local_rank, local_world, one_device, master, job, restart, source }))
+    Ok(Some(Place { local_rank, local_world, one_device, master, job, restart, ..place }))
 }

@@ -27,6 +27,22 @@ pub struct Place {
 }
 
 impl Place {
+    /// The only process of its machine, in a job without a name.
+    pub fn new(source: Source, rank: usize, world: usize) -> Place {
+        let (local_rank, local_world, one_device) = (0, 1, false);
+        Place {
+            rank,
+            world,
+            local_rank,
+            local_world,
+            one_device,
+            master: None,
+            job: None,
+            restart: 0,
+            source,
+        }
+    }
+
     /// Whether this process writes the files and the output.
     pub fn is_first(&self) -> bool {
         self.rank == 0
@@ -56,6 +72,12 @@ pub enum Source {
     TfConfig,
     /// SLURM's `srun`.
     Slurm,
+    /// Kubernetes' `TrainJob`, of Kubeflow's Trainer 2.
+    TrainJob,
+    /// Kubernetes' `LeaderWorkerSet`.
+    LeaderWorkerSet,
+    /// Kubernetes' `Job` with indexed pods, alone or in a `JobSet`.
+    IndexedJob,
 }
 
 impl Source {
@@ -67,6 +89,9 @@ impl Source {
             Source::Mpich => ("PMI_RANK", "PMI_SIZE"),
             Source::TfConfig => ("the rank by TF_CONFIG", "the number of processes by TF_CONFIG"),
             Source::Slurm => ("SLURM_PROCID", "the number of tasks by SLURM"),
+            Source::TrainJob => ("PET_NODE_RANK", "PET_NNODES"),
+            Source::LeaderWorkerSet => ("LWS_WORKER_INDEX", "LWS_GROUP_SIZE"),
+            Source::IndexedJob => ("JOB_COMPLETION_INDEX", "WORLD_SIZE"),
         }
     }
 }
@@ -81,6 +106,9 @@ impl fmt::Display for Source {
             Source::Mpich => "MPICH",
             Source::TfConfig => "TF_CONFIG",
             Source::Slurm => "SLURM",
+            Source::TrainJob => "Kubernetes' TrainJob",
+            Source::LeaderWorkerSet => "Kubernetes' LeaderWorkerSet",
+            Source::IndexedJob => "Kubernetes' Job",
         })
     }
 }

@@ -16,17 +16,12 @@ pub(super) fn read(env: &Environment<'_>) -> Result<Option<Place>> {
     let hosts = hosts(env)?;
     let (local_rank, local_world) = local(env, world, hosts.len())?;
     let job = env.number("SLURM_JOB_ID", 0..=u64::from(u32::MAX))?;
-    let master = match env.master()? {
-        Some(master) => Some(master),
-        None => {
-            let port = env.master_port()?.unwrap_or_else(|| port(job.unwrap_or(0), step));
-            hosts.into_iter().next().map(|host| (host, port))
-        }
-    };
+    let first = hosts.into_iter().next().map(|host| (host, port(job.unwrap_or(0), step)));
+    let master = env.master(first)?;
     let restart = env.restarts("SLURM_RESTART_COUNT")?;
     let job = job.map(|job| format!("{job}.{step}"));
-    let (one_device, source) = (local_world > 1, Source::Slurm);
-    Ok(Some(Place { rank, world, local_rank, local_world, one_device, master, job, restart, source }))
+    let (one_device, place) = (local_world > 1, Place::new(Source::Slurm, rank, world));
+    Ok(Some(Place { local_rank, local_world, one_device, master, job, restart, ..place }))
 }
 
 /// The number of the job step, if `srun` started it.

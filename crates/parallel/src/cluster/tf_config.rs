@@ -46,17 +46,10 @@ pub(super) fn read(env: &Environment<'_>) -> Result<Option<Place>> {
 fn place(all: &[(String, u16)], rank: usize, env: &Environment<'_>) -> Result<Place> {
     let here = |(host, _): &&(String, u16)| *host == all[rank].0;
     let local_world = all.iter().filter(here).count();
-    Ok(Place {
-        rank,
-        world: all.len(),
-        local_rank: all[..rank].iter().filter(here).count(),
-        local_world,
-        one_device: local_world > 1,
-        master: env.master()?.or_else(|| all.first().cloned()),
-        job: None,
-        restart: 0,
-        source: Source::TfConfig,
-    })
+    let local_rank = all[..rank].iter().filter(here).count();
+    let (one_device, master) = (local_world > 1, env.master(all.first().cloned())?);
+    let place = Place::new(Source::TfConfig, rank, all.len());
+    Ok(Place { local_rank, local_world, one_device, master, ..place })
 }
 
 /// The addresses of a list. `None` if one of them is malformed.

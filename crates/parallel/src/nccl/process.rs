@@ -2,7 +2,7 @@ use super::shared::Shared;
 use super::{Nccl, NcclJoin};
 use crate::cluster::Place;
 use crate::members::{Members, boxed};
-use crate::rendezvous::{Hello, ProcessGroup, Settings, Watchdog, connect};
+use crate::rendezvous::{Hello, ProcessGroup, Settings, Watchdog, connect, longest_silence};
 use crate::replicas::run_members;
 use crate::{Agreement, Error, Replica, Result};
 use core::fmt::Display;
@@ -12,9 +12,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A process that is silent for this long is lost, even if the patience is longer: its heartbeats come from a
-/// separate thread.
-const SILENCE: Duration = Duration::from_secs(30);
 /// NCCL may notice a lost process before the watchdog does. The watchdog names it a moment later.
 const MOMENT: Duration = Duration::from_secs(2);
 
@@ -59,7 +56,7 @@ impl NcclProcess<'_> {
         let run = || {
             let failed: Option<Box<dyn Fn() -> _ + Send + Sync>> = Some(Box::new(watch.failures()));
             // The watchdog names the rank that is waited for, so its error comes first.
-            let patience = timeout + timeout.min(SILENCE);
+            let patience = timeout + longest_silence(timeout);
             let (first, world) = (replicas[..rank].iter().sum(), replicas.iter().sum());
             let (mut members, barrier) =
                 Nccl::join(devices, NcclJoin { id, rank: first, world, patience, failed })?;
@@ -101,7 +98,7 @@ impl NcclProcess<'_> {
         let id = group.blob.as_slice().try_into();
         let id = id.map_err(|_| Error::Rendezvous("what rank 0 handed out is no id of NCCL".into()))?;
         let replicas = group.replicas(devices.len())?;
-        let watch = Watchdog::start_together(group, self.timeout.min(SILENCE), self.timeout)?;
+        let watch = Watchdog::start(group, self.timeout)?;
         Ok((id, replicas, watch))
     }
 }

@@ -42,6 +42,7 @@ pub use message::Hello;
 pub use secret::Secret;
 pub use settings::Settings;
 pub use watchdog::Watchdog;
+pub(crate) use watchdog::longest_silence;
 
 /// SHA-256.
 fn digest(bytes: &[u8]) -> [u8; 32] {

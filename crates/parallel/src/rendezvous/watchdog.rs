@@ -8,17 +8,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The number of heartbeats within the time-out.
+/// The number of heartbeats within the longest silence.
 const BEATS: u32 = 4;
+/// Enough for a busy machine and a network that sends lost packets again.
+const LEAST_SILENCE: Duration = Duration::from_secs(10);
 /// How long a finished process waits for the others to notice.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Notices which process of a run has died or fallen silent, while the others wait for it in a collective.
 ///
-/// All processes send rank 0 a heartbeat with their step, and rank 0 sends its own. If one is silent for the
-/// time-out, or its connection ends before it has finished, rank 0 tells all others. A collective (NCCL, MPI)
-/// can poll [`failed`](Watchdog::failed) and give up with the name of the lost rank. Slow steps are no
-/// failure: heartbeats come from a separate thread.
+/// All processes send rank 0 a heartbeat with their step, and rank 0 sends its own. If one is silent for too
+/// long, stays behind the others, or its connection ends before it has finished, rank 0 tells all others. A
+/// collective (NCCL, MPI) can poll [`failed`](Watchdog::failed) and give up with the name of the lost rank.
+/// Long steps are no silence: heartbeats come from a separate thread.
 pub struct Watchdog {
     shared: Arc<Shared>,
     listeners: Mutex<Vec<JoinHandle<()>>>,
@@ -32,32 +34,28 @@ struct Shared {
     closed: AtomicBool,
     senders: Mutex<Vec<Option<Sender>>>,
     wake: Condvar,
-    timeout: Duration,
+    silence: Duration,
     /// The connected processes, and their last progress.
     heard: Vec<(String, Mutex<Progress>)>,
     /// How long a rank may stay behind the others. Only rank 0, which is connected to all, checks this.
     patience: Option<Duration>,
 }
 
+/// The longest silence of a process that the others wait for no longer than `timeout`: a tenth of it, but at
+/// least 10 seconds, or all of it if that is less.
+pub(crate) fn longest_silence(timeout: Duration) -> Duration {
+    (timeout / 10).max(LEAST_SILENCE).min(timeout)
+}
+
 impl Watchdog {
-    /// Watches the connected processes. `timeout` is the longest silence, the same on all.
+    /// Watches the connected processes, which take their [`step`](Watchdog::step)s and
+    /// [`enter`](Watchdog::enter) their collectives together. `timeout`, the same on all, is how long one may
+    /// stay behind the others. A process is lost after a tenth of it without a heartbeat, but not before 10
+    /// seconds, or the whole time-out if that is less.
     ///
     /// # Errors
     /// If a thread can't be started.
     pub fn start(group: ProcessGroup, timeout: Duration) -> Result<Watchdog> {
-        Watchdog::with_patience(group, timeout, None)
-    }
-
-    /// The same for processes that take their [`step`](Watchdog::step)s and [`enter`](Watchdog::enter) their
-    /// collectives together. A process that stays behind the others for `patience` is named too.
-    ///
-    /// # Errors
-    /// As [`start`](Watchdog::start).
-    pub fn start_together(group: ProcessGroup, timeout: Duration, patience: Duration) -> Result<Watchdog> {
-        Watchdog::with_patience(group, timeout, Some(patience))
-    }
-
-    fn with_patience(group: ProcessGroup, timeout: Duration, patience: Option<Duration>) -> Result<Watchdog> {
         let (mut senders, mut receivers, mut heard) = (Vec::new(), Vec::new(), Vec::new());
         for Peer { rank, host, channel } in group.peers {
             senders.push(Some(channel.sender));
@@ -70,9 +68,9 @@ impl Watchdog {
             closed: AtomicBool::new(false),
             senders: Mutex::new(senders),
             wake: Condvar::new(),
-            timeout,
+            silence: longest_silence(timeout),
             heard,
-            patience: patience.filter(|_| group.own.rank == 0),
+            patience: (group.own.rank == 0).then_some(timeout),
         });
         let watch = Watchdog { shared: Arc::clone(&shared), listeners: Mutex::default() };
         let failed = |source| Error::Spawn { rank: group.own.rank, source };
@@ -165,14 +163,14 @@ impl Shared {
     fn listen(&self, at: usize, mut receiver: Receiver) {
         let (name, last) = &self.heard[at];
         let lost = loop {
-            let heard = receiver.receive(Instant::now() + self.timeout);
+            let heard = receiver.receive(Instant::now() + self.silence);
             let step = progress(last).step;
             match heard {
                 Ok(Message::Beat(latest)) => *progress(last) = latest,
                 Ok(Message::Done) => break None,
                 Ok(Message::Failed(sentence)) => break Some(sentence),
                 Err(ReceiveError::Late) => {
-                    let seconds = self.timeout.as_secs_f64();
+                    let seconds = self.silence.as_secs_f64();
                     break Some(format!("{name} has not been heard of for {seconds} s (last step {step})"));
                 }
                 Err(ReceiveError::Gone) => {
@@ -193,7 +191,7 @@ impl Shared {
 
     /// Sends heartbeats until the watchdog ends.
     fn beat(&self) {
-        let pause = self.timeout / BEATS;
+        let pause = self.silence / BEATS;
         let (mut last, mut since) = (Vec::new(), Instant::now());
         while !self.closed.load(Ordering::Relaxed) {
             let own = *progress(&self.own);
@@ -239,7 +237,7 @@ impl Shared {
 
     /// Sends a message to all others. A failure is left to the listener.
     fn tell(&self, message: &Message) {
-        let until = Instant::now() + self.timeout / BEATS;
+        let until = Instant::now() + self.silence / BEATS;
         for sender in self.lock().iter_mut().flatten() {
             let _ = sender.send(message, until);
         }
@@ -252,4 +250,17 @@ fn progress(of: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_silence_follows_the_time_out() {
+        for (timeout, silence) in [(2, 2), (10, 10), (15, 10), (100, 10), (300, 30), (3600, 360)] {
+            let longest = longest_silence(Duration::from_secs(timeout));
+            assert_eq!(longest, Duration::from_secs(silence), "{timeout} s");
+        }
+    }
 }

@@ -22,17 +22,8 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// A place and settings for `rank`, with a new port for every test.
 fn at(rank: usize, world: usize, port: u16) -> (Place, Settings, Hello) {
-    let place = Place {
-        rank,
-        world,
-        local_rank: rank,
-        local_world: world,
-        one_device: true,
-        master: Some(("127.0.0.1".to_owned(), 1)),
-        job: None,
-        restart: 0,
-        source: Source::Variables,
-    };
+    let master = Some(("127.0.0.1".to_owned(), 1));
+    let place = Place { master, ..Place::new(Source::Variables, rank, world) };
     let secret = Some(Secret::new("the secret of the tests").unwrap());
     let settings = Settings { secret, port: Some(port), start: LONG };
     (place, settings, Hello { rank, world, agreement: Agreement::new().with("the batch size", 64) })

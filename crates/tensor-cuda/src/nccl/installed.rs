@@ -23,7 +23,8 @@ pub(crate) struct Installed {
 /// NCCL's value for an unset setting.
 const UNSET: c_int = c_int::MIN;
 
-/// The version of our settings: newer libraries accept those of older ones.
+/// The version of our settings. Fields are only added at the end: an older library reads the beginning, and a
+/// newer one takes its defaults for what is not there.
 const VERSION: u32 = 22_800;
 
 /// Whether NCCL is installed and new enough.
@@ -203,6 +204,54 @@ impl Calls for Installed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The functions that this file calls.
+    const FUNCTIONS: [&str; 15] = [
+        "ncclAllGather",
+        "ncclAllReduce",
+        "ncclBroadcast",
+        "ncclCommAbort",
+        "ncclCommDestroy",
+        "ncclCommFinalize",
+        "ncclCommGetAsyncError",
+        "ncclCommInitRankConfig",
+        "ncclGetErrorString",
+        "ncclGetLastError",
+        "ncclGetUniqueId",
+        "ncclGroupEnd",
+        "ncclGroupStart",
+        "ncclRecv",
+        "ncclSend",
+    ];
+
+    /// `cargo xtask test nccl` fetches libraries, and starts the tests of this file once with each. It names the
+    /// version, and no test may be skipped because it is not found.
+    #[test]
+    fn the_library_of_the_named_version_serves() {
+        let Ok(named) = std::env::var("TOWERS_TEST_NCCL") else {
+            println!("SKIPPED: versions of NCCL: `cargo xtask test nccl` fetches them");
+            return;
+        };
+        assert_eq!(NCCL.find().unwrap().version.to_string(), named);
+        for function in FUNCTIONS {
+            // SAFETY: only its presence is looked at.
+            let found = unsafe { sys::culib().get::<*const ()>(function) };
+            assert!(found.is_ok(), "NCCL {named} has no {function}");
+        }
+        assert_ne!(unique_id().unwrap(), unique_id().unwrap());
+        let unknown = explain(ptr::null_mut(), sys::ncclResult_t::ncclInvalidUsage as u32);
+        assert!(unknown.starts_with("invalid usage"), "{unknown}");
+    }
+
+    /// The fields that every version reads are at the same place in all of NVIDIA's headers since 2.14.
+    #[test]
+    fn the_settings_begin_as_in_every_version() {
+        let settings = config();
+        assert_eq!(core::mem::offset_of!(sys::ncclConfig_t, magic), 8);
+        assert_eq!(core::mem::offset_of!(sys::ncclConfig_t, version), 12);
+        assert_eq!(core::mem::offset_of!(sys::ncclConfig_t, blocking), 16);
+        assert_eq!((settings.size, settings.blocking), (80, 0));
+    }
 
     /// Without a GPU NCCL still draws ids, if it is installed.
     #[test]

@@ -91,7 +91,7 @@ impl Process {
     /// counts it as done, by its own exit status; torchrun does so for the processes of each machine. Other
     /// launchers end all processes if one fails, and would not restart one that is done.
     pub fn is_on_its_own(&self) -> bool {
-        matches!(self.place.source, Source::Variables | Source::TfConfig | Source::Torchrun)
+        !matches!(self.place.source, Source::Launch | Source::OpenMpi | Source::Mpich | Source::Slurm)
     }
 
     /// Whether any process was restarted. Call [`connect`](Process::connect) first. Each passes the information of its launcher; torchrun may call the
@@ -236,16 +236,7 @@ mod tests {
 
     /// The process of rank 5 of 8.
     pub(super) fn place(local_rank: usize, local_world: usize) -> Place {
-        Place {
-            rank: 5,
-            world: 8,
-            local_rank,
-            local_world,
-            one_device: local_world > 1,
-            master: None,
-            job: None,
-            restart: 0,
-            source: Source::OpenMpi,
-        }
+        let one_device = local_world > 1;
+        Place { local_rank, local_world, one_device, ..Place::new(Source::OpenMpi, 5, 8) }
     }
 }
