@@ -42,6 +42,7 @@ mod peers;
 mod place;
 mod run;
 mod share;
+mod sum;
 mod source;
 mod step_state;
 mod version;
@@ -55,6 +56,7 @@ pub use libraries::{Found, Library, libraries};
 pub use links::library_path;
 pub use options::Options;
 pub use peers::Peers;
+pub use sum::Nodes;
 pub use version::Version;
 
 use program::Device;

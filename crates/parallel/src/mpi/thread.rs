@@ -171,8 +171,8 @@ impl Worker {
                     answer.grow(self.world);
                     answer.iter_mut().zip(&self.replicas).for_each(|(answer, own)| *answer = *own as f32);
                 }
-                Command::Reduce { mut buffer, first, parts, len } => {
-                    self.reduce(&mut buffer[first..][..parts.max(1) * len], parts, len);
+                Command::Reduce { mut buffer, first, nodes, len, tree } => {
+                    self.reduce(&mut buffer[first..][..nodes.max(1) * len], nodes, len, &tree);
                     answer = buffer;
                 }
                 Command::Broadcast { mut buffer, at, root } => {

@@ -6,6 +6,7 @@ mod graph_capture;
 mod memory;
 mod meter;
 mod optimizer;
+mod partial_sums;
 mod passes;
 pub(crate) mod pipeline;
 mod prepared_run;

@@ -144,7 +144,7 @@ impl<'a> Worker<'a> {
         let options = LoaderOptions::new().batch_size(global).evaluation();
         let val = source(&data.val, &data.augmentation.evaluation(), options)?;
         let in_order = config.training.virtual_replicas.is_some() || own.total() > world;
-        let passes = Passes::new(&network, own, in_order)?;
+        let passes = Passes::new(&network, own, in_order, lanes)?;
         let (global_batch, device_weights) = (global, weights.to_string());
         let arithmetic = arithmetic(&device);
         let state =
@@ -355,7 +355,7 @@ impl<'a> Worker<'a> {
     /// Leaves this replica's request to stop for the next sum.
     fn request_stop(&mut self, stop: bool) -> Result<()> {
         let signal = self.network.arena().signal;
-        Ok(self.device.fill(f32::from(u8::from(stop)), self.passes.own(&mut self.network), signal)?)
+        Ok(self.device.fill(f32::from(u8::from(stop)), &mut self.network.arena_mut().grads, signal)?)
     }
 
     /// Adds up `grads` over the shards of all replicas: gradients, sums, metrics and, at the end, the
@@ -412,7 +412,7 @@ impl<'a> Worker<'a> {
                 )?;
             }
             let requested = stop.is_raised();
-            device.fill(f32::from(u8::from(requested)), passes.own(network), signal)?;
+            device.fill(f32::from(u8::from(requested)), &mut network.arena_mut().grads, signal)?;
             passes.add_up(collective.as_mut(), network, sums)?;
             stage.sum_over_stages(network, sums)?;
             meter.add(network)?;
