@@ -75,8 +75,7 @@ impl SumTree {
     /// The same for each node of some consecutive replicas, without the others. The stack ends with the nodes
     /// of all of their parts.
     pub(crate) fn joins_within(&self, replicas: Range<usize>) -> Vec<usize> {
-        let nodes =
-            |rank: usize| join(self.total(), self.parts(rank..rank + 1).map(single)).1.into_iter();
+        let nodes = |rank: usize| join(self.total(), self.parts(rank..rank + 1).map(single)).1.into_iter();
         join(self.total(), replicas.flat_map(nodes)).0
     }
 
@@ -206,7 +205,8 @@ mod tests {
         let len = prop_oneof![4 => 1..5_usize, 1 => Just(BLOCK + 3)];
         (len, any::<u32>()).prop_map(move |(len, seed)| {
             let number = |k: usize| {
-                let mixed = (k as u32 ^ seed).wrapping_mul(0x9e37_79b9).rotate_left(7).wrapping_mul(0x85eb_ca6b);
+                let mixed =
+                    (k as u32 ^ seed).wrapping_mul(0x9e37_79b9).rotate_left(7).wrapping_mul(0x85eb_ca6b);
                 (mixed as f32 / 1e9 - 2.0) * 10_f32.powi((mixed % 13) as i32 - 6)
             };
             (0..total).map(|part| (part * len..(part + 1) * len).map(number).collect()).collect()

@@ -30,8 +30,7 @@ fn sums_are_added_along_a_tree_over_the_ranks() {
             5 => ((value[0] + value[1]) + (value[2] + value[3])) + value[4],
             _ => value[1..world].iter().fold(value[0], |sum, x| sum + x),
         };
-        let expected: Vec<f32> =
-            (0..len).map(|k| sum([0, 1, 2, 3, 4].map(|rank| value(rank, k)))).collect();
+        let expected: Vec<f32> = (0..len).map(|k| sum([0, 1, 2, 3, 4].map(|rank| value(rank, k)))).collect();
         for result in all.iter().flatten() {
             assert_eq!((result[0], result[len + 1]), (0.0, 0.0), "only the span changes");
             assert_eq!(result[1..=len], expected[..], "bit for bit, world {world}");

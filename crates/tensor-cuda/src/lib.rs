@@ -42,9 +42,9 @@ mod peers;
 mod place;
 mod run;
 mod share;
-mod sum;
 mod source;
 mod step_state;
+mod sum;
 mod version;
 
 pub use buffer::Buffer;

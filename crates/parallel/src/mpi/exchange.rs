@@ -4,6 +4,7 @@ use super::wait::Wait;
 use super::worker::Worker;
 use crate::sum_tree::add_up;
 use crate::{Agreement, Error, SumTree, slice_batch};
+use std::sync::atomic::Ordering;
 
 impl Worker {
     /// Replaces the first `len` numbers of the buffer by the sum along the tree. The buffer holds `nodes` times
@@ -87,6 +88,8 @@ impl Worker {
         expected: impl IntoIterator<Item = (usize, &'a mut [f32])>,
     ) {
         let mut wait = Wait::new(self.timeout);
+        let counted = |run: &(usize, &[f32])| _ = self.sent.fetch_add(run.1.len() as u64, Ordering::Relaxed);
+        let sent = sent.into_iter().inspect(counted);
         self.communicator.exchange(tag, sent, expected, |news, missing| {
             self.pause(operation, &mut wait, news, missing);
         });

@@ -98,6 +98,12 @@ impl Mpi {
         self.place.world
     }
 
+    /// A function that returns how many numbers this process has sent to the others so far, in all operations.
+    pub fn numbers_sent(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
+        let worker = Arc::clone(&self.worker);
+        move || worker.sent()
+    }
+
     /// Tells the other processes how many replicas this one has. Returns the number of each process.
     ///
     /// # Errors
@@ -220,8 +226,12 @@ impl Collective for Mpi {
         let tree = nodes.map_or(&self.one_each, |nodes| nodes.tree).clone();
         let alone = nodes.is_none_or(|nodes| nodes.earlier.is_empty());
         let added = match alone && tree.nodes().get(self.place.rank) == Some(&1) {
-            true => self.work_on(device, data, at, |buffer, run| {
-                Command::Reduce { buffer, first: run.offset, nodes: 1, len: run.len, tree }
+            true => self.work_on(device, data, at, |buffer, run| Command::Reduce {
+                buffer,
+                first: run.offset,
+                nodes: 1,
+                len: run.len,
+                tree,
             }),
             false => self.begin(device, nodes, data, at).and_then(|()| self.end(device, data)),
         };

@@ -23,6 +23,7 @@ pub(super) struct WorkerHandle {
     /// Grows while the worker waits for others, but not while it is inside a call into MPI.
     beats: Arc<AtomicU64>,
     called_off: Arc<OnceLock<String>>,
+    sent: Arc<AtomicU64>,
 }
 
 struct Ends {
@@ -39,14 +40,15 @@ impl WorkerHandle {
         let (answers, answered) = channel();
         let (started, placed) = channel();
         let (timeout, beats) = (options.timeout, Arc::<AtomicU64>::default());
-        let called_off = Arc::<OnceLock<String>>::default();
+        let (called_off, sent) = (Arc::<OnceLock<String>>::default(), Arc::<AtomicU64>::default());
         let queue = CommandQueue {
             commands: received,
             answers,
             beats: Arc::clone(&beats),
             called_off: Arc::clone(&called_off),
         };
-        let run = move || match Worker::start(options, queue, &started) {
+        let counter = Arc::clone(&sent);
+        let run = move || match Worker::start(options, queue, counter, &started) {
             Ok(worker) => worker.run(),
             // After the time-out the receiver is gone.
             Err(error) => _ = started.send(Err(error)),
@@ -60,7 +62,7 @@ impl WorkerHandle {
             what: format!("not all processes of the job started it within {} seconds", start.as_secs_f64()),
         })??;
         let ends = Mutex::new(Ends { commands, answers: answered, unanswered: 0 });
-        Ok((WorkerHandle { ends, timeout, beats, called_off }, place))
+        Ok((WorkerHandle { ends, timeout, beats, called_off, sent }, place))
     }
 
     fn lock(&self) -> MutexGuard<'_, Ends> {
@@ -95,6 +97,11 @@ impl WorkerHandle {
     pub(super) fn call_off(&self, reason: &str) {
         // The first reason stays.
         let _ = self.called_off.set(reason.to_owned());
+    }
+
+    /// The numbers that this rank has sent so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// Tells all others why this rank stops.
@@ -138,7 +145,12 @@ pub(super) struct RankInfo {
 
 impl Worker {
     /// Starts MPI on this thread, and finds this rank.
-    fn start(options: MpiOptions, queue: CommandQueue, started: &Sender<Result<RankInfo>>) -> Result<Worker> {
+    fn start(
+        options: MpiOptions,
+        queue: CommandQueue,
+        sent: Arc<AtomicU64>,
+        started: &Sender<Result<RankInfo>>,
+    ) -> Result<Worker> {
         let communicator = Communicator::start(options.library.as_deref())?;
         let (rank, world) = (communicator.rank(), communicator.world());
         if let Some(expected) = options.world.filter(|expected| *expected != world) {
@@ -156,7 +168,7 @@ impl Worker {
         let overlaps = world > 1 && options.overlap.unwrap_or_else(over_machines);
         let _ = started.send(Ok(RankInfo { rank, world, overlaps }));
         let (received, timeout) = (Vec::new(), options.timeout);
-        Ok(Worker { communicator, rank, world, replicas: vec![1; world], timeout, queue, received })
+        Ok(Worker { communicator, rank, world, replicas: vec![1; world], timeout, queue, sent, received })
     }
 
     /// Executes commands until the last.

@@ -43,6 +43,7 @@ pub fn play() {
         "broadcast-to-several" => run_on(|rank| 2 - rank % 2, options(), |replica, _| broadcast(replica)),
         "broadcast" => run(|replica, _| broadcast(replica)),
         "agreement" => agreement(),
+        "counts" => counts(),
         "world" => Mpi::start(options().world(5)).map(|_| ()),
         "late" => run(late),
         "fails" => run(|replica, _| match replica.rank() {
@@ -266,6 +267,27 @@ fn bucket_sums(replica: &mut Replica, length: usize, bits: &mut Vec<u32>) -> Res
 fn keep(bits: &mut Vec<u32>, device: &Device, data: &Storage) -> Result<()> {
     bits.extend(data.to_vec(device, 0, data.len())?.into_iter().map(f32::to_bits));
     Ok(())
+}
+
+/// One sum of eight parts, and the numbers that each rank sends for it.
+fn counts() -> Result<()> {
+    const LENGTH: usize = 1200;
+    let mpi = Mpi::start(options())?;
+    mark("started", mpi.rank());
+    let sent = mpi.numbers_sent();
+    let count = |mut replica: Replica| {
+        let (device, rank, world) = (replica.device.clone(), replica.rank(), replica.world());
+        let shards = parallel::Shards::new(8, world, rank);
+        let tree = SumTree::new(shards.counts());
+        let (earlier, mut data) = nodes_of(&device, &tree, rank, shards.own(), LENGTH)?;
+        let before = sent();
+        let nodes = Nodes { tree: &tree, earlier: &earlier };
+        replica.collective.all_reduce(&device, Some(nodes), &mut data, Span::new(0, LENGTH))?;
+        let count = sent() - before;
+        std::fs::write(folder().join(format!("sent-{rank}")), count.to_string()).unwrap();
+        Ok(())
+    };
+    mpi.run(&[tensor_cpu::device(1)], count).map(drop)
 }
 
 fn sums(replica: Replica, folder: &std::path::Path) -> Result<()> {

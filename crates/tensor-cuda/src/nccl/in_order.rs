@@ -24,7 +24,8 @@ impl Communicator {
         let run = |node: &Storage| self.cuda.run("all_reduce_in_order", "a node", node.on("collective")?, at);
         let Some(brought) = nodes.brought(self.rank(), data) else {
             let (rank, earlier) = (self.rank(), nodes.earlier.len());
-            let message = format!("rank {rank} brings {earlier} earlier nodes to a sum, but that is not its order");
+            let message =
+                format!("rank {rank} brings {earlier} earlier nodes to a sum, but that is not its order");
             return Err(self.cuda.error(message));
         };
         let runs: Result<Vec<Ptr>> = brought.map(run).collect();

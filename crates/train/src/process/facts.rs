@@ -34,7 +34,7 @@ pub(super) fn facts(run: &PreparedRun<'_>, device: &Device) -> Agreement {
     facts.with("a first step of", run.resume.map_or(0, |resume| resume.state.step))
 }
 
-/// Adds the arithmetic of the devices: sums in the order of the ranks use other calls. The choice of devices
+/// Adds the arithmetic of the devices: sums along the tree use other calls. The choice of devices
 /// need not agree.
 ///
 /// ```

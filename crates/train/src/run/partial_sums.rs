@@ -91,3 +91,69 @@ impl PartialSums {
         self.stack[..*below].split_at(below - joins)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+    use parallel::Pass::{Backward, Forward};
+    use parallel::{one_forward_one_backward, run_replicas};
+
+    /// Of such different sizes that another order gives other bits.
+    fn value(shard: usize) -> f32 {
+        [1.0e-7, 1.0, 3.0e7, -2.9e7, 0.1][shard % 5] / (shard + 1) as f32
+    }
+
+    /// The sum by the definition of the tree.
+    fn sum(from: usize, to: usize) -> f32 {
+        match to - from {
+            1 => value(from),
+            len => {
+                let middle = from + len.next_power_of_two() / 2;
+                sum(from, middle) + sum(middle, to)
+            }
+        }
+    }
+
+    /// On any number of replicas, as pipelines of several stages or not: the same sum, twice. The number after
+    /// it stays that of no pass, and few storages are enough.
+    #[test]
+    fn passes_add_up_as_they_come() {
+        for (total, world) in (1..=17).flat_map(|total| (1..=total.min(5)).map(move |world| (total, world))) {
+            for stages in 1..=3 {
+                let sums = run_replicas(&vec![tensor_cpu::device(1); world], |mut replica| {
+                    let (device, shards) =
+                        (replica.device.clone(), Shards::new(total, world, replica.rank()));
+                    let (own, count) = (shards.own(), shards.own().len());
+                    let in_flight = parallel::in_flight(stages, 0, count);
+                    let mut sums = PartialSums::new(&device, &shards, 2, in_flight)?;
+                    assert!(sums.stack.len() <= 2 * (count + 1).ilog2() as usize, "{count} shards");
+                    assert!(sums.begun.len() <= if stages > 1 { stages } else { 0 });
+                    let (mut grads, mut seen) = (device.alloc(2)?, Vec::new());
+                    for _ in 0..2 {
+                        for pass in one_forward_one_backward(stages, 0, count) {
+                            let (Forward(number) | Backward(number)) = pass;
+                            sums.swap(number, &mut grads);
+                            match pass {
+                                Forward(_) => {
+                                    let value = value(own.start + number);
+                                    device.fill(value, &mut grads, Span::new(0, 1))?;
+                                }
+                                Backward(_) => sums.end(&device, number, &mut grads, Span::new(0, 2))?,
+                            }
+                            sums.swap(number, &mut grads);
+                        }
+                        device.fill(1.0, &mut grads, Span::new(1, 1))?;
+                        let (nodes, all) = (Some(sums.nodes()), Span::new(0, 2));
+                        replica.collective.all_reduce(&device, nodes, &mut grads, all)?;
+                        seen.push(grads.to_vec(&device, 0, 2)?);
+                    }
+                    Ok::<_, Error>(seen)
+                });
+                let expected = vec![sum(0, total), world as f32];
+                let what = format!("{total} shards, {world} replicas, {stages} stages");
+                assert_eq!(sums.unwrap(), vec![[expected.clone(), expected]; world], "{what}");
+            }
+        }
+    }
+}
