@@ -1,6 +1,7 @@
 //! A run: its preparation, the training loop of each replica, and a training step.
 
 pub(crate) mod average;
+mod division;
 mod fit;
 mod graph_capture;
 mod memory;

@@ -63,6 +63,17 @@ impl Passes {
         Ok(Passes { shards, sums, buckets: network.buckets(), kind: None, capture: GraphCapture::default() })
     }
 
+    /// From now on this replica has these shards of every batch, out of as many. Captured graphs are gone.
+    pub(crate) fn set_shards(&mut self, network: &Network, shards: Shards) -> Result<()> {
+        self.capture = GraphCapture::default();
+        if self.sums.take().is_some() {
+            let len = network.arena().grads.len();
+            self.sums = Some(PartialSums::new(network.device(), &shards, len, 1)?);
+        }
+        self.shards = shards;
+        Ok(())
+    }
+
     /// Whether every batch is one shard, so that there is nothing to add up.
     pub(crate) fn is_single(&self) -> bool {
         self.shards.total() == 1

@@ -1,11 +1,13 @@
 mod describe;
 mod finish;
+mod rebalance;
 mod snapshot;
 
 pub(crate) use describe::arithmetic;
 
 use crate::data::{Share, Source};
 use crate::run::average::Average;
+use crate::run::division;
 use crate::run::memory;
 use crate::run::meter::{Meter, Totals};
 use crate::run::passes::{Kind, Passes};
@@ -23,7 +25,7 @@ use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use layers::{Arena, Draws, Mode, Network};
 use models::Model;
 use optim::{OptimizerState, Progress};
-use parallel::{Collective, Replica};
+use parallel::{Collective, Replica, Shards};
 use program::{Device, ReplayArgs, Span};
 use std::time::{Duration, Instant};
 
@@ -105,10 +107,12 @@ impl<'a> Worker<'a> {
             speed::measure(model, &device, collective.as_mut(), &mut stage, each)
         })?;
         let own = config.shards_of(&weights, world, rank);
-        // This replica needs memory for the largest of its shards over all batches.
+        // This replica needs memory for the largest of its shards over all batches, or for any that may come.
+        let any = division::moves_shards(config, world).then(|| Shards::new(own.total(), 1, 0));
+        let may_have = any.as_ref().unwrap_or(&own);
         let largest = |samples: usize, drop_last: bool| {
             let rest = if drop_last { 0 } else { samples % global };
-            own.largest(global.min(samples)).max(own.largest(rest))
+            may_have.largest(global.min(samples)).max(may_have.largest(rest))
         };
         let batch =
             largest(data.train.len(), config.training.drop_last).max(largest(data.val.len(), false)).max(1);
