@@ -2,8 +2,10 @@
 //! batch.
 
 use program::Device;
-use towers_tests::{Finished, assert_same, cpus, distance, few_images, in_two_parts, quick_on_14, trained};
-use train::{Config, DeviceWeights, cifar, recipe};
+use towers_tests::{
+    Finished, assert_same, cpus, distance, few_images, in_two_parts, quick_on_14, run_in, trained,
+};
+use train::{Config, DeviceWeights, Resume, cifar, recipe};
 
 fn run(devices: &[Device], config: &Config) -> Finished {
     trained(devices, config, &few_images())
@@ -120,4 +122,25 @@ fn measured_weights_are_part_of_the_run() {
     assert_same(&run(&two, &weighted(&quick_on_14(), &weights)), &resumed, "resumed");
     let (_, three) = in_two_parts([&two, &cpus(3, 1)], &config, &few_images(), 5);
     assert_eq!(three.outcome.state.device_weights.split(',').count(), 3);
+}
+
+/// With virtual replicas, shards move while a run goes on, and change no bit. This run resumes with one shard on
+/// the first of two equal replicas and seven on the second, as if the machine had been another one.
+#[test]
+fn shards_move_to_the_faster_replica_and_change_no_bit() {
+    let mut config = weighted(&quick_on_14(), "auto");
+    config.training.virtual_replicas = Some(8);
+    let (two, data) = (cpus(2, 1), few_images());
+    let dir = tempfile::tempdir().unwrap();
+    run_in(dir.path(), &two, &config, &data, None, Some(1)).unwrap();
+    let mut resume = Resume::newest(dir.path()).unwrap();
+    resume.state.device_weights = "1,100".into();
+    let resumed = run_in(dir.path(), &two, &config, &data, Some(&resume), None).unwrap();
+    let one = run(&cpus(1, 1), &weighted(&config, "even"));
+    assert_same(&one, &resumed, "moved shards");
+    let state = resumed.outcome.state;
+    let DeviceWeights::Given(weights) = state.device_weights.parse().unwrap() else {
+        panic!("{}", state.device_weights)
+    };
+    assert!(weights.share_out(8)[0] > 1, "{weights}");
 }

@@ -27,12 +27,13 @@ mod training {
         TrainState, cifar, recipe,
     };
 
-    /// The options of a job: the network, epochs, virtual replicas, their weights, and additional
-    /// milliseconds per step.
+    /// The options of a job: the network, epochs, virtual replicas, their weights, replicas of each process,
+    /// and additional milliseconds per step.
     const MODEL: &str = "TOWERS_TEST_MODEL";
     const EPOCHS: &str = "TOWERS_TEST_EPOCHS";
     const VIRTUAL: &str = "TOWERS_TEST_VIRTUAL";
     const WEIGHTS: &str = "TOWERS_TEST_WEIGHTS";
+    const REPLICAS: &str = "TOWERS_TEST_REPLICAS";
     const DELAY: &str = "TOWERS_TEST_DELAY";
 
     /// Batches of 20, and one of 10, of 90 samples: uneven slices on three replicas.
@@ -121,6 +122,7 @@ mod training {
         if let Ok(weights) = std::env::var(WEIGHTS) {
             config.placement.device_weights = weights.parse()?;
         }
+        config.placement.devices.replicas = number(REPLICAS).unwrap_or(1) as usize;
         config.training.model = std::env::var(MODEL).unwrap_or(config.training.model);
         let rank: usize =
             std::env::var("OMPI_COMM_WORLD_RANK").or(std::env::var("PMI_RANK")).unwrap().parse().unwrap();
@@ -204,6 +206,21 @@ mod training {
             on_threads(config, ranks, threads.path());
             assert!(newest(&ended.folder).1 == newest(threads.path()).1, "not the bits of {ranks} threads");
         }
+    }
+
+    /// Eight shards on two processes of two replicas each.
+    #[test]
+    fn processes_of_several_replicas_train_as_one_thread_does() {
+        if !mpirun_is_there() {
+            return;
+        }
+        let config = config(1, Some(8));
+        let ended = job(2, &config, &[(REPLICAS, "2")]).wait();
+        assert!(ended.success, "{}", ended.text);
+        assert_eq!(newest(&ended.folder).0.state.replicas, 4);
+        let thread = tempfile::tempdir().unwrap();
+        on_threads(config, 1, thread.path());
+        assert!(newest(&ended.folder).1 == newest(thread.path()).1, "not the bits of one thread");
     }
 
     /// Also if layers synchronize in the middle of passes.

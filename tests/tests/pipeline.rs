@@ -27,7 +27,7 @@ fn run(devices: usize, config: &Config) -> Finished {
 
 #[test]
 fn stages_train_the_bits_of_the_whole_network() {
-    for micro_batches in [1, 3, 4] {
+    for micro_batches in [1, 3, 4, 8] {
         let one = run(1, &whole(micro_batches));
         for stages in [2, 3, 5] {
             let what = format!("{stages} stages, {micro_batches} micro-batches");

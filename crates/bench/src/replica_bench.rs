@@ -237,11 +237,11 @@ impl<'a> Subject<'a> {
         self.number += 1;
         let began = Instant::now();
         capture.run(device, collective.as_mut(), &Half::Gradients, &turn, |collective| {
-            let exchanges = Some(Exchanges::of_replicas(collective).with_sums(None));
+            let exchanges = Some(Exchanges::of_replicas(collective).with_sums(None, &[]));
             gradients(network, &numbers, exchanges).map(drop)
         })?;
         let before = began.elapsed().as_secs_f64();
-        collective.finish_all_reduce(device, buckets, &mut network.arena_mut().grads)?;
+        collective.finish_all_reduce(device, None, buckets, &mut network.arena_mut().grads)?;
         let began = Instant::now();
         capture.run(device, collective.as_mut(), &Half::Update, &turn, |_| {
             update(network, optimizer, meter, &numbers)

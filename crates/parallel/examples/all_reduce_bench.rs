@@ -3,7 +3,7 @@
 //! ```text
 //! cargo run --release -p towers-parallel --example all_reduce_bench                    # threads, and memory to compare with
 //! cargo build --release -p towers-parallel --example all_reduce_bench
-//! mpirun -n 2 target/release/examples/all_reduce_bench mpi                      # processes, in the order of the ranks
+//! mpirun -n 2 target/release/examples/all_reduce_bench mpi                      # processes, along a fixed tree
 //! ```
 //!
 //! `gb_per_s` is bytes of numbers over the time of one all-reduce; for memory, bytes copied over the time of the copy.

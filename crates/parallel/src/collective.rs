@@ -1,5 +1,35 @@
-use crate::Result;
+use crate::{Error, Result, SumTree};
 use program::{Device, Span, Storage};
+
+/// The nodes of a tree that a replica brings to a sum.
+#[derive(Clone, Copy, Debug)]
+pub struct Nodes<'a> {
+    /// The same on all replicas.
+    pub tree: &'a SumTree,
+    /// The nodes before the last one, which is in the `data` of the operation. A replica without parts brings
+    /// none, and only gets the sum there.
+    pub earlier: &'a [Storage],
+}
+
+impl<'a> Nodes<'a> {
+    /// The storages of the nodes that replica `rank` brings, in order.
+    pub(crate) fn brought(self, rank: usize, data: &'a Storage) -> Result<impl Iterator<Item = &'a Storage>> {
+        let Nodes { tree, earlier } = self;
+        let expected = tree.nodes().get(rank).copied().unwrap_or(0);
+        let last = (expected > 0).then_some(data);
+        let got = earlier.len() + usize::from(last.is_some());
+        match got == expected {
+            true => Ok(earlier.iter().chain(last)),
+            false => Err(Error::PartialSums { rank, got, expected }),
+        }
+    }
+}
+
+impl<'a> From<Nodes<'a>> for tensor_cuda::Nodes<'a> {
+    fn from(Nodes { tree, earlier }: Nodes<'a>) -> Self {
+        tensor_cuda::Nodes { earlier, counts: tree.nodes(), joins: tree.joins() }
+    }
+}
 
 /// The collective operations of a group of replicas. All replicas call the same operations in the same order.
 /// A call returns when all replicas have called it. If a replica fails, it returns an error within bounded
@@ -11,33 +41,33 @@ pub trait Collective: Send {
     /// How many replicas there are.
     fn world(&self) -> usize;
 
-    /// Replaces the run `at` of `data` by its sum over all replicas, with the same bits on all. The sum is
-    /// taken in the order of the ranks, except for [`Nccl`](crate::Nccl), which by default uses NCCL's order.
+    /// Replaces the run `at` of `data` by its sum over all replicas, with the same bits on all.
+    ///
+    /// With `nodes` it is the sum along their tree, so it has the same bits for any number of replicas.
+    /// Without, `data` is the only part of each replica. Then the sum is that of the tree over these parts,
+    /// except for [`Nccl`](crate::Nccl), which by default uses NCCL's order.
     ///
     /// # Errors
-    /// If another replica failed, or passed another number of elements.
-    fn all_reduce_sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()>;
-
-    /// Sets the run `at` of `into` to the sum of that run of all replicas' `parts`. First those of replica 0
-    /// one after the other, then those of replica 1, and so on: each is added to the sum of all before it.
-    /// Replicas may have different numbers of parts.
-    ///
-    /// So the sum depends on the parts and their order alone, and has the same bits for any number of
-    /// replicas. With one part each it is [`all_reduce_sum`](Collective::all_reduce_sum) in the order of the
-    /// ranks.
-    ///
-    /// # Errors
-    /// If another replica failed, or passed another number of elements.
-    fn all_reduce_in_order(
+    /// If another replica failed, or passed another number of elements or another tree.
+    fn all_reduce(
         &mut self,
         device: &Device,
-        parts: &[Storage],
+        nodes: Option<Nodes<'_>>,
+        data: &mut Storage,
         at: Span,
-        into: &mut Storage,
     ) -> Result<()>;
 
-    /// Starts an asynchronous all-reduce of the run `at` of `data`. The caller may work on other runs of
-    /// `data`, but must not touch this one before [`finish_all_reduce`](Collective::finish_all_reduce).
+    /// [`all_reduce`](Collective::all_reduce) of one part each.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Collective::all_reduce).
+    fn all_reduce_sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+        self.all_reduce(device, None, data, at)
+    }
+
+    /// Starts an asynchronous [`all_reduce`](Collective::all_reduce) of the run `at` of `data`. The caller
+    /// may work on other runs of `data`, but must not touch this one before
+    /// [`finish_all_reduce`](Collective::finish_all_reduce).
     ///
     /// All replicas start with the same [buckets](layers::Network::buckets) of gradients, in their order. The
     /// last run, without gradients, is left to [`finish_all_reduce`](Collective::finish_all_reduce). A device
@@ -48,50 +78,30 @@ pub trait Collective: Send {
     ///
     /// # Errors
     /// If another replica failed.
-    fn start_all_reduce(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> Result<()> {
-        Ok(())
-    }
-
-    /// Waits for the all-reduces that [`start_all_reduce`](Collective::start_all_reduce) started, and adds up
-    /// the last run, which has no gradients. Then all of `data` is as after
-    /// [`all_reduce_sum`](Collective::all_reduce_sum).
-    ///
-    /// # Errors
-    /// If another replica failed, or passed another number of elements.
-    fn finish_all_reduce(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
-        self.all_reduce_sum(device, data, whole(buckets))
-    }
-
-    /// As [`start_all_reduce`](Collective::start_all_reduce), for
-    /// [`all_reduce_in_order`](Collective::all_reduce_in_order) of the run `at` of this replica's parts: the
-    /// `earlier` ones, and the last.
-    ///
-    /// # Errors
-    /// If another replica failed.
-    fn start_all_reduce_in_order(
+    fn start_all_reduce(
         &mut self,
         _device: &Device,
-        _earlier: &[Storage],
-        _last: &Storage,
+        _nodes: Option<Nodes<'_>>,
+        _data: &mut Storage,
         _at: Span,
     ) -> Result<()> {
         Ok(())
     }
 
-    /// Waits for the all-reduces that [`start_all_reduce_in_order`](Collective::start_all_reduce_in_order)
-    /// started, and adds up the last run, which has no gradients. Then all of `into` is as after
-    /// [`all_reduce_in_order`](Collective::all_reduce_in_order) of these parts.
+    /// Waits for the all-reduces that [`start_all_reduce`](Collective::start_all_reduce) started with the
+    /// same nodes, and adds up the last run, which has no gradients. Then all of `data` is as after
+    /// [`all_reduce`](Collective::all_reduce).
     ///
     /// # Errors
-    /// If another replica failed, or passed another number of elements.
-    fn finish_all_reduce_in_order(
+    /// As [`all_reduce`](Collective::all_reduce).
+    fn finish_all_reduce(
         &mut self,
         device: &Device,
-        parts: &[Storage],
+        nodes: Option<Nodes<'_>>,
         buckets: &[Span],
-        into: &mut Storage,
+        data: &mut Storage,
     ) -> Result<()> {
-        self.all_reduce_in_order(device, parts, whole(buckets), into)
+        self.all_reduce(device, nodes, data, whole(buckets))
     }
 
     /// Replaces the run `at` of `data` by that of replica `root`.

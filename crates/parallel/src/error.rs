@@ -26,6 +26,16 @@ pub enum Error {
         /// The other's numbers.
         expected: usize,
     },
+    /// A replica came to a sum along a tree with another number of nodes than it has in that tree.
+    #[error("replica {rank} brought {got} partial sums to a sum that needs {expected} of it")]
+    PartialSums {
+        /// The replica.
+        rank: usize,
+        /// What it brought.
+        got: usize,
+        /// Its number in the tree.
+        expected: usize,
+    },
     /// A replica panicked.
     #[error("replica {rank} panicked: {message}")]
     Panicked {

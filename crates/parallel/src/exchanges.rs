@@ -1,7 +1,7 @@
-use crate::{Collective, Error, Result, Stage};
+use crate::{Collective, Error, Nodes, Result, Stage};
 use layers::Exchange;
 use program::ops::Neighbor;
-use program::{Device, Layout, Span, Storage};
+use program::{Device, Layout, Shape, Span, Storage, View, ViewMut, Write};
 use std::time::{Duration, Instant};
 
 /// The exchanges of a pass: with the other replicas through their collective, or with the neighbouring
@@ -21,10 +21,10 @@ use std::time::{Duration, Instant};
 ///     network.set_input(&[1.0; 4], &[replica.rank() as u32])?;
 ///     let draws = Draws { seed: 0, step: 0, first_sample: replica.rank() as u32 };
 ///     // Sums of gradients start while the backward pass goes on.
-///     let exchanges = Exchanges::of_replicas(replica.collective.as_mut()).with_sums(None);
+///     let exchanges = Exchanges::of_replicas(replica.collective.as_mut()).with_sums(None, &[]);
 ///     exchanges.run(|exchange| Ok::<_, Error>(network.train_pass_with(draws, 0.0, 2, Some(exchange))?))?;
 ///     let buckets = network.buckets();
-///     replica.collective.finish_all_reduce(&replica.device, &buckets, &mut network.arena_mut().grads)?;
+///     replica.collective.finish_all_reduce(&replica.device, None, &buckets, &mut network.arena_mut().grads)?;
 ///     Ok::<_, Error>(network.metrics()?.loss_sum)
 /// })?;
 /// assert_eq!(losses[0], losses[1]);
@@ -47,10 +47,18 @@ enum Way<'a> {
 enum Sums<'a> {
     /// None. The trainer adds up all gradients after the pass.
     None,
-    /// Those of this pass.
-    Own,
-    /// Those of this pass and of the earlier passes of this step, in order.
-    InOrder(&'a [Storage]),
+    /// Those of this pass, after these earlier ones are added to them.
+    Started { nodes: Option<Nodes<'a>>, siblings: &'a [Storage] },
+}
+
+/// Adds the run `at` of `from` to that of `to`, on the device. The sum of two f32 has one result, so the host
+/// would compute the same bits.
+///
+/// # Errors
+/// The errors of the device.
+pub fn add_run(device: &Device, from: &Storage, to: &mut Storage, at: Span) -> program::Result<()> {
+    let layout = Layout { offset: at.offset, ..Layout::contiguous(Shape::vectors(1, at.len)) };
+    device.copy(View::new(from, layout), ViewMut::new(to, layout), Write::Add)
 }
 
 impl<'a> Exchanges<'a> {
@@ -64,10 +72,11 @@ impl<'a> Exchanges<'a> {
         }
     }
 
-    /// Also starts the all-reduces of gradients in the pass. `earlier` are the gradients of earlier passes,
-    /// in their order; see [`Collective::start_all_reduce_in_order`].
-    pub fn with_sums(self, earlier: Option<&'a [Storage]>) -> Self {
-        let sums = earlier.map_or(Sums::Own, Sums::InOrder);
+    /// Also starts the all-reduces of gradients in the pass; see [`Collective::start_all_reduce`]. Before, the
+    /// `siblings` are added to the gradients of this pass, from the last one to the first: partial sums of
+    /// earlier passes that make one node with it.
+    pub fn with_sums(self, nodes: Option<Nodes<'a>>, siblings: &'a [Storage]) -> Self {
+        let sums = Sums::Started { nodes, siblings };
         let way = match self.way {
             Way::Replicas { collective, .. } => Way::Replicas { collective, sums },
             stages @ Way::Stages(_) => stages,
@@ -124,9 +133,11 @@ impl<'a> Exchanges<'a> {
 impl Exchange for Exchanges<'_> {
     fn all_reduce_start(&mut self, device: &Device, grads: &mut Storage, at: Span) -> program::Result<()> {
         let begun = match &mut self.way {
-            Way::Replicas { collective, sums: Sums::Own } => collective.start_all_reduce(device, grads, at),
-            Way::Replicas { collective, sums: Sums::InOrder(earlier) } => {
-                collective.start_all_reduce_in_order(device, earlier, grads, at)
+            Way::Replicas { collective, sums: Sums::Started { nodes, siblings } } => {
+                for sibling in siblings.iter().rev() {
+                    add_run(device, sibling, grads, at)?;
+                }
+                collective.start_all_reduce(device, *nodes, grads, at)
             }
             Way::Replicas { sums: Sums::None, .. } | Way::Stages(_) => Ok(()),
         };

@@ -3,7 +3,7 @@
 //! Every replica (a *tower* in Keras' tutorials) runs the same body on its own device, with its own slice of
 //! every batch. Replicas exchange data through a [`Collective`]. Gradients are divided by the global sample
 //! count before they are summed, so uneven slices and a short last batch weigh every sample alike. The sum is
-//! taken in the order of the ranks, so a run repeats bit for bit.
+//! taken along a fixed tree, so a run repeats bit for bit.
 //!
 //! ```
 //! use parallel::{run_replicas, slice_batch};
@@ -23,8 +23,8 @@
 //! # Ok::<(), parallel::Error>(())
 //! ```
 //!
-//! With [`Shards`], which cut every batch in the same way for any number of replicas, and
-//! [`Collective::all_reduce_in_order`], results don't depend on the number of replicas.
+//! With [`Shards`], which cut every batch in the same way for any number of replicas, and a [`SumTree`] over
+//! the shards, results don't depend on the number of replicas.
 //!
 //! Replicas of unequal speed take unequal slices, by [`Weights`] that are given or measured.
 //!
@@ -45,7 +45,6 @@ mod collective;
 mod error;
 mod exchanges;
 mod gather;
-mod in_order;
 mod link;
 mod local;
 mod members;
@@ -60,13 +59,14 @@ mod schedule;
 mod shards;
 mod slice;
 mod stages;
+mod sum_tree;
 mod weights;
 
 pub use agreement::Agreement;
 pub use balance::balance;
-pub use collective::Collective;
+pub use collective::{Collective, Nodes};
 pub use error::{Error, Result};
-pub use exchanges::Exchanges;
+pub use exchanges::{Exchanges, add_run};
 pub use gather::gather_numbers;
 pub use local::Local;
 pub use mpi::{Mpi, MpiOptions, end_failed_job};
@@ -77,6 +77,7 @@ pub use schedule::{Pass, in_flight, one_forward_one_backward};
 pub use shards::Shards;
 pub use slice::slice_batch;
 pub use stages::{Stage, run_stages};
+pub use sum_tree::SumTree;
 pub use weights::Weights;
 
 /// Compiles the example of the README.

@@ -1,10 +1,10 @@
 use crate::abort::Abortable;
 use crate::barrier::Barrier;
 use crate::collective::equal_part;
-use crate::in_order::{add, add_in_order};
 use crate::mpi::Across;
 use crate::on_device::OnDevice;
-use crate::{Collective, Error, Result, slice_batch};
+use crate::sum_tree::add_up;
+use crate::{Collective, Error, Nodes, Result, SumTree, slice_batch};
 use program::{Device, Span, Storage};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::{mem, slice};
@@ -13,13 +13,13 @@ use tensor_cpu::Buffer as HostBuffer;
 /// The collective of threads of one process: from GPU to GPU if all replicas have one, else through host
 /// memory. Both give the same bits.
 ///
-/// Through host memory, each replica publishes its numbers and waits at a barrier. It adds up one part of all
-/// numbers, waits again, and copies all sums back. Numbers in host memory are published in place. Those of a
-/// GPU, or of a replica with several parts, are copied first. Several replicas may share a device. A single
-/// replica adds its parts up on its device.
+/// Through host memory, each replica publishes its numbers and waits at a barrier. It adds up one stretch of
+/// all numbers, waits again, and copies all sums back. Numbers in host memory are published in place. Those of
+/// a GPU, or of a replica with several nodes of a [`SumTree`], are copied first. Several replicas may share a
+/// device.
 ///
-/// The replicas of several processes add up through host memory too: the first one of each process passes the
-/// numbers of all of its process on by MPI.
+/// The replicas of several processes add up through host memory too: first what they can within each process.
+/// The first replica of each process exchanges the nodes that are left by MPI.
 ///
 /// On GPUs ([`on`](Local::on)) the threads wait as often, but the numbers go from device to device, and the
 /// streams wait for each other; see [`tensor_cuda::Peers`].
@@ -33,29 +33,27 @@ struct Group {
     barrier: Arc<Barrier>,
     /// The numbers of each replica.
     contributions: Vec<RwLock<Contribution>>,
-    /// The sums that each replica has computed.
+    /// The sums that each replica has computed, of its stretch: one for each node that is left.
     sums: Vec<RwLock<Vec<f32>>>,
+    /// The tree over one part each.
+    one_each: SumTree,
     on_device: Option<OnDevice>,
     /// The way to the replicas of other processes.
     across: Option<Arc<Across>>,
 }
 
-/// The numbers of a replica: some parts of `len` numbers, one behind the other, from index `first` on.
+/// The numbers of a replica: some nodes of `len` numbers, one behind the other, from index `first` on.
 #[derive(Default)]
 struct Contribution {
     first: usize,
     len: usize,
-    parts: usize,
+    nodes: usize,
     numbers: HostBuffer,
 }
 
 impl Contribution {
-    fn part(&self, part: usize) -> &[f32] {
-        &self.numbers[self.first + part * self.len..][..self.len]
-    }
-
-    fn parts(&self) -> impl Iterator<Item = &[f32]> {
-        (0..self.parts).map(|part| self.part(part))
+    fn node(&self, node: usize) -> &[f32] {
+        &self.numbers[self.first + node * self.len..][..self.len]
     }
 }
 
@@ -66,9 +64,6 @@ fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
 fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
-
-/// So many numbers are added up at a time: their sums fit the L1 cache until the last part is added.
-const BLOCK: usize = 4096;
 
 impl Local {
     /// The members of a group of `world` replicas, by rank, through host memory.
@@ -109,15 +104,18 @@ impl Local {
         let barrier = Arc::clone(barrier);
         let contributions = (0..count).map(|_| RwLock::default()).collect();
         let sums = (0..count).map(|_| RwLock::default()).collect();
-        let group = Arc::new(Group { barrier, contributions, sums, on_device, across });
+        let world = across.as_ref().map_or(count, |across| across.world());
+        // Nobody calls a group without members.
+        let one_each = SumTree::new(&vec![1; world.max(1)]);
+        let group = Arc::new(Group { barrier, contributions, sums, one_each, on_device, across });
         (0..count).map(|own| Local { own, group: Arc::clone(&group) }).collect()
     }
 
     /// A group of one, for a run without replicas.
     pub fn alone() -> Local {
         let barrier = Arc::new(Barrier::new(1));
-        let (contributions, sums) = (Vec::new(), Vec::new());
-        let group = Group { barrier, contributions, sums, on_device: None, across: None };
+        let (contributions, sums, one_each) = (Vec::new(), Vec::new(), SumTree::new(&[1]));
+        let group = Group { barrier, contributions, sums, one_each, on_device: None, across: None };
         Local { own: 0, group: Arc::new(group) }
     }
 
@@ -131,14 +129,21 @@ impl Local {
         self.group.on_device.as_ref().filter(|_| data.get::<tensor_cuda::Buffer>().is_some())
     }
 
-    /// Copies the run `at` of each part of this replica for the others to read.
-    fn bring(&self, device: &Device, parts: &[Storage], at: Span) -> Result<()> {
+    /// Copies the run `at` of each node of this replica for the others to read.
+    fn bring<'a>(
+        &self,
+        device: &Device,
+        nodes: impl IntoIterator<Item = &'a Storage>,
+        at: Span,
+    ) -> Result<()> {
         let mut contribution = write(&self.group.contributions[self.own]);
-        (contribution.first, contribution.len, contribution.parts) = (0, at.len, parts.len());
-        contribution.numbers.grow(parts.len() * at.len);
-        for (k, part) in parts.iter().enumerate() {
-            at.check("collective", "the run", part.len())?;
-            device.download(part, at.offset, &mut contribution.numbers[k * at.len..][..at.len])?;
+        (contribution.first, contribution.len, contribution.nodes) = (0, at.len, 0);
+        for node in nodes {
+            at.check("collective", "the run", node.len())?;
+            let from = contribution.nodes * at.len;
+            contribution.numbers.grow(from + at.len);
+            device.download(node, at.offset, &mut contribution.numbers[from..][..at.len])?;
+            contribution.nodes += 1;
         }
         Ok(())
     }
@@ -151,7 +156,7 @@ impl Local {
         at.check("collective", "the run", numbers.len())?;
         let swap = |numbers: &mut HostBuffer| {
             let mut contribution = write(&self.group.contributions[self.own]);
-            (contribution.first, contribution.len, contribution.parts) = (at.offset, at.len, 1);
+            (contribution.first, contribution.len, contribution.nodes) = (at.offset, at.len, 1);
             mem::swap(&mut contribution.numbers, numbers);
         };
         swap(numbers);
@@ -163,54 +168,60 @@ impl Local {
         met
     }
 
-    /// The numbers of replica `other`, if its parts are as long as this one's.
+    /// The numbers of replica `other`, if they are as many as this one's.
     fn contribution(&self, other: usize, len: usize) -> Result<RwLockReadGuard<'_, Contribution>> {
         let contribution = read(&self.group.contributions[other]);
         if contribution.len == len {
             return Ok(contribution);
         }
-        let first = self.group.across.as_ref().map_or(0, |across| across.first());
-        Err(Error::Mismatch { rank: self.rank(), got: len, other: first + other, expected: contribution.len })
+        let other = self.first() + other;
+        Err(Error::Mismatch { rank: self.rank(), got: len, other, expected: contribution.len })
     }
 
-    /// The numbers of all replicas of this process.
-    fn contributions(&self, len: usize) -> Result<Vec<RwLockReadGuard<'_, Contribution>>> {
-        (0..self.count()).map(|other| self.contribution(other, len)).collect()
+    /// The number of this process's first replica.
+    fn first(&self) -> usize {
+        self.group.across.as_ref().map_or(0, |across| across.first())
     }
 
-    /// Adds up this replica's part of the run, in the order of the ranks and of each one's parts.
-    fn add_stretch(&self, len: usize) -> Result<()> {
-        let own = slice_batch(len, self.count(), self.own);
-        let mut sums = write(&self.group.sums[self.own]);
-        sums.resize(own.len(), 0.0);
-        let contributions = self.contributions(len)?;
-        for (k, sums) in sums.chunks_mut(BLOCK).enumerate() {
-            let block = Span::new(own.start + k * BLOCK, sums.len()).range();
-            let mut parts = contributions
-                .iter()
-                .flat_map(|contribution| contribution.parts())
-                .map(|part| &part[block.clone()]);
-            match parts.next() {
-                Some(first) => sums.copy_from_slice(first),
-                // No replica has a part.
-                None => sums.fill(0.0),
+    /// Adds up this replica's stretch of the nodes of its process. Returns how many are left: one, if there
+    /// are no other processes.
+    fn add_stretch(&self, tree: &SumTree, len: usize) -> Result<usize> {
+        let (first, own) = (self.first(), slice_batch(len, self.count(), self.own));
+        let joins = tree.joins_within(first..first + self.count());
+        let contributions: Vec<_> =
+            (0..self.count()).map(|other| self.contribution(other, len)).collect::<Result<_>>()?;
+        let mut nodes = Vec::new();
+        for (rank, contribution) in (first..).zip(&contributions) {
+            let (got, expected) = (contribution.nodes, tree.nodes()[rank]);
+            if got != expected {
+                return Err(Error::PartialSums { rank, got, expected });
             }
-            parts.for_each(|part| add(sums, part));
+            nodes.extend((0..got).map(|node| &contribution.node(node)[own.clone()]));
         }
-        Ok(())
+        let left = nodes.len() - joins.iter().sum::<usize>();
+        let mut sums = write(&self.group.sums[self.own]);
+        sums.resize(left * own.len(), 0.0);
+        add_up(&joins, &nodes, own.len(), &mut sums);
+        Ok(left)
     }
 
-    /// Waits for all contributions, adds up this replica's part of them, and waits for the other sums.
-    fn add_up(&self, len: usize) -> Result<()> {
+    /// Waits for all contributions, adds up this replica's stretch of them, and waits for the other sums.
+    fn add_up(&self, tree: &SumTree, len: usize) -> Result<()> {
         self.group.barrier.wait()?;
-        if self.group.across.is_none() {
-            self.add_stretch(len)?;
+        let left = self.add_stretch(tree, len)?;
+        self.group.barrier.wait()?;
+        let Some(across) = &self.group.across else { return Ok(()) };
+        if self.own == 0 {
+            across.add_up(tree, left, len, &self.group.sums[0], |nodes| {
+                for (number, sums) in self.group.sums.iter().enumerate() {
+                    let (sums, stretch) = (read(sums), slice_batch(len, self.count(), number));
+                    let nodes = nodes.chunks_exact_mut(len.max(1));
+                    for (node, sums) in nodes.zip(sums.chunks_exact(stretch.len().max(1))) {
+                        node[stretch.clone()].copy_from_slice(sums);
+                    }
+                }
+            })?;
         }
-        self.first_of_process(|across, sums| {
-            let contributions = self.contributions(len)?;
-            let parts: Vec<_> = contributions.iter().flat_map(|contribution| contribution.parts()).collect();
-            across.add_up(&parts, sums, len)
-        })?;
         self.group.barrier.wait()
     }
 
@@ -242,7 +253,7 @@ impl Local {
         self.first_of_process(|across, numbers| {
             numbers.clear();
             match within {
-                Some(root) => numbers.extend_from_slice(self.contribution(root, at.len)?.part(0)),
+                Some(root) => numbers.extend_from_slice(self.contribution(root, at.len)?.node(0)),
                 None => numbers.resize(at.len, 0.0),
             }
             across.broadcast(numbers, root)
@@ -252,21 +263,22 @@ impl Local {
         }
         match within {
             Some(root) if root == self.own => {}
-            Some(root) => device.upload(self.contribution(root, at.len)?.part(0), data, at.offset)?,
+            Some(root) => device.upload(self.contribution(root, at.len)?.node(0), data, at.offset)?,
             None => self.copy_sums(device, at, data)?,
         }
         self.group.barrier.wait()
     }
 
     fn try_all_gather(&self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
-        let (world, first) = (self.world(), self.rank() - self.own);
+        let (world, first) = (self.world(), self.first());
         let own = equal_part(at, world, self.rank())?;
         self.bring(device, slice::from_ref(data), own)?;
         self.group.barrier.wait()?;
         self.first_of_process(|across, numbers| {
             numbers.resize(at.len, 0.0);
-            for (k, contribution) in self.contributions(own.len)?.iter().enumerate() {
-                numbers[(first + k) * own.len..][..own.len].copy_from_slice(contribution.part(0));
+            for k in 0..self.count() {
+                let contribution = self.contribution(k, own.len)?;
+                numbers[(first + k) * own.len..][..own.len].copy_from_slice(contribution.node(0));
             }
             across.all_gather(numbers)
         })?;
@@ -276,7 +288,7 @@ impl Local {
         } else {
             for other in (0..world).filter(|other| *other != self.own) {
                 let theirs = equal_part(at, world, other)?;
-                device.upload(self.contribution(other, own.len)?.part(0), data, theirs.offset)?;
+                device.upload(self.contribution(other, own.len)?.node(0), data, theirs.offset)?;
             }
         }
         self.group.barrier.wait()
@@ -290,43 +302,45 @@ impl Local {
 
 impl Collective for Local {
     fn rank(&self) -> usize {
-        self.own + self.group.across.as_ref().map_or(0, |across| across.first())
+        self.first() + self.own
     }
 
     fn world(&self) -> usize {
         self.group.across.as_ref().map_or_else(|| self.count(), |across| across.world())
     }
 
-    fn all_reduce_sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
-        if self.world() == 1 {
-            return Ok(());
-        }
-        if let Some(on_device) = self.on_device(data) {
-            return self.telling(on_device.all_reduce_sum(self.own, &self.group.barrier, data, at));
-        }
-        self.telling(match data.get_mut() {
-            Some(numbers) => self.lend(numbers, at, || self.add_up(at.len)),
-            None => self.bring(device, slice::from_ref(data), at).and_then(|()| self.add_up(at.len)),
-        })?;
-        self.telling(self.copy_sums(device, at, data))
-    }
-
-    fn all_reduce_in_order(
+    fn all_reduce(
         &mut self,
         device: &Device,
-        parts: &[Storage],
+        nodes: Option<Nodes<'_>>,
+        data: &mut Storage,
         at: Span,
-        into: &mut Storage,
     ) -> Result<()> {
-        if self.world() == 1 {
-            return add_in_order(device, parts, at, into);
+        let (rank, world) = (self.rank(), self.world());
+        if world == 1 {
+            return Ok(());
         }
-        if let Some(on_device) = self.on_device(into) {
+        let nodes = nodes.unwrap_or(Nodes { tree: &self.group.one_each, earlier: &[] });
+        let tree = nodes.tree;
+        if let Some(on_device) = self.on_device(data) {
             let barrier = &self.group.barrier;
-            return self.telling(on_device.all_reduce_in_order(self.own, barrier, parts, at, into));
+            return self.telling(on_device.all_reduce(self.own, barrier, nodes, data, at));
         }
-        let summed = self.bring(device, parts, at).and_then(|()| self.add_up(at.len));
-        self.telling(summed.and_then(|()| self.copy_sums(device, at, into)))
+        let brought = nodes.brought(rank, data).map(|nodes| nodes.collect::<Vec<_>>());
+        let added = match brought {
+            Ok(brought) if brought.len() != 1 => {
+                self.bring(device, brought, at).and_then(|()| self.add_up(tree, at.len))
+            }
+            Ok(_) => match data.get_mut() {
+                Some(numbers) => self.lend(numbers, at, || self.add_up(tree, at.len)),
+                None => {
+                    self.bring(device, slice::from_ref(data), at).and_then(|()| self.add_up(tree, at.len))
+                }
+            },
+            Err(error) => Err(error),
+        };
+        self.telling(added)?;
+        self.telling(self.copy_sums(device, at, data))
     }
 
     fn broadcast(&mut self, device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {

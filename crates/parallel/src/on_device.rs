@@ -1,6 +1,6 @@
 use crate::barrier::Barrier;
 use crate::collective::equal_part;
-use crate::{Error, Result};
+use crate::{Error, Nodes, Result};
 use program::{Device, Span, Storage};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,25 +22,16 @@ impl OnDevice {
         Ok(Some(OnDevice { peers: Peers::of(&gpus)?, lens }))
     }
 
-    pub(crate) fn all_reduce_sum(
+    pub(crate) fn all_reduce(
         &self,
         rank: usize,
         barrier: &Barrier,
+        nodes: Nodes<'_>,
         data: &mut Storage,
         at: Span,
     ) -> Result<()> {
-        self.peers.all_reduce_sum(rank, data, at, self.host_barrier(rank, barrier, at.len, None))
-    }
-
-    pub(crate) fn all_reduce_in_order(
-        &self,
-        rank: usize,
-        barrier: &Barrier,
-        parts: &[Storage],
-        at: Span,
-        into: &mut Storage,
-    ) -> Result<()> {
-        self.peers.all_reduce_in_order(rank, parts, at, into, self.host_barrier(rank, barrier, at.len, None))
+        let meet = self.host_barrier(rank, barrier, at.len, None);
+        self.peers.all_reduce(rank, nodes.into(), data, at, meet)
     }
 
     pub(crate) fn broadcast(

@@ -18,7 +18,9 @@ use core::ops::Range;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shards {
     cut: Cut,
-    own: Range<usize>,
+    /// The number of shards of each replica.
+    counts: Vec<usize>,
+    rank: usize,
 }
 
 /// How a batch is cut into shards.
@@ -41,7 +43,9 @@ impl Shards {
     /// If `rank` is not below `world`.
     pub fn new(total: usize, world: usize, rank: usize) -> Self {
         assert!(rank < world, "replica {rank} of {world}");
-        Shards { cut: Cut::Even(total), own: total * rank / world..total * (rank + 1) / world }
+        let first = |rank| total * rank / world;
+        let counts = (0..world).map(|rank| first(rank + 1) - first(rank)).collect();
+        Shards { cut: Cut::Even(total), counts, rank }
     }
 
     /// The same shards, and so the same results, on replicas of unequal speed. Each has shards in proportion
@@ -58,6 +62,7 @@ impl Shards {
     /// # Panics
     /// If there is no replica `rank`.
     pub fn shared_out(total: usize, weights: &Weights, rank: usize) -> Self {
+        assert!(rank < weights.len(), "replica {rank} of {}", weights.len());
         let mut counts = weights.share_out(total);
         while let Some(idle) = counts.iter().position(|count| *count == 0) {
             match counts.iter_mut().max() {
@@ -66,8 +71,7 @@ impl Shards {
             }
             counts[idle] = 1;
         }
-        let start = counts[..rank].iter().sum();
-        Shards { cut: Cut::Even(total), own: start..start + counts[rank] }
+        Shards { cut: Cut::Even(total), counts, rank }
     }
 
     /// Cuts every batch into a slice for each replica, in proportion to its weight, and that into `each`
@@ -86,20 +90,29 @@ impl Shards {
     /// If there is no replica `rank`.
     pub fn weighted(each: usize, weights: &Weights, rank: usize) -> Self {
         assert!(rank < weights.len(), "replica {rank} of {}", weights.len());
-        Shards { cut: Cut::Weighted(weights.clone(), each), own: rank * each..(rank + 1) * each }
+        let counts = vec![each; weights.len()];
+        Shards { cut: Cut::Weighted(weights.clone(), each), counts, rank }
     }
 
     /// The number of shards over all replicas.
     pub fn total(&self) -> usize {
-        match &self.cut {
-            Cut::Even(total) => *total,
-            Cut::Weighted(weights, each) => weights.len() * each,
-        }
+        self.counts.iter().sum()
+    }
+
+    /// The number of shards of each replica.
+    pub fn counts(&self) -> &[usize] {
+        &self.counts
+    }
+
+    /// This replica's number.
+    pub fn rank(&self) -> usize {
+        self.rank
     }
 
     /// The numbers of this replica's shards.
     pub fn own(&self) -> Range<usize> {
-        self.own.clone()
+        let start = self.counts[..self.rank].iter().sum();
+        start..start + self.counts[self.rank]
     }
 
     /// The samples of a batch of `batch` that are in shard `shard`.
@@ -125,7 +138,7 @@ impl Shards {
     /// The samples of a batch of `batch` that are in this replica's shards: one run.
     pub fn own_rows(&self, batch: usize) -> Range<usize> {
         match self.own().last() {
-            Some(last) => self.rows(batch, self.own.start).start..self.rows(batch, last).end,
+            Some(last) => self.rows(batch, self.own().start).start..self.rows(batch, last).end,
             None => 0..0,
         }
     }

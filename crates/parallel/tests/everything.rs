@@ -1,6 +1,7 @@
 //! Operations whose results must have the same bits by every collective. The unit tests of NCCL use them too.
 
-use super::{Error, Replica};
+use super::{Error, Nodes, Replica, SumTree, add_run};
+use core::ops::Range;
 use program::{Device, Precision, Span, Storage};
 
 /// This number of emulated GPUs, or none without a C++ compiler.
@@ -25,9 +26,31 @@ pub fn bring(device: &Device, part: usize, len: usize) -> Result<Storage, Error>
     Ok(data)
 }
 
+/// The nodes of the tree that a replica brings: those before the last, and that.
+pub fn nodes_of(
+    device: &Device,
+    tree: &SumTree,
+    rank: usize,
+    parts: Range<usize>,
+    len: usize,
+) -> Result<(Vec<Storage>, Storage), Error> {
+    let mut nodes: Vec<Storage> = Vec::new();
+    for (part, joins) in parts.zip(tree.joins_of(rank)) {
+        nodes.push(bring(device, part, len)?);
+        for _ in 0..joins {
+            let (top, below) = (nodes.pop(), nodes.last_mut());
+            if let (Some(top), Some(below)) = (top, below) {
+                add_run(device, &top, below, Span::new(EDGE, len))?;
+            }
+        }
+    }
+    let last = nodes.pop().map_or_else(|| device.alloc(len + 2 * EDGE), Ok)?;
+    Ok((nodes, last))
+}
+
 pub const LENS: [usize; 7] = [0, 1, 2, 5, 23, 64, 1001];
 
-/// Sums, sums of `rank` parts each in order, a broadcast and a gather, of runs of these lengths. Most of them work
+/// Sums, sums of `rank` parts each along a tree, a broadcast and a gather, of runs of these lengths. Most of them work
 /// on the results of the last one.
 pub fn everything(mut replica: Replica, lens: &[usize]) -> Result<Vec<u32>, Error> {
     let (device, rank) = (replica.device.clone(), replica.rank());
@@ -43,9 +66,11 @@ pub fn everything(mut replica: Replica, lens: &[usize]) -> Result<Vec<u32>, Erro
             replica.collective.all_reduce_sum(&device, &mut data, at)?;
             keep(&data)?;
         }
-        let parts = (0..rank).map(|part| bring(&device, rank * rank + part, len));
-        let parts = parts.collect::<Result<Vec<_>, _>>()?;
-        replica.collective.all_reduce_in_order(&device, &parts, at, &mut data)?;
+        let tree = SumTree::new(&(0..replica.world()).collect::<Vec<_>>());
+        let first = (0..rank).sum();
+        let (earlier, mut data) = nodes_of(&device, &tree, rank, first..first + rank, len)?;
+        let nodes = Nodes { tree: &tree, earlier: &earlier };
+        replica.collective.all_reduce(&device, Some(nodes), &mut data, at)?;
         keep(&data)?;
         device.fill(rank as f32, &mut data, Span::new(0, whole))?;
         replica.collective.broadcast(&device, &mut data, at, 1)?;

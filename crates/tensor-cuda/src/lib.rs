@@ -44,6 +44,7 @@ mod run;
 mod share;
 mod source;
 mod step_state;
+mod sum;
 mod version;
 
 pub use buffer::Buffer;
@@ -55,6 +56,7 @@ pub use libraries::{Found, Library, libraries};
 pub use links::library_path;
 pub use options::Options;
 pub use peers::Peers;
+pub use sum::Nodes;
 pub use version::Version;
 
 use program::Device;

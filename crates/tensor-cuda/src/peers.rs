@@ -5,8 +5,8 @@
 //!
 //! 1. Each replica puts a mark after its own work, and publishes the address of its numbers. All threads
 //!    wait.
-//! 2. Each replica's stream waits for all marks, and adds up one share of all numbers, in the order of the
-//!    replicas and of each one's parts. It puts a mark. All threads wait.
+//! 2. Each replica's stream waits for all marks, and adds up one share of all numbers, in the order of
+//!    [`Nodes`]. It puts a mark. All threads wait.
 //! 3. Each replica's stream waits for these marks, and copies the sums of all shares.
 //!
 //! In step 3 no stream reads another replica's numbers. So a replica may use its own as soon as its stream
@@ -21,6 +21,7 @@ use crate::driver::{Driver, Mark, Ptr};
 use crate::lock::lock;
 use crate::memory::Scratch;
 use crate::share::share;
+use crate::sum::{Nodes, Stack};
 use program::{Error, Result, Span, Storage};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -44,10 +45,8 @@ struct Member {
     brought: Mark,
     /// After its work on the others' numbers.
     done: Mark,
-    /// The sums of its share.
+    /// The partial sums of its share. The first one becomes the sum.
     sums: Scratch,
-    /// Another's part of that share.
-    inbox: Scratch,
 }
 
 /// A replica's published numbers.
@@ -74,50 +73,38 @@ impl Peers {
                 brought: Mark::new(cuda.driver())?,
                 done: Mark::new(cuda.driver())?,
                 sums: Scratch::default(),
-                inbox: Scratch::default(),
             })
         };
         let members = devices.iter().map(member).collect::<Result<_>>()?;
         Ok(Peers { members, stopped: AtomicBool::new(false) })
     }
 
-    /// Replaces the run `at` of every replica's `data` by the sum over all, in the order of the ranks. Each
-    /// calls it with its `rank` and `meet`, a barrier of all replicas.
+    /// Replaces the run `at` of every replica's `data` by the sum over all, in the order of `nodes`, which
+    /// are the same on all but for the storages. Each calls it with its `rank` and `meet`, a barrier of all
+    /// replicas.
     ///
     /// # Errors
     /// The errors of a driver and of `meet`. After an error the group is of no use.
-    pub fn all_reduce_sum<E: From<Error>>(
+    pub fn all_reduce<E: From<Error>>(
         &self,
         rank: usize,
+        nodes: Nodes<'_>,
         data: &mut Storage,
         at: Span,
         meet: impl Fn() -> Result<(), E>,
     ) -> Result<(), E> {
-        let part = self.run(rank, data, at);
-        self.unless_failed(part.map_err(E::from).and_then(|part| self.sum(rank, &[part], at, data, &meet)))
-    }
-
-    /// Sets the run `at` of every replica's `into` to the sum of that run of all `parts`: those of the first
-    /// replica one after the other, then those of the second, and so on.
-    ///
-    /// # Errors
-    /// As [`all_reduce_sum`](Peers::all_reduce_sum).
-    pub fn all_reduce_in_order<E: From<Error>>(
-        &self,
-        rank: usize,
-        parts: &[Storage],
-        at: Span,
-        into: &mut Storage,
-        meet: impl Fn() -> Result<(), E>,
-    ) -> Result<(), E> {
-        let parts: Result<Vec<Ptr>> = parts.iter().map(|part| self.run(rank, part, at)).collect();
-        self.unless_failed(parts.map_err(E::from).and_then(|parts| self.sum(rank, &parts, at, into, &meet)))
+        let brought = match nodes.brought(rank, data) {
+            Some(brought) => brought.map(|node| self.run(rank, node, at)).collect(),
+            None => Err(self.members[rank].cuda.error("the nodes of a sum are not those of its order")),
+        };
+        let summed = |runs: Vec<Ptr>| self.sum(rank, &runs, nodes.joins, at, data, &meet);
+        self.unless_failed(brought.map_err(E::from).and_then(summed))
     }
 
     /// Replaces the run `at` of every replica's `data` by that of the replica `root`.
     ///
     /// # Errors
-    /// As [`all_reduce_sum`](Peers::all_reduce_sum).
+    /// As [`all_reduce`](Peers::all_reduce).
     pub fn broadcast<E: From<Error>>(
         &self,
         rank: usize,
@@ -144,7 +131,7 @@ impl Peers {
     /// the ranks.
     ///
     /// # Errors
-    /// As [`all_reduce_sum`](Peers::all_reduce_sum).
+    /// As [`all_reduce`](Peers::all_reduce).
     pub fn all_gather<E: From<Error>>(
         &self,
         rank: usize,
@@ -181,15 +168,16 @@ impl Peers {
     fn sum<E: From<Error>>(
         &self,
         rank: usize,
-        parts: &[Ptr],
+        nodes: &[Ptr],
+        joins: &[usize],
         at: Span,
         into: &mut Storage,
         meet: &impl Fn() -> Result<(), E>,
     ) -> Result<(), E> {
         let to = self.run(rank, into, at)?;
-        self.offer(rank, parts, at.len)?;
+        self.offer(rank, nodes, at.len)?;
         meet()?;
-        if !self.fold(rank, at.len)? {
+        if !self.fold(rank, joins, at.len)? {
             return Err(self.stopped_by_another(rank, meet));
         }
         meet()?;
@@ -210,34 +198,29 @@ impl Peers {
     }
 
     /// Step 2. False if the group has stopped.
-    fn fold(&self, rank: usize, len: usize) -> Result<bool> {
+    fn fold(&self, rank: usize, joins: &[usize], len: usize) -> Result<bool> {
         let member = &self.members[rank];
         let Some(_reading) = self.reading(rank) else { return Ok(false) };
         let (own, cuda) = (share(len, self.members.len(), rank), &member.cuda);
         if own.is_empty() {
             return member.done.put().map(|()| true);
         }
-        let sums = member.sums.at_least(cuda.driver(), own.len() * F32)?;
-        let inbox = member.inbox.at_least(cuda.driver(), own.len() * F32)?;
+        let sums = member.sums.at_least(cuda.driver(), Stack::bytes(joins, own.len()))?;
         self.others(rank).try_for_each(|other| other.brought.hold_back(&**cuda.driver()))?;
-        let mut first = true;
+        let (mut stack, mut joins) = (Stack::at(cuda, sums, own.len()), joins.iter());
         for (number, other) in self.members.iter().enumerate() {
             let offer = self.offered(rank, number, len)?;
-            for part in offer.parts.iter().map(|part| part.offset(own.start * F32)) {
-                if first {
-                    self.copy(member, other, part, sums, own.len())?;
-                } else if number == rank {
-                    cuda.add_run("collective", part, sums, own.len())?;
+            for node in offer.parts.iter().map(|node| node.offset(own.start * F32)) {
+                let Some(&joins) = joins.next() else {
+                    return Err(cuda.error("another replica brought other nodes to a sum"));
+                };
+                if number == rank {
+                    stack.push(node, joins)?;
                 } else {
-                    self.copy(member, other, part, inbox, own.len())?;
-                    cuda.add_run("collective", inbox, sums, own.len())?;
+                    self.copy(member, other, node, stack.free(), own.len())?;
+                    stack.push_copied(joins)?;
                 }
-                first = false;
             }
-        }
-        if first {
-            // SAFETY: the scratch memory has as many bytes.
-            unsafe { cuda.driver().clear(sums, own.len() * F32) }?;
         }
         lock(&member.offer).sums = Some(sums);
         member.done.put().map(|()| true)

@@ -6,9 +6,9 @@
 #![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
 
 use play::{Played, play_on};
-use program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span};
+use program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span, Storage};
 use std::sync::Barrier;
-use tensor_cuda::{Cuda, Options, Peers, available, gpus, libraries};
+use tensor_cuda::{Cuda, Nodes, Options, Peers, available, gpus, libraries};
 
 /// The variable that says which scenario a second start plays.
 const SCENARIO: &str = "TOWERS_TEST_SCENARIO";
@@ -174,6 +174,10 @@ fn broken() {
     drop((buffer, cuda));
 }
 
+fn nodes<'a>(earlier: &'a [Storage], counts: &'a [usize], joins: &'a [usize]) -> Nodes<'a> {
+    Nodes { earlier, counts, joins }
+}
+
 /// Two replicas on two GPUs or one, each on its thread.
 fn replicas() {
     let gpus = gpus().unwrap().len();
@@ -204,17 +208,22 @@ fn replicas() {
                 // Each continues at once with memory that the other may still read.
                 for args in 0..20 {
                     cuda.upload(&[args as f32 + rank as f32; 98], &mut data, 1).unwrap();
-                    peers.all_reduce_sum(rank, &mut data, at, meet).unwrap();
+                    peers.all_reduce(rank, nodes(&[], &[1, 1], &[0, 1]), &mut data, at, meet).unwrap();
                     if args % 5 == 0 {
                         let mut back = [0.0; 98];
                         cuda.download(&data, 1, &mut back).unwrap();
                         assert_eq!(back, [2.0 * args as f32 + 1.0; 98]);
                     }
                 }
-                peers.all_reduce_in_order(rank, &[], at, &mut data, meet).unwrap();
+                // The second one has no part. The first one has two nodes: 1 + 3.
+                let mut earlier = cuda.alloc(100).unwrap();
+                cuda.upload(&[1.0; 98], &mut earlier, 1).unwrap();
+                cuda.upload(&[3.0; 98], &mut data, 1).unwrap();
+                let earlier = if rank == 0 { vec![earlier] } else { Vec::new() };
+                peers.all_reduce(rank, nodes(&earlier, &[2, 0], &[0, 1]), &mut data, at, meet).unwrap();
                 let mut back = [1.0; 100];
                 cuda.download(&data, 0, &mut back).unwrap();
-                assert_eq!(back[1..99], [0.0; 98], "the sum of no parts");
+                assert_eq!(back[1..99], [4.0; 98]);
             });
         }
     });

@@ -1,10 +1,10 @@
 use super::Mpi;
 use super::queue::Command;
 use super::thread::WorkerHandle;
-use crate::Result;
 use crate::abort::Abortable;
+use crate::{Result, SumTree};
 use program::Span;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tensor_cpu::Buffer as HostBuffer;
 
 /// The way from the replicas of this process to those of the others. One thread at a time uses it, while the
@@ -46,15 +46,21 @@ impl Across {
         self.mpi.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets `sums` to the sum of these parts and those of all other processes, in the order of the processes.
-    pub(crate) fn add_up(&self, parts: &[&[f32]], sums: &mut Vec<f32>, len: usize) -> Result<()> {
-        let mut mpi = self.lock();
-        let mut buffer = mpi.take_buffer(parts.len().max(1) * len);
-        for (part, buffer) in parts.iter().zip(buffer.chunks_exact_mut(len.max(1))) {
-            buffer[..len].copy_from_slice(part);
-        }
-        let parts = parts.len();
-        ask(&mut mpi, Command::Reduce { buffer, first: 0, parts, len }, sums, len)
+    /// Sets `sums` to the sum along a tree of all replicas. `bring` gets the place for the nodes of this
+    /// process, so many of `len` numbers.
+    pub(crate) fn add_up(
+        &self,
+        tree: &SumTree,
+        nodes: usize,
+        len: usize,
+        sums: &RwLock<Vec<f32>>,
+        bring: impl FnOnce(&mut [f32]),
+    ) -> Result<()> {
+        let (mut mpi, tree) = (self.lock(), tree.grouped(&self.firsts));
+        let mut buffer = mpi.take_buffer(nodes.max(1) * len);
+        bring(&mut buffer[..nodes * len]);
+        let mut sums = sums.write().unwrap_or_else(PoisonError::into_inner);
+        ask(&mut mpi, Command::Reduce { buffer, first: 0, nodes, len, tree }, &mut sums, len)
     }
 
     /// Sets `numbers` to those of the process with the replica `root`.

@@ -2,52 +2,52 @@ use super::communicator::{Lost, Tag};
 use super::control::{Operation, tag};
 use super::wait::Wait;
 use super::worker::Worker;
-use crate::in_order::add;
-use crate::{Agreement, slice_batch};
+use crate::sum_tree::add_up;
+use crate::{Agreement, Error, SumTree, slice_batch};
+use std::sync::atomic::Ordering;
 
 impl Worker {
-    /// Replaces the first `len` numbers of the buffer by their sum over all parts of all ranks. The buffer
-    /// holds `parts` times `len` numbers, or `len` unused ones if `parts` is 0.
-    pub(super) fn reduce(&mut self, buffer: &mut [f32], parts: usize, len: usize) -> Result<(), Lost> {
-        let brought: Vec<usize> =
-            self.arrive(Operation::Reduce, len, parts)?.iter().map(|arrival| arrival.parts).collect();
-        let own = slice_batch(len, self.world, self.rank);
+    /// Replaces the first `len` numbers of the buffer by the sum along the tree. The buffer holds `nodes` times
+    /// `len` numbers, or `len` unused ones if this process has no nodes.
+    pub(super) fn reduce(
+        &mut self,
+        buffer: &mut [f32],
+        nodes: usize,
+        len: usize,
+        tree: &SumTree,
+    ) -> Result<(), Lost> {
+        let arrivals = self.arrive(Operation::Reduce, len, nodes)?;
+        for (rank, arrival) in arrivals.iter().enumerate() {
+            let (got, expected) = (arrival.parts, tree.nodes().get(rank).copied().unwrap_or(0));
+            if got != expected {
+                self.fail(Error::PartialSums { rank, got, expected });
+            }
+        }
+        let (own, each) = (slice_batch(len, self.world, self.rank), len.max(1));
         let mut received = core::mem::take(&mut self.received);
-        let foreign = brought.iter().sum::<usize>() - parts;
-        received.resize(foreign * own.len(), 0.0);
+        received.resize((tree.nodes().iter().sum::<usize>() - nodes + 1) * own.len(), 0.0);
+        let (sums, others) = received.split_at_mut(own.len());
 
         let sent = self.others().flat_map(|other| {
             let stretch = slice_batch(len, self.world, other);
-            let parts = buffer.chunks_exact(len.max(1)).take(parts);
-            parts.map(move |part| (other, &part[stretch.clone()]))
+            let nodes = buffer.chunks_exact(each).take(nodes);
+            nodes.map(move |node| (other, &node[stretch.clone()]))
         });
-        let from = self.others().flat_map(|other| core::iter::repeat_n(other, brought[other]));
-        let expected = from.zip(received.chunks_exact_mut(own.len().max(1)));
+        let from = self.others().flat_map(|other| core::iter::repeat_n(other, tree.nodes()[other]));
+        let expected = from.zip(others.chunks_exact_mut(own.len().max(1)));
         self.exchange(Operation::Reduce, tag::NUMBERS, sent, expected)?;
 
-        let (sums, others) = buffer.split_at_mut(len);
-        let sums = &mut sums[own.clone()];
-        // In the order of the ranks. The parts before this rank's are added up where they arrived. Exchanging
-        // that sum and this rank's first part changes no bit.
-        let earlier: usize = brought[..self.rank].iter().sum();
-        let (before, behind) = received.split_at_mut(earlier * own.len());
-        let size = own.len().max(1);
-        let (mut before, mut behind) = (before.chunks_exact_mut(size), behind.chunks_exact(size));
-        match (before.next(), parts) {
-            (Some(first), parts) => {
-                before.for_each(|part| add(first, part));
-                if parts == 0 { sums.copy_from_slice(first) } else { add(sums, first) }
+        if !own.is_empty() {
+            let (mut others, mut all) = (others.chunks_exact(own.len()), Vec::new());
+            for (rank, count) in tree.nodes().iter().enumerate() {
+                match rank == self.rank {
+                    true => all.extend(buffer.chunks_exact(len).take(nodes).map(|node| &node[own.clone()])),
+                    false => all.extend(others.by_ref().take(*count)),
+                }
             }
-            // Not added to zeros: that would change the sign of a zero.
-            (None, 0) => match behind.next() {
-                Some(first) => sums.copy_from_slice(first),
-                // No rank has a part.
-                None => sums.fill(0.0),
-            },
-            (None, _) => {}
+            add_up(tree.joins(), &all, own.len(), sums);
+            buffer[own].copy_from_slice(sums);
         }
-        let mine = others.chunks_exact(len.max(1)).map(|part| &part[own.clone()]);
-        mine.chain(behind).for_each(|part| add(sums, part));
         self.received = received;
         self.gather(Operation::Reduce, &mut buffer[..len], |rank| slice_batch(len, self.world, rank).len())
     }
@@ -99,6 +99,8 @@ impl Worker {
         expected: impl IntoIterator<Item = (usize, &'a mut [f32])>,
     ) -> Result<(), Lost> {
         let mut wait = Wait::new(self.timeout);
+        let counted = |run: &(usize, &[f32])| _ = self.sent.fetch_add(run.1.len() as u64, Ordering::Relaxed);
+        let sent = sent.into_iter().inspect(counted);
         self.communicator
             .exchange(tag, sent, expected, |news, missing| self.pause(operation, &mut wait, news, missing))
     }

@@ -2,9 +2,10 @@
 //!
 //! The sums are those of [`Local`](crate::Local), bit for bit. The order of `MPI_Allreduce` depends on the
 //! number of ranks, the length and the library. Here every rank receives its part of the numbers from all
-//! others, adds in the order of the ranks, and sends its sums to all. Each rank sends and receives `2 (n - 1)
-//! / n` of the numbers, as the best algorithms for long messages do. A short message costs two exchanges and
-//! an arrival instead of `log2 n` hops.
+//! others, adds along a [`SumTree`], and sends its sums to all. Each rank sends and receives `2 (n - 1) / n`
+//! of the numbers, as the best algorithms for long messages do; and as much as the first half of that for
+//! each further node of the tree that it brings. A short message costs two exchanges and an arrival instead
+//! of `log2 n` hops.
 //!
 //! Between machines, all-reduces overlap with computation: [`Collective::start_all_reduce`] queues a run for
 //! the worker thread and returns. Ranks of one machine add up all gradients after the pass, in place.
@@ -35,8 +36,7 @@ pub use options::MpiOptions;
 pub use queue::end_failed_job;
 
 use crate::collective::{equal_part, whole};
-use crate::in_order::add_in_order;
-use crate::{Agreement, Collective, Result};
+use crate::{Agreement, Collective, Nodes, Result, SumTree};
 use program::{Device, Span, Storage};
 use queue::Command;
 use std::sync::Arc;
@@ -71,6 +71,8 @@ pub struct Mpi {
     pending: Vec<Span>,
     /// The processes that are left, by their ranks at the start of the job.
     left: Vec<usize>,
+    /// The tree over one part each.
+    one_each: SumTree,
 }
 
 impl Mpi {
@@ -85,7 +87,8 @@ impl Mpi {
     }
 
     fn at(worker: Arc<WorkerHandle>, place: RankInfo) -> Mpi {
-        Mpi { place, worker, buffers: Vec::new(), pending: Vec::new(), left: (0..place.world).collect() }
+        let (one_each, left) = (SumTree::new(&vec![1; place.world]), (0..place.world).collect());
+        Mpi { place, worker, buffers: Vec::new(), pending: Vec::new(), left, one_each }
     }
 
     /// This process's number, from 0.
@@ -96,6 +99,12 @@ impl Mpi {
     /// How many processes there are.
     pub fn world(&self) -> usize {
         self.place.world
+    }
+
+    /// A function that returns how many numbers this process has sent to the others so far, in all operations.
+    pub fn numbers_sent(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
+        let worker = Arc::clone(&self.worker);
+        move || worker.sent()
     }
 
     /// Tells the other processes how many replicas this one has. Returns the number of each process.
@@ -137,6 +146,7 @@ impl Mpi {
         let own = self.left[self.place.rank];
         self.place.rank = left.iter().position(|rank| *rank == own).unwrap_or_default();
         self.place.world = left.len();
+        self.one_each = SumTree::new(&vec![1; left.len()]);
         self.left = left;
         Ok(lost)
     }
@@ -190,34 +200,20 @@ impl Mpi {
         Ok(())
     }
 
-    /// Starts an all-reduce of the run `at`. `earlier` and `last` are this rank's parts.
-    fn begin(
-        &mut self,
-        device: &Device,
-        earlier: &[Storage],
-        last: Option<&Storage>,
-        at: Span,
-    ) -> Result<()> {
-        let parts = earlier.len() + usize::from(last.is_some());
-        let mut buffer = self.take_buffer(parts.max(1) * at.len);
-        for (part, buffer) in earlier.iter().chain(last).zip(buffer.chunks_exact_mut(at.len.max(1))) {
-            at.check("collective", "the run", part.len())?;
-            device.download(part, at.offset, &mut buffer[..at.len])?;
+    /// Starts an all-reduce of the run `at` of this rank's nodes.
+    fn begin(&mut self, device: &Device, nodes: Option<Nodes<'_>>, data: &Storage, at: Span) -> Result<()> {
+        let tree = nodes.map_or(&self.one_each, |nodes| nodes.tree).clone();
+        let nodes = Nodes { tree: &tree, earlier: nodes.map_or(&[], |nodes| nodes.earlier) };
+        let brought: Vec<&Storage> = nodes.brought(self.place.rank, data)?.collect();
+        let mut buffer = self.take_buffer(brought.len().max(1) * at.len);
+        for (node, buffer) in brought.iter().zip(buffer.chunks_exact_mut(at.len.max(1))) {
+            at.check("collective", "the run", node.len())?;
+            device.download(node, at.offset, &mut buffer[..at.len])?;
         }
-        self.worker.begin(Command::Reduce { buffer, first: 0, parts, len: at.len })?;
+        let nodes = brought.len();
+        self.worker.begin(Command::Reduce { buffer, first: 0, nodes, len: at.len, tree })?;
         self.pending.push(at);
         Ok(())
-    }
-
-    /// Starts an all-reduce in the middle of a pass, if that overlaps with the network between machines. On
-    /// one machine it would take the cores that compute, and copy numbers that can be added up in place. A
-    /// device that runs ahead would have to be waited for. In both cases the sum is left to the end.
-    fn begin_early(&mut self, device: &Device, earlier: &[Storage], last: &Storage, at: Span) -> Result<()> {
-        if !self.place.overlaps || device.runs_ahead() {
-            return Ok(());
-        }
-        let started = self.begin(device, earlier, Some(last), at);
-        self.abort_on_error(started)
     }
 
     /// Waits for the sums under way, and copies them to `into`.
@@ -246,71 +242,61 @@ impl Collective for Mpi {
         self.place.world
     }
 
-    fn all_reduce_sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+    fn all_reduce(
+        &mut self,
+        device: &Device,
+        nodes: Option<Nodes<'_>>,
+        data: &mut Storage,
+        at: Span,
+    ) -> Result<()> {
         if self.place.world == 1 {
             return Ok(());
         }
-        let added = self.work_on(device, data, at, |buffer, run| Command::Reduce {
-            buffer,
-            first: run.offset,
-            parts: 1,
-            len: run.len,
-        });
+        let tree = nodes.map_or(&self.one_each, |nodes| nodes.tree).clone();
+        let alone = nodes.is_none_or(|nodes| nodes.earlier.is_empty());
+        let added = match alone && tree.nodes().get(self.place.rank) == Some(&1) {
+            true => self.work_on(device, data, at, |buffer, run| Command::Reduce {
+                buffer,
+                first: run.offset,
+                nodes: 1,
+                len: run.len,
+                tree,
+            }),
+            false => self.begin(device, nodes, data, at).and_then(|()| self.end(device, data)),
+        };
         self.abort_on_error(added)
     }
 
-    fn all_reduce_in_order(
+    /// Starts an all-reduce in the middle of a pass, if that overlaps with the network between machines. On
+    /// one machine it would take the cores that compute, and copy numbers that can be added up in place. A
+    /// device that runs ahead would have to be waited for. In both cases the sum is left to the end.
+    fn start_all_reduce(
         &mut self,
         device: &Device,
-        parts: &[Storage],
-        at: Span,
-        into: &mut Storage,
-    ) -> Result<()> {
-        if self.place.world == 1 {
-            return add_in_order(device, parts, at, into);
-        }
-        let started = self.begin(device, parts, None, at);
-        let added = started.and_then(|()| self.end(device, into));
-        self.abort_on_error(added)
-    }
-
-    fn start_all_reduce(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
-        self.begin_early(device, &[], data, at)
-    }
-
-    fn finish_all_reduce(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
-        if !self.place.overlaps {
-            return self.all_reduce_sum(device, data, whole(buckets));
-        }
-        let mut rest = buckets.iter().skip(self.pending.len());
-        let started = rest.try_for_each(|run| self.begin(device, &[], Some(data), *run));
-        let added = started.and_then(|()| self.end(device, data));
-        self.abort_on_error(added)
-    }
-
-    fn start_all_reduce_in_order(
-        &mut self,
-        device: &Device,
-        earlier: &[Storage],
-        last: &Storage,
+        nodes: Option<Nodes<'_>>,
+        data: &mut Storage,
         at: Span,
     ) -> Result<()> {
-        self.begin_early(device, earlier, last, at)
+        if !self.place.overlaps || device.runs_ahead() {
+            return Ok(());
+        }
+        let started = self.begin(device, nodes, data, at);
+        self.abort_on_error(started)
     }
 
-    fn finish_all_reduce_in_order(
+    fn finish_all_reduce(
         &mut self,
         device: &Device,
-        parts: &[Storage],
+        nodes: Option<Nodes<'_>>,
         buckets: &[Span],
-        into: &mut Storage,
+        data: &mut Storage,
     ) -> Result<()> {
         if !self.place.overlaps {
-            return self.all_reduce_in_order(device, parts, whole(buckets), into);
+            return self.all_reduce(device, nodes, data, whole(buckets));
         }
         let mut rest = buckets.iter().skip(self.pending.len());
-        let started = rest.try_for_each(|run| self.begin(device, parts, None, *run));
-        let added = started.and_then(|()| self.end(device, into));
+        let started = rest.try_for_each(|run| self.begin(device, nodes, data, *run));
+        let added = started.and_then(|()| self.end(device, data));
         self.abort_on_error(added)
     }
 

@@ -1,4 +1,4 @@
-use crate::{Agreement, Error, Result};
+use crate::{Agreement, Error, Result, SumTree};
 use program::Span;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -35,12 +35,14 @@ pub(super) enum Command {
     Agree(Agreement),
     /// This process has so many replicas. The answer has the number of each process.
     Replicas(usize),
-    /// From index `first` on, the buffer has `parts` times `len` numbers, and room for the sums.
+    /// From index `first` on, the buffer has this process's nodes of the tree, of `len` numbers each, and room
+    /// for the sums.
     Reduce {
         buffer: HostBuffer,
         first: usize,
-        parts: usize,
+        nodes: usize,
         len: usize,
+        tree: SumTree,
     },
     Broadcast {
         buffer: HostBuffer,

@@ -24,6 +24,7 @@ pub(super) struct WorkerHandle {
     beats: Arc<AtomicU64>,
     called_off: Arc<OnceLock<String>>,
     lost: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
 }
 
 struct Ends {
@@ -41,6 +42,7 @@ impl WorkerHandle {
         let (started, placed) = channel();
         let (timeout, beats) = (options.timeout, Arc::<AtomicU64>::default());
         let (called_off, lost) = (Arc::<OnceLock<String>>::default(), Arc::<AtomicBool>::default());
+        let sent = Arc::<AtomicU64>::default();
         let queue = CommandQueue {
             commands: received,
             answers,
@@ -48,7 +50,8 @@ impl WorkerHandle {
             called_off: Arc::clone(&called_off),
             lost: Arc::clone(&lost),
         };
-        let run = move || match Worker::start(options, queue, &started) {
+        let counter = Arc::clone(&sent);
+        let run = move || match Worker::start(options, queue, counter, &started) {
             Ok(worker) => worker.run(),
             // After the time-out the receiver is gone.
             Err(error) => _ = started.send(Err(error)),
@@ -62,7 +65,7 @@ impl WorkerHandle {
             what: format!("not all processes of the job started it within {} seconds", start.as_secs_f64()),
         })??;
         let ends = Mutex::new(Ends { commands, answers: answered, unanswered: 0 });
-        Ok((WorkerHandle { ends, timeout, beats, called_off, lost }, place))
+        Ok((WorkerHandle { ends, timeout, beats, called_off, lost, sent }, place))
     }
 
     fn lock(&self) -> MutexGuard<'_, Ends> {
@@ -96,6 +99,11 @@ impl WorkerHandle {
     /// Whether a process was lost, and the others may come together again.
     pub(super) fn has_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
+    }
+
+    /// The numbers that this rank has sent so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// Ends the operation that this process waits in, for the reason of another of its threads.
@@ -151,7 +159,12 @@ pub(super) struct RankInfo {
 
 impl Worker {
     /// Starts MPI on this thread, and finds this rank.
-    fn start(options: MpiOptions, queue: CommandQueue, started: &Sender<Result<RankInfo>>) -> Result<Worker> {
+    fn start(
+        options: MpiOptions,
+        queue: CommandQueue,
+        sent: Arc<AtomicU64>,
+        started: &Sender<Result<RankInfo>>,
+    ) -> Result<Worker> {
         let communicator = Communicator::start(options.library.as_deref())?;
         let (rank, world) = (communicator.rank(), communicator.world());
         if let Some(expected) = options.world.filter(|expected| *expected != world) {
@@ -171,7 +184,7 @@ impl Worker {
         let _ = started.send(Ok(RankInfo { rank, world, overlaps, is_fault_tolerant }));
         let (received, timeout) = (Vec::new(), options.timeout);
         let (replicas, first_rank) = (vec![1; world], rank);
-        Ok(Worker { communicator, rank, world, first_rank, replicas, timeout, queue, received })
+        Ok(Worker { communicator, rank, world, first_rank, replicas, timeout, queue, sent, received })
     }
 
     /// Executes commands until the last.
@@ -205,8 +218,8 @@ impl Worker {
                 self.replicas = all.iter().map(|arrival| arrival.parts).collect();
                 numbers(&self.replicas)
             }
-            Command::Reduce { mut buffer, first, parts, len } => {
-                self.reduce(&mut buffer[first..][..parts.max(1) * len], parts, len)?;
+            Command::Reduce { mut buffer, first, nodes, len, tree } => {
+                self.reduce(&mut buffer[first..][..nodes.max(1) * len], nodes, len, &tree)?;
                 buffer
             }
             Command::Broadcast { mut buffer, at, root } => {

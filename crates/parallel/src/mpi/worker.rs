@@ -3,6 +3,8 @@ use super::control::{Arrival, Note, Operation, tag};
 use super::queue::CommandQueue;
 use super::wait::Wait;
 use crate::Error;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// How long a rank, after its time-out, asks which others are waiting. They answer within a fraction of a
@@ -30,6 +32,8 @@ pub(super) struct Worker {
     pub(super) replicas: Vec<usize>,
     pub(super) timeout: Duration,
     pub(super) queue: CommandQueue,
+    /// The numbers that were sent so far.
+    pub(super) sent: Arc<AtomicU64>,
     /// Numbers from others, reused by all operations.
     pub(super) received: Vec<f32>,
 }

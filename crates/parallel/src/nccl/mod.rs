@@ -6,9 +6,8 @@ pub use process::NcclProcess;
 use crate::abort::Abortable;
 use crate::barrier::Barrier;
 use crate::collective::{behind, whole};
-use crate::in_order::add_in_order;
 use crate::mpi::Across;
-use crate::{Collective, Error, Result};
+use crate::{Collective, Error, Nodes, Result, SumTree};
 use program::{Device, Span, Storage};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,9 +27,8 @@ type Failed = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 /// Operations are queued on the device's stream, and the host does not wait for them. Sums are in NCCL's
 /// order. They have the same bits on all replicas. Except with NVLS they have the same bits in every run on
 /// the same machines (see [`Communicator::all_reduce_sum`]). With another number of replicas the bits differ.
-/// On deterministic devices, or after [`in_order`](Nccl::in_order), they are in the order of the ranks, with
-/// the bits of [`Local`](crate::Local). That takes more memory and more launches.
-/// [`all_reduce_in_order`](Collective::all_reduce_in_order) always is in the order of the ranks.
+/// On deterministic devices, or after [`in_order`](Nccl::in_order), they are along a [`SumTree`], with the
+/// bits of [`Local`](crate::Local). That takes more memory and more launches. Sums of [`Nodes`] always are.
 ///
 /// Every wait is bounded: a rank that is gone, or silent for longer than the group's patience, is an error on
 /// every other. NCCL can't detect different lengths, so they appear as silence.
@@ -51,6 +49,8 @@ pub struct Nccl {
     asks_processes: bool,
     failed: Failed,
     in_order: bool,
+    /// The tree over one part each.
+    one_each: SumTree,
     rank: usize,
     world: usize,
 }
@@ -172,13 +172,24 @@ impl Nccl {
         let communicator = Some(communicator);
         let (process, reports) = (None, false);
         let asks_processes = threads.as_ref().is_none_or(|threads| threads.barrier.world() < world);
-        let mut member =
-            Nccl { communicator, threads, process, reports, asks_processes, failed, in_order, rank, world };
+        let one_each = SumTree::new(&vec![1; world]);
+        let mut member = Nccl {
+            communicator,
+            threads,
+            process,
+            reports,
+            asks_processes,
+            failed,
+            in_order,
+            one_each,
+            rank,
+            world,
+        };
         member.set_blocking(true);
         member
     }
 
-    /// The same with all sums in the order of the ranks, or not.
+    /// The same with all sums along a tree, or not.
     pub fn in_order(mut self, in_order: bool) -> Nccl {
         self.in_order = in_order;
         self
@@ -241,39 +252,45 @@ impl Collective for Nccl {
         self.world
     }
 
-    fn all_reduce_sum(&mut self, _device: &Device, data: &mut Storage, at: Span) -> Result<()> {
-        let in_order = self.in_order;
-        self.call(data, |communicator, data| match in_order {
-            true => communicator.all_reduce_sum_in_order(data, at),
-            false => communicator.all_reduce_sum(data, at),
+    fn all_reduce(
+        &mut self,
+        _device: &Device,
+        nodes: Option<Nodes<'_>>,
+        data: &mut Storage,
+        at: Span,
+    ) -> Result<()> {
+        let one_each = self.one_each.clone();
+        let one_each = self.in_order.then_some(Nodes { tree: &one_each, earlier: &[] });
+        self.call(data, |communicator, data| match nodes.or(one_each) {
+            Some(nodes) => communicator.all_reduce_in_order(nodes.into(), data, at),
+            None => communicator.all_reduce_sum(data, at),
         })
     }
 
-    fn all_reduce_in_order(
+    /// On the device's second stream, also in captured steps. Sums along a tree need extra memory, so they
+    /// wait for the end.
+    fn start_all_reduce(
         &mut self,
-        device: &Device,
-        parts: &[Storage],
+        _device: &Device,
+        nodes: Option<Nodes<'_>>,
+        data: &mut Storage,
         at: Span,
-        into: &mut Storage,
     ) -> Result<()> {
-        if self.world == 1 {
-            return add_in_order(device, parts, at, into);
-        }
-        self.call(into, |communicator, into| communicator.all_reduce_in_order(parts, at, into))
-    }
-
-    /// On the device's second stream, also in captured steps. Sums in the order of the ranks need extra
-    /// memory, so they wait for the end.
-    fn start_all_reduce(&mut self, _device: &Device, data: &mut Storage, at: Span) -> Result<()> {
-        if self.in_order {
+        if self.in_order || nodes.is_some() {
             return Ok(());
         }
         self.call(data, |communicator, data| communicator.start_all_reduce(data, at))
     }
 
-    fn finish_all_reduce(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
-        if self.in_order {
-            return self.all_reduce_sum(device, data, whole(buckets));
+    fn finish_all_reduce(
+        &mut self,
+        device: &Device,
+        nodes: Option<Nodes<'_>>,
+        buckets: &[Span],
+        data: &mut Storage,
+    ) -> Result<()> {
+        if self.in_order || nodes.is_some() {
+            return self.all_reduce(device, nodes, data, whole(buckets));
         }
         self.call(data, |communicator, data| communicator.finish_all_reduce(data, behind(buckets)))
     }

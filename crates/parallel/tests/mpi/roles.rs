@@ -1,7 +1,8 @@
 //! The roles of a job's ranks.
 
 use crate::job::{FOLDER, ROLE, mark_file};
-use parallel::{Agreement, Error, Mpi, MpiOptions, Replica, Result, gather_numbers};
+use core::ops::Range;
+use parallel::{Agreement, Error, Mpi, MpiOptions, Nodes, Replica, Result, SumTree, add_run, gather_numbers};
 use program::{Device, Span, Storage};
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -44,6 +45,7 @@ pub fn play() {
         "broadcast-to-several" => run_on(|rank| 2 - rank % 2, options(), |replica, _| broadcast(replica)),
         "broadcast" => run(|replica, _| broadcast(replica)),
         "agreement" => agreement(),
+        "counts" => counts(),
         "world" => Mpi::start(options().world(5)).map(|_| ()),
         "late" => run(late),
         "fails" => run(|replica, _| match replica.rank() {
@@ -189,12 +191,12 @@ fn breaks_off(mut replica: Replica, _: PathBuf) -> Result<()> {
     let device = replica.device.clone();
     let mut data = device.alloc(100_000)?;
     let runs = [Span::new(60_000, 40_000), Span::new(20_000, 40_000)];
-    runs.iter().try_for_each(|run| replica.collective.start_all_reduce(&device, &mut data, *run))?;
+    runs.iter().try_for_each(|run| replica.collective.start_all_reduce(&device, None, &mut data, *run))?;
     if replica.rank() == 1 {
         return Err(Error::Transport { what: "this rank breaks off on purpose".into() });
     }
     let buckets = [runs[0], runs[1], Span::new(0, 20_000), Span::new(100_000, 0)];
-    replica.collective.finish_all_reduce(&device, &buckets, &mut data)
+    replica.collective.finish_all_reduce(&device, None, &buckets, &mut data)
 }
 
 fn all_reduce(mut replica: Replica, length: usize) -> Result<()> {
@@ -223,6 +225,32 @@ fn part(device: &Device, rank: usize, part: usize, length: usize) -> Result<Stor
     Ok(storage)
 }
 
+/// The tree over `parts` parts, and those of a rank.
+fn divided(parts: usize, world: usize, rank: usize) -> (SumTree, Range<usize>) {
+    let own = |rank| parallel::slice_batch(parts, world, rank);
+    (SumTree::new(&(0..world).map(|rank| own(rank).len()).collect::<Vec<_>>()), own(rank))
+}
+
+/// The nodes of the tree that a rank brings: those before the last, and that.
+fn nodes_of(
+    device: &Device,
+    tree: &SumTree,
+    rank: usize,
+    own: Range<usize>,
+    length: usize,
+) -> Result<(Vec<Storage>, Storage)> {
+    let mut nodes = Vec::new();
+    for (k, joins) in own.zip(tree.joins_of(rank)) {
+        nodes.push(part(device, 0, k, length)?);
+        for _ in 0..joins {
+            let top = nodes.pop().unwrap();
+            add_run(device, &top, nodes.last_mut().unwrap(), Span::new(0, length))?;
+        }
+    }
+    let last = nodes.pop().map_or_else(|| device.alloc(length), Ok)?;
+    Ok((nodes, last))
+}
+
 /// All-reduces of all lengths, in both forms, and gathers. Returns the bits of the results. Called by ranks
 /// here and by threads in the test.
 pub fn all_sums(mut replica: Replica) -> Result<Vec<u32>> {
@@ -234,11 +262,11 @@ pub fn all_sums(mut replica: Replica) -> Result<Vec<u32>> {
         replica.collective.all_reduce_sum(&device, &mut data, Span::new(3, length))?;
         keep(&mut bits, &device, &data)?;
         // Four parts over all ranks: with three, the first two have one each, or none of only two.
-        for parts in [4, 2] {
-            let own = parallel::slice_batch(parts, world, rank);
-            let parts: Vec<Storage> = own.map(|k| part(&device, 0, k, length + 2)).collect::<Result<_>>()?;
-            let mut sum = device.alloc(length + 2)?;
-            replica.collective.all_reduce_in_order(&device, &parts, Span::new(1, length), &mut sum)?;
+        for parts in [4, 2, 8, 13] {
+            let (tree, own) = divided(parts, world, rank);
+            let (earlier, mut sum) = nodes_of(&device, &tree, rank, own, length + 2)?;
+            let nodes = Nodes { tree: &tree, earlier: &earlier };
+            replica.collective.all_reduce(&device, Some(nodes), &mut sum, Span::new(1, length))?;
             keep(&mut bits, &device, &sum)?;
         }
         let mut data = part(&device, rank, 0, length * world + 5)?;
@@ -250,36 +278,26 @@ pub fn all_sums(mut replica: Replica) -> Result<Vec<u32>> {
     Ok(bits)
 }
 
-/// Asynchronous sums in buckets, of one part each and of several in order.
+/// Asynchronous sums in buckets, of one part each and along a tree.
 fn bucket_sums(replica: &mut Replica, length: usize, bits: &mut Vec<u32>) -> Result<()> {
     let (device, rank, world) = (replica.device.clone(), replica.rank(), replica.world());
     let third = length / 3;
     let behind = Span::new(3 * third, length - 3 * third);
     let buckets = [Span::new(2 * third, third), Span::new(third, third), Span::new(0, third), behind];
-    for (parts, in_order) in [(world, false), (4, true), (2, true)] {
-        let own = parallel::slice_batch(parts, world, rank);
-        let mut parts: Vec<Storage> = own.map(|k| part(&device, 0, k, length)).collect::<Result<_>>()?;
+    for (parts, in_order) in [(world, false), (4, true), (2, true), (7, true)] {
+        let (tree, own) = divided(parts, world, rank);
+        let has_parts = !own.is_empty();
+        let (earlier, mut data) = nodes_of(&device, &tree, rank, own, length)?;
+        let nodes = in_order.then_some(Nodes { tree: &tree, earlier: &earlier });
         // A rank without a part has nothing to start.
-        if let Some((last, earlier)) = parts.split_last_mut() {
-            for run in &buckets[..3] {
-                match in_order {
-                    true => replica.collective.start_all_reduce_in_order(&device, earlier, last, *run)?,
-                    false => replica.collective.start_all_reduce(&device, last, *run)?,
-                }
-                // Meanwhile the pass continues.
-                device.fill(run.offset as f32, last, Span::new(0, run.offset))?;
-                device.fill(rank as f32, last, behind)?;
-            }
+        for run in buckets[..3].iter().filter(|_| has_parts) {
+            replica.collective.start_all_reduce(&device, nodes, &mut data, *run)?;
+            // Meanwhile the pass continues.
+            device.fill(run.offset as f32, &mut data, Span::new(0, run.offset))?;
+            device.fill(rank as f32, &mut data, behind)?;
         }
-        let mut sum = device.alloc(length)?;
-        match parts.first_mut() {
-            Some(data) if !in_order => {
-                replica.collective.finish_all_reduce(&device, &buckets, data)?;
-                keep(bits, &device, data)?;
-            }
-            _ => replica.collective.finish_all_reduce_in_order(&device, &parts, &buckets, &mut sum)?,
-        }
-        keep(bits, &device, &sum)?;
+        replica.collective.finish_all_reduce(&device, nodes, &buckets, &mut data)?;
+        keep(bits, &device, &data)?;
     }
     Ok(())
 }
@@ -287,6 +305,27 @@ fn bucket_sums(replica: &mut Replica, length: usize, bits: &mut Vec<u32>) -> Res
 fn keep(bits: &mut Vec<u32>, device: &Device, data: &Storage) -> Result<()> {
     bits.extend(data.to_vec(device, 0, data.len())?.into_iter().map(f32::to_bits));
     Ok(())
+}
+
+/// One sum of eight parts, and the numbers that each rank sends for it.
+fn counts() -> Result<()> {
+    const LENGTH: usize = 1200;
+    let mpi = Mpi::start(options())?;
+    mark("started", mpi.rank());
+    let sent = mpi.numbers_sent();
+    let count = |mut replica: Replica| {
+        let (device, rank, world) = (replica.device.clone(), replica.rank(), replica.world());
+        let shards = parallel::Shards::new(8, world, rank);
+        let tree = SumTree::new(shards.counts());
+        let (earlier, mut data) = nodes_of(&device, &tree, rank, shards.own(), LENGTH)?;
+        let before = sent();
+        let nodes = Nodes { tree: &tree, earlier: &earlier };
+        replica.collective.all_reduce(&device, Some(nodes), &mut data, Span::new(0, LENGTH))?;
+        let count = sent() - before;
+        std::fs::write(folder().join(format!("sent-{rank}")), count.to_string()).unwrap();
+        Ok(())
+    };
+    mpi.run(&[tensor_cpu::device(1)], count).map(drop)
 }
 
 fn sums(replica: Replica, folder: &std::path::Path) -> Result<()> {

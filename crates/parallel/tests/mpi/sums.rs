@@ -37,6 +37,23 @@ fn processes_of_several_replicas_sum_as_threads_do() {
     }
 }
 
+/// Of eight parts, each rank sends partial sums, not its parts: one if that is possible, else two. And its share
+/// of the sums.
+#[test]
+fn ranks_send_partial_sums() {
+    if !mpirun_is_there() {
+        return;
+    }
+    for (ranks, sent) in [(1, &[0][..]), (2, &[1200; 2]), (3, &[1600, 2400, 2400]), (4, &[1800; 4])] {
+        let ended = Job::start("counts", ranks, &[]).wait();
+        assert!(ended.success, "{}", ended.text);
+        for (rank, expected) in sent.iter().enumerate() {
+            let counted = std::fs::read_to_string(ended.folder.join(format!("sent-{rank}"))).unwrap();
+            assert_eq!(counted, expected.to_string(), "rank {rank} of {ranks}, 1200 numbers");
+        }
+    }
+}
+
 #[test]
 fn a_broadcast_reaches_all() {
     for role in ["broadcast", "broadcast-to-several"] {

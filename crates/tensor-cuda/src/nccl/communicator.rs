@@ -30,8 +30,6 @@ pub struct Communicator {
     pub(super) cuda: Cuda,
     pub(super) inbox: Scratch,
     pub(super) sums: Scratch,
-    /// The number of parts of each rank in a sum in order.
-    pub(super) parts: Option<Vec<usize>>,
     barrier: Option<HostBarrier>,
     closing: bool,
 }
@@ -46,7 +44,7 @@ impl Joining {
         session.joined()?;
         cuda.driver().set_watch(Some(session.clone()));
         let (inbox, sums) = (Scratch::default(), Scratch::default());
-        Ok(Communicator { session, cuda, inbox, sums, parts: None, barrier: None, closing: false })
+        Ok(Communicator { session, cuda, inbox, sums, barrier: None, closing: false })
     }
 }
 

@@ -4,7 +4,7 @@ use program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span, Storage};
 use std::thread;
 use std::time::Duration;
 use tensor_cuda::nccl::{Communicator, Join, unique_id};
-use tensor_cuda::{Cuda, Options, gpus};
+use tensor_cuda::{Cuda, Nodes, Options, gpus};
 
 const LEN: usize = 1000;
 const AT: Span = Span { offset: 3, len: LEN };
@@ -57,7 +57,9 @@ impl Rank {
             self.to_others.broadcast(&mut data, AT, root).unwrap();
             assert_eq!(self.read(&data), numbers(root, seed));
             self.put(&mut data, seed);
-            self.to_others.all_reduce_sum_in_order(&mut data, AT).unwrap();
+            let joins: Vec<usize> = (0..world).map(|rank| rank.min(1)).collect();
+            let one_each = Nodes { earlier: &[], counts: &vec![1; world], joins: &joins };
+            self.to_others.all_reduce_in_order(one_each, &mut data, AT).unwrap();
             assert_eq!(self.read(&data), sums(world, seed));
             let mut each = vec![0.0; world];
             each[rank] = (rank + seed) as f32;
@@ -66,15 +68,21 @@ impl Rank {
             self.cuda.download(&data, 0, &mut each).unwrap();
             assert_eq!(each, (0..world).map(|rank| (rank + seed) as f32).collect::<Vec<_>>());
         }
-        // Sums of several parts, of which each rank brings another number.
-        let parts: Vec<Storage> = (0..=rank)
-            .map(|part| {
+        // Sums of several nodes, of which each rank brings another number. All go onto the stack before they
+        // are joined.
+        let mut nodes: Vec<Storage> = (0..=rank)
+            .map(|node| {
                 let mut buffer = self.cuda.alloc(LEN + 5).unwrap();
-                self.cuda.upload(&numbers(rank, part), &mut buffer, AT.offset).unwrap();
+                self.cuda.upload(&numbers(rank, node), &mut buffer, AT.offset).unwrap();
                 buffer
             })
             .collect();
-        self.to_others.all_reduce_in_order(&parts, AT, &mut data).unwrap();
+        let mut data = nodes.pop().unwrap();
+        let counts: Vec<usize> = (1..=world).collect();
+        let mut joins = vec![0; counts.iter().sum()];
+        *joins.last_mut().unwrap() = joins.len() - 1;
+        let order = Nodes { earlier: &nodes, counts: &counts, joins: &joins };
+        self.to_others.all_reduce_in_order(order, &mut data, AT).unwrap();
         let of_all = (0..world).flat_map(|rank| (0..=rank).map(move |part| numbers(rank, part)));
         let expected = of_all.reduce(|sum, part| sum.iter().zip(part).map(|(sum, x)| sum + x).collect());
         assert_eq!(self.read(&data), expected.unwrap());

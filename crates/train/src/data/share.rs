@@ -45,12 +45,24 @@ impl Source {
             let set = ImageSet::new(device, samples, pipeline, options)?;
             return Ok(Source::Device(Rc::new(RefCell::new(set)), shards.clone()));
         }
-        let own = shards.clone();
         // If the device computes, all but one of the cores may make batches; otherwise the cores compute.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = if ahead { (cores - 1).clamp(1, MOST_WORKERS) } else { options.workers };
-        let options = options.workers(workers).rows(augment::Rows::by(move |len| own.own_rows(len)));
+        let options = options.workers(workers).rows(rows_of(shards));
         Ok(Source::Host(Loader::new(samples.clone(), pipeline, options)?))
+    }
+
+    /// From now on this replica has these shards of every batch.
+    pub(crate) fn set_shards(&mut self, shards: &Shards) -> Result<()> {
+        match self {
+            Source::Host(loader) => {
+                let options = loader.options().clone().rows(rows_of(shards));
+                *loader = Loader::new(loader.samples().clone(), loader.pipeline().clone(), options)?;
+            }
+            Source::Device(_, own) => own.clone_from(shards),
+            Source::Labels(labels) => labels.shards.clone_from(shards),
+        }
+        Ok(())
     }
 
     /// The same for a stage without images: the pipeline only mixes their labels.
@@ -78,6 +90,12 @@ impl Source {
             Source::Labels(labels) => Ok(Box::new(labels.shares(epoch, step))),
         }
     }
+}
+
+/// The rows of a replica's shards in a batch of any length.
+fn rows_of(shards: &Shards) -> augment::Rows {
+    let own = shards.clone();
+    augment::Rows::by(move |len| own.own_rows(len))
 }
 
 /// The labels of a set, for a stage without images.

@@ -33,7 +33,7 @@ pub(super) fn facts(run: &PreparedRun<'_>, device: &Device) -> Agreement {
     facts.with("validation images of the digest", digest_images(val.labels(), val.images()))
 }
 
-/// Adds the arithmetic of the devices: sums in the order of the ranks use other calls. The choice of devices
+/// Adds the arithmetic of the devices: sums along the tree use other calls. The choice of devices
 /// need not agree.
 ///
 /// ```

@@ -1,6 +1,7 @@
 //! The training loop of one replica, with the observers of the first replica.
 
 use crate::data::Source;
+use crate::run::division::Division;
 use crate::run::pipeline::PipelineStage;
 use crate::run::prepared_run::PreparedRun;
 use crate::run::stop_flag::StopFlag;
@@ -75,6 +76,14 @@ fn deciding<'d>(
     stopping: &'d mut [Box<dyn Observer>],
 ) -> impl Iterator<Item = &'d mut Box<dyn Observer>> {
     observers.iter_mut().chain(stopping)
+}
+
+/// How the steps of an epoch ended.
+enum Steps {
+    Done,
+    Interrupted,
+    /// Shards are to move before the next step.
+    Divided(Division),
 }
 
 /// One replica's run and, on the first replica, its observers.
@@ -191,7 +200,7 @@ impl Run<'_, '_> {
 
     /// Runs an epoch, or the rest of one. Returns how the run ended, if it did.
     fn epoch(&mut self) -> Result<Option<End>> {
-        let Run { worker, train, observers, snapshots, stop, warned, .. } = self;
+        let Run { worker, observers, .. } = self;
         if !worker.has_epochs_left() {
             return Ok(Some(End::Done));
         }
@@ -199,14 +208,35 @@ impl Run<'_, '_> {
         let began = Instant::now();
         worker.begin_epoch()?;
         observers.iter_mut().try_for_each(|observer| observer.on_epoch_begin(epoch))?;
-        let device = worker.device().clone();
-        for batch in train.epoch(&device, epoch, done.steps as usize)? {
+        loop {
+            match self.steps(began, done.seconds)? {
+                Steps::Done => break,
+                Steps::Interrupted => return Ok(Some(End::Interrupted)),
+                Steps::Divided(division) => self.worker.divide(division, &mut self.train)?,
+            }
+        }
+        let Run { worker, observers, warned, .. } = self;
+        worker.read_losses()?;
+        worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
+        if let Some(why) = worker.capture_refusal().filter(|_| !core::mem::replace(warned, true)) {
+            let warning = format!("steps run op by op, which takes longer: {why}");
+            observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
+        }
+        self.end_epoch()
+    }
+
+    /// The steps that are left of an epoch, which began at `began` and had taken so many seconds before.
+    fn steps(&mut self, began: Instant, seconds_before: f64) -> Result<Steps> {
+        let Run { worker, train, observers, snapshots, stop, .. } = self;
+        let (device, done) = (worker.device().clone(), worker.state.partial.steps as usize);
+        for batch in train.epoch(&device, worker.state.epoch, done)? {
             let stopping = worker.step(&batch?, stop.is_raised())?;
-            worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
+            worker.state.partial.seconds = seconds_before + began.elapsed().as_secs_f64();
             let step = worker.step_info(began.elapsed().as_secs_f64());
             observers.iter_mut().try_for_each(|observer| observer.on_step(&step))?;
-            if let Some(rates) = worker.replica_rates()? {
-                observers.iter_mut().try_for_each(|observer| observer.on_replica_rates(&rates))?;
+            let rates = worker.replica_rates()?;
+            if let Some(rates) = &rates {
+                observers.iter_mut().try_for_each(|observer| observer.on_replica_rates(rates))?;
             }
             let steps = worker.state.step;
             let is_due = |every: &Option<u64>| every.is_some_and(|every| steps.is_multiple_of(every));
@@ -219,16 +249,13 @@ impl Run<'_, '_> {
             }
             if stopping {
                 worker.read_losses()?;
-                return Ok(Some(End::Interrupted));
+                return Ok(Steps::Interrupted);
+            }
+            if let Some(division) = rates.and_then(|rates| worker.better_division(&rates)) {
+                return Ok(Steps::Divided(division));
             }
         }
-        worker.read_losses()?;
-        worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
-        if let Some(why) = worker.capture_refusal().filter(|_| !core::mem::replace(warned, true)) {
-            let warning = format!("steps run op by op, which takes longer: {why}");
-            observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
-        }
-        self.end_epoch()
+        Ok(Steps::Done)
     }
 
     /// Evaluates, records, and asks the observers whether to stop. If the run is interrupted in between, all

@@ -142,7 +142,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
 mod tests {
     use super::*;
     use crate::Error;
-    use parallel::Result as Met;
+    use parallel::{Nodes, Result as Met};
     use program::{Span, Storage};
 
     /// Another replica: its answer when all meet, and the calls of the collective.
@@ -161,11 +161,7 @@ mod tests {
             2
         }
 
-        fn all_reduce_sum(&mut self, _: &Device, _: &mut Storage, _: Span) -> Met<()> {
-            Ok(())
-        }
-
-        fn all_reduce_in_order(&mut self, _: &Device, _: &[Storage], _: Span, _: &mut Storage) -> Met<()> {
+        fn all_reduce(&mut self, _: &Device, _: Option<Nodes<'_>>, _: &mut Storage, _: Span) -> Met<()> {
             Ok(())
         }
 

@@ -1,11 +1,13 @@
 //! A run: its preparation, the training loop of each replica, and a training step.
 
 pub(crate) mod average;
+mod division;
 mod fit;
 mod graph_capture;
 mod memory;
 mod meter;
 mod optimizer;
+mod partial_sums;
 mod passes;
 pub(crate) mod pipeline;
 mod prepared_run;

@@ -1,10 +1,10 @@
 use crate::Result;
 use crate::data::Share;
 use crate::run::graph_capture::{GraphCapture, Phase};
-use core::mem::swap;
+use crate::run::partial_sums::PartialSums;
 use layers::Network;
 use parallel::{Collective, Exchanges, Shards};
-use program::{CaptureStatus, Device, ReplayArgs, Span, Storage};
+use program::{CaptureStatus, Device, ReplayArgs, Span};
 
 /// A pass over one of a replica's shards of a batch.
 pub(crate) struct Pass<'a> {
@@ -17,10 +17,9 @@ pub(crate) struct Pass<'a> {
 /// The passes of a replica over its shards of every batch, and the sum of their results over all replicas.
 pub(crate) struct Passes {
     shards: Shards,
-    /// With virtual replicas or micro-batches: the contents of `grads` after the pass over each of the
-    /// replica's shards. They are added up in the order of the shards. Otherwise the only pass leaves its
-    /// result in `grads`.
-    parts: Vec<Storage>,
+    /// With virtual replicas or micro-batches: sums along a tree over all shards. Otherwise the only pass
+    /// leaves its result in `grads`.
+    sums: Option<PartialSums>,
     /// The spans in which replicas add up their gradients. The sums begin during the pass over the replica's
     /// last shard.
     buckets: Vec<Span>,
@@ -56,13 +55,23 @@ pub(crate) enum Kind {
 }
 
 impl Passes {
-    /// Allocates all memory. With `in_order`, sums have the order of the shards on any number of replicas;
-    /// replicas with several shards each need that.
-    pub(crate) fn new(network: &Network, shards: Shards, in_order: bool) -> Result<Self> {
-        let parts = if in_order && shards.total() > 1 { shards.own().len() } else { 0 };
-        let part = || network.device().alloc(network.arena().grads.len());
-        let parts = (0..parts).map(|_| part()).collect::<program::Result<_>>()?;
-        Ok(Passes { shards, parts, buckets: network.buckets(), kind: None, capture: GraphCapture::default() })
+    /// Allocates all memory. With `in_order`, sums have the same order on any number of replicas; replicas
+    /// with several shards each need that. At most `in_flight` passes are between their begin and their end.
+    pub(crate) fn new(network: &Network, shards: Shards, in_order: bool, in_flight: usize) -> Result<Self> {
+        let sums = || PartialSums::new(network.device(), &shards, network.arena().grads.len(), in_flight);
+        let sums = (in_order && shards.total() > 1).then(sums).transpose()?;
+        Ok(Passes { shards, sums, buckets: network.buckets(), kind: None, capture: GraphCapture::default() })
+    }
+
+    /// From now on this replica has these shards of every batch, out of as many. Captured graphs are gone.
+    pub(crate) fn set_shards(&mut self, network: &Network, shards: Shards) -> Result<()> {
+        self.capture = GraphCapture::default();
+        if self.sums.take().is_some() {
+            let len = network.arena().grads.len();
+            self.sums = Some(PartialSums::new(network.device(), &shards, len, 1)?);
+        }
+        self.shards = shards;
+        Ok(())
     }
 
     /// Whether every batch is one shard, so that there is nothing to add up.
@@ -85,17 +94,22 @@ impl Passes {
         self.shards.rows(global, self.shards.own().start + own).start
     }
 
-    /// Runs a pass, or a part of one, that writes to the result of the shard `own`.
-    pub(crate) fn with_part(
+    /// Runs a pass over the shard `own`, or a part of one. If it `ends`, adds up this run of its result.
+    pub(crate) fn with_shard(
         &mut self,
         network: &mut Network,
         own: usize,
+        ends: Option<Span>,
         pass: impl FnOnce(&mut Network, &Shards) -> Result<()>,
     ) -> Result<()> {
-        let mut part = self.parts.get_mut(own);
-        part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
-        let done = pass(network, &self.shards);
-        part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
+        let device = network.device().clone();
+        let Passes { shards, sums, .. } = self;
+        sums.iter_mut().for_each(|sums| sums.swap(own, &mut network.arena_mut().grads));
+        let done = pass(network, shards).and_then(|()| match (&mut *sums, ends) {
+            (Some(sums), Some(at)) => Ok(sums.end(&device, own, &mut network.arena_mut().grads, at)?),
+            _ => Ok(()),
+        });
+        sums.iter_mut().for_each(|sums| sums.swap(own, &mut network.arena_mut().grads));
         done
     }
 
@@ -111,11 +125,12 @@ impl Passes {
         mut pass: impl FnMut(&mut Network, Pass<'_>) -> Result<()>,
     ) -> Result<()> {
         self.kind = Some(kind);
-        let Passes { shards, parts, capture, .. } = self;
+        let Passes { shards, sums, capture, .. } = self;
         let (device, own) = (network.device().clone(), shards.own());
         let work = Work { kind, global: batch.global() };
         let captures = capture.begin(collective, &work)? == Phase::Capture && kind != Kind::Synchronized;
         let phases = if captures { &[Phase::Capture, Phase::Replay][..] } else { &[Phase::Replay] };
+        let ends = if kind == Kind::Evaluation { network.arena().metrics } else { all(network) };
         for phase in phases {
             let mut captured = CaptureStatus::Yes;
             for (number, shard) in own.clone().enumerate() {
@@ -124,21 +139,27 @@ impl Passes {
                     piece.send(network)?;
                 }
                 let first = shards.rows(batch.global(), shard).start;
-                let sums = kind == Kind::Gradients && shard + 1 == own.end;
-                let in_order = !parts.is_empty();
-                let at = number.min(parts.len());
-                let (earlier, parts) = parts.split_at_mut(at);
-                let (earlier, mut part) = (in_order.then_some(&*earlier), parts.first_mut());
+                let starts_sums = kind == Kind::Gradients && shard + 1 == own.end;
                 // The pass writes to the shard's result directly: a graph needs the same memory each time.
-                part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
+                sums.iter_mut().for_each(|sums| sums.swap(number, &mut network.arena_mut().grads));
                 let mut run = || {
                     piece.load(&device, network)?;
                     let with_others = Exchanges::of_replicas(collective);
-                    let exchanges = match kind {
-                        Kind::Synchronized => Some(with_others),
-                        _ => sums.then(|| with_others.with_sums(earlier)),
+                    let exchanges = match (kind, &*sums) {
+                        (Kind::Synchronized, _) => Some(with_others),
+                        (_, Some(sums)) if starts_sums => {
+                            Some(with_others.with_sums(Some(sums.nodes()), sums.siblings()))
+                        }
+                        (_, None) if starts_sums => Some(with_others.with_sums(None, &[])),
+                        _ => None,
                     };
-                    pass(network, Pass { first, exchanges })
+                    pass(network, Pass { first, exchanges })?;
+                    match sums {
+                        Some(sums) if !starts_sums => {
+                            Ok(sums.end(&device, number, &mut network.arena_mut().grads, ends)?)
+                        }
+                        _ => Ok(()),
+                    }
                 };
                 let done = match (phase, kind) {
                     (Phase::Capture, _) => {
@@ -151,7 +172,7 @@ impl Passes {
                         capture.graphs.run(&device, (work, shard), &args, run)
                     }
                 };
-                part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
+                sums.iter_mut().for_each(|sums| sums.swap(number, &mut network.arena_mut().grads));
                 done?;
             }
             if *phase == Phase::Capture {
@@ -175,22 +196,18 @@ impl Passes {
         self.capture.run(device, collective, &Work { kind: Kind::Update { runs }, global }, args, |_| work())
     }
 
-    /// The place for this replica's own number in the next sum: the result of its first shard.
-    pub(crate) fn own<'a>(&'a mut self, network: &'a mut Network) -> &'a mut Storage {
-        self.parts.first_mut().unwrap_or(&mut network.arena_mut().grads)
-    }
-
     /// Replaces `grads` by the sum over all shards of all replicas, except for parts that are summed yet.
     pub(crate) fn finish(&mut self, collective: &mut dyn Collective, network: &mut Network) -> Result<()> {
         if self.kind.take() != Some(Kind::Gradients) {
-            return self.add_up(collective, network, Span::new(0, network.arena().grads.len()));
+            return self.add_up(collective, network, all(network));
         }
         let device = network.device().clone();
         let grads = &mut network.arena_mut().grads;
-        if self.parts.is_empty() {
-            return Ok(collective.finish_all_reduce(&device, &self.buckets, grads)?);
+        if let (Some(sums), Some(rest)) = (&self.sums, self.buckets.last()) {
+            sums.end_last(&device, grads, *rest)?;
         }
-        Ok(collective.finish_all_reduce_in_order(&device, &self.parts, &self.buckets, grads)?)
+        let nodes = self.sums.as_ref().map(PartialSums::nodes);
+        Ok(collective.finish_all_reduce(&device, nodes, &self.buckets, grads)?)
     }
 
     /// Replaces the span `at` of `grads` by the sum over all shards of all replicas.
@@ -201,10 +218,11 @@ impl Passes {
         at: Span,
     ) -> Result<()> {
         let device = network.device().clone();
-        let grads = &mut network.arena_mut().grads;
-        if self.parts.is_empty() {
-            return Ok(collective.all_reduce_sum(&device, grads, at)?);
-        }
-        Ok(collective.all_reduce_in_order(&device, &self.parts, at, grads)?)
+        let nodes = self.sums.as_ref().map(PartialSums::nodes);
+        Ok(collective.all_reduce(&device, nodes, &mut network.arena_mut().grads, at)?)
     }
+}
+
+fn all(network: &Network) -> Span {
+    Span::new(0, network.arena().grads.len())
 }

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 /// checkpoint.
 ///
 /// The observers see the first replica. Every replica reads its own share of every batch. Gradients are added
-/// in the order of the ranks, so a run repeats bit for bit with any number of threads. With
+/// along a fixed tree, so a run repeats bit for bit with any number of threads. With
 /// [`virtual_replicas`](crate::Training::virtual_replicas) the number of devices changes no bit either; on
 /// GPUs, this selects deterministic algorithms.
 ///

@@ -1,11 +1,13 @@
 mod describe;
 mod finish;
+mod rebalance;
 mod snapshot;
 
 pub(crate) use describe::arithmetic;
 
 use crate::data::{Share, Source};
 use crate::run::average::Average;
+use crate::run::division;
 use crate::run::memory;
 use crate::run::meter::{Meter, Totals};
 use crate::run::passes::{Kind, Passes};
@@ -23,7 +25,7 @@ use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use layers::{Arena, Draws, Mode, Network};
 use models::Model;
 use optim::{OptimizerState, Progress};
-use parallel::{Collective, Replica};
+use parallel::{Collective, Replica, Shards};
 use program::{Device, ReplayArgs, Span};
 use std::time::{Duration, Instant};
 
@@ -105,10 +107,12 @@ impl<'a> Worker<'a> {
             speed::measure(model, &device, collective.as_mut(), &mut stage, each)
         })?;
         let own = config.shards_of(&weights, world, rank);
-        // This replica needs memory for the largest of its shards over all batches.
+        // This replica needs memory for the largest of its shards over all batches, or for any that may come.
+        let any = division::moves_shards(config, world).then(|| Shards::new(own.total(), 1, 0));
+        let may_have = any.as_ref().unwrap_or(&own);
         let largest = |samples: usize, drop_last: bool| {
             let rest = if drop_last { 0 } else { samples % global };
-            own.largest(global.min(samples)).max(own.largest(rest))
+            may_have.largest(global.min(samples)).max(may_have.largest(rest))
         };
         let batch =
             largest(data.train.len(), config.training.drop_last).max(largest(data.val.len(), false)).max(1);
@@ -144,7 +148,7 @@ impl<'a> Worker<'a> {
         let options = LoaderOptions::new().batch_size(global).evaluation();
         let val = source(&data.val, &data.augmentation.evaluation(), options)?;
         let in_order = config.training.virtual_replicas.is_some() || own.total() > world;
-        let passes = Passes::new(&network, own, in_order)?;
+        let passes = Passes::new(&network, own, in_order, lanes)?;
         let (global_batch, device_weights) = (global, weights.to_string());
         let arithmetic = arithmetic(&device);
         let state =
@@ -370,7 +374,7 @@ impl<'a> Worker<'a> {
     /// Leaves this replica's request to stop for the next sum.
     fn request_stop(&mut self, stop: bool) -> Result<()> {
         let signal = self.network.arena().signal;
-        Ok(self.device.fill(f32::from(u8::from(stop)), self.passes.own(&mut self.network), signal)?)
+        Ok(self.device.fill(f32::from(u8::from(stop)), &mut self.network.arena_mut().grads, signal)?)
     }
 
     /// Adds up `grads` over the shards of all replicas: gradients, sums, metrics and, at the end, the
@@ -427,7 +431,7 @@ impl<'a> Worker<'a> {
                 )?;
             }
             let requested = stop.is_raised();
-            device.fill(f32::from(u8::from(requested)), passes.own(network), signal)?;
+            device.fill(f32::from(u8::from(requested)), &mut network.arena_mut().grads, signal)?;
             passes.add_up(collective.as_mut(), network, sums)?;
             stage.sum_over_stages(network, sums)?;
             meter.add(network)?;
