@@ -8,6 +8,9 @@ use std::time::Duration;
 /// Replicas exchange their throughput after 4, 8, 16 steps of an epoch and so on, and after the last step.
 const FIRST_EXCHANGE: u64 = 4;
 
+/// If shards may move, they exchange it after this many steps each time, and so move soon.
+const EXCHANGE_EVERY: u64 = 8;
+
 /// One replica's work since the last exchange.
 #[derive(Default)]
 pub(crate) struct Throughput {
@@ -18,8 +21,10 @@ pub(crate) struct Throughput {
 impl Throughput {
     /// Whether replicas exchange after this many steps of an epoch. No clock decides, since all must take
     /// part.
-    pub(crate) fn is_due(steps_done: u64, steps_per_epoch: u64) -> bool {
-        steps_done == steps_per_epoch || (steps_done >= FIRST_EXCHANGE && steps_done.is_power_of_two())
+    pub(crate) fn is_due(steps_done: u64, steps_per_epoch: u64, shards_move: bool) -> bool {
+        let again =
+            steps_done.is_power_of_two() || (shards_move && steps_done.is_multiple_of(EXCHANGE_EVERY));
+        steps_done == steps_per_epoch || (steps_done >= FIRST_EXCHANGE && again)
     }
 
     /// Counts a step: this replica's samples, and its computing time without waiting.
@@ -69,7 +74,9 @@ mod tests {
 
     #[test]
     fn speeds_are_told_soon_and_then_seldom() {
-        let due: Vec<u64> = (1..=20).filter(|&done| Throughput::is_due(done, 20)).collect();
+        let due: Vec<u64> = (1..=20).filter(|&done| Throughput::is_due(done, 20, false)).collect();
         assert_eq!(due, [4, 8, 16, 20]);
+        let due: Vec<u64> = (1..=100).filter(|&done| Throughput::is_due(done, 100, true)).collect();
+        assert!(due.windows(2).all(|due| due[1] - due[0] <= EXCHANGE_EVERY), "{due:?}");
     }
 }

@@ -340,7 +340,8 @@ impl<'a> Worker<'a> {
     /// step.
     pub(crate) fn replica_rates(&mut self) -> Result<Option<Vec<f64>>> {
         // The host can't time an asynchronous device, and the others alone don't show the slowest.
-        if self.ahead || !Throughput::is_due(self.state.partial.steps, self.steps_per_epoch) {
+        let move_shards = division::moves_shards(self.config, self.collective.world());
+        if self.ahead || !Throughput::is_due(self.state.partial.steps, self.steps_per_epoch, move_shards) {
             return Ok(None);
         }
         self.throughput.exchange(&self.device, self.collective.as_mut())
