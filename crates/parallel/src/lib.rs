@@ -45,6 +45,7 @@ mod collective;
 mod error;
 mod exchanges;
 mod gather;
+mod hangs;
 mod in_order;
 mod link;
 mod local;
@@ -60,6 +61,7 @@ mod schedule;
 mod shards;
 mod slice;
 mod stages;
+mod system;
 mod weights;
 
 pub use agreement::Agreement;

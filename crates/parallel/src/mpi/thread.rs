@@ -63,6 +63,11 @@ impl WorkerHandle {
         Ok((WorkerHandle { ends, timeout, beats, called_off }, place))
     }
 
+    /// The time-out of an operation.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     fn lock(&self) -> MutexGuard<'_, Ends> {
         self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
