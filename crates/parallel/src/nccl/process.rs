@@ -107,7 +107,7 @@ impl NcclProcess<'_> {
         let id = group.blob.as_slice().try_into();
         let id = id.map_err(|_| Error::Rendezvous("what rank 0 handed out is no id of NCCL".into()))?;
         let replicas = group.replicas(devices.len())?;
-        let watch = Watchdog::start_together(group, self.timeout.min(SILENCE), self.timeout)?;
+        let watch = Watchdog::start(group, self.timeout.min(SILENCE), self.timeout)?;
         Ok((id, replicas, watch))
     }
 }

@@ -1,12 +1,12 @@
 use super::channel::{Peer, ReceiveError, Receiver, Sender};
 use super::group::ProcessGroup;
 use super::message::{Message, Progress};
+use crate::system::{Builder, Condvar, Instant, JoinHandle, Mutex, MutexGuard, sleep};
 use crate::{Error, Result};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// The number of heartbeats within the time-out.
 const BEATS: u32 = 4;
@@ -40,24 +40,13 @@ struct Shared {
 }
 
 impl Watchdog {
-    /// Watches the connected processes. `timeout` is the longest silence, the same on all.
+    /// Watches the connected processes, which take their [`step`](Watchdog::step)s and
+    /// [`enter`](Watchdog::enter) their collectives together. `timeout` is the longest silence, and `patience`
+    /// how long one may stay behind the others; both are the same on all.
     ///
     /// # Errors
     /// If a thread can't be started.
-    pub fn start(group: ProcessGroup, timeout: Duration) -> Result<Watchdog> {
-        Watchdog::with_patience(group, timeout, None)
-    }
-
-    /// The same for processes that take their [`step`](Watchdog::step)s and [`enter`](Watchdog::enter) their
-    /// collectives together. A process that stays behind the others for `patience` is named too.
-    ///
-    /// # Errors
-    /// As [`start`](Watchdog::start).
-    pub fn start_together(group: ProcessGroup, timeout: Duration, patience: Duration) -> Result<Watchdog> {
-        Watchdog::with_patience(group, timeout, Some(patience))
-    }
-
-    fn with_patience(group: ProcessGroup, timeout: Duration, patience: Option<Duration>) -> Result<Watchdog> {
+    pub fn start(group: ProcessGroup, timeout: Duration, patience: Duration) -> Result<Watchdog> {
         let (mut senders, mut receivers, mut heard) = (Vec::new(), Vec::new(), Vec::new());
         for Peer { rank, host, channel } in group.peers {
             senders.push(Some(channel.sender));
@@ -72,7 +61,7 @@ impl Watchdog {
             wake: Condvar::new(),
             timeout,
             heard,
-            patience: patience.filter(|_| group.own.rank == 0),
+            patience: (group.own.rank == 0).then_some(patience),
         });
         let watch = Watchdog { shared: Arc::clone(&shared), listeners: Mutex::default() };
         let failed = |source| Error::Spawn { rank: group.own.rank, source };
@@ -130,7 +119,7 @@ impl Watchdog {
         self.shared.tell(&Message::Done);
         let until = Instant::now() + FAREWELL;
         while Instant::now() < until && !self.lock_listeners().iter().all(JoinHandle::is_finished) {
-            std::thread::sleep(Duration::from_millis(1));
+            sleep(Duration::from_millis(1));
         }
     }
 
@@ -251,5 +240,5 @@ fn progress(of: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+    Builder::new().name(name.to_owned()).spawn(run)
 }
