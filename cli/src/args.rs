@@ -108,9 +108,6 @@ pub struct KeepArgs {
     /// A live view of the run: curves, throughput, the log; plain lines if standard output is not a terminal
     #[arg(long, conflicts_with = "no_progress")]
     pub tui: bool,
-    /// With several processes, fail when one of them does not answer for this long, or sends no heartbeat for a tenth of it
-    #[arg(long, value_name = "SECONDS", env = "TOWERS_COLLECTIVE_TIMEOUT", default_value_t = 300, value_parser = seconds)]
-    pub collective_timeout: u64,
 }
 
 /// `towers evaluate`.
@@ -329,9 +326,4 @@ impl From<Mode> for bench::BenchMode {
             Mode::Infer => bench::BenchMode::Infer,
         }
     }
-}
-
-/// Reads a time in whole seconds.
-fn seconds(text: &str) -> Result<u64, &'static str> {
-    text.parse().ok().filter(|seconds| *seconds > 0).ok_or("it takes a whole number of seconds, 1 or more")
 }

@@ -5,11 +5,11 @@ use crate::error::{at_least_one, usage};
 use crate::{first_step, print, profile, roofline};
 use bench::{BenchOptions, ReplicaBench};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use train::{Config, Process};
 
-/// The longest that processes wait for each other.
-const TIMEOUT: Duration = Duration::from_secs(600);
+/// The longest that processes wait for each other, in seconds.
+const TIMEOUT: u64 = 600;
 
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
@@ -39,7 +39,8 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     if args.profile {
         return profile::run(&config, &options, args.json);
     }
-    let process = Process::join(&config.placement.devices, TIMEOUT)?;
+    config.placement.devices.collective_timeout = TIMEOUT;
+    let process = Process::join(&config.placement.devices)?;
     if process.is_some() || train::check_devices(&config.placement.devices, &config.training.arithmetic)? > 1
     {
         return bench_replicas(process, &config, &options, args.json);

@@ -132,6 +132,9 @@ fn arg<K: Keys>(option: &'static Opt, flag: &'static str) -> Arg {
     if flag == "--data-dir" {
         arg = arg.env("TOWERS_DATA_DIR").value_parser(NonEmptyStringValueParser::new());
     }
+    if flag == "--collective-timeout" {
+        arg = arg.env("TOWERS_COLLECTIVE_TIMEOUT").value_parser(seconds);
+    }
     for (_, alias) in ALIASES.iter().filter(|(of, _)| *of == flag) {
         arg = arg.alias(*alias);
     }
@@ -141,6 +144,12 @@ fn arg<K: Keys>(option: &'static Opt, flag: &'static str) -> Arg {
         }
     }
     arg
+}
+
+/// A time in whole seconds. An error names the variable if the text is from the environment.
+fn seconds(text: &str) -> Result<String, &'static str> {
+    let is_time = text.parse().is_ok_and(|seconds: u64| seconds > 0);
+    is_time.then(|| text.to_owned()).ok_or("it takes a whole number of seconds, 1 or more")
 }
 
 impl<K: Keys> clap::Args for Flags<K> {

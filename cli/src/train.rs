@@ -16,15 +16,13 @@ use callbacks::{Outputs, Outside, Progress, Run, from_config};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use train::cifar::Dataset;
 use train::{Config, End, Observer, Placement, Process, Resume, TrainState, Watch};
 use trained::ImageSize;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let start = args.start(args.owns_output()?)?;
-    let process =
-        Process::join(&start.config.placement.devices, Duration::from_secs(args.keep.collective_timeout))?;
+    let process = Process::join(&start.config.placement.devices)?;
     let process = process.map(|process| process.comes_back(launch::restarts()));
     if process.is_none() {
         // A missing device is reported before the data are read.

@@ -127,7 +127,8 @@ mod training {
         let rank: usize =
             std::env::var("OMPI_COMM_WORLD_RANK").or(std::env::var("PMI_RANK")).unwrap().parse().unwrap();
         config.training.sync_batch_norm = role == "synchronized";
-        let process = Process::join(&config.placement.devices, Duration::from_secs(3))?;
+        config.placement.devices.collective_timeout = 3;
+        let process = Process::join(&config.placement.devices)?;
         mark(&folder, "started", rank);
         let mut observers: Vec<Box<dyn Observer>> = Vec::new();
         if rank == 0 {

@@ -1,6 +1,7 @@
 use crate::Result;
 use crate::abort::{AbortState, Abortable};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use crate::hangs::waiting;
+use crate::system::{Condvar, Mutex, MutexGuard};
 
 /// A barrier for a fixed number of threads that any of them can abort.
 pub(crate) struct Barrier {
@@ -41,6 +42,10 @@ impl Barrier {
 
     /// Waits for the others. Returns whether all say yes. An error if the barrier was aborted.
     pub(crate) fn all(&self, yes: bool) -> Result<bool> {
+        waiting(|| self.wait_for_all(yes))
+    }
+
+    fn wait_for_all(&self, yes: bool) -> Result<bool> {
         let mut state = self.lock();
         state.ended.check()?;
         let round = state.round;

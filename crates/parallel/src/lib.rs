@@ -45,6 +45,7 @@ mod collective;
 mod error;
 mod exchanges;
 mod gather;
+mod hangs;
 mod link;
 mod local;
 mod members;
@@ -60,6 +61,7 @@ mod shards;
 mod slice;
 mod stages;
 mod sum_tree;
+mod system;
 mod weights;
 
 pub use agreement::Agreement;

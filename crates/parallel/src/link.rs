@@ -1,7 +1,9 @@
 use crate::abort::{AbortState, Abortable};
+use crate::hangs::waiting;
+use crate::system::{Condvar, Mutex, MutexGuard};
 use crate::{Error, Result};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// A queue of tensors from one thread to another, through host memory. The memory is reused, so none is
 /// allocated in the long run.
@@ -49,19 +51,21 @@ impl Link {
         &self,
         read: impl FnOnce(&[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let tensor = {
-            let mut state = self.lock();
-            loop {
-                if let Some(tensor) = state.sent.pop_front() {
-                    break tensor;
-                }
-                state.ended.check()?;
-                state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
-            }
-        };
+        let tensor = waiting(|| self.next())?;
         read(&tensor)?;
         self.lock().free.push(tensor);
         Ok(())
+    }
+
+    fn next(&self) -> Result<Vec<f32>> {
+        let mut state = self.lock();
+        loop {
+            if let Some(tensor) = state.sent.pop_front() {
+                return Ok(tensor);
+            }
+            state.ended.check()?;
+            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
     }
 }
 

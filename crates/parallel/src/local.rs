@@ -1,12 +1,14 @@
 use crate::abort::Abortable;
 use crate::barrier::Barrier;
 use crate::collective::equal_part;
+use crate::hangs::waiting_outside;
 use crate::mpi::Across;
 use crate::on_device::OnDevice;
 use crate::sum_tree::add_up;
+use crate::system::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::{Collective, Error, Nodes, Result, SumTree, slice_batch};
 use program::{Device, Span, Storage};
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::{mem, slice};
 use tensor_cpu::Buffer as HostBuffer;
 
@@ -229,7 +231,7 @@ impl Local {
     /// It leaves the result in the first buffer for sums.
     fn first_of_process(&self, act: impl FnOnce(&Across, &mut Vec<f32>) -> Result<()>) -> Result<()> {
         match &self.group.across {
-            Some(across) if self.own == 0 => act(across, &mut write(&self.group.sums[0])),
+            Some(across) if self.own == 0 => waiting_outside(|| act(across, &mut write(&self.group.sums[0]))),
             _ => Ok(()),
         }
     }

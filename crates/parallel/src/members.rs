@@ -1,10 +1,12 @@
 use crate::abort::Abortable;
 use crate::barrier::Barrier;
+use crate::hangs::PATIENCE;
 use crate::mpi::Across;
 use crate::{Collective, Local, Nccl, Result};
 use program::Device;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 use tensor_cuda::{Cuda, nccl};
 
 /// The members of a group of threads, by rank, and the barrier that their runner can abort.
@@ -13,37 +15,41 @@ pub(crate) struct Members {
     pub(crate) barrier: Arc<Barrier>,
     /// The way to the replicas of other processes, which a failing thread calls off.
     pub(crate) across: Option<Arc<dyn Abortable>>,
+    /// How long a thread may keep the others waiting.
+    pub(crate) patience: Duration,
 }
 
 impl Members {
     /// A group on these devices: by NCCL if each replica has a separate GPU and NCCL is installed, else
     /// [`Local`].
-    pub(crate) fn of(devices: &[Device]) -> Result<Members> {
+    pub(crate) fn of(devices: &[Device], patience: Duration) -> Result<Members> {
         if on_gpus_of_their_own(devices) && nccl::available().is_ok() {
-            let (members, barrier) = Nccl::on_threads_of(devices)?;
-            return Ok(Members { collectives: boxed(members), barrier, across: None });
+            let (members, barrier) = Nccl::on_threads_of(devices, patience)?;
+            return Ok(Members { collectives: boxed(members), barrier, across: None, patience });
         }
         let barrier = Arc::new(Barrier::new(devices.len()));
         let collectives = boxed(Local::on_with_barrier(&barrier, devices)?);
-        Ok(Members { collectives, barrier, across: None })
+        Ok(Members { collectives, barrier, across: None, patience })
     }
 
     /// A group that exchanges a few numbers, whatever its members' devices are.
     pub(crate) fn in_host_memory(world: usize) -> Members {
         let barrier = Arc::new(Barrier::new(world));
-        Members { collectives: boxed(Local::with_barrier(&barrier, world)), barrier, across: None }
+        let collectives = boxed(Local::with_barrier(&barrier, world));
+        Members { collectives, barrier, across: None, patience: PATIENCE }
     }
 
     /// The only replica of this process.
     pub(crate) fn alone(collective: impl Collective + 'static) -> Members {
-        Members { collectives: boxed(vec![collective]), barrier: Arc::new(Barrier::new(1)), across: None }
+        let (collectives, barrier) = (boxed(vec![collective]), Arc::new(Barrier::new(1)));
+        Members { collectives, barrier, across: None, patience: PATIENCE }
     }
 
     /// The `count` replicas of this process in a group of all processes.
-    pub(crate) fn of_process(count: usize, across: Across) -> Members {
+    pub(crate) fn of_process(count: usize, across: Across, patience: Duration) -> Members {
         let (barrier, across) = (Arc::new(Barrier::new(count)), Arc::new(across));
         let collectives = boxed(Local::of_process(&barrier, count, &across));
-        Members { collectives, barrier, across: Some(across) }
+        Members { collectives, barrier, across: Some(across), patience }
     }
 }
 

@@ -1,11 +1,15 @@
 use crate::abort::{Abortable, Participant};
+use crate::hangs::{Hangs, Mark, PATIENCE};
 use crate::members::Members;
 use crate::panics::message;
 use crate::{Collective, Error, Replica};
+use core::convert::Infallible;
+use core::time::Duration;
 use program::Device;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::ScopedJoinHandle;
 
 /// Runs `body` once for each device, each on a separate thread, and returns the results by rank.
@@ -13,6 +17,11 @@ use std::thread::ScopedJoinHandle;
 /// If a body fails or panics, the collectives of all others fail, so none waits for it forever. The returned
 /// error is that first failure, not one that follows from it. Collectives also fail after another body has
 /// returned. (On a single device the body runs on the calling thread, and its panic is the caller's.)
+///
+/// A body that hangs is named too: one that has come to no operation of a collective for 5 minutes, while
+/// others wait. ([`run_stages`](crate::run_stages) takes another time-out.) If a body has not returned 5
+/// minutes after a failure, nothing can stop its thread: the process prints the failure and ends, with exit
+/// status 1.
 ///
 /// # Errors
 /// The error of the replica that failed first.
@@ -22,12 +31,21 @@ where
     E: From<Error> + core::fmt::Display + Send,
     F: Fn(Replica) -> Result<T, E> + Sync,
 {
+    run_within(devices, PATIENCE, body)
+}
+
+/// The same with this time-out.
+pub(crate) fn run_within<T, E, F>(devices: &[Device], patience: Duration, body: F) -> Result<Vec<T>, E>
+where
+    T: Send,
+    E: From<Error> + core::fmt::Display + Send,
+    F: Fn(Replica) -> Result<T, E> + Sync,
+{
     match devices {
-        [] => return Ok(Vec::new()),
-        [device] => return Ok(vec![body(Replica::alone(device.clone()))?]),
-        _ => {}
+        [] => Ok(Vec::new()),
+        [device] => Ok(vec![body(Replica::alone(device.clone()))?]),
+        _ => run_members(devices, Members::of(devices, patience)?, body),
     }
-    run_members(devices, Members::of(devices)?, body)
 }
 
 /// The same with the members of an existing group.
@@ -37,7 +55,7 @@ where
     E: From<Error> + core::fmt::Display + Send,
     F: Fn(Replica) -> Result<T, E> + Sync,
 {
-    let Members { collectives, barrier, across } = group;
+    let Members { collectives, barrier, across, patience } = group;
     let all: Arc<[Arc<dyn Abortable>]> = [barrier as Arc<dyn Abortable>].into_iter().chain(across).collect();
     let member = |(device, collective): (&Device, Box<dyn Collective>)| {
         let (rank, all) = (collective.rank(), Arc::clone(&all));
@@ -50,11 +68,15 @@ where
         };
         (Replica { device: device.clone(), collective }, participant)
     };
-    run_threads(devices.iter().zip(collectives).map(member).collect(), body)
+    run_threads(devices.iter().zip(collectives).map(member).collect(), patience, body)
 }
 
 /// Runs `body` once for each member, each on a separate thread.
-pub(crate) fn run_threads<M, T, E, F>(members: Vec<(M, Participant)>, body: F) -> Result<Vec<T>, E>
+pub(crate) fn run_threads<M, T, E, F>(
+    members: Vec<(M, Participant)>,
+    patience: Duration,
+    body: F,
+) -> Result<Vec<T>, E>
 where
     M: Send,
     T: Send,
@@ -62,19 +84,36 @@ where
     F: Fn(M) -> Result<T, E> + Sync,
 {
     let body = &body;
+    let mut hangs = Hangs::new(patience);
+    // Each thread drops its end when it ends.
+    let (running, ended) = channel::<Infallible>();
     let results: Vec<Result<T, Failure<E>>> = std::thread::scope(|scope| {
         let spawn = |(member, participant): (M, Participant)| {
             let (name, replica) = (participant.who.replace(' ', "-"), participant.replica);
             let participant = Arc::new(participant);
-            let own = Arc::clone(&participant);
-            let run = move || run_one(member, &own, body);
+            let (own, mark, running) = (Arc::clone(&participant), hangs.add(&participant), running.clone());
+            let ends = Arc::clone(&mark);
+            let run = move || {
+                let _running = running;
+                mark.adopt();
+                run_one(member, &own, &mark, body)
+            };
             let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, run);
             if let Err(source) = &thread {
-                participant.abort(&format!("could not be started: {source}"));
+                let how = format!("could not be started: {source}");
+                participant.abort(&how);
+                ends.end(Some(how));
             }
             (replica, thread)
         };
         let threads: Vec<_> = members.into_iter().map(spawn).collect();
+        drop(running);
+        while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(hangs.pause()) {
+            if let Some(sentence) = hangs.look() {
+                eprintln!("error: {sentence}");
+                std::process::exit(1);
+            }
+        }
         let join = |(rank, thread): (usize, std::io::Result<ScopedJoinHandle<'_, _>>)| match thread {
             Ok(thread) => {
                 thread.join().unwrap_or_else(|panic| Err(Failure::panicked(rank, panic.as_ref(), true)))
@@ -109,19 +148,25 @@ impl<E: From<Error>> Failure<E> {
 }
 
 /// Runs one body, and tells the others how it ended.
-fn run_one<M, T, E, F>(member: M, participant: &Participant, body: &F) -> Result<T, Failure<E>>
+fn run_one<M, T, E, F>(member: M, participant: &Participant, mark: &Mark, body: &F) -> Result<T, Failure<E>>
 where
     E: From<Error> + core::fmt::Display,
     F: Fn(M) -> Result<T, E>,
 {
+    let stop = |how: String| {
+        let first = participant.abort(&how);
+        mark.end(Some(format!("{} {how}", participant.who)));
+        first
+    };
     match catch_unwind(AssertUnwindSafe(|| body(member))) {
         Ok(Ok(done)) => {
             participant.leave();
+            mark.end(None);
             Ok(done)
         }
-        Ok(Err(error)) => Err(Failure { first: participant.abort(&format!("failed: {error}")), error }),
+        Ok(Err(error)) => Err(Failure { first: stop(format!("failed: {error}")), error }),
         Err(panic) => {
-            let first = participant.abort(&format!("panicked: {}", message(panic.as_ref())));
+            let first = stop(format!("panicked: {}", message(panic.as_ref())));
             Err(Failure::panicked(participant.replica, panic.as_ref(), first))
         }
     }

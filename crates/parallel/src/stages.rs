@@ -2,9 +2,10 @@ use crate::abort::{Abortable, Participant};
 use crate::barrier::Barrier;
 use crate::link::Link;
 use crate::members::Members;
-use crate::replicas::run_threads;
-use crate::{Collective, Error, Local, Replica, Result, run_replicas};
+use crate::replicas::{run_threads, run_within};
+use crate::{Collective, Error, Local, Replica, Result};
 use core::fmt::Display;
+use core::time::Duration;
 use program::Device;
 use program::ops::Neighbor;
 use std::sync::Arc;
@@ -91,15 +92,17 @@ impl Stage {
 /// `devices` are those of the first replica's stages, then those of the second one's, and so on.
 ///
 /// The collective of each [`Replica`] connects the same stage of all replicas, for gradients. That of each
-/// [`Stage`] connects the stages of one replica. With one stage this is [`run_replicas`]. If a body fails or
-/// panics, all others fail at their next operation, as there.
+/// [`Stage`] connects the stages of one replica. With one stage this is [`run_replicas`](crate::run_replicas).
+/// If a body fails, panics or hangs, all others fail at their next operation, as there. `patience` is how long
+/// a body may keep the others waiting.
 ///
 /// ```
 /// use parallel::{Error, run_stages};
 /// use program::ops::Neighbor;
 ///
 /// // Two replicas of two stages: each first stage sends a number on, its neighbour sends back twice as much.
-/// let seen = run_stages(&vec![tensor_cpu::device(1); 4], 2, |replica, stage| {
+/// let patience = std::time::Duration::from_secs(300);
+/// let seen = run_stages(&vec![tensor_cpu::device(1); 4], 2, patience, |replica, stage| {
 ///     let mut seen = 0.0;
 ///     if stage.is_first() {
 ///         stage.send(Neighbor::Next, |tensor| {
@@ -128,7 +131,12 @@ impl Stage {
 ///
 /// # Errors
 /// The error of the body that failed first, or [`Error::Uneven`] if the devices can't be divided.
-pub fn run_stages<T, E, F>(devices: &[Device], stages: usize, body: F) -> Result<Vec<T>, E>
+pub fn run_stages<T, E, F>(
+    devices: &[Device],
+    stages: usize,
+    patience: Duration,
+    body: F,
+) -> Result<Vec<T>, E>
 where
     T: Send,
     E: From<Error> + Display + Send,
@@ -138,21 +146,22 @@ where
         return Err(Error::Uneven { devices: devices.len(), stages }.into());
     }
     if stages == 1 {
-        return run_replicas(devices, |replica| body(replica, Stage::whole()));
+        return run_within(devices, patience, |replica| body(replica, Stage::whole()));
     }
-    run_threads(members(devices, stages)?, |(replica, stage)| body(replica, stage))
+    run_threads(members(devices, stages, patience)?, patience, |(replica, stage)| body(replica, stage))
 }
 
 /// The argument of a stage's body.
 type Member = (Replica, Stage);
 
 /// All threads, replica by replica.
-fn members(devices: &[Device], stages: usize) -> Result<Vec<(Member, Participant)>> {
+fn members(devices: &[Device], stages: usize, patience: Duration) -> Result<Vec<(Member, Participant)>> {
     let replicas = devices.len() / stages;
     let mut across = Vec::new();
     for stage in 0..stages {
         let of_stage: Vec<Device> = devices.iter().skip(stage).step_by(stages).cloned().collect();
-        let group = if replicas == 1 { Members::in_host_memory(1) } else { Members::of(&of_stage)? };
+        let group =
+            if replicas == 1 { Members::in_host_memory(1) } else { Members::of(&of_stage, patience)? };
         let Members { collectives, barrier, .. } = group;
         across.push((collectives.into_iter(), barrier));
     }

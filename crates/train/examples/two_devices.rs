@@ -8,6 +8,7 @@ use layers::{Conv2D, Dense, Draws, Dropout, Flatten, Graph, MaxPooling2D, Mode, 
 use optim::{Optimizer, OptimizerState, Sgd};
 use parallel::{Exchanges, Pass, Stage, in_flight, one_forward_one_backward, run_stages};
 use program::{Activation::Relu, Device};
+use std::time::Duration;
 use train::{Error, Result, cifar};
 
 const BATCH: usize = 32;
@@ -38,7 +39,7 @@ fn main() -> Result<()> {
     let images: Vec<f32> = data.images.iter().map(|&byte| f32::from(byte) / 127.5 - 1.0).collect();
     let labels: Vec<u32> = data.labels.iter().map(|&label| u32::from(label)).collect();
     let devices = [tensor_cpu::device(1), tensor_cpu::device(1)];
-    run_stages(&devices, stages.len(), |replica, stage| {
+    run_stages(&devices, stages.len(), Duration::from_secs(300), |replica, stage| {
         train(&replica.device, &stage, &stages[stage.number()], &images, &labels)
     })?;
     Ok(())

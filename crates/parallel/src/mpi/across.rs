@@ -2,9 +2,10 @@ use super::Mpi;
 use super::queue::Command;
 use super::thread::WorkerHandle;
 use crate::abort::Abortable;
+use crate::system::RwLock;
 use crate::{Result, SumTree};
 use program::Span;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tensor_cpu::Buffer as HostBuffer;
 
 /// The way from the replicas of this process to those of the others. One thread at a time uses it, while the

@@ -1,4 +1,5 @@
 use super::{Across, Mpi};
+use crate::abort::Abortable;
 use crate::members::{Members, boxed};
 use crate::replicas::run_members;
 use crate::{Error, Nccl, Replica};
@@ -29,7 +30,7 @@ impl Mpi {
         // One each: sums may overlap with computation.
         let members = match replicas.iter().all(|count| *count == 1) {
             true => Members::alone(own),
-            false => Members::of_process(devices.len(), Across::new(own, &replicas)),
+            false => Members::of_process(devices.len(), Across::new(own, &replicas), self.worker.timeout()),
         };
         self.conclude(run_members(devices, members, body))
     }
@@ -48,7 +49,10 @@ impl Mpi {
         let across = Across::new(Mpi::at(Arc::clone(&self.worker), self.place), &replicas);
         let joined = Nccl::join_over(&across, devices, patience);
         let (collectives, barrier) = joined.inspect_err(|error| self.tell(error))?;
-        let members = Members { collectives: boxed(collectives), barrier, across: Some(Arc::new(across)) };
+        let across: Arc<dyn Abortable> = Arc::new(across);
+        let across = Some(across);
+        // A thread may wait for others that wait for NCCL.
+        let members = Members { collectives: boxed(collectives), barrier, across, patience: 2 * patience };
         self.conclude(run_members(devices, members, body))
     }
 

@@ -68,6 +68,11 @@ impl WorkerHandle {
         Ok((WorkerHandle { ends, timeout, beats, called_off, lost, sent }, place))
     }
 
+    /// The time-out of an operation.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     fn lock(&self) -> MutexGuard<'_, Ends> {
         self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

@@ -6,6 +6,7 @@ pub use process::NcclProcess;
 use crate::abort::Abortable;
 use crate::barrier::Barrier;
 use crate::collective::{behind, whole};
+use crate::hangs::{PATIENCE, waiting_outside};
 use crate::mpi::Across;
 use crate::{Collective, Error, Nodes, Result, SumTree};
 use program::{Device, Span, Storage};
@@ -14,9 +15,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tensor_cuda::Cuda;
 use tensor_cuda::nccl::{self, Communicator, Join, UniqueId, unique_id};
-
-/// How long a rank may keep the others waiting, by default.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Returns the failed rank's error, if one is known.
 type Failed = Arc<dyn Fn() -> Option<String> + Send + Sync>;
@@ -147,13 +145,13 @@ impl Nccl {
     /// # Errors
     /// If a device is no GPU, two are the same, or NCCL is missing.
     pub fn group(devices: &[Device]) -> Result<Vec<Nccl>> {
-        Ok(Nccl::on_threads_of(devices)?.0)
+        Ok(Nccl::on_threads_of(devices, PATIENCE)?.0)
     }
 
     /// As [`group`](Nccl::group), with the barrier, which the runner of the threads can abort.
-    pub(crate) fn on_threads_of(devices: &[Device]) -> Result<(Vec<Nccl>, Arc<Barrier>)> {
+    pub(crate) fn on_threads_of(devices: &[Device], patience: Duration) -> Result<(Vec<Nccl>, Arc<Barrier>)> {
         let (id, world) = (*unique_id()?.as_bytes(), devices.len());
-        Nccl::join(devices, NcclJoin { id, rank: 0, world, patience: PATIENCE, failed: None })
+        Nccl::join(devices, NcclJoin { id, rank: 0, world, patience, failed: None })
     }
 
     pub(crate) fn on_threads(
@@ -204,7 +202,7 @@ impl Nccl {
     ) -> Result<()> {
         self.enter();
         let result = match &mut self.communicator {
-            Some(communicator) => act(communicator, data),
+            Some(communicator) => waiting_outside(|| act(communicator, data)),
             None => Err(program::Error::DeviceMismatch { op: "collective" }),
         };
         self.telling(result)
@@ -316,7 +314,7 @@ impl Collective for Nccl {
         match &mut self.communicator {
             // The threads of this process are not all replicas.
             Some(communicator) if self.asks_processes => {
-                let all = communicator.agree(well);
+                let all = waiting_outside(|| communicator.agree(well));
                 self.telling(all)
             }
             _ => Ok(well),

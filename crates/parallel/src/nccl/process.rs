@@ -63,7 +63,13 @@ impl NcclProcess<'_> {
             for (own, member) in members.iter_mut().enumerate() {
                 (member.process, member.reports) = (Some(Arc::clone(&shared)), own == 0);
             }
-            run_members(devices, Members { collectives: boxed(members), barrier, across: None }, body)
+            // A thread may wait for others that wait for NCCL.
+            let patience = 2 * patience;
+            run_members(
+                devices,
+                Members { collectives: boxed(members), barrier, across: None, patience },
+                body,
+            )
         };
         let ran = run().and_then(|done| shared.part().map(|()| done).map_err(E::from));
         let error = match ran {

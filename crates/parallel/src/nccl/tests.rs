@@ -3,8 +3,9 @@
 #[path = "../../tests/everything.rs"]
 mod everything;
 
-use super::{Nccl, NcclJoin, PATIENCE, failure_of};
+use super::{Nccl, NcclJoin, failure_of};
 use crate::barrier::Barrier;
+use crate::hangs::PATIENCE;
 use crate::members::{Members, boxed};
 use crate::replicas::run_members;
 use crate::{Error, Nodes, Replica, SumTree, add_run, run_replicas};
@@ -26,7 +27,7 @@ fn emulated(devices: &[Device], in_order: bool, patience: Duration) -> Members {
     let communicators = nccl::emulated(&gpus, patience, failed).unwrap();
     let members = Nccl::on_threads(&barrier, communicators, &failure_of(&barrier));
     let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
-    Members { collectives: boxed(members), barrier, across: None }
+    Members { collectives: boxed(members), barrier, across: None, patience: PATIENCE }
 }
 
 #[test]
@@ -252,7 +253,7 @@ fn processes_of_several_replicas_join_by_an_id() {
         let join = NcclJoin { id, rank: first, world: 3, patience: PATIENCE, failed: None };
         let (members, barrier) = Nccl::join(devices, join)?;
         let members = members.into_iter().map(|member| member.in_order(true)).collect();
-        let members = Members { collectives: boxed(members), barrier, across: None };
+        let members = Members { collectives: boxed(members), barrier, across: None, patience: PATIENCE };
         run_members(devices, members, |mut replica| {
             let well = replica.rank() != 1;
             assert_eq!(
@@ -283,9 +284,9 @@ fn real_gpus_add_up_by_nccl() {
         let devices: Vec<Device> = (0..world).map(open).collect();
         for in_order in [false, true] {
             let group = || {
-                let (members, barrier) = Nccl::on_threads_of(&devices).unwrap();
+                let (members, barrier) = Nccl::on_threads_of(&devices, PATIENCE).unwrap();
                 let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
-                Members { collectives: boxed(members), barrier, across: None }
+                Members { collectives: boxed(members), barrier, across: None, patience: PATIENCE }
             };
             let whole = (1..=world).sum::<usize>() as f32;
             assert_eq!(run_members(&devices, group(), recorded).unwrap(), vec![vec![whole; 4 * 110]; world]);

@@ -3,10 +3,11 @@
 use super::Secret;
 use super::message::Message;
 use super::secret::mac;
+use crate::system::{Instant, TcpStream};
 use hmac::Mac;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
+use std::net::Shutdown;
+use std::time::Duration;
 
 /// The longest message. Longer ones are refused before they are read.
 pub(super) const LONGEST: usize = 64 << 10;

@@ -4,8 +4,9 @@ use super::channel::ReceiveError;
 use super::group::{ProcessGroup, check};
 use super::message::{Hello, Message};
 use super::other_ranks::GRACE;
+use crate::system::{Instant, sleep};
 use crate::{Agreement, Error, Result};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The other ranks must take a message of rank 0 within this time.
 const TAKEN: Duration = Duration::from_secs(5);
@@ -120,7 +121,7 @@ impl ProcessGroup {
             Ok(_) => other(0),
             Err(silence) => {
                 // Rank 0 reports its own end, and its launcher should see that first.
-                std::thread::sleep(MOMENT);
+                sleep(MOMENT);
                 self.silent(&name, &silence)
             }
         }))
@@ -136,7 +137,7 @@ impl ProcessGroup {
             let (ready, rest): (Vec<_>, Vec<_>) =
                 waiting.iter().copied().partition(|at| late || self.peers[*at].channel.is_ready());
             if ready.is_empty() {
-                std::thread::sleep(PAUSE);
+                sleep(PAUSE);
             }
             for at in ready {
                 let peer = &mut self.peers[at];

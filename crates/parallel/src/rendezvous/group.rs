@@ -3,7 +3,7 @@ use super::message::{Hello, Message};
 use super::{Settings, other_ranks, rank_zero};
 use crate::cluster::Place;
 use crate::{Error, Result};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Connected processes.
 pub struct ProcessGroup {
@@ -16,19 +16,13 @@ pub struct ProcessGroup {
     pub(super) start: Duration,
 }
 
-/// Connects the processes, and brings `blob` from rank 0 to all others, which pass `None`.
+/// Connects the processes, and brings `blob` from rank 0 to all others, which pass `None`. The connections stay
+/// open, for a [`Watchdog`](super::Watchdog).
 ///
 /// # Errors
 /// [`Error::Rendezvous`] on every rank if one does not come in time, or if secrets, numbers of processes or
-/// settings differ; on an earlier process if another comes with its rank. [`Error::Variable`] if the settings name no endpoint.
-pub fn exchange(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>) -> Result<Vec<u8>> {
-    Ok(connect(place, settings, own, blob)?.blob)
-}
-
-/// As [`exchange`], with connections that stay open, for a [`Watchdog`](super::Watchdog).
-///
-/// # Errors
-/// As [`exchange`].
+/// settings differ; on an earlier process if another comes with its rank. [`Error::Variable`] if the settings
+/// name no endpoint.
 pub fn connect(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>) -> Result<ProcessGroup> {
     check(own, blob)?;
     let own = own.clone();
@@ -38,11 +32,10 @@ pub fn connect(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u
     }
     let endpoint = settings.endpoint(place)?;
     let secret = settings.secret_for(&endpoint)?.of_start(place);
-    let until = Instant::now() + settings.start;
     let (blob, peers) = match blob {
         Some(blob) => (blob.to_vec(), rank_zero::gather(&endpoint, secret, &own, blob, settings.start)?),
         None => {
-            let (blob, first) = other_ranks::join(&endpoint, &secret, &own, until)?;
+            let (blob, first) = other_ranks::join(&endpoint, &secret, &own, settings.start)?;
             (blob, vec![first])
         }
     };

@@ -1,8 +1,7 @@
 use super::Secret;
 use super::channel::{Channel, Codes, ReceiveError, read_until, write_until};
 use super::secret::random;
-use std::net::TcpStream;
-use std::time::Instant;
+use crate::system::{Instant, TcpStream};
 
 /// The protocol and its version.
 const MAGIC: &[u8; 8] = b"towers-2";

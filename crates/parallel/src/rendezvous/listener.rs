@@ -1,8 +1,9 @@
+use crate::system::{Instant, TcpListener, TcpStream, sleep};
 use crate::{Error, Result};
 use core::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::time::{Duration, Instant};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
 /// A process of the last start may still hold the port for this long.
 const PORT: Duration = Duration::from_secs(15);
@@ -53,7 +54,7 @@ fn listen((host, port): (&str, u16), until: Instant) -> Result<TcpListener> {
             Err(error) => error,
         };
         if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until {
-            std::thread::sleep(PAUSE);
+            sleep(PAUSE);
         } else if let (Some(other), true) = (interfaces.next(), error.kind() != io::ErrorKind::AddrInUse) {
             address.set_ip(other);
         } else {
@@ -103,10 +104,12 @@ pub(super) fn is_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{TcpListener, TcpStream};
 
-    /// Listens as rank 0 at `host`. Returns which of these addresses reach it.
+    /// Listens where rank 0 does at `host`. Returns which of these addresses reach it.
     fn reached(host: &str, addresses: &[&str]) -> Vec<bool> {
-        let listener = listen((host, 0), Instant::now()).unwrap();
+        let mut interfaces = interfaces(host).into_iter();
+        let listener = interfaces.find_map(|ip| TcpListener::bind((ip, 0)).ok()).unwrap();
         let port = listener.local_addr().unwrap().port();
         addresses.iter().map(|address| TcpStream::connect((*address, port)).is_ok()).collect()
     }

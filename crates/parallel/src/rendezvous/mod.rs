@@ -12,7 +12,7 @@
 //! ```
 //! use parallel::cluster::discover;
 //! use parallel::Agreement;
-//! use parallel::rendezvous::{Hello, Settings, exchange};
+//! use parallel::rendezvous::{Hello, Settings, connect};
 //!
 //! // The variables of `towers launch`, for the only process of a run.
 //! let variables = [("RANK", "0"), ("WORLD_SIZE", "1"), ("TOWERS_JOB_SECRET", "correct horse battery")];
@@ -20,8 +20,8 @@
 //! let place = discover(env)?.expect("there is a rank");
 //! let agreement = Agreement::new().with("the batch size", 64);
 //! let own = Hello { rank: place.rank, world: place.world, agreement };
-//! let id = exchange(&place, &Settings::discover(env)?, &own, Some(b"NCCL's id"))?;
-//! assert_eq!(id, b"NCCL's id");
+//! let group = connect(&place, &Settings::discover(env)?, &own, Some(b"NCCL's id"))?;
+//! assert_eq!(group.blob, b"NCCL's id");
 //! # Ok::<(), parallel::Error>(())
 //! ```
 
@@ -37,7 +37,7 @@ mod secret;
 mod settings;
 mod watchdog;
 
-pub use group::{ProcessGroup, connect, exchange};
+pub use group::{ProcessGroup, connect};
 pub use message::Hello;
 pub use secret::Secret;
 pub use settings::Settings;

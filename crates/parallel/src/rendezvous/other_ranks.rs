@@ -3,10 +3,11 @@ use super::channel::{Channel, Peer, ReceiveError};
 use super::handshake::{HandshakeError, connect_handshake};
 use super::listener::Endpoint;
 use super::message::{Hello, Message};
+use crate::system::{Instant, TcpStream, sleep};
 use crate::{Error, Result};
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::{Duration, Instant};
+use std::net::ToSocketAddrs;
+use std::time::Duration;
 
 /// The time-out of one attempt to reach rank 0.
 const TRY: Duration = Duration::from_secs(5);
@@ -20,16 +21,18 @@ pub(super) fn join(
     endpoint: &Endpoint,
     secret: &Secret,
     own: &Hello,
-    until: Instant,
+    start: Duration,
 ) -> Result<(Vec<u8>, Peer)> {
     let rank = own.rank;
     let failed = |sentence: String| Err(Error::Rendezvous(sentence));
-    let mut channel = reach(endpoint, secret, rank, until)?;
+    let mut channel = reach(endpoint, secret, rank, Instant::now() + start)?;
+    // The time-out of rank 0 may have begun a moment ago.
+    let until = Instant::now() + start + GRACE;
     let gone = format!("rank 0 {endpoint} ended before all ranks had come");
     if channel.sender.send(&Message::Hello(own.clone()), until).is_err() {
         return failed(gone);
     }
-    match channel.receiver.receive(until + GRACE) {
+    match channel.receiver.receive(until) {
         Ok(Message::Blob(blob)) => Ok((blob, Peer { rank: 0, host: endpoint.host.clone(), channel })),
         Ok(Message::Failed(sentence)) => failed(sentence),
         Err(ReceiveError::OtherSecret) => failed(format!(
@@ -66,7 +69,7 @@ fn reach(endpoint: &Endpoint, secret: &Secret, rank: usize, until: Instant) -> R
                 "rank {rank} did not reach rank 0 {endpoint} within {waited} seconds: {tried}"
             )));
         }
-        std::thread::sleep(pause);
+        sleep(pause);
         pause = PAUSES[1].min(pause * 2);
     }
 }

@@ -3,11 +3,11 @@ use super::channel::{Peer, ReceiveError};
 use super::handshake::accept_handshake;
 use super::listener::{Endpoint, Listener};
 use super::message::{Hello, Message};
+use crate::system::{Builder, Instant, TcpStream, mpsc};
 use crate::{Error, Result};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{Shutdown, TcpStream};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::net::Shutdown;
+use std::time::Duration;
 
 /// The time-out of a handshake. Connections without one are closed.
 const GREETING: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ pub(super) fn gather(
     let until = Instant::now() + start;
     let mut listener = Listener::open(endpoint, until)?;
     let mut arrivals =
-        Arrivals { own, peers: Vec::new(), strangers: BTreeMap::new(), ended: BTreeMap::new() };
+        Arrivals { own, peers: BTreeMap::new(), strangers: BTreeMap::new(), ended: BTreeMap::new() };
     let gathered = arrivals.receive(&mut listener, &secret, until);
     let sentence = gathered.err().map(|reason| match reason {
         Some(sentence) => sentence,
@@ -55,17 +55,15 @@ pub(super) fn gather(
     let gone = arrivals.tell(&message);
     match sentence.or_else(|| gone.map(|name| format!("{name} ended before all ranks had come"))) {
         Some(sentence) => Err(Error::Rendezvous(sentence)),
-        None => {
-            arrivals.peers.sort_by_key(|peer| peer.rank);
-            Ok(arrivals.peers)
-        }
+        None => Ok(arrivals.peers.into_values().map(|(_, peer)| peer).collect()),
     }
 }
 
 /// The connected processes.
 struct Arrivals<'a> {
     own: &'a Hello,
-    peers: Vec<Peer>,
+    /// By rank, each with the number of its connection.
+    peers: BTreeMap<usize, (u64, Peer)>,
     /// The hosts of processes that claim a rank and have another secret.
     strangers: BTreeMap<u64, String>,
     /// Processes that connected and ended while they waited, or gave way to another one with their rank: a
@@ -92,14 +90,14 @@ impl Arrivals<'_> {
             greeting.accept(listener, secret);
             if let Ok((number, arrival)) = arrivals.recv_timeout(PAUSE) {
                 greeting.running.retain(|running| running.number != number);
-                self.admit(arrival)?;
+                self.admit(number, arrival)?;
             }
         }
         Ok(())
     }
 
     /// Takes the outcome of a connection.
-    fn admit(&mut self, arrival: Arrival) -> Result<(), Option<String>> {
+    fn admit(&mut self, number: u64, arrival: Arrival) -> Result<(), Option<String>> {
         match arrival {
             Arrival::Known(hello, mut peer) => {
                 let wrong = self.wrong_with(&hello, &peer);
@@ -107,8 +105,7 @@ impl Arrivals<'_> {
                     let _ = peer.channel.sender.send(&Message::Failed(sentence.clone()), soon());
                     return Err(Some(sentence));
                 }
-                self.replace(&peer);
-                self.peers.push(*peer);
+                self.enter(number, *peer);
             }
             // Any process can claim a rank, so this is remembered, but ends nothing.
             Arrival::OtherSecret(rank, host) if rank < self.own.world as u64 => {
@@ -119,13 +116,19 @@ impl Arrivals<'_> {
         Ok(())
     }
 
-    /// Lets an earlier process of this rank go. The newest one takes part: the earlier one may have ended, be
-    /// of a machine that lost power, or be left from an earlier start.
-    fn replace(&mut self, newer: &Peer) {
-        let (rank, host) = (newer.rank, &newer.host);
+    /// Adds a process. Of two with one rank the one that connected last takes part, whichever was heard first:
+    /// the other may have ended, be of a machine that lost power, or be left from an earlier start.
+    fn enter(&mut self, number: u64, peer: Peer) {
+        let rank = peer.rank;
         self.ended.remove(&rank);
-        let Some(at) = self.peers.iter().position(|peer| peer.rank == rank) else { return };
-        let mut earlier = self.peers.swap_remove(at);
+        let Some((present, other)) = self.peers.remove(&rank) else {
+            self.peers.insert(rank, (number, peer));
+            return;
+        };
+        let (newer, mut earlier) =
+            if number > present { ((number, peer), other) } else { ((present, other), peer) };
+        let host = newer.1.host.clone();
+        self.peers.insert(rank, newer);
         if earlier.channel.is_closed() {
             return;
         }
@@ -148,17 +151,13 @@ impl Arrivals<'_> {
     /// Forgets processes that have ended while they waited. They may come back.
     fn let_go(&mut self) {
         let Arrivals { peers, ended, .. } = self;
-        peers.retain(|peer| {
+        peers.retain(|_, (_, peer)| {
             let closed = peer.channel.is_closed();
             if closed {
                 ended.insert(peer.rank, format!("{} came, ended, and did not come back", peer.name()));
             }
             !closed
         });
-    }
-
-    fn find(&self, rank: usize) -> Option<&Peer> {
-        self.peers.iter().find(|peer| peer.rank == rank)
     }
 
     /// Why a process that knows the secret can't take part.
@@ -181,7 +180,7 @@ impl Arrivals<'_> {
 
     /// The missing ranks, and the reason if it is known.
     fn missing(&self, endpoint: &Endpoint, start: Duration) -> String {
-        let missing: Vec<usize> = (1..self.own.world).filter(|rank| self.find(*rank).is_none()).collect();
+        let missing: Vec<usize> = (1..self.own.world).filter(|rank| !self.peers.contains_key(rank)).collect();
         let mut names: Vec<String> = missing.iter().take(NAMED).map(usize::to_string).collect();
         if missing.len() > NAMED {
             names.push(format!("{} more", missing.len() - NAMED));
@@ -206,7 +205,7 @@ impl Arrivals<'_> {
     /// Sends a message to all. Returns the name of a lost process.
     fn tell(&mut self, message: &Message) -> Option<String> {
         let until = soon();
-        let unheard = self.peers.iter_mut().filter_map(|peer| {
+        let unheard = self.peers.values_mut().filter_map(|(_, peer)| {
             let failed = peer.channel.sender.send(message, until).is_err();
             failed.then(|| peer.name())
         });
@@ -258,7 +257,7 @@ impl Greeting {
                 let _ = arrive.send((number, greet(stream, &secret)));
             };
             // Without a thread the connection is dropped, and its process tries again.
-            if std::thread::Builder::new().name("arrival".to_owned()).spawn(greet).is_ok() {
+            if Builder::new().name("arrival".to_owned()).spawn(greet).is_ok() {
                 self.running.push_back(Running { number, since: Instant::now(), stream: handle });
             }
         }

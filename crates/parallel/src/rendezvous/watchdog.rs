@@ -1,12 +1,12 @@
 use super::channel::{Peer, ReceiveError, Receiver, Sender};
 use super::group::ProcessGroup;
 use super::message::{Message, Progress};
+use crate::system::{Builder, Condvar, Instant, JoinHandle, Mutex, MutexGuard, sleep};
 use crate::{Error, Result};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// The number of heartbeats within the longest silence.
 const BEATS: u32 = 4;
@@ -128,7 +128,7 @@ impl Watchdog {
         self.shared.tell(&Message::Done);
         let until = Instant::now() + FAREWELL;
         while Instant::now() < until && !self.lock_listeners().iter().all(JoinHandle::is_finished) {
-            std::thread::sleep(Duration::from_millis(1));
+            sleep(Duration::from_millis(1));
         }
     }
 
@@ -249,7 +249,7 @@ fn progress(of: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+    Builder::new().name(name.to_owned()).spawn(run)
 }
 
 #[cfg(test)]

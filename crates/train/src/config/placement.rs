@@ -4,6 +4,10 @@ use super::forms::MOST;
 use options::{Kind, Table, options};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// The longest time-out, in seconds.
+const A_WEEK: u64 = 7 * 24 * 60 * 60;
 
 options! {
     /// The devices and the location of the data of a run. They may change at a resume.
@@ -54,6 +58,8 @@ options! {
         pipeline_stages: usize = 0, Kind::Between(0, MOST as u64), "--pipeline-stages S";
         /// The last layer of each stage but the last; by default layers are timed, so that all stages take about the same time
         split_at: Vec<String> = Vec::new(), Kind::List(&Kind::Text, Some(',')), "--split-at LAYER,...";
+        /// Fail when another replica or process has kept the others waiting for this long, or a process has sent no heartbeat for a tenth of it
+        collective_timeout: u64 = 300, Kind::Between(1, A_WEEK), "--collective-timeout SECONDS";
         /// Let processes train together on different models of GPUs or instruction sets of CPUs, though their sums differ in the last bits
         mixed_devices: bool = false, Kind::Switch, "--mixed-devices";
         /// The file of the MPI library, such as libmpi.so.40; by default the one that fits the launcher
@@ -65,6 +71,11 @@ impl Devices {
     /// The number of stages of each replica, at least 1.
     pub fn stages(&self) -> usize {
         self.pipeline_stages.max(1)
+    }
+
+    /// How long a replica or process may keep the others waiting.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs(self.collective_timeout)
     }
 }
 

@@ -15,7 +15,6 @@ use program::Device;
 use recovery::{Kept, Next};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::Duration;
 use transport::Transport;
 
 pub use facts::with_device_facts;
@@ -39,16 +38,15 @@ pub struct Process {
 impl Process {
     /// Finds the processes that the launcher named in the environment; `None` if this one was started alone.
     ///
-    /// On GPUs they are joined by NCCL; by MPI if that started them and is built in. `timeout` is the longest
-    /// wait for other processes after the rendezvous.
+    /// On GPUs they are joined by NCCL; by MPI if that started them and is built in.
     ///
     /// # Errors
     /// [`Error::Parallel`](crate::Error::Parallel) if the environment is contradictory, if nothing in this
     /// build joins processes on such devices, or if the address of the rendezvous is missing.
-    pub fn join(devices: &Devices, timeout: Duration) -> Result<Option<Process>> {
+    pub fn join(devices: &Devices) -> Result<Option<Process>> {
         match discover_here()? {
             Some(place) if place.world > 1 => {
-                let transport = Transport::choose(&place, devices, timeout)?;
+                let transport = Transport::choose(&place, devices)?;
                 Ok(Some(Process { place, transport, group: None, replicas: Vec::new(), comes_back: false }))
             }
             _ => Ok(None),

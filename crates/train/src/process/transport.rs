@@ -26,7 +26,8 @@ pub(super) enum Transport {
 
 impl Transport {
     /// NCCL if this process has a GPU; MPI if that started it.
-    pub(super) fn choose(place: &Place, devices: &Devices, timeout: Duration) -> Result<Transport> {
+    pub(super) fn choose(place: &Place, devices: &Devices) -> Result<Transport> {
+        let timeout = devices.patience();
         let settings =
             Settings::discover(|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))?;
         if matches!(place.source, Source::OpenMpi | Source::Mpich | Source::Slurm) {
@@ -106,7 +107,7 @@ mod tests {
 
     fn refused(place: &Place, device: DeviceKind) -> String {
         let devices = Devices { device, ..Devices::default() };
-        Transport::choose(place, &devices, Duration::ZERO).err().unwrap().to_string()
+        Transport::choose(place, &devices).err().unwrap().to_string()
     }
 
     #[test]

@@ -110,7 +110,8 @@ fn run(
     let run = PreparedRun::prepare(config, model, data, resume, replicas, device)?.watched_by(observers);
     run.check_memory(resume, device, replicas, replicas)?;
     let observers = Mutex::new(Some(observers));
-    let outcomes = run_stages(devices, stages, |replica: Replica, stage: Stage| {
+    let patience = config.placement.devices.patience();
+    let outcomes = run_stages(devices, stages, patience, |replica: Replica, stage: Stage| {
         let first = replica.rank() == 0 && stage.is_first();
         let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
         run.start(resume, replica, stage, own.unwrap_or_default(), stop)?.fit()

@@ -1,0 +1,46 @@
+//! Threads that wait for each other, in every order in which they can run.
+//!
+//! [loom](https://docs.rs/loom) runs each test once for every order of its locks, waits and notifications, and
+//! fails a test in which all threads wait. The files of the crate are compiled here with loom's locks.
+
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
+// Not all of the crate takes part.
+#![allow(dead_code)]
+
+#[path = "../../src/abort.rs"]
+mod abort;
+#[path = "../../src/barrier.rs"]
+mod barrier;
+#[path = "../../src/collective.rs"]
+mod collective;
+#[path = "../../src/link.rs"]
+mod link;
+#[path = "../../src/local.rs"]
+mod local;
+mod mpi;
+#[path = "../../src/on_device.rs"]
+mod on_device;
+mod orders;
+#[path = "../../src/sum_tree.rs"]
+mod sum_tree;
+
+/// Nothing looks for threads that hang: loom finds them.
+mod hangs {
+    pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+        wait()
+    }
+
+    pub(crate) fn waiting_outside<T>(wait: impl FnOnce() -> T) -> T {
+        wait()
+    }
+}
+
+/// Loom's locks.
+mod system {
+    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+}
+
+use collective::{Collective, Nodes};
+use parallel::{Error, Result, slice_batch};
+use sum_tree::SumTree;
