@@ -149,7 +149,9 @@ mod training {
             });
         }
         let outcome = match process {
-            Some(process) => process.train(&config, data(), resume.as_ref(), &mut observers, &stop)?,
+            Some(process) => {
+                process.train(&config, data(), resume.as_ref(), train::Watch::Now(&mut observers), &stop)?
+            }
             None => train::train(&config, data(), resume.as_ref(), &mut observers, &stop)?,
         };
         fs::write(folder.join(format!("step-{rank}")), outcome.state.step.to_string()).unwrap();

@@ -139,30 +139,32 @@ pub trait Collective: Send {
     /// If another replica failed.
     fn barrier(&mut self) -> Result<()>;
 
+    /// The rest of its interface, if its operations are queued on the streams of devices.
+    fn queued(&mut self) -> Option<&mut dyn Queued> {
+        None
+    }
+
+    /// Makes every operation of every replica fail with this reason, now and later.
+    fn abort(&self, reason: &str);
+}
+
+/// A collective whose operations are queued on the streams of devices, where the host doesn't wait for them and
+/// graphs capture them: [`Nccl`](crate::Nccl).
+pub trait Queued {
     /// Waits until all replicas have called this, where the next operation depends on it. Returns whether all
     /// passed `true`.
     ///
-    /// By default it does not wait: the operations of most collectives run on the host, and are never
-    /// captured.
-    ///
     /// # Errors
     /// If another replica failed.
-    fn all_agree(&mut self, well: bool) -> Result<bool> {
-        Ok(well)
-    }
+    fn all_agree(&mut self, well: bool) -> Result<bool>;
 
     /// Whether an operation ends before the next one starts, as it does by default. Replicas need that while
     /// one of them may reserve memory, choose an algorithm or capture a step. Otherwise operations may run
     /// ahead of the host.
-    ///
-    /// By default this does nothing.
-    fn set_blocking(&mut self, _blocking: bool) {}
+    fn set_blocking(&mut self, blocking: bool);
 
     /// Reports the step of this replica. A watchdog names the last step of a lost process.
-    fn at_step(&self, _step: u64) {}
-
-    /// Makes every operation of every replica fail with this reason, now and later.
-    fn abort(&self, reason: &str);
+    fn at_step(&self, step: u64);
 }
 
 /// All [buckets](layers::Network::buckets) as one run.

@@ -66,7 +66,7 @@ mod weights;
 
 pub use agreement::Agreement;
 pub use balance::balance;
-pub use collective::{Collective, Nodes};
+pub use collective::{Collective, Nodes, Queued};
 pub use error::{Error, Result};
 pub use exchanges::{Exchanges, add_run};
 pub use gather::gather_numbers;

@@ -8,7 +8,7 @@ use crate::barrier::Barrier;
 use crate::collective::{behind, whole};
 use crate::hangs::{PATIENCE, waiting_outside};
 use crate::mpi::Across;
-use crate::{Collective, Error, Nodes, Result, SumTree};
+use crate::{Collective, Error, Nodes, Queued, Result, SumTree};
 use program::{Device, Span, Storage};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,8 +33,8 @@ type Failed = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 ///
 /// Threads of one process share a driver. A call that reserves memory or makes a graph may wait for the
 /// kernels of all GPUs, and a kernel of NCCL may wait for that thread. So at first operations are
-/// [blocking](Collective::set_blocking). All ranks must capture an operation, or none
-/// ([`all_agree`](Collective::all_agree)):
+/// [blocking](Queued::set_blocking). All ranks must capture an operation, or none
+/// ([`all_agree`](Queued::all_agree)):
 /// <https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/cudagraph.html>.
 pub struct Nccl {
     /// Taken when it is dropped.
@@ -305,6 +305,21 @@ impl Collective for Nccl {
         self.all_agree(true).map(drop)
     }
 
+    fn queued(&mut self) -> Option<&mut dyn Queued> {
+        Some(self)
+    }
+
+    fn abort(&self, reason: &str) {
+        if let Some(threads) = &self.threads {
+            threads.barrier.abort(self.rank, reason);
+        }
+        if let Some(communicator) = &self.communicator {
+            communicator.abort(reason);
+        }
+    }
+}
+
+impl Queued for Nccl {
     fn all_agree(&mut self, well: bool) -> Result<bool> {
         self.enter();
         let well = match &self.threads {
@@ -334,15 +349,6 @@ impl Collective for Nccl {
     fn at_step(&self, step: u64) {
         if let Some(process) = self.process.as_ref().filter(|_| self.reports) {
             (process.at_step)(step);
-        }
-    }
-
-    fn abort(&self, reason: &str) {
-        if let Some(threads) = &self.threads {
-            threads.barrier.abort(self.rank, reason);
-        }
-        if let Some(communicator) = &self.communicator {
-            communicator.abort(reason);
         }
     }
 }

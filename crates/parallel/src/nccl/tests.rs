@@ -122,7 +122,8 @@ fn all_learn_whether_it_went_well_for_all() {
     let Some(devices) = gpus(3) else { return };
     let ask = |mut replica: Replica| {
         let well = [0, 1, 2].map(|turn| turn != 1 || replica.rank() != 2);
-        well.into_iter().map(|well| replica.collective.all_agree(well)).collect::<Result<Vec<_>, _>>()
+        let queued = replica.collective.queued().unwrap();
+        well.into_iter().map(|well| queued.all_agree(well)).collect::<Result<Vec<_>, _>>()
     };
     let told = run_members(&devices, emulated(&devices, false, PATIENCE), ask).unwrap();
     assert_eq!(told, vec![[true, false, true]; 3]);
@@ -177,7 +178,7 @@ fn a_replica_that_does_not_come_is_not_waited_for_without_end() {
     let group = emulated(&devices, false, Duration::from_millis(50));
     let result = run_members(&devices, group, |mut replica: Replica| {
         let mut data = replica.device.alloc(4)?;
-        replica.collective.set_blocking(false);
+        replica.collective.queued().unwrap().set_blocking(false);
         match replica.rank() {
             0 => replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(0, 4)),
             _ => Ok(()),
@@ -257,7 +258,10 @@ fn processes_of_several_replicas_join_by_an_id() {
         run_members(devices, members, |mut replica| {
             let well = replica.rank() != 1;
             assert_eq!(
-                [replica.collective.all_agree(well)?, replica.collective.all_agree(true)?],
+                [
+                    replica.collective.queued().unwrap().all_agree(well)?,
+                    replica.collective.queued().unwrap().all_agree(true)?
+                ],
                 [false, true]
             );
             everything(replica, &LENS)

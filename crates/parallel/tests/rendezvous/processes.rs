@@ -57,7 +57,7 @@ fn sum(replica: &mut Replica, steps: u64) -> Result<f32> {
     let device = replica.device.clone();
     let mut data = device.alloc(1)?;
     for step in 0..steps {
-        replica.collective.at_step(step);
+        replica.collective.queued().unwrap().at_step(step);
         device.upload(&[1.0 + replica.rank() as f32], &mut data, 0)?;
         replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 1))?;
     }

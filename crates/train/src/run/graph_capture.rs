@@ -65,8 +65,10 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         };
         let settled = phase == Phase::Replay;
         if settled != self.settled {
-            collective.all_agree(true)?;
-            collective.set_blocking(!settled);
+            if let Some(queued) = collective.queued() {
+                queued.all_agree(true)?;
+                queued.set_blocking(!settled);
+            }
             self.settled = settled;
         }
         Ok(phase)
@@ -92,10 +94,12 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         shards: core::ops::Range<usize>,
         prepared: CaptureStatus,
     ) -> Result<()> {
-        if collective.all_agree(prepared == CaptureStatus::Yes)? {
+        // Operations on the host are never captured, so nobody else has to know.
+        let mut all = |well| collective.queued().map_or(Ok(well), |queued| queued.all_agree(well));
+        if all(prepared == CaptureStatus::Yes)? {
             return Ok(());
         }
-        let again = collective.all_agree(prepared != CaptureStatus::Never)?;
+        let again = all(prepared != CaptureStatus::Never)?;
         for shard in shards {
             let of_shard = (key.clone(), shard);
             match again {
@@ -142,7 +146,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
 mod tests {
     use super::*;
     use crate::Error;
-    use parallel::{Nodes, Result as Met};
+    use parallel::{Nodes, Queued, Result as Met};
     use program::{Span, Storage};
 
     /// Another replica: its answer when all meet, and the calls of the collective.
@@ -177,6 +181,14 @@ mod tests {
             Ok(())
         }
 
+        fn queued(&mut self) -> Option<&mut dyn Queued> {
+            Some(self)
+        }
+
+        fn abort(&self, _: &str) {}
+    }
+
+    impl Queued for Other {
         fn all_agree(&mut self, well: bool) -> Met<bool> {
             self.heard += if well { "together " } else { "not well " };
             Ok(well && self.says.pop().unwrap_or(true))
@@ -186,7 +198,7 @@ mod tests {
             self.heard += if blocking { "one by one " } else { "ahead " };
         }
 
-        fn abort(&self, _: &str) {}
+        fn at_step(&self, _: u64) {}
     }
 
     fn heard(capture: &mut GraphCapture<&'static str>, other: &mut Other, work: &'static str) -> String {

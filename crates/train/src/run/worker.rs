@@ -262,7 +262,9 @@ impl<'a> Worker<'a> {
     /// An asynchronous device only gets the commands here. A NaN or infinite loss is found when the losses
     /// are read, and has changed no parameter until then.
     pub(crate) fn step(&mut self, batch: &Share, stop: bool) -> Result<bool> {
-        self.collective.at_step(self.state.step);
+        if let Some(queued) = self.collective.queued() {
+            queued.at_step(self.state.step);
+        }
         let (lr, global, split) = (self.lr(), batch.global(), self.stage.stages() > 1);
         let alone = self.passes.is_single() && !split;
         let turn = ReplayArgs { step: self.state.step, lr: lr as f32, first: 0 };
