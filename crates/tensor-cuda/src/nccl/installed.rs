@@ -94,11 +94,12 @@ fn config() -> sys::ncclConfig_t {
 
 fn explain(comm: sys::ncclComm_t, why: u32) -> String {
     // SAFETY: the library is there, and the function is one that gives an answer's text.
-    let general = unsafe { number::words(sys::culib(), "ncclGetErrorString", why) };
+    let general = unsafe { number::words("ncclGetErrorString", why) };
     let general = general.unwrap_or_else(|| format!("error {why}"));
-    // SAFETY: as above. It returns a string with its end, or null.
+    type LastError = unsafe extern "C" fn(sys::ncclComm_t) -> *const c_char;
+    // SAFETY: the type is that of the function. It returns a string with its end, or null.
     let last = unsafe {
-        let last = sys::ncclGetLastError(comm);
+        let last = number::function::<LastError>("ncclGetLastError").map_or(ptr::null(), |last| last(comm));
         (!last.is_null()).then(|| CStr::from_ptr(last).to_string_lossy().trim().to_owned())
     };
     last.filter(|last| !last.is_empty()).map_or(general.clone(), |last| format!("{general}: {last}"))
@@ -234,9 +235,7 @@ mod tests {
         };
         assert_eq!(NCCL.find().unwrap().version.to_string(), named);
         for function in FUNCTIONS {
-            // SAFETY: only its presence is looked at.
-            let found = unsafe { sys::culib().get::<*const ()>(function) };
-            assert!(found.is_ok(), "NCCL {named} has no {function}");
+            assert!(NCCL.address(function) != 0, "NCCL {named} has no {function}");
         }
         assert_ne!(unique_id().unwrap(), unique_id().unwrap());
         let unknown = explain(ptr::null_mut(), sys::ncclResult_t::ncclInvalidUsage as u32);
