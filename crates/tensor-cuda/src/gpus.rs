@@ -182,11 +182,9 @@ impl Device {
 
     /// The compute capability.
     pub(crate) fn capability(&self) -> Result<(u32, u32)> {
-        use sys::CUdevice_attribute::{
-            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
-            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
-        };
-        Ok((self.attribute(MAJOR)?, self.attribute(MINOR)?))
+        use sys::CUdevice_attribute as A;
+        let major = self.attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        Ok((major, self.attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?))
     }
 
     fn describe(&self) -> Gpu {
@@ -296,6 +294,37 @@ fn hint(result: u32) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gpu_is_there_if_the_driver_or_the_kernel_has_seen_one() {
+        let failed = |answer: u32| Err(("cuInit", answer));
+        for kernel_module in [false, true] {
+            assert!(is_there(Ok(1), kernel_module));
+            assert!(!is_there(failed(NO_DEVICE), kernel_module));
+            assert!(is_there(failed(sys::CUresult::CUDA_ERROR_SYSTEM_NOT_READY as u32), kernel_module));
+            assert!(is_there(failed(12_345), kernel_module));
+            for silent in [MISSING, sys::CUresult::CUDA_ERROR_STUB_LIBRARY as u32] {
+                assert_eq!(is_there(failed(silent), kernel_module), kernel_module);
+            }
+        }
+        for file in ["proc/driver/nvidia/version", "dev/nvidia0"] {
+            let root = tempfile::tempdir().unwrap();
+            assert!(!kernel_module(root.path()));
+            let path = root.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+            assert!(kernel_module(root.path()), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_missing_driver_beside_its_kernel_module_has_a_hint_for_containers() {
+        let (library, reason, hint) = ("the driver", "no file".to_owned(), "install it".to_owned());
+        let missing = in_container(Error::Missing { library, reason, hint }).of_gpu(None).to_string();
+        let sentence = "an NVIDIA GPU is there, but can't be used: the driver can't be loaded (no file); a container is \
+                        given it by `docker run --gpus all`; elsewhere install it";
+        assert_eq!(missing, sentence);
+    }
 
     #[test]
     fn without_a_gpu_there_is_a_sentence_and_with_one_there_are_properties() {

@@ -27,6 +27,8 @@ mod engine;
 mod error;
 mod format;
 mod gpus;
+#[cfg(test)]
+mod headers;
 pub mod kernels;
 mod libraries;
 mod lock;

@@ -81,8 +81,7 @@ pub(crate) fn driver_version() -> Option<Version> {
     DRIVER.find().ok().map(|found| found.version)
 }
 
-/// The GPU's driver. By the headers, all functions that are called are in 12.4, or were before they had another
-/// name.
+/// The GPU's driver. By its headers 12.4 has every function that is called, one of them under an older name.
 pub(crate) static DRIVER: Wanted = Wanted {
     name: "the NVIDIA driver",
     purpose: "runs everything",
