@@ -95,9 +95,13 @@ fn a_gpu_with_an_old_driver_is_not_ignored_in_silence() {
     let on_cpu = said(&format!("{auto} --output auto"), true);
     let warning = on_cpu.lines().find(|line| line.contains(&format!("warning: {why}")));
     assert!(
-        warning.is_some_and(|line| line.contains(mends) && line.ends_with("training on the CPU")),
+        warning.is_some_and(|line| line.contains(mends) && line.ends_with("; the CPU computes instead")),
         "{on_cpu}"
     );
+    for other in ["evaluate auto --limit-test 8", "bench --recipe quick --batch 2 --seconds 0 --repeats 1"] {
+        let on_cpu = said(other, true);
+        assert!(on_cpu.contains(&format!("warning: {why}")), "{other}: {on_cpu}");
+    }
     let on_gpu = said(&format!("{auto} --device cuda --output cuda"), false);
     assert!(on_gpu.contains(&format!("error: {why}")) && on_gpu.contains(mends), "{on_gpu}");
     let in_fp16 = said(&format!("{auto} --precision fp16 --output half"), false);
