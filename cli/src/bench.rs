@@ -1,6 +1,7 @@
 //! `towers bench`.
 
 use crate::args::BenchArgs;
+use crate::device::warn_of_unused_gpu;
 use crate::error::{at_least_one, usage};
 use crate::{first_step, print, profile, roofline};
 use bench::{BenchOptions, ReplicaBench};
@@ -33,6 +34,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         repeats: args.repeats,
         ..BenchOptions::default()
     };
+    warn_of_unused_gpu(&config.placement.devices);
     if args.first_step {
         return first_step::run(&config, &options, started, args.json);
     }

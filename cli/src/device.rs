@@ -2,7 +2,15 @@
 
 use crate::error::usage;
 use crate::flags::{Compute, Flags};
+use crate::print::note;
 use anyhow::Context as _;
+
+/// Warns of a GPU that is there and not used where the choice is automatic.
+pub fn warn_of_unused_gpu(devices: &train::Devices) {
+    if let Some(why) = train::unused_gpu(devices) {
+        note(format_args!("warning: {why}; the CPU computes instead"));
+    }
+}
 
 /// GPUs by their ids.
 #[derive(Clone, Debug)]
@@ -43,6 +51,7 @@ impl SingleArgs {
             }
             (devices.device, devices.gpus) = (train::DeviceKind::Cuda, Some(gpus.clone()));
         }
+        warn_of_unused_gpu(devices);
         let devices = train::open_devices(devices, &config.training.arithmetic)?;
         devices.into_iter().next().context("there is no device")
     }

@@ -18,7 +18,6 @@ mod flags;
 mod interrupt;
 mod keys;
 mod launch;
-mod libraries;
 mod model;
 mod output;
 mod pictures;
@@ -41,17 +40,6 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     launch::follow_launcher();
     let args = usage::parse().unwrap_or_else(|error| error::refuse(&usage::advised(error)));
-    // The other commands open no device.
-    if !matches!(
-        args.command,
-        Command::Export(_)
-            | Command::Fetch(_)
-            | Command::Preview(_)
-            | Command::Program(_)
-            | Command::Recipes(_)
-    ) {
-        libraries::settle();
-    }
     let result = match args.command {
         Command::Train(args) => train::run(*args),
         Command::Evaluate(args) => evaluate::run(args),

@@ -2,6 +2,7 @@
 
 use crate::args::TrainArgs;
 use crate::created_paths::{CreatedPaths, FirstStepFlag};
+use crate::device::warn_of_unused_gpu;
 use crate::error::{INCOMPLETE, INTERRUPTED, usage};
 use crate::flags::default_dir;
 use crate::interrupt::{end_at_once, interrupt, stop_flag};
@@ -231,9 +232,7 @@ fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Re
         "{}: {} on {}{at} ({images}), into {run}",
         config.recipe, config.training.model, data.name
     ));
-    if let Some(why) = train::unused_gpu(&config.placement.devices) {
-        note(format_args!("warning: {why}; training on the CPU"));
-    }
+    warn_of_unused_gpu(&config.placement.devices);
     if let Some(resume) = resume {
         for skipped in &resume.skipped {
             note(format_args!("warning: a checkpoint was skipped: {skipped}"));

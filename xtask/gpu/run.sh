@@ -18,13 +18,10 @@ out=$(cd "$out" && pwd)
 deadline=$((SECONDS + ${TOWERS_GPU_SECONDS:-560}))
 left() { echo $((deadline - SECONDS)); }
 
-# The libraries of CUDA's wheels, and the one name under which NCCL is looked for.
+# The libraries of CUDA's wheels.
 nvidia=$(python3 -c 'import nvidia, os; print(list(nvidia.__path__)[0])' 2>/dev/null)
 if [ -n "$nvidia" ]; then
-    links=$(mktemp -d)
-    nccl=$(ls "$nvidia"/nccl/lib/libnccl.so.2 2>/dev/null)
-    [ -n "$nccl" ] && ln -s "$nccl" "$links/libnccl.so"
-    LD_LIBRARY_PATH=$(printf '%s:' "$nvidia"/*/lib)$links:${LD_LIBRARY_PATH:-}
+    LD_LIBRARY_PATH=$(printf '%s:' "$nvidia"/*/lib)${LD_LIBRARY_PATH:-}
     export LD_LIBRARY_PATH
 fi
 export TOWERS_CACHE_DIR="$out/cache" TOWERS_REQUIRE_CUDA=1 TOWERS_GOLDEN="$here/golden"

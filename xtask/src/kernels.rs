@@ -31,7 +31,7 @@ pub fn step(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.run(program(workspace)?.arg("--summary"))
 }
 
-/// The folders of packages for tests, `mpi` or `nccl`. Where one can't be fetched, the tally counts it as
+/// The folders of packages for tests: `mpi`, `oldest-cuda` or `newest-cuda`. Where one can't be fetched, the tally counts it as
 /// skipped.
 pub fn fetch(workspace: &Workspace, packages: &str, tally: &mut Tally) -> Result<Vec<PathBuf>> {
     let fetch = format!("--fetch-{packages}");

@@ -25,7 +25,7 @@ const STEPS: &[Step] = &[
     ("tests", tests),
     ("doctests", doctests),
     ("mpi", mpi),
-    ("nccl", nccl),
+    ("cuda", cuda),
     ("arm", arm),
     ("windows", windows),
     ("package", package),
@@ -33,7 +33,7 @@ const STEPS: &[Step] = &[
 
 /// The steps that run only when they are named: they compile much of the workspace again, with other features
 /// or for another processor or system.
-const ON_REQUEST: &[&str] = &["alone", "mpi", "nccl", "arm", "windows", "package"];
+const ON_REQUEST: &[&str] = &["alone", "mpi", "cuda", "arm", "windows", "package"];
 
 /// The names of the steps, in their order.
 pub fn step_names() -> Vec<&'static str> {
@@ -142,20 +142,25 @@ fn mpi(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// What NCCL does without a GPU, once with each version that can be had here: the oldest that serves, and a new
-/// one.
-fn nccl(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    for folder in kernels::fetch(workspace, "nccl", tally)? {
-        // The name under which it is looked for first.
-        let (library, first) = (folder.join("libnccl.so.2"), folder.join("libnccl.so"));
-        if !first.exists() {
-            std::fs::hard_link(library, first)?;
+/// The declarations of CUDA's libraries compared with their headers, and what the libraries do without a GPU: once
+/// with the oldest that are supported, and once with new ones.
+fn cuda(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    for generation in ["oldest-cuda", "newest-cuda"] {
+        let skipped = tally.skipped;
+        let folders = kernels::fetch(workspace, generation, tally)?;
+        if tally.skipped > skipped {
+            continue;
         }
-        let name = folder.to_string_lossy().into_owned();
-        let version = name.rsplit('-').next().unwrap_or_default();
-        let tests = ["test", "-p", "towers-tensor-cuda", "--lib", "nccl::installed", "--", "--show-output"];
-        let mut command = cargo::command(&workspace.root, &tests);
-        tally.run(command.env("LD_LIBRARY_PATH", &folder).env("TOWERS_TEST_NCCL", version))?;
+        let inside = |name: &str| {
+            let folders = folders.iter().map(|folder| folder.join(name)).filter(|folder| folder.is_dir());
+            std::env::join_paths(folders)
+        };
+        let tests = ["headers::", "nccl::installed", "understands_the_descriptors", "nvrtc_compiles"];
+        let arguments = ["test", "-p", "towers-tensor-cuda", "--lib", "--", "--show-output"];
+        let mut command = cargo::command(&workspace.root, &[&arguments[..], &tests].concat());
+        tally.run(
+            command.env("LD_LIBRARY_PATH", inside("lib")?).env("TOWERS_TEST_CUDA", inside("include")?),
+        )?;
     }
     Ok(())
 }

@@ -78,7 +78,38 @@ fn gpus_of_one_process_do_not_wait_for_each_other_without_end() {
     assert!(gpus.iter().zip(cpus).all(|(gpu, cpu)| (gpu - cpu).abs() < 1e-3 * cpu), "{losses:?}");
 }
 
-/// NCCL's wheel has another file name than expected, and an older CUDA's libraries come first.
+/// The driver is too old. By itself the program goes on without the GPU, and says why. Where that is not what was
+/// asked for, the same sentence is the error.
+#[test]
+fn a_gpu_with_an_old_driver_is_not_ignored_in_silence() {
+    let Some(cuda) = with_cuda() else { return };
+    let auto = TRAIN.replace("--device cuda", "--epochs 1").replacen("--epochs 2 ", "", 1);
+    let said = |args: &str, succeeds: bool| {
+        let output = command(&cuda, args).env("FAKE_VERSION", "12020").output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.success(), succeeds, "{args}: {err}");
+        err
+    };
+    let why = "Fake is there, but can't be used: the NVIDIA driver 12.2 in /";
+    let mends = "is too old, for at least 12.4 is needed; install NVIDIA driver 550 or newer";
+    let on_cpu = said(&format!("{auto} --output auto"), true);
+    let warning = on_cpu.lines().find(|line| line.contains(&format!("warning: {why}")));
+    assert!(
+        warning.is_some_and(|line| line.contains(mends) && line.ends_with("; the CPU computes instead")),
+        "{on_cpu}"
+    );
+    for other in ["evaluate auto --limit-test 8", "bench --recipe quick --batch 2 --seconds 0 --repeats 1"] {
+        let on_cpu = said(other, true);
+        assert!(on_cpu.contains(&format!("warning: {why}")), "{other}: {on_cpu}");
+    }
+    let on_gpu = said(&format!("{auto} --device cuda --output cuda"), false);
+    assert!(on_gpu.contains(&format!("error: {why}")) && on_gpu.contains(mends), "{on_gpu}");
+    let in_fp16 = said(&format!("{auto} --precision fp16 --output half"), false);
+    assert!(in_fp16.contains(why) && in_fp16.contains(mends) && !in_fp16.contains("AMX"), "{in_fp16}");
+    assert!(!said(&format!("{auto} --device cpu --output cpu"), true).contains("Fake"));
+}
+
+/// A folder of an older CUDA comes first, whose libraries have names without a version.
 #[test]
 fn libraries_are_found_by_the_names_of_wheels() {
     let Some(cuda) = with_cuda() else { return };

@@ -2,7 +2,7 @@
 
 use crate::cache::{Cache, Key};
 use crate::error::{Error, Result};
-use crate::libraries::{NVRTC, search_path};
+use crate::libraries::{NVRTC, driver_version, search_path};
 use crate::number::{self, number};
 use crate::source::{HEADERS, Source};
 use crate::version::Version;
@@ -22,6 +22,9 @@ pub enum Target {
     /// Code that the driver translates, for this architecture and all later ones.
     Ptx(u32),
 }
+
+/// The oldest architecture that our kernels are written for.
+const OLDEST: u32 = 75;
 
 impl Target {
     /// The best target for a GPU among NVRTC's architectures. A GPU newer than all of them gets code for the
@@ -130,15 +133,24 @@ impl Nvrtc {
     /// The target for a GPU of this name and compute capability (75 for 7.5).
     ///
     /// # Errors
-    /// If it is older than all architectures of NVRTC.
+    /// If it is too old for our kernels or for NVRTC, or the driver is too old to translate for it.
     pub fn target(&self, gpu: &str, capability: u32) -> Result<Target> {
-        let oldest = self.architectures.iter().copied().min().unwrap_or(u32::MAX);
-        Target::of(capability, &self.architectures).ok_or_else(|| Error::OldGpu {
-            gpu: gpu.into(),
-            capability,
-            oldest,
-            nvrtc: self.version,
-        })
+        self.target_on(driver_version(), gpu, capability)
+    }
+
+    /// A driver loads machine code of every NVRTC with the same first number, and of older ones. It translates
+    /// PTX of no newer NVRTC than itself.
+    fn target_on(&self, driver: Option<Version>, gpu: &str, capability: u32) -> Result<Target> {
+        let (gpu, nvrtc) = (gpu.to_owned(), self.version);
+        let oldest = self.architectures.iter().copied().min().unwrap_or(u32::MAX).max(OLDEST);
+        let target = Target::of(capability, &self.architectures).filter(|_| capability >= oldest);
+        match (target, driver) {
+            (None, _) => Err(Error::OldGpu { gpu, capability, oldest, nvrtc }),
+            (Some(Target::Ptx(_)), Some(driver)) if driver < nvrtc => {
+                Err(Error::NewNvrtc { gpu, nvrtc, driver, hint: NVRTC.hint() })
+            }
+            (Some(target), _) => Ok(target),
+        }
     }
 
     /// Compiles one file. `more` are further options that don't change the result.
@@ -315,7 +327,7 @@ fn check(call: &'static str, result: u32) -> Result<()> {
         return Ok(());
     }
     // SAFETY: the result came from NVRTC, so it is there. The function is one that gives a result's text, which is its name.
-    let name = unsafe { number::words(sys::culib(), "nvrtcGetErrorString", result) };
+    let name = unsafe { number::words("nvrtcGetErrorString", result) };
     let name = name.unwrap_or_else(|| format!("error {result}"));
     // The more likely cause: NVRTC loads a second library by its name.
     let hint = (result == sys::nvrtcResult::NVRTC_ERROR_BUILTIN_OPERATION_FAILURE as u32)

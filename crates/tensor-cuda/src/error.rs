@@ -18,7 +18,7 @@ pub enum Error {
         /// The linker's message.
         reason: String,
         /// What mends it.
-        hint: &'static str,
+        hint: String,
     },
     /// A library is too old.
     #[error("{library} {found}{} is too old, for at least {needed} is needed; {hint}", within(.path))]
@@ -32,7 +32,7 @@ pub enum Error {
         /// The oldest supported version.
         needed: Version,
         /// What mends it.
-        hint: &'static str,
+        hint: String,
     },
     /// A call into the driver or NVRTC failed.
     #[error("{call} failed with {name}: {text}{}", remedy(.hint))]
@@ -46,6 +46,14 @@ pub enum Error {
         /// A hint, if one is known.
         hint: Option<&'static str>,
     },
+    /// A GPU is there, and can't be used.
+    #[error("{gpu} is there, but can't be used: {why}")]
+    Unusable {
+        /// The GPU's name, or a description.
+        gpu: String,
+        /// The reason, with what mends it.
+        why: Box<Error>,
+    },
     /// A GPU that this machine does not have.
     #[error("there is no GPU {gpu}; {}", present(.gpus))]
     NoSuchGpu {
@@ -54,9 +62,9 @@ pub enum Error {
         /// The names of the GPUs, by number.
         gpus: Vec<String>,
     },
-    /// A GPU for which NVRTC makes no code any more.
+    /// A GPU that is too old for our kernels, or for which NVRTC makes no code any more.
     #[error(
-        "{gpu} has compute capability {}.{}, but NVRTC {nvrtc} begins at {}.{}; use a newer GPU, or `--device cpu`",
+        "{gpu} has compute capability {}.{}, but at least {}.{} is needed with NVRTC {nvrtc}; use a newer GPU, or `--device cpu`",
         .capability / 10, .capability % 10, .oldest / 10, .oldest % 10
     )]
     OldGpu {
@@ -64,10 +72,25 @@ pub enum Error {
         gpu: String,
         /// Its compute capability, 75 for 7.5.
         capability: u32,
-        /// The oldest that NVRTC supports.
+        /// The oldest that is supported.
         oldest: u32,
         /// NVRTC's version.
         nvrtc: Version,
+    },
+    /// A GPU that NVRTC does not know. The driver is too old to translate NVRTC's code for it.
+    #[error(
+        "NVRTC {nvrtc} has no code for {gpu} but PTX, which a driver of CUDA {driver} is too old to translate; update the driver, \
+         or {hint}"
+    )]
+    NewNvrtc {
+        /// The GPU's name.
+        gpu: String,
+        /// NVRTC's version.
+        nvrtc: Version,
+        /// The driver's version of CUDA.
+        driver: Version,
+        /// The package with an older NVRTC.
+        hint: String,
     },
     /// A kernel file that NVRTC rejects.
     #[error("{file} does not compile for {target} with {format} activations:\n{log}")]
@@ -119,7 +142,7 @@ mod tests {
             found: Version::new(8, 9, 7),
             path: Some("/lib/libcudnn.so.8".into()),
             needed: Version::new(9, 10, 0),
-            hint: "`pip install -U nvidia-cudnn-cu13`",
+            hint: "`pip install -U nvidia-cudnn-cu13`".into(),
         };
         assert_eq!(
             too_old.to_string(),
@@ -132,7 +155,15 @@ mod tests {
         let two = Error::NoSuchGpu { gpu: 2, gpus: vec![name("A"), name("B")] };
         assert_eq!(two.to_string(), "there is no GPU 2; there are 0 (A), 1 (B)");
         let old = Error::OldGpu { gpu: name("A"), capability: 70, oldest: 75, nvrtc: Version::new(13, 0, 0) };
-        assert!(old.to_string().contains("compute capability 7.0, but NVRTC 13.0 begins at 7.5"), "{old}");
+        assert!(
+            old.to_string().contains("compute capability 7.0, but at least 7.5 is needed with NVRTC 13.0"),
+            "{old}"
+        );
+        let unusable = Error::Unusable { gpu: name("A"), why: Box::new(two) };
+        assert!(
+            unusable.to_string().starts_with("A is there, but can't be used: there is no GPU 2"),
+            "{unusable}"
+        );
         let call = Error::Call { call: "cuInit", name: name("X"), text: name("no"), hint: Some("try") };
         assert_eq!(call.to_string(), "cuInit failed with X: no; try");
     }

@@ -4,6 +4,7 @@
 //! enum lacks, and such a value is undefined behaviour. So functions are called as cudarc declares them
 //! except for their result, and enums only name the numbers that are passed.
 
+use crate::libraries::address;
 use core::ffi::{CStr, c_char};
 
 /// The result for a function that the library does not have. No library has this number.
@@ -34,15 +35,25 @@ declared!(A B C D E F G H I J K L M N O P);
 /// # Safety
 /// The address is 0, or that of the function that was declared, whose result has the size of a `u32`.
 pub(crate) unsafe fn numbered<F: Declared>(_: F, address: usize) -> Option<F::Numbered> {
-    const { assert!(size_of::<F::Numbered>() == size_of::<usize>()) };
-    // SAFETY: a pointer to a function is as large as its address, and the function is the one that was declared.
-    (address != 0).then(|| unsafe { core::mem::transmute_copy(&address) })
+    // SAFETY: as the caller says.
+    unsafe { pointer(address) }
 }
 
-/// The address of a library's function, or 0.
-pub(crate) fn address(library: &libloading::Library, name: &str) -> usize {
-    // SAFETY: the address alone is taken.
-    unsafe { library.get::<*const ()>(name) }.map_or(0, |symbol| *symbol as usize)
+/// The function of that name, if its library has it.
+///
+/// # Safety
+/// `F` is a pointer to a function of its type.
+pub(crate) unsafe fn function<F: Copy>(name: &str) -> Option<F> {
+    // SAFETY: as the caller says.
+    unsafe { pointer(address(name)) }
+}
+
+/// # Safety
+/// The address is 0, or that of a function of this type.
+unsafe fn pointer<F: Copy>(address: usize) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<usize>()) };
+    // SAFETY: a pointer to a function is as large as its address.
+    (address != 0).then(|| unsafe { core::mem::transmute_copy(&address) })
 }
 
 /// `number!(sys::function(arguments))`, within `unsafe`: calls a function of one of cudarc's modules. The
@@ -50,7 +61,7 @@ pub(crate) fn address(library: &libloading::Library, name: &str) -> usize {
 macro_rules! number {
     ($sys:ident::$name:ident($($arg:expr),* $(,)?)) => {{
         static ADDRESS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-        let address = *ADDRESS.get_or_init(|| $crate::number::address($sys::culib(), stringify!($name)));
+        let address = *ADDRESS.get_or_init(|| $crate::libraries::address(stringify!($name)));
         let declared: unsafe fn($($crate::number::inferred!($arg)),*) -> _ = $sys::$name;
         match $crate::number::numbered(declared, address) {
             Some(function) => function($($arg),*),
@@ -72,13 +83,13 @@ pub(crate) use inferred;
 ///
 /// # Safety
 /// The function takes a number and returns a static string, or null.
-pub(crate) unsafe fn words(library: &libloading::Library, name: &str, number: u32) -> Option<String> {
+pub(crate) unsafe fn words(name: &str, number: u32) -> Option<String> {
     if number == MISSING {
         return Some("the library has no such function".into());
     }
     type Function = unsafe extern "C" fn(u32) -> *const c_char;
     // SAFETY: as the caller says.
-    let text = unsafe { (*library.get::<Function>(name).ok()?)(number) };
+    let text = unsafe { function::<Function>(name)?(number) };
     // SAFETY: as above, a string with its end.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }

@@ -15,6 +15,14 @@ impl Version {
     pub const fn new(major: u32, minor: u32, patch: u32) -> Version {
         Version { major, minor, patch }
     }
+
+    pub(crate) const fn major(self) -> u32 {
+        self.major
+    }
+
+    pub(crate) const fn minor(self) -> u32 {
+        self.minor
+    }
 }
 
 impl fmt::Display for Version {

@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
 
-use play::{Played, play_on};
+use play::{Played, play_on, play_on_old};
 use program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span, Storage};
 use std::sync::Barrier;
 use tensor_cuda::{Cuda, Nodes, Options, Peers, available, gpus, libraries};
@@ -60,6 +60,7 @@ fn scenario() {
             Ok(cuda) => println!("opened {}, compiled {}", cuda.name(), cuda.compiled_files() > 0),
             Err(error) => println!("refused: {error}"),
         },
+        Ok("unusable") => println!("{}", available().unwrap_err()),
         Ok("look") => {
             println!("{:?}", available());
             gpus().unwrap().iter().for_each(|gpu| println!("{gpu:?}, free: {:?}", gpu.free_memory()));
@@ -303,13 +304,21 @@ fn a_newer_gpu_gets_what_its_driver_translates() {
 #[test]
 fn what_can_not_be_opened_is_said_in_a_sentence() {
     let cases = [
-        ("FAKE_VERSION", "12080", "cuda:0: the NVIDIA driver 12.8 in /"),
+        ("FAKE_VERSION", "12020", "cuda:0: Fake is there, but can't be used: the NVIDIA driver 12.2 in /"),
         ("FAKE_GPUS", "0", "cuda:0: cuInit failed with CUDA_ERROR_NO_DEVICE: what the driver says;"),
         // A status that was unknown when this was written.
-        ("FAKE_INIT", "997", "cuda:0: cuInit failed with error 997: what the driver says"),
+        (
+            "FAKE_INIT",
+            "997",
+            "cuda:0: an NVIDIA GPU is there, but can't be used: cuInit failed with error 997: what the driver",
+        ),
         ("TOWERS_TEST_GPU", "3", "cuda:3: there is no GPU 3; the only one is 0 (Fake)"),
-        ("FAKE_CAPABILITY", "70", "Fake (cuda:0): Fake has compute capability 7.0, but NVRTC 13.0 begins at"),
-        ("FAKE_NVRTC", "12", "Fake (cuda:0): NVRTC 12.0 in /"),
+        (
+            "FAKE_CAPABILITY",
+            "70",
+            "Fake (cuda:0): Fake has compute capability 7.0, but at least 8.0 is needed",
+        ),
+        ("FAKE_NVRTC", "12030", "Fake (cuda:0): NVRTC 12.3 in /"),
         ("FAKE_MEMORY", "1000", "out of memory: "),
     ];
     for (variable, value, said) in cases {
@@ -317,6 +326,56 @@ fn what_can_not_be_opened_is_said_in_a_sentence() {
         assert!(printed.contains(&format!("refused: {said}")), "{variable}: {printed}");
         assert!(variable != "FAKE_MEMORY" || printed.contains("clean after"), "{printed}");
     }
+}
+
+/// Whether there is a GPU decides what is said, and not what works: it is there if the driver saw one, or failed
+/// in a way that takes one.
+#[test]
+fn a_gpu_that_can_not_be_used_is_there() {
+    let there = "is there, but can't be used: ";
+    for (told, said) in [
+        (&[("FAKE_VERSION", "12030")][..], "the NVIDIA driver 12.3 in /"),
+        // What it refuses comes second: a new driver may not.
+        (&[("FAKE_VERSION", "12030"), ("FAKE_INIT", "803")], "the NVIDIA driver 12.3 in /"),
+        (
+            &[("FAKE_INIT", "802")],
+            "cuInit failed with error 802: what the driver says; the service nvidia-fabricm",
+        ),
+        (
+            &[("FAKE_INIT", "803")],
+            "cuInit failed with error 803: what the driver says; the driver was updated",
+        ),
+        (&[("FAKE_INIT", "804")], "cuInit failed with error 804: what the driver says; that libcuda is of"),
+        (
+            &[("FAKE_INIT", "999")],
+            "cuInit failed with error 999: what the driver says; the module nvidia-uvm",
+        ),
+        (&[("FAKE_NVRTC", "12000")], "NVRTC 12.0 in /"),
+        (&[("FAKE_CAPABILITY", "61"), ("FAKE_GPUS", "2")], "Fake has compute capability 6.1, but"),
+        // A driver for CUDA 12 takes no NVRTC 13.
+        (&[("FAKE_VERSION", "12080")], "NVRTC can't be loaded (libnvrtc.so.12: "),
+    ] {
+        let Some(printed) = play("unusable", told) else { return };
+        assert!(printed.contains(&format!("{there}{said}")), "{told:?}: {printed}");
+    }
+    for told in [&[("FAKE_GPUS", "0")][..], &[("FAKE_GPUS", "0"), ("FAKE_VERSION", "12030")]] {
+        let Some(printed) = play("unusable", told) else { return };
+        assert!(printed.contains("cuInit failed with CUDA_ERROR_NO_DEVICE: "), "{printed}");
+        assert!(!printed.contains(there), "{printed}");
+    }
+}
+
+/// The oldest driver and NVRTC: their names, and functions that came later.
+#[test]
+fn a_driver_of_cuda_12_4_does_everything() {
+    let Some(played) = play_on_old(SECOND_START, &[(SCENARIO, "work")]) else { return };
+    let printed = played.correct().printed;
+    assert_eq!(printed.matches("clean after").count(), 2, "{printed}");
+    // PTX of a newer NVRTC is beyond it.
+    let settings = [(SCENARIO, "open"), ("FAKE_CAPABILITY", "120"), ("FAKE_NVRTC", "12080")];
+    let printed = play_on_old(SECOND_START, &settings).unwrap().correct().printed;
+    let said = "refused: Fake (cuda:0): NVRTC 12.8 has no code for Fake but PTX, which a driver of CUDA 12.4 is too old to";
+    assert!(printed.contains(said), "{printed}");
 }
 
 #[test]

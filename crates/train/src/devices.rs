@@ -21,7 +21,7 @@ enum StageDevices {
 pub fn check_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<usize> {
     let devices = match stage_devices(options, usable_gpus)? {
         StageDevices::Cpu { stages, .. } => {
-            check_cpu(arithmetic.precision)?;
+            check_cpu(options, arithmetic.precision)?;
             stages
         }
         StageDevices::Gpus(gpus) => gpus.len(),
@@ -37,10 +37,10 @@ pub fn check_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<usize
 pub fn open_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<Vec<Device>> {
     match stage_devices(options, usable_gpus)? {
         StageDevices::Cpu { stages, threads } => {
-            check_cpu(arithmetic.precision)?;
+            check_cpu(options, arithmetic.precision)?;
             let open = |_| match arithmetic.precision {
                 Precision::Bf16 => {
-                    Cpu::new(threads).with_bf16().ok_or_else(|| not_on_cpu(arithmetic.precision))
+                    Cpu::new(threads).with_bf16().ok_or_else(|| not_on_cpu(options, arithmetic.precision))
                 }
                 _ if arithmetic.no_winograd => Ok(Cpu::new(threads).without_winograd()),
                 _ => Ok(Cpu::new(threads)),
@@ -87,15 +87,13 @@ pub fn count_gpus() -> usize {
     usable_gpus().map_or(0, |gpus| gpus.len())
 }
 
-/// The reason for not using a GPU of this machine where the choice is automatic: a library is missing. `None`
-/// if there is no GPU, or it is used.
+/// The reason for not using a GPU of this machine where the choice is automatic: the driver or a library is
+/// missing, too old or broken, or the GPU is too old. `None` if there is no GPU, or it is used.
 pub fn unused_gpu(options: &Devices) -> Option<String> {
     if options.device != DeviceKind::Auto {
         return None;
     }
-    let gpus = cuda::gpus().ok()?;
-    let why = cuda::available().err()?;
-    Some(format!("{} is not used: {why}", gpus.first()?.name))
+    usable_gpus().err().filter(|why| matches!(why, cuda::Error::Unusable { .. })).map(|why| why.to_string())
 }
 
 /// Refuses a `TOWERS_SIMD` that names no instruction set.
@@ -152,18 +150,24 @@ fn on_cpu(options: &Devices) -> Result<StageDevices> {
 }
 
 /// Refuses a precision that the CPU does not support.
-fn check_cpu(precision: Precision) -> Result<()> {
+fn check_cpu(options: &Devices, precision: Precision) -> Result<()> {
     let bf16 = precision == Precision::Bf16 && tensor_cpu::bf16_level().is_some();
-    if precision == Precision::Fp32 || bf16 { Ok(()) } else { Err(not_on_cpu(precision)) }
+    if precision == Precision::Fp32 || bf16 { Ok(()) } else { Err(not_on_cpu(options, precision)) }
 }
 
-fn not_on_cpu(precision: Precision) -> Error {
-    let accepted = match tensor_cpu::bf16_level() {
-        None => "fp32 on a processor without matrix units for bf16 (AMX)",
-        Some(_) => "fp32 or bf16 on the CPU",
-    };
-    let accepted = format!("{accepted}; `towers devices` says why no GPU is used");
+fn not_on_cpu(options: &Devices, precision: Precision) -> Error {
+    let accepted = accepted_on_cpu(unused_gpu(options));
     Error::Option { option: "`devices.precision`", value: precision.to_string(), accepted }
+}
+
+/// The precisions of the CPU. A GPU that is there and not used is what the user should mend.
+fn accepted_on_cpu(unused_gpu: Option<String>) -> String {
+    let has_bf16 = tensor_cpu::bf16_level().is_some();
+    match unused_gpu {
+        Some(why) => format!("{} without a GPU; {why}", if has_bf16 { "fp32 or bf16" } else { "fp32" }),
+        None if has_bf16 => "fp32 or bf16 on the CPU; `towers devices` says why no GPU is used".into(),
+        None => "fp32 on a processor without matrix units for bf16 (AMX); `towers devices` says why no GPU is used".into(),
+    }
 }
 
 /// The output of `towers devices`: the devices, and the reasons for missing ones.
@@ -174,10 +178,15 @@ pub fn describe_devices() -> Vec<String> {
     let gpus = cuda::gpus();
     match &gpus {
         Ok(gpus) => lines.extend(gpus.iter().map(gpu_line)),
+        Err(why @ cuda::Error::Unusable { .. }) => lines.push(format!("cuda: {why}")),
         Err(why) => lines.push(format!("cuda: none; {why}")),
     }
     // A missing library that is the reason was already listed.
-    let named = |library: &Library| matches!((&library.state, &gpus), (Err(own), Err(why)) if own == why);
+    let reason = gpus.as_ref().err().map(|why| match why {
+        cuda::Error::Unusable { why, .. } => why,
+        why => why,
+    });
+    let named = |library: &Library| library.state.as_ref().err().is_some_and(|own| reason == Some(own));
     lines.extend(cuda::libraries().iter().filter(|library| !named(library)).map(library_line));
     lines.extend(first_gpu());
     lines
@@ -186,8 +195,13 @@ pub fn describe_devices() -> Vec<String> {
 /// The engine of the first GPU, once it has been opened: drivers and libraries may be present and still not
 /// work.
 fn first_gpu() -> Vec<String> {
-    if usable_gpus().is_err() {
-        return Vec::new();
+    match usable_gpus() {
+        Ok(_) => {}
+        // Its driver is fine, and it was listed.
+        Err(why @ cuda::Error::Unusable { .. }) if cuda::gpus().is_ok() => {
+            return vec![format!("cuda: {why}")];
+        }
+        Err(_) => return Vec::new(),
     }
     match Cuda::new(CudaOptions::default()) {
         Ok(gpu) => gpu.describe_engine().iter().map(|line| format!("cuda:0 computes with {line}")).collect(),
@@ -282,6 +296,15 @@ mod tests {
         );
     }
 
+    /// Whoever asked for half precision wants the GPU, and hears what mends it.
+    #[test]
+    fn an_unused_gpu_is_named_where_the_cpu_refuses() {
+        let accepted = accepted_on_cpu(Some("a GPU is there, but can't be used: mend it".into()));
+        assert!(accepted.starts_with("fp32") && accepted.ends_with("can't be used: mend it"), "{accepted}");
+        assert!(accepted.contains(" without a GPU; ") && !accepted.contains("AMX"), "{accepted}");
+        assert!(accepted_on_cpu(None).contains("`towers devices` says why"));
+    }
+
     #[test]
     fn the_cpu_computes_in_fp32_and_where_it_can_in_bf16() {
         let none = || Err(cuda::Error::NoSuchGpu { gpu: 0, gpus: vec![] });
@@ -298,6 +321,10 @@ mod tests {
             };
             match (on_cpu, expected) {
                 (Ok(devices), None) => assert_eq!(devices[0].precision(), precision),
+                // A machine with a GPU that is not used says so.
+                (Err(error), Some(_)) if unused_gpu(&Devices::default()).is_some() => {
+                    assert!(error.to_string().contains("without a GPU"), "{error}");
+                }
                 (Err(error), Some(expected)) => {
                     let begins = format!("`devices.precision` is {precision}, {expected}");
                     assert!(error.to_string().starts_with(&begins), "{error}");

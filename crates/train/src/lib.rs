@@ -53,7 +53,6 @@ pub use run::{
     End, GraphCapture, Meter, Outcome, StepOptions, StopFlag, Totals, gradients, median, pipeline_cuts,
     train, train_model, train_on, train_step, update,
 };
-pub use tensor_cuda::library_path;
 pub use trained::{ImageSize, Preprocessing};
 
 /// The data sets' crate, for callers with their own data.

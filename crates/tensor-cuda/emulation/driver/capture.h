@@ -43,7 +43,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
 }
 
 // The stream's nodes of the moment, by their numbers from 1 on.
-CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, unsigned long long* id, CUgraph* graph,
+CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                                    const CUgraphNode** nodes, const CUgraphEdgeData** edges, size_t* count) {
     Call call{__func__};
     TRY(call.enter());

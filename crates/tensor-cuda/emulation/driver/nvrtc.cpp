@@ -1,7 +1,7 @@
 // A stand-in for NVRTC: the host's C++ compiler builds a kernel file for the emulation, and the object is its machine code.
 //
 // Objects are kept in the folder FAKE_OBJECTS, named by a digest of all that they are made from but the compiler, which is CXX or
-// g++. EMULATION is the folder of the emulation's headers when this is built. What else the environment says: FAKE_NVRTC (13),
+// g++. EMULATION is the folder of the emulation's headers when this is built. What else the environment says: FAKE_NVRTC (13000),
 // FAKE_CAPABILITY (90): the options must ask for that, or for what a newer GPU translates.
 #include <fstream>
 #include <functional>
@@ -74,7 +74,8 @@ static bool build(Program& program, const std::string& act, const std::string& o
 extern "C" {
 
 Result nvrtcVersion(int* major, int* minor) {
-    *major = static_cast<int>(setting("FAKE_NVRTC", 13)), *minor = 0;
+    long version = setting("FAKE_NVRTC", 13000);
+    *major = static_cast<int>(version / 1000), *minor = static_cast<int>(version % 1000 / 10);
     return SUCCESS;
 }
 

@@ -224,6 +224,9 @@ static CUresult passed(Call& call, CUevent event, Clock::time_point* at) {
     return CUDA_SUCCESS;
 }
 
+#if OLD_DRIVER
+#define cuEventElapsedTime_v2 cuEventElapsedTime
+#endif
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent from, CUevent to) {
     Call call{__func__};
     Clock::time_point begin, end;

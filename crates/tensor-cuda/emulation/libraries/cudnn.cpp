@@ -267,6 +267,7 @@ cudnnStatus_t Problem::measure(const void* xp, const void* wp, const void* yp, v
 extern "C" {
 
 size_t cudnnGetVersion() { return 91900; }
+size_t cudnnGetCudartVersion() { return static_cast<size_t>(getenv("FAKE_CUDNN_CUDA") ? atol(getenv("FAKE_CUDNN_CUDA")) : 13000); }
 cudnnStatus_t cudnnOpsVersionCheck() { return CUDNN_STATUS_SUCCESS; }
 cudnnStatus_t cudnnCnnVersionCheck() { return CUDNN_STATUS_SUCCESS; }
 const char* cudnnGetErrorString(cudnnStatus_t) { return "what cuDNN says"; }

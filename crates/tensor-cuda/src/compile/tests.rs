@@ -16,9 +16,27 @@ fn a_gpu_gets_its_own_code_or_that_of_the_newest_before_it() {
     assert_eq!(Target::of(87, &known), Some(Target::Ptx(86)));
     assert_eq!(Target::of(130, &known), Some(Target::Ptx(120)));
     assert_eq!(Target::of(70, &known), None);
-    let nvrtc = Nvrtc { version: Version::new(13, 0, 0), architectures: known.into() };
-    let error = nvrtc.target("Volta", 70).unwrap_err().to_string();
-    assert!(error.starts_with("Volta has compute capability 7.0, but NVRTC 13.0 begins at 7.5"), "{error}");
+}
+
+/// An old NVRTC compiles for GPUs that are too old for our kernels, and PTX of a new one is not for an old driver.
+#[test]
+fn nvrtc_and_driver_together_decide() {
+    let nvrtc =
+        |minor, known: &[u32]| Nvrtc { version: Version::new(12, minor, 0), architectures: known.into() };
+    let driver = |minor| Some(Version::new(12, minor, 0));
+    let (old, new) = (nvrtc(4, &[50, 60, 70, 75, 80, 86, 90]), nvrtc(8, &[70, 75, 80, 86, 90, 100, 120]));
+    let error = old.target_on(driver(4), "Volta", 70).unwrap_err().to_string();
+    assert!(error.starts_with("Volta has compute capability 7.0, but at least 7.5 is needed"), "{error}");
+    // A newer GPU than NVRTC knows, on a driver that does.
+    assert_eq!(old.target_on(driver(8), "Blackwell", 120), Ok(Target::Ptx(90)));
+    assert_eq!(old.target_on(driver(4), "Orin", 87), Ok(Target::Ptx(86)));
+    assert_eq!(new.target_on(driver(4), "Hopper", 90), Ok(Target::Cubin(90)));
+    assert_eq!(new.target_on(None, "Orin", 87), Ok(Target::Ptx(86)));
+    let error = new.target_on(driver(4), "Orin", 87).unwrap_err().to_string();
+    assert!(
+        error.starts_with("NVRTC 12.8 has no code for Orin but PTX, which a driver of CUDA 12.4 is"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -31,9 +31,9 @@ const FLAGS: [&str; 9] = [
 pub struct StandIns {
     /// With the driver and NVRTC.
     driver: PathBuf,
+    /// With a driver of CUDA 12.4, and NVRTC under the name of its version 12.
+    old: PathBuf,
     libraries: PathBuf,
-    /// With NCCL under the name that programs of ours look for.
-    links: PathBuf,
     /// With kernels that were compiled.
     objects: PathBuf,
 }
@@ -61,22 +61,26 @@ impl StandIns {
         hash_folder(sources, &mut made_of);
         let driver = objects.join(format!("{:016x}", made_of.finish()));
         let linked = driver.join(DRIVER[0].1);
-        let (libraries, links) = (driver.join("libraries"), driver.join("libraries/links"));
-        std::fs::create_dir_all(&links).expect("a folder can be made");
-        let compile = |source, folder, linked| compile(&cxx, sources, source, folder, linked);
+        let [libraries, old] = ["libraries", "old"].map(|name| driver.join(name));
+        for folder in [&libraries, &old] {
+            std::fs::create_dir_all(folder).expect("a folder can be made");
+        }
+        let linked = linked.to_str().expect("a path in UTF-8");
+        let compile = |source, folder, more: &[&str]| compile(&cxx, sources, source, folder, more);
         std::thread::scope(|scope| {
-            let nvrtc = scope.spawn(|| compile(DRIVER[1], &driver, None));
-            compile(DRIVER[0], &driver, None)?;
-            LIBRARIES.iter().try_for_each(|&source| compile(source, &libraries, Some(&linked)))?;
+            let nvrtc = scope.spawn(|| compile(DRIVER[1], &driver, &[]));
+            compile(DRIVER[0], &driver, &[])?;
+            compile(DRIVER[0], &old, &["-DOLD_DRIVER=1"])?;
+            LIBRARIES.iter().try_for_each(|&source| compile(source, &libraries, &[linked]))?;
             nvrtc.join().expect("it compiles")
         })?;
-        link(&libraries.join("libnccl.so.2"), &links.join("libnccl.so"));
-        Ok(StandIns { driver, libraries, links, objects })
+        link(&driver.join(DRIVER[1].1), &old.join("libnvrtc.so.12"));
+        Ok(StandIns { driver, old, libraries, objects })
     }
 
     /// Has a program find the driver, the libraries too if it is to, and leave its files in a folder.
     pub fn prepare(&self, command: &mut Command, with_libraries: bool, folder: &Path) {
-        let folders = [&self.driver, &self.libraries, &self.links];
+        let folders = [&self.driver, &self.libraries];
         let folders = if with_libraries { &folders[..] } else { &folders[..1] };
         command.env("LD_LIBRARY_PATH", std::env::join_paths(folders).expect("folders without a colon"));
         command.env("FAKE_OBJECTS", &self.objects);
@@ -86,6 +90,11 @@ impl StandIns {
 
 #[allow(dead_code, reason = "not every program of tests plays with the names")]
 impl StandIns {
+    /// Has a program find the old driver and its NVRTC alone.
+    pub fn prepare_as_old(&self, command: &mut Command) {
+        command.env("LD_LIBRARY_PATH", &self.old).env("FAKE_VERSION", "12040").env("FAKE_NVRTC", "12040");
+    }
+
     /// Has a program find the files under NVIDIA's names alone, behind a folder whose `libcudnn.so` is another library.
     pub fn prepare_as_wheels(&self, command: &mut Command, folder: &Path) {
         link(&self.libraries.join(LIBRARIES[0].1), &folder.join("libcudnn.so"));
@@ -125,7 +134,7 @@ fn compile(
     sources: &Path,
     (source, file): Source,
     folder: &Path,
-    linked: Option<&Path>,
+    more: &[&str],
 ) -> Result<(), String> {
     if folder.join(file).exists() {
         return Ok(());
@@ -136,7 +145,7 @@ fn compile(
         .args(FLAGS)
         .arg(format!("-DEMULATION=\"{}\"", sources.display()))
         .arg(sources.join(source))
-        .args(linked)
+        .args(more)
         .arg("-o")
         .arg(&made)
         .output()

@@ -4,11 +4,27 @@ use super::CudaDriver;
 use super::events::Moment;
 use crate::driver::{Driver, Watch, watch};
 use crate::lock::lock;
-use crate::number::number;
+use crate::number::{self, MISSING, number};
 use cudarc::driver::sys;
 use program::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// The second version of this function came with CUDA 12.8. Headers of CUDA 13 have lost the first one.
+///
+/// # Safety
+/// Both events are there, and the time may be written.
+unsafe fn elapsed(milliseconds: *mut f32, begin: sys::CUevent, end: sys::CUevent) -> u32 {
+    type First = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> u32;
+    // SAFETY: as the caller says; both versions have the same type.
+    unsafe {
+        match number!(sys::cuEventElapsedTime_v2(milliseconds, begin, end)) {
+            MISSING => number::function::<First>("cuEventElapsedTime")
+                .map_or(MISSING, |first| first(milliseconds, begin, end)),
+            status => status,
+        }
+    }
+}
 
 impl CudaDriver {
     /// Milliseconds from before to after the work, by the GPU's clock.
@@ -26,11 +42,8 @@ impl CudaDriver {
         pass(&end)?;
         self.synchronize()?;
         let mut milliseconds = 0.0;
-        // SAFETY: both events were recorded and have passed; it writes the time. The first version of this
-        // function, without `_v2`, is not among those of CUDA 13; this one is in every driver since 12.8.
-        self.call("cuEventElapsedTime", || unsafe {
-            number!(sys::cuEventElapsedTime_v2(&raw mut milliseconds, begin.0, end.0))
-        })?;
+        // SAFETY: both events were recorded and have passed; it writes the time.
+        self.call("cuEventElapsedTime", || unsafe { elapsed(&raw mut milliseconds, begin.0, end.0) })?;
         Ok(milliseconds)
     }
 

@@ -44,7 +44,7 @@ const fn only(status: Status) -> RangeInclusive<u32> {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // SAFETY: the function is one that gives a status' text.
-        let text = unsafe { number::words(sys::culib(), "cublasLtGetStatusString", self.status) };
+        let text = unsafe { number::words("cublasLtGetStatusString", self.status) };
         write!(f, "{}: {} ({})", self.call, text.unwrap_or_default(), self.status)
     }
 }

@@ -4,7 +4,7 @@ use crate::driver::Driver;
 use crate::engine::faults::Fault;
 use crate::engine::owned::Owned;
 use crate::number::{self, number};
-use core::ffi::CStr;
+use core::ffi::{CStr, c_char};
 use core::fmt;
 use cudarc::cudnn::sys::{self, cudnnStatus_t as Status};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // SAFETY: the function is one that gives a status' text.
-        let text = unsafe { number::words(sys::culib(), "cudnnGetErrorString", self.status) };
+        let text = unsafe { number::words("cudnnGetErrorString", self.status) };
         write!(f, "{}: {} ({})", self.call, text.unwrap_or_default(), self.status)?;
         if self.detail.is_empty() { Ok(()) } else { write!(f, ": {}", self.detail) }
     }
@@ -52,8 +52,13 @@ pub(super) fn check(call: &'static str, status: u32) -> Result<(), Failure> {
         return Ok(());
     }
     let mut bytes = [0_u8; 512];
-    // SAFETY: the array has the length that is told; the text is cut to it.
-    unsafe { sys::cudnnGetLastErrorString(bytes.as_mut_ptr().cast(), bytes.len()) };
+    type LastError = unsafe extern "C" fn(*mut c_char, usize);
+    // SAFETY: the type is that of the function. The array has the length that is told; the text is cut to it.
+    unsafe {
+        if let Some(last_error) = number::function::<LastError>("cudnnGetLastErrorString") {
+            last_error(bytes.as_mut_ptr().cast(), bytes.len());
+        }
+    }
     let detail = CStr::from_bytes_until_nul(&bytes).map_or("".into(), |text| text.to_string_lossy());
     Err(Failure { call, status, detail: detail.trim().into() })
 }

@@ -42,8 +42,9 @@ use super::contest;
 use super::store::Store;
 use crate::driver::{Driver, Ptr};
 use crate::gpus::Device;
-use crate::libraries::CUDNN;
+use crate::libraries::{CUDNN, driver_version};
 use crate::lock::lock;
+use crate::number;
 use crate::version::Version;
 use crate::{Cuda, Options, cache};
 use convolutions::{Beside, Convolutions};
@@ -72,12 +73,7 @@ impl Cudnn {
     /// cuDNN, if it is installed and works, or the reason.
     pub(crate) fn new(driver: Arc<dyn Driver>, options: &Options) -> Result<Cudnn, String> {
         let version = CUDNN.find().map_err(|error| error.to_string())?.version;
-        // Whether a cuDNN 10 has these functions with the same meaning is unknown.
-        if version >= Version::new(10, 0, 0) {
-            return Err(format!(
-                "cuDNN {version} is newer than this program; `pip install 'nvidia-cudnn-cu13<10'`"
-            ));
-        }
+        check_cuda(version, runtime_version(), driver_version())?;
         driver.make_current().map_err(|error| error.to_string())?;
         let failed = |failure: Failure| format!("cuDNN is installed, but does not start: {failure}");
         let handle = Handle::new(Arc::clone(&driver)).map_err(failed)?;
@@ -172,6 +168,25 @@ impl Cudnn {
     }
 }
 
+/// The version of CUDA that cuDNN was built with, in its packed form. 0 if it does not say.
+fn runtime_version() -> usize {
+    type Function = unsafe extern "C" fn() -> usize;
+    // SAFETY: the type is that of the function, which takes nothing.
+    unsafe { number::function::<Function>("cudnnGetCudartVersion").map_or(0, |function| function()) }
+}
+
+/// Builds for CUDA 12 and 13 have files of the same name. A driver runs none that was built for a newer CUDA.
+fn check_cuda(cudnn: Version, runtime: usize, driver: Option<Version>) -> Result<(), String> {
+    match driver {
+        Some(driver) if runtime / 1000 > driver.major() as usize => Err(format!(
+            "cuDNN {cudnn} is built for CUDA {}, and the driver for {driver}; {}",
+            runtime / 1000,
+            CUDNN.hint()
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// A choice, with the times that decided.
 fn line((key, choice): (Key, Choice)) -> String {
     match choice {
@@ -193,6 +208,18 @@ mod tests {
     use super::*;
     use crate::engine::algorithms::{Algorithm, Math};
     use program::Pad;
+
+    #[test]
+    fn a_build_for_a_newer_cuda_than_the_drivers_is_refused() {
+        let (cudnn, driver) = (Version::new(9, 19, 0), |major| Some(Version::new(major, 8, 0)));
+        for (runtime, driver) in
+            [(12030, driver(12)), (12030, driver(13)), (13000, driver(13)), (13000, None)]
+        {
+            assert_eq!(check_cuda(cudnn, runtime, driver), Ok(()));
+        }
+        let why = check_cuda(cudnn, 13000, driver(12)).unwrap_err();
+        assert!(why.starts_with("cuDNN 9.19.0 is built for CUDA 13, and the driver for 12.8; "), "{why}");
+    }
 
     #[test]
     fn lines_say_both_times() {
