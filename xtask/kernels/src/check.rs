@@ -26,7 +26,7 @@ struct Options {
 fn parse(arguments: &[String]) -> Result<Options> {
     let mut options = Options { summary: false, files: Vec::new() };
     for argument in arguments {
-        if argument == "--summary" {
+        if argument == crate::SUMMARY {
             options.summary = true;
         } else if let Some(file) = SOURCES.iter().find(|file| stem(file) == argument.trim_end_matches(".cu"))
         {
