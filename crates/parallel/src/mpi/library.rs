@@ -23,8 +23,9 @@ const FAULT_TOLERANT: &str = "OMPI_MCA_mpi_ft_enable";
 
 /// The libraries that may serve, by the launcher's make: their names and the versions of their interfaces.
 const OPEN_MPI: &[(&str, &[u32])] = &[("mpi", &[40])];
-const MPICH: &[(&str, &[u32])] = &[("mpi_abi", &[1, 0]), ("mpi", &[12])];
-const ANY: &[(&str, &[u32])] = &[("mpi", &[40]), ("mpi_abi", &[1, 0]), ("mpi", &[12])];
+/// Debian's MPICH has a name of its own.
+const MPICH: &[(&str, &[u32])] = &[("mpi_abi", &[1, 0]), ("mpi", &[12]), ("mpich", &[12])];
+const ANY: &[(&str, &[u32])] = &[("mpi", &[40]), ("mpi_abi", &[1, 0]), ("mpi", &[12]), ("mpich", &[12])];
 
 /// The name of the standard interface's library.
 const STANDARD: &str = "mpi_abi";
@@ -117,8 +118,9 @@ mod tests {
             found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
         };
         assert_eq!(of(&[("OMPI_COMM_WORLD_RANK", "0"), ("PMI_RANK", "0")]), [file("mpi", 40)]);
-        assert_eq!(of(&[("PMI_RANK", "0")]), [file("mpi_abi", 1), file("mpi_abi", 0), file("mpi", 12)]);
-        assert_eq!(of(&[]).len(), 4);
+        let mpich = [file("mpi_abi", 1), file("mpi_abi", 0), file("mpi", 12), file("mpich", 12)];
+        assert_eq!(of(&[("PMI_RANK", "0")]), mpich);
+        assert_eq!(of(&[]).len(), 5);
     }
 
     #[test]
