@@ -124,7 +124,7 @@ fn measured_weights_are_part_of_the_run() {
     assert_eq!(three.outcome.state.device_weights.split(',').count(), 3);
 }
 
-/// With virtual replicas, shards move while a run goes on, and change no bit. This run resumes with one shard on
+/// With virtual replicas, shards move while a run continues, and change no bit. This run resumes with one shard on
 /// the first of two equal replicas and seven on the second, as if the machine had been another one.
 #[test]
 fn shards_move_to_the_faster_replica_and_change_no_bit() {

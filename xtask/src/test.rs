@@ -142,7 +142,7 @@ fn mpi(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// The declarations of CUDA's libraries compared with their headers, and what the libraries do without a GPU: once
+/// Compares the declarations of CUDA's libraries with their headers, and calls the libraries without a GPU: once
 /// with the oldest that are supported, and once with new ones.
 fn cuda(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     for generation in ["oldest-cuda", "newest-cuda"] {

@@ -78,8 +78,8 @@ fn gpus_of_one_process_do_not_wait_for_each_other_without_end() {
     assert!(gpus.iter().zip(cpus).all(|(gpu, cpu)| (gpu - cpu).abs() < 1e-3 * cpu), "{losses:?}");
 }
 
-/// The driver is too old. By itself the program goes on without the GPU, and says why. Where that is not what was
-/// asked for, the same sentence is the error.
+/// The driver is too old. By itself the program continues without the GPU, and says why. With `--device cuda` the
+/// same sentence is the error.
 #[test]
 fn a_gpu_with_an_old_driver_is_not_ignored_in_silence() {
     let Some(cuda) = with_cuda() else { return };

@@ -60,7 +60,7 @@ impl Mark {
         self.doing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what the thread did before.
+    /// Returns the previous state.
     fn set(&self, what: Doing) -> Doing {
         let mut doing = self.lock();
         doing.1 += 1;

@@ -23,8 +23,8 @@
 //! # Ok::<(), parallel::Error>(())
 //! ```
 //!
-//! With [`Shards`], which cut every batch in the same way for any number of replicas, and a [`SumTree`] over
-//! the shards, results don't depend on the number of replicas.
+//! [`Shards`] cut every batch in the same way for any number of replicas. With a [`SumTree`] over them, results
+//! don't depend on the number of replicas.
 //!
 //! Replicas of unequal speed take unequal slices, by [`Weights`] that are given or measured.
 //!

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// sum at the end goes up alone. So each *node* of the tree is the sum of consecutive parts. It depends on
 /// the number of all parts, but not on the replicas that have them.
 ///
-/// A replica has consecutive parts. It adds up what it can within itself, and brings the nodes that are left:
+/// A replica has consecutive parts. It adds them up as far as they make nodes, and brings the nodes that are left:
 /// about two for each doubling of its parts at most, and one if the numbers of parts and of replicas are
 /// powers of two. Then all replicas add up these nodes to the sum of all parts.
 ///

@@ -153,7 +153,7 @@ pub(crate) static NCCL: Wanted = Wanted {
     purpose: "sums across GPUs",
     prefix: "nccl",
     files: &[File::new(0, "libnccl.so.2", "nccl.dll")],
-    // Older ones have every function, but keep what a call does in the background in memory of the calling thread
+    // Older ones have every function, but keep the state of a background job in memory of the calling thread
     // (`ncclGroupJobMain` in group.cc). So a thread can't join several devices to a group.
     oldest: Version::new(2, 27, 0),
     driver: driver_version,

@@ -328,7 +328,7 @@ fn what_can_not_be_opened_is_said_in_a_sentence() {
     }
 }
 
-/// Whether there is a GPU decides what is said, and not what works: it is there if the driver saw one, or failed
+/// The message depends on whether there is a GPU: it is there if the driver saw one, or failed
 /// in a way that takes one.
 #[test]
 fn a_gpu_that_can_not_be_used_is_there() {

@@ -160,7 +160,7 @@ fn not_on_cpu(options: &Devices, precision: Precision) -> Error {
     Error::Option { option: "`devices.precision`", value: precision.to_string(), accepted }
 }
 
-/// The precisions of the CPU. A GPU that is there and not used is what the user should mend.
+/// The precisions of the CPU. If there is a GPU that is not used, the user should mend that.
 fn accepted_on_cpu(unused_gpu: Option<String>) -> String {
     let has_bf16 = tensor_cpu::bf16_level().is_some();
     match unused_gpu {

@@ -22,8 +22,6 @@ use wheel::{Fetched, Package};
 
 /// The first argument of the second start.
 const CHECK: &str = "--check";
-/// Only sums, by the new compiler alone: for the step of all checks.
-const SUMMARY: &str = "--summary";
 /// The arguments to fetch packages for tests instead, and print their folders.
 const FETCH: [(&str, &[Package]); 3] = [
     ("--fetch-mpi", &packages::MPI),
@@ -66,7 +64,7 @@ fn fetch_and_check(arguments: &[String]) -> Result<ExitCode> {
     let before = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let before: Vec<PathBuf> =
         std::env::split_paths(&before).filter(|part| !part.as_os_str().is_empty()).collect();
-    let first = if arguments.iter().any(|argument| argument == SUMMARY) { 1 } else { 0 };
+    let first = if arguments.iter().any(|argument| argument == check::SUMMARY) { 1 } else { 0 };
     for package in &packages::NVRTC[first..] {
         let folder = match wheel::fetch(package, &target_folder())? {
             Fetched::Folder(folder) => folder.join("lib"),

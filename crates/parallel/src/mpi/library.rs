@@ -23,7 +23,7 @@ const FAULT_TOLERANT: &str = "OMPI_MCA_mpi_ft_enable";
 
 /// The libraries that may serve, by the launcher's make: their names and the versions of their interfaces.
 const OPEN_MPI: &[(&str, &[u32])] = &[("mpi", &[40])];
-/// Debian's MPICH has a name of its own.
+/// Debian calls MPICH's library `libmpich.so.12`.
 const MPICH: &[(&str, &[u32])] = &[("mpi_abi", &[1, 0]), ("mpi", &[12]), ("mpich", &[12])];
 const ANY: &[(&str, &[u32])] = &[("mpi", &[40]), ("mpi_abi", &[1, 0]), ("mpi", &[12]), ("mpich", &[12])];
 

@@ -8,7 +8,7 @@ use loom::thread::{Builder, JoinHandle};
 use program::Span;
 use std::sync::Arc;
 
-/// Runs the test in every order with at most so many preemptions: switches away from a thread that could go on.
+/// Runs the test in every order with at most so many preemptions: switches away from a thread that could continue.
 fn in_every_order(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);

@@ -128,7 +128,7 @@ fn may_fail(plan: &Plan, outcomes: &Outcomes, outcome: &Outcome, sentence: &str)
     let has_met = [own, 0].iter().all(|member| plan.members[*member].comes + moment < outcome.time);
     let ended_early = sentence.contains("had come") && has_met || sentence.contains("had begun");
     let was_told = ended_early && plan.loss > 1_000;
-    // A process that comes when others have given up finds nobody.
+    // A process that comes when others have given up finds no process.
     let had_ended = |rank: &usize| {
         let ended = |other: &Outcome| is_rank(plan, other, *rank) && other.time <= outcome.time;
         outcomes.iter().any(ended) && outcomes.watching_since.is_none() && !was_told

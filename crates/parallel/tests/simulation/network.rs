@@ -254,7 +254,7 @@ pub(crate) fn listen(port: u16) -> Result<(usize, u16)> {
     })
 }
 
-/// Resets what was not accepted.
+/// Resets connections that were not accepted.
 pub(crate) fn close_listener(place: (usize, u16)) {
     with(|world| {
         let own = world.network.listeners.get(&place).is_some_and(|own| own.process == world.process());

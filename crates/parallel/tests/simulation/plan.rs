@@ -74,7 +74,7 @@ pub(crate) struct Plan {
     pub(crate) delay: u64,
     pub(crate) loss: usize,
     pub(crate) cuts: Vec<Cut>,
-    /// When strangers come, from a machine of their own.
+    /// When strangers come, from another machine.
     pub(crate) strangers: Vec<Duration>,
     /// The rank that may be named.
     pub(crate) guilty: Option<usize>,

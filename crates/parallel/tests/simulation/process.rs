@@ -190,7 +190,7 @@ fn steps(plan: &Plan, member: &Member, watch: &Watchdog, board: &Mutex<Board>) -
     watch.failed().map_or(Ok(()), Err)
 }
 
-/// Some program that connects to rank 0: it says nothing, something else, or what it has heard before.
+/// Some program that connects to rank 0: it says nothing, something else, or an earlier message again.
 fn stranger() {
     let to = SocketAddr::new(address(0), PORT);
     let Ok(stream) = TcpStream::connect_timeout(&to, Duration::from_secs(1)) else { return };

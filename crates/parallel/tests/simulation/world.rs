@@ -36,7 +36,7 @@ pub(crate) enum Event {
     PowerOn {
         host: usize,
     },
-    /// A process is stopped, or goes on.
+    /// A process is stopped, or continues.
     Freeze {
         process: usize,
         frozen: bool,
@@ -78,7 +78,7 @@ thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
 }
 
-/// Looks at the world, or changes it. The thread goes on.
+/// Looks at the world, or changes it. The thread continues.
 pub(crate) fn with<T>(act: impl FnOnce(&mut World) -> T) -> T {
     WORLD.with_borrow_mut(|world| act(world.as_mut().expect("a simulation runs")))
 }
@@ -230,7 +230,7 @@ pub(crate) fn run(world: World, end: Duration) {
     }
 }
 
-/// Drops what the threads of a dead process own. The last one comes first: it may hold a lock.
+/// Drops the values of the threads of a dead process. The last one comes first: it may hold a lock.
 fn drop_all(threads: Vec<(usize, Thread)>) {
     for (number, thread) in threads.into_iter().rev() {
         with(|world| world.running = number);

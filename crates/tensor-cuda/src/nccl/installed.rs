@@ -24,7 +24,7 @@ pub(crate) struct Installed {
 const UNSET: c_int = c_int::MIN;
 
 /// The version of our settings. Fields are only added at the end: an older library reads the beginning, and a
-/// newer one takes its defaults for what is not there.
+/// newer one takes its defaults for missing fields.
 const VERSION: u32 = 22_800;
 
 /// Whether NCCL is installed and new enough.

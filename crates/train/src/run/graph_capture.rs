@@ -94,7 +94,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         shards: core::ops::Range<usize>,
         prepared: CaptureStatus,
     ) -> Result<()> {
-        // Operations on the host are never captured, so nobody else has to know.
+        // Operations on the host are never captured, so the others need not know.
         let mut all = |well| collective.queued().map_or(Ok(well), |queued| queued.all_agree(well));
         if all(prepared == CaptureStatus::Yes)? {
             return Ok(());
