@@ -15,9 +15,6 @@ const TARGETS: [Target; 3] = [Target::Cubin(80), Target::Cubin(90), Target::Ptx(
 /// Kernels that may spill registers, with the format and the reason.
 const ACCEPTED: &[(&str, &str, &str)] = &[];
 
-/// Only sums, by the new compiler alone: for the step of all checks.
-pub const SUMMARY: &str = "--summary";
-
 /// What the command line asks for.
 struct Options {
     /// Only the sums, and the errors.
@@ -29,7 +26,7 @@ struct Options {
 fn parse(arguments: &[String]) -> Result<Options> {
     let mut options = Options { summary: false, files: Vec::new() };
     for argument in arguments {
-        if argument == SUMMARY {
+        if argument == "--summary" {
             options.summary = true;
         } else if let Some(file) = SOURCES.iter().find(|file| stem(file) == argument.trim_end_matches(".cu"))
         {

@@ -64,8 +64,7 @@ fn fetch_and_check(arguments: &[String]) -> Result<ExitCode> {
     let before = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let before: Vec<PathBuf> =
         std::env::split_paths(&before).filter(|part| !part.as_os_str().is_empty()).collect();
-    let first = if arguments.iter().any(|argument| argument == check::SUMMARY) { 1 } else { 0 };
-    for package in &packages::NVRTC[first..] {
+    for package in &packages::NVRTC {
         let folder = match wheel::fetch(package, &target_folder())? {
             Fetched::Folder(folder) => folder.join("lib"),
             Fetched::Unavailable(why) => {

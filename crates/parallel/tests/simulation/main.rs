@@ -30,7 +30,7 @@ use error::{Error, Result};
 use plan::{Kind, Plan};
 
 /// The schedules of each kind by default: some seconds.
-const SCHEDULES: u64 = 200;
+const SCHEDULES: u64 = 100;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap())
