@@ -119,10 +119,9 @@ fn conclude(end: End, output: &Output) -> anyhow::Result<ExitCode> {
 /// Trains with the first process of a job, which writes all files and messages. If that is lost, this process may
 /// take over its files.
 ///
-/// An interrupted run is no
-/// failure here if a launcher watches all processes: a failure would end the first process too, which reports
-/// the interrupt. Without such a launcher, the exit status must say that the process is not done, or it would
-/// not be restarted.
+/// An interrupted run is no failure here if a launcher watches all processes: a failure would end the first
+/// process too, which reports the interrupt. Without such a launcher, the exit status must say that the process
+/// is not done, or it would not be restarted.
 fn run_other(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let stop = stop_flag(|stop| if stop.is_watched() { stop.raise() } else { end_at_once() })?;
     let Start { mut config, mut output, resume } = args.agree(&mut process, start)?;

@@ -17,9 +17,8 @@ use std::time::{Duration, Instant};
 /// ones until [`shrink`](Communicator::shrink).
 pub(super) struct Communicator {
     library: Library,
+    /// MPI's own communicator of all processes, until one is lost.
     comm: Handle,
-    /// Whether a process was lost before.
-    shrunk: bool,
     rank: usize,
     world: usize,
     /// The other threads must make no calls.
@@ -64,8 +63,7 @@ impl Communicator {
             (mpi.MPI_Comm_size)(abi.world, &raw mut world);
         }
         let (rank, world, comm) = (rank as usize, world as usize, abi.world);
-        let communicator =
-            Communicator { library, comm, shrunk: false, rank, world, one_thread: PhantomData };
+        let communicator = Communicator { library, comm, rank, world, one_thread: PhantomData };
         communicator.return_errors();
         Ok(communicator)
     }
@@ -91,7 +89,7 @@ impl Communicator {
         }
     }
 
-    /// Goes on with the processes that are left, once all of them have called this. They keep their order.
+    /// Continues with the processes that are left, once all of them have called this. They keep their order.
     /// Messages that were under way are dropped.
     pub(super) fn shrink(&mut self) -> Result<(), Lost> {
         let Library { functions: mpi, recovery, .. } = &self.library;
@@ -107,8 +105,7 @@ impl Communicator {
             shrunk
         };
         check(shrunk)?;
-        (self.comm, self.shrunk) = (left, true);
-        (self.rank, self.world) = (rank as usize, world as usize);
+        (self.comm, self.rank, self.world) = (left, rank as usize, world as usize);
         self.return_errors();
         Ok(())
     }
@@ -290,7 +287,8 @@ impl Communicator {
     /// After a loss, Open MPI 5.0 waits here for the lost process too, unless [`DOES_NOT_WAIT`] is set. Without
     /// it the process just ends.
     pub(super) fn finish(self) {
-        if !self.shrunk || std::env::var_os(DOES_NOT_WAIT).is_some() {
+        let is_whole = self.comm == self.library.abi.world;
+        if is_whole || std::env::var_os(DOES_NOT_WAIT).is_some() {
             // SAFETY: no request is left, and no call follows.
             unsafe { (self.library.functions.MPI_Finalize)() };
         }

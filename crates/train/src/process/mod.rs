@@ -161,7 +161,7 @@ impl Process {
             let observers = if self.is_first() { watch.observers()? } else { Default::default() };
             run = run.watched_by(observers);
             let observers = Mutex::new(Some(observers));
-            let (resume, end) = match &kept {
+            let (from, end) = match &kept {
                 Some(kept) => (Some(&kept.resume), kept.end.clone()),
                 None => (resume, None),
             };
@@ -171,7 +171,7 @@ impl Process {
             let body = |replica: Replica| {
                 let first = replica.rank() == 0;
                 let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
-                let started = run.start(resume, replica, Stage::whole(), own.unwrap_or_default(), stop)?;
+                let started = run.start(from, replica, Stage::whole(), own.unwrap_or_default(), stop)?;
                 let mut started = started.ending(end.clone(), incomplete).warning(warning.clone());
                 let fitted = started.fit();
                 if tolerant && let Ok(mut last) = last.lock() {
@@ -180,14 +180,14 @@ impl Process {
                 }
                 fitted
             };
-            let facts = facts.clone().with("a first step of", resume.map_or(0, |resume| resume.state.step));
+            let facts = facts.clone().with("a first step of", from.map_or(0, |from| from.state.step));
             let ran = self.transport.run(&self.place, self.group.take(), &devices, &facts, body);
             let last = last.into_inner().ok().flatten();
             let (lost, mpi) = match (ran, self.transport.fault_tolerant()) {
                 (Err(Error::Parallel(parallel::Error::Lost)), Some(mpi)) => (last, mpi),
                 (ran, _) => return ran,
             };
-            match recovery::regroup(mpi, config, lost.or(kept))? {
+            match recovery::regroup(mpi, config, resume, lost.or(kept))? {
                 Next::Done(outcome) => {
                     // One more may be lost.
                     let _ = mpi.finish();

@@ -27,16 +27,22 @@ pub(super) enum Next {
     Done(Outcome),
 }
 
-/// The numbers by which processes compare what they have: epochs, steps of the epoch, whether the replicas have
-/// finished, and whether anything is kept.
-const FIGURES: usize = 4;
+/// The numbers by which processes compare what they have: epochs, steps of the epoch, and whether the replicas
+/// have finished.
+const FIGURES: usize = 3;
 
-/// Comes together with the processes that are left.
-pub(super) fn regroup(mpi: &mut Mpi, config: &Config, mut kept: Option<Box<Kept>>) -> Result<Next> {
+/// Comes together with the processes that are left. The run began at `resume`: there is nothing else as long as
+/// this process has no network.
+pub(super) fn regroup(
+    mpi: &mut Mpi,
+    config: &Config,
+    resume: Option<&Resume>,
+    mut kept: Option<Box<Kept>>,
+) -> Result<Next> {
     let mut lost = Vec::new();
     let all = loop {
         lost.extend(mpi.regroup()?);
-        match take_most_advanced(mpi, config, &mut kept) {
+        match take_most_advanced(mpi, config, resume, &mut kept) {
             // One more was lost.
             Err(Error::Parallel(parallel::Error::Lost)) => {}
             taken => break taken?,
@@ -54,7 +60,7 @@ pub(super) fn regroup(mpi: &mut Mpi, config: &Config, mut kept: Option<Box<Kept>
     } else {
         format!("{} processes continue", all.len())
     };
-    let step = kept.as_ref().map_or(0, |kept| kept.resume.state.step);
+    let step = kept.as_ref().map(|kept| &kept.resume).or(resume).map_or(0, |resume| resume.state.step);
     let warning = format!("rank{s} {} {were} lost; {left} after step {step}", names.join(", "));
     Ok(Next::Continue { kept, warning })
 }
@@ -63,14 +69,15 @@ pub(super) fn regroup(mpi: &mut Mpi, config: &Config, mut kept: Option<Box<Kept>
 fn take_most_advanced(
     mpi: &mut Mpi,
     config: &Config,
+    resume: Option<&Resume>,
     kept: &mut Option<Box<Kept>>,
 ) -> Result<Vec<[f64; FIGURES]>> {
     let device = tensor_cpu::device(1);
-    let figures = |kept: &Kept| {
-        let TrainState { epoch, partial, .. } = &kept.resume.state;
-        [*epoch as f64, partial.steps as f64, f64::from(u8::from(kept.finished)), 1.0]
-    };
-    let all = gather_numbers(mpi, &device, &kept.as_deref().map_or([0.0; FIGURES], figures))?;
+    let finished = kept.as_ref().is_some_and(|kept| kept.finished);
+    let resume = kept.as_ref().map(|kept| &kept.resume).or(resume);
+    let (epoch, steps) = resume.map_or((0, 0), |resume| (resume.state.epoch, resume.state.partial.steps));
+    let own: [f64; FIGURES] = [epoch as f64, steps as f64, f64::from(u8::from(finished))];
+    let all = gather_numbers(mpi, &device, &own)?;
     let all = all.as_chunks().0.to_vec();
     let most = (1..all.len()).fold(0, |most, rank| if all[rank] > all[most] { rank } else { most });
     if all.iter().any(|figures| figures[..2] != all[most][..2]) {
