@@ -116,8 +116,8 @@ cd "$out" || exit 1
 
 say "== speed"
 torch minigooglenet 64 bf16 graph
-measure "towers minigooglenet 64 bf16, recorded in one line" env TOWERS_CUDA_GRAPH=sequential \
-    "$here/towers" bench --device cuda $(cell minigooglenet 64 bf16) --seconds 2 --json
+measure "towers minigooglenet 64 bf16, on one stream" "$here/towers" bench --device cuda --one-stream \
+    $(cell minigooglenet 64 bf16) --seconds 2 --json
 towers minigooglenet 1024 bf16
 torch minigooglenet 1024 bf16 graph
 towers keras-cnn 128 bf16

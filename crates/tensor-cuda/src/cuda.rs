@@ -35,8 +35,6 @@ pub(crate) struct Inner {
     /// The least recently used of the counters.
     next_counter: AtomicU32,
     dependencies: Mutex<Dependencies>,
-    /// Whether captured work is one sequence, for comparisons: `TOWERS_CUDA_GRAPH=sequential`.
-    sequential: bool,
 }
 
 /// Matrix products and convolutions on prepared operands: tensors are contiguous, all numbers are in the
@@ -117,7 +115,6 @@ impl Cuda {
             dropped: AtomicU64::new(0),
             next_counter: AtomicU32::new(0),
             dependencies: Mutex::default(),
-            sequential: std::env::var("TOWERS_CUDA_GRAPH").is_ok_and(|how| how == "sequential"),
         };
         Ok(Cuda { inner: Arc::new(inner) })
     }
@@ -256,7 +253,7 @@ impl Cuda {
 
     /// A piece of work: all that `ask` queues on the stream, in this order.
     pub(crate) fn work<T>(&self, ask: impl FnOnce() -> Result<T>) -> Result<T> {
-        let ordered = self.is_capturing() && !self.inner.sequential;
+        let ordered = self.is_capturing() && !self.inner.options.one_stream;
         let after = if ordered { lock(&self.inner.dependencies).next() } else { None };
         let Some(after) = after else {
             self.driver().leave_work()?;

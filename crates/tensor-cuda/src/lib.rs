@@ -54,7 +54,7 @@ pub use cuda::Cuda;
 pub use error::{Error, Result};
 pub use gpus::{Gpu, available, gpus};
 pub use libraries::{Found, Library, libraries};
-pub use options::Options;
+pub use options::{Kernels, Options};
 pub use peers::Peers;
 pub use sum::Nodes;
 pub use version::Version;

@@ -5,7 +5,7 @@ use crate::driver::{CudaDriver, Driver};
 use crate::engine::{Installed, Own};
 use crate::kernels::SOURCES;
 use crate::memory::Memory;
-use crate::options::Options;
+use crate::options::{Kernels, Options};
 use crate::step_state;
 use program::{Precision, Result};
 use std::sync::Arc;
@@ -21,16 +21,11 @@ impl Cuda {
     /// library.
     pub fn new(options: Options) -> Result<Cuda> {
         let driver: Arc<dyn Driver> = Arc::new(CudaDriver::new(&options, SOURCES)?);
-        let engine = Box::new(Installed::new(&driver, &options));
+        let engine: Box<dyn Engine> = match options.kernels {
+            Kernels::Own => Box::new(Own),
+            Kernels::Auto | Kernels::Library => Box::new(Installed::new(&driver, &options)),
+        };
         Cuda::with(driver, engine, options)
-    }
-
-    /// Opens a GPU without cuDNN and cuBLASLt, for comparisons and for tools that inspect kernels.
-    ///
-    /// # Errors
-    /// As [`new`](Cuda::new).
-    pub fn of_own_kernels(options: Options) -> Result<Cuda> {
-        Cuda::with(Arc::new(CudaDriver::new(&options, SOURCES)?), Box::new(Own), options)
     }
 
     /// The kernels of this backend on the CPU, for tests of everything except the driver and its libraries.
@@ -39,7 +34,15 @@ impl Cuda {
     /// [`program::Error::Device`] if no C++ compiler is found, or it rejects a kernel.
     #[cfg(feature = "emulation")]
     pub fn emulated(precision: Precision) -> Result<Cuda> {
-        let options = Options { gpu: 0, precision, deterministic: true };
+        Cuda::emulated_with(Options { precision, deterministic: true, ..Options::default() })
+    }
+
+    /// As [`emulated`](Cuda::emulated), with other options. There is one such GPU, without libraries.
+    ///
+    /// # Errors
+    /// As [`emulated`](Cuda::emulated).
+    #[cfg(feature = "emulation")]
+    pub fn emulated_with(options: Options) -> Result<Cuda> {
         let driver = Arc::new(crate::driver::emulated::EmulatedDriver::new(&options, SOURCES)?);
         Cuda::with(driver, Box::new(Own), options)
     }
