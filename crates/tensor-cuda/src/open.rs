@@ -1,17 +1,31 @@
 //! Opens a device: its driver with all kernels, and its engine.
 
+use crate::cache::Key;
 use crate::cuda::{Cuda, Engine};
 use crate::driver::{CudaDriver, Driver};
 use crate::engine::{Installed, Own};
 use crate::kernels::SOURCES;
+use crate::libraries::libraries;
 use crate::memory::Memory;
 use crate::options::{Kernels, Options};
+use crate::source::HEADERS;
 use crate::step_state;
 use program::{Precision, Result};
 use std::sync::Arc;
 
 /// The initial loss scale of half precision, as in PyTorch's `GradScaler`.
 const FIRST_LOSS_SCALE: f32 = 65536.0;
+
+/// What GPUs of this machine compute with, beside themselves: the driver, the libraries that can be used, and
+/// our own kernels, each with its version.
+pub fn software() -> Vec<String> {
+    let used =
+        libraries().into_iter().filter_map(|library| Some((library.name, library.state.ok()?.version)));
+    let texts = SOURCES.iter().map(|source| source.text).chain(HEADERS.iter().map(|header| header.1));
+    let digest = Key::new("", texts.map(str::as_bytes)).hex();
+    let own = format!("towers {}, kernels {}", env!("CARGO_PKG_VERSION"), &digest[..16]);
+    used.map(|(name, version)| format!("{name} {version}")).chain([own]).collect()
+}
 
 impl Cuda {
     /// Opens a GPU.

@@ -1,0 +1,126 @@
+//! The check of a device before the first run on it: its first step, compared with the CPU's.
+
+use super::prepared_run::PreparedRun;
+use super::sample_step::{SampleStep, way_around};
+use crate::{CheckDevice, Error, Result, Resume};
+use augment::{Draws, Scratch};
+use layers::Comparison;
+use program::Device;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use tensor_cpu::Cpu;
+use tensor_cuda::Cuda;
+
+/// The file in the cache folder with a line for each device that passed.
+const PASSED: &str = "checked-devices.txt";
+
+/// Samples of a step on the CPU, which the slow reference repeats. A CPU's algorithms don't depend on their
+/// number.
+const ON_CPU: usize = 2;
+
+impl PreparedRun<'_> {
+    /// Compares the first step of a run of `world` replicas on these devices, the ones of this process, with
+    /// the CPU's. By default each GPU is checked once, and what passed is remembered.
+    ///
+    /// # Errors
+    /// [`Error::Device`] with the first op whose result is wrong, and a way around it. Those of the devices.
+    pub(crate) fn check_devices(
+        &self,
+        resume: Option<&Resume>,
+        devices: &[Device],
+        world: usize,
+    ) -> Result<()> {
+        let passed = tensor_cuda::cache_folder().map(|folder| folder.join(PASSED));
+        let mut checked: Vec<String> = Vec::new();
+        for device in devices {
+            let name = name(device);
+            let known = passed.as_deref().is_some_and(|passed| is_in(passed, &name));
+            let is_due = match self.config.placement.devices.check_device {
+                CheckDevice::Never => false,
+                CheckDevice::Always => true,
+                CheckDevice::Auto => is_real_gpu(device) && !known,
+            };
+            if !is_due || checked.contains(&name) {
+                continue;
+            }
+            self.check_device(device, self.micro_batch(resume, world))?;
+            if !known && is_real_gpu(device) {
+                passed.as_ref().map_or(Ok(()), |passed| remember(passed, &name)).unwrap_or_default();
+            }
+            checked.push(name);
+        }
+        Ok(())
+    }
+
+    fn check_device(&self, device: &Device, samples: usize) -> Result<()> {
+        let (other, samples) = match device.kind() {
+            "cpu" => (tensor_cpu::reference(), samples.min(ON_CPU)),
+            _ => (Cpu::new(cores()).without_winograd().into(), samples),
+        };
+        let results = self.sample_step(samples)?.compare(device, &other)?;
+        match results.iter().find(|result| !result.agrees()) {
+            Some(wrong) => Err(refusal(device, &other, wrong)),
+            None => Ok(()),
+        }
+    }
+
+    /// The first step of the run: its first images, without augmentation.
+    fn sample_step(&self, samples: usize) -> Result<SampleStep> {
+        let (training, train) = (&self.config.training, &self.data.train);
+        let pipeline = self.data.augmentation.evaluation().build(train.shape())?;
+        let (mut images, mut scratch) = (Vec::new(), Scratch::default());
+        let mut image = vec![0.0; pipeline.image_len()];
+        for sample in 0..samples {
+            pipeline.apply(&Draws::default(), train.image(sample), &mut image, &mut scratch)?;
+            images.extend_from_slice(&image);
+        }
+        Ok(SampleStep {
+            model: self.model.clone(),
+            optimizer: training.optimizer,
+            lr: training.lr,
+            label_smoothing: training.label_smoothing as f32,
+            images,
+            labels: train.labels()[..samples].iter().copied().map(u32::from).collect(),
+        })
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn is_real_gpu(device: &Device) -> bool {
+    device.get::<Cuda>().is_some_and(|cuda| !cuda.is_emulated())
+}
+
+/// Everything that decides the results of a device: its model, the software, and the options.
+fn name(device: &Device) -> String {
+    let arithmetic = super::worker::arithmetic(device);
+    let Some(cuda) = device.get::<Cuda>() else { return arithmetic };
+    let options = cuda.options();
+    let bits = if options.deterministic { ", deterministic" } else { "" };
+    let (software, precision) = (tensor_cuda::software().join(", "), options.precision);
+    format!("{arithmetic}, {software}, {precision}, kernels {}{bits}", options.kernels)
+}
+
+fn is_in(passed: &Path, name: &str) -> bool {
+    fs::read_to_string(passed).is_ok_and(|text| text.lines().any(|line| line == name))
+}
+
+/// A device that can't be remembered is checked again.
+fn remember(passed: &PathBuf, name: &str) -> std::io::Result<()> {
+    passed.parent().map_or(Ok(()), fs::create_dir_all)?;
+    // One write: other processes may write to the same file.
+    OpenOptions::new().create(true).append(true).open(passed)?.write_all(format!("{name}\n").as_bytes())
+}
+
+fn refusal(device: &Device, other: &Device, wrong: &Comparison) -> Error {
+    Error::Device(format!(
+        "the first step on {} is not that of {}: {wrong}; {}; `towers selftest` writes a report for an issue, and \
+         `devices.check_device` never trains without this check",
+        device.name(),
+        other.name(),
+        way_around(wrong)
+    ))
+}
