@@ -50,8 +50,8 @@ pub use process::{Process, Watch, with_device_facts};
 pub use program::Device;
 pub use resume::{Resume, Saved};
 pub use run::{
-    End, GraphCapture, Meter, Outcome, SampleStep, StepOptions, StopFlag, Totals, gradients, median,
-    pipeline_cuts, train, train_model, train_on, train_step, update,
+    End, GraphCapture, Meter, Outcome, REPLAY, SampleStep, StepOptions, StopFlag, Totals, comparison_device,
+    gradients, median, pipeline_cuts, train, train_model, train_on, train_step, update, way_around,
 };
 pub use tensor_cuda::Kernels;
 pub use trained::{ImageSize, Preprocessing};

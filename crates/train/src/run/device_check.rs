@@ -1,7 +1,7 @@
 //! The check of a device before the first run on it: its first step, compared with the CPU's.
 
 use super::prepared_run::PreparedRun;
-use super::sample_step::{SampleStep, way_around};
+use super::sample_step::{SampleStep, comparison_device, way_around};
 use crate::{CheckDevice, Error, Result, Resume};
 use augment::{Draws, Scratch};
 use layers::Comparison;
@@ -9,7 +9,6 @@ use program::Device;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use tensor_cpu::Cpu;
 use tensor_cuda::Cuda;
 
 /// The file in the cache folder with a line for each device that passed.
@@ -54,10 +53,8 @@ impl PreparedRun<'_> {
     }
 
     fn check_device(&self, device: &Device, samples: usize) -> Result<()> {
-        let (other, samples) = match device.kind() {
-            "cpu" => (tensor_cpu::reference(), samples.min(ON_CPU)),
-            _ => (Cpu::new(cores()).without_winograd().into(), samples),
-        };
+        let other = comparison_device(device);
+        let samples = if device.kind() == "cpu" { samples.min(ON_CPU) } else { samples };
         let results = self.sample_step(samples)?.compare(device, &other)?;
         match results.iter().find(|result| !result.agrees()) {
             Some(wrong) => Err(refusal(device, &other, wrong)),
@@ -84,10 +81,6 @@ impl PreparedRun<'_> {
             labels: train.labels()[..samples].iter().copied().map(u32::from).collect(),
         })
     }
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn is_real_gpu(device: &Device) -> bool {
@@ -121,6 +114,6 @@ fn refusal(device: &Device, other: &Device, wrong: &Comparison) -> Error {
          `devices.check_device` never trains without this check",
         device.name(),
         other.name(),
-        way_around(wrong)
+        way_around(device, &wrong.op)
     ))
 }

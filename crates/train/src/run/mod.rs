@@ -27,7 +27,7 @@ pub use graph_capture::GraphCapture;
 pub use meter::{Meter, Totals};
 pub use pipeline::pipeline_cuts;
 pub(crate) use prepared_run::{PreparedRun, named};
-pub use sample_step::SampleStep;
+pub use sample_step::{REPLAY, SampleStep, comparison_device, way_around};
 pub use speed::median;
 pub use step::{StepOptions, gradients, train_step, update};
 pub use stop_flag::StopFlag;

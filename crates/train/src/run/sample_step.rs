@@ -5,6 +5,7 @@ use layers::{Comparison, Draws, Initializer, Mode, Network, Tolerance};
 use models::Model;
 use optim::{Optimizer, OptimizerState};
 use program::{Device, GraphCache, ReplayArgs, Span};
+use tensor_cpu::Cpu;
 
 /// A training step: a network with the optimizer and the batch of its first step.
 ///
@@ -38,7 +39,7 @@ pub struct SampleStep {
 const OF_UPDATES: f32 = 1e-2;
 
 /// The name of a graph's replay among the ops of a step.
-const REPLAY: &str = "the replay of a CUDA graph";
+pub const REPLAY: &str = "the replay of a CUDA graph";
 /// That of the optimizer.
 const UPDATE: &str = "the optimizer";
 
@@ -142,13 +143,24 @@ fn init(network: &mut Network) -> Result<()> {
     Ok(())
 }
 
-/// What may help where a result is wrong, by keys of the table of options.
-pub(crate) fn way_around(wrong: &Comparison) -> &'static str {
-    match wrong.op.as_str() {
+/// The device that repeats the ops of another one: for a GPU the CPU with its simplest algorithms, for the CPU
+/// the f64 reference.
+pub fn comparison_device(device: &Device) -> Device {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    match device.kind() {
+        "cpu" => tensor_cpu::reference(),
+        _ => Cpu::new(cores).without_winograd().into(),
+    }
+}
+
+/// What may help where an op of a device gives a wrong result, by keys of the table of options. `op` may also be a
+/// topic of the suite `conformance`.
+pub fn way_around(device: &Device, op: &str) -> &'static str {
+    let is_product = ["conv", "linear", "dense"].iter().any(|start| op.starts_with(start));
+    match op {
+        _ if device.kind() == "cpu" => "try `devices.no_winograd`, or the variable TOWERS_SIMD=portable",
         REPLAY => "try `devices.no_graph`, or `devices.one_stream`",
-        op if op.starts_with("conv2d") || op.starts_with("linear") => {
-            "try `devices.kernels` own, or `devices.kernels` library"
-        }
+        _ if is_product => "try `devices.kernels` own, or `devices.kernels` library",
         _ => "try another version of the driver and of the libraries, or `devices.device` cpu",
     }
 }
