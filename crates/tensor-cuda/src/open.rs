@@ -10,7 +10,7 @@ use crate::memory::Memory;
 use crate::options::{Kernels, Options};
 use crate::source::HEADERS;
 use crate::step_state;
-use program::{Precision, Result};
+use program::{Error, Precision, Result};
 use std::sync::Arc;
 
 /// The initial loss scale of half precision, as in PyTorch's `GradScaler`.
@@ -32,14 +32,19 @@ impl Cuda {
     ///
     /// # Errors
     /// [`program::Error::Device`] with the cause and a hint: no driver, no such GPU, a missing or too old
-    /// library.
+    /// library. With [`Kernels::Library`], cuDNN and cuBLASLt must be there too.
     pub fn new(options: Options) -> Result<Cuda> {
         let driver: Arc<dyn Driver> = Arc::new(CudaDriver::new(&options, SOURCES)?);
         let engine: Box<dyn Engine> = match options.kernels {
             Kernels::Own => Box::new(Own),
             Kernels::Auto | Kernels::Library => Box::new(Installed::new(&driver, &options)),
         };
-        Cuda::with(driver, engine, options)
+        match engine.missing().pop() {
+            Some(message) if options.kernels == Kernels::Library => {
+                Err(Error::Device { device: driver.name(), message })
+            }
+            _ => Cuda::with(driver, engine, options),
+        }
     }
 
     /// The kernels of this backend on the CPU, for tests of everything except the driver and its libraries.

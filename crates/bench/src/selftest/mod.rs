@@ -98,16 +98,18 @@ pub fn selftest(config: &Config, options: &SelfTestOptions, tell: impl FnMut(&Te
         first.ok_or_else(|| Error::Device("there is no device".into()))
     };
     let mut tests = Tests { rows: Vec::new(), options, tell };
-    let kind = open(&of(options.precisions.first().copied().unwrap_or_default()))?.kind();
+    let first = open(&of(options.precisions.first().copied().unwrap_or_default()))?;
+    let kind = first.kind();
     let precisions = match &options.precisions[..] {
         [] if kind != "cpu" => Precision::ALL.to_vec(),
         [] if tensor_cpu::bf16_level().is_some() => vec![Precision::Fp32, Precision::Bf16],
         [] => vec![Precision::Fp32],
         given => given.to_vec(),
     };
-    let (mut facts, mut device) = (report::facts(config), String::new());
+    let (mut facts, device) = (report::facts(config), report::model(&first));
     for &precision in &precisions {
-        let opened = match open(&of(precision)) {
+        let is_open = precision == first.precision();
+        let opened = match if is_open { Ok(first.clone()) } else { open(&of(precision)) } {
             Ok(opened) => opened,
             Err(why) => {
                 tests.test(precision, "open the device", || Err(why));
@@ -117,7 +119,6 @@ pub fn selftest(config: &Config, options: &SelfTestOptions, tell: impl FnMut(&Te
         tests.ops(&opened);
         tests.networks(&opened);
         facts.extend(report::algorithms(&opened));
-        device = report::model(&opened);
     }
     tests.sums(&config.placement.devices, &of(precisions[0]), kind);
     let Tests { rows, .. } = tests;
