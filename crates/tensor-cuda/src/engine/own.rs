@@ -3,6 +3,7 @@
 use super::algorithms::Pass;
 use super::product::{Product, partial_bytes};
 use super::sliding::Sliding;
+use super::small_window::SmallWindow;
 use crate::Cuda;
 use crate::cuda::Engine;
 use crate::driver::Ptr;
@@ -15,6 +16,9 @@ pub(crate) struct Own;
 
 /// Bytes of scratch memory for a pass of a convolution.
 fn scratch(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape, y: Shape) -> usize {
+    if let Some(small) = SmallWindow::new(cuda, conv, pass, x, y) {
+        return partial_bytes(small.partial());
+    }
     partial_bytes(match Sliding::new(cuda, conv, pass, x, y) {
         Some(sliding) => sliding.partial(),
         None => Product::new(cuda, conv, pass, x, y).partial(cuda),
@@ -31,6 +35,9 @@ fn convolve(
     places: [Ptr; 3],
     write: Write,
 ) -> Result<()> {
+    if let Some(small) = SmallWindow::new(cuda, conv, pass, x, y) {
+        return small.run(cuda, op, places);
+    }
     match Sliding::new(cuda, conv, pass, x, y) {
         Some(sliding) => sliding.run(cuda, op, places, write),
         None => Product::new(cuda, conv, pass, x, y).run(cuda, op, places, write),
@@ -40,6 +47,11 @@ fn convolve(
 /// A dense layer as a convolution of one pixel.
 fn one_pixel(linear: &Linear) -> Conv2d {
     Conv2d { inputs: linear.inputs, outputs: linear.outputs, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID }
+}
+
+/// Whether a library's algorithm is not worth a try: its kernels for few channels take several times as long.
+pub(super) fn is_ours(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape) -> bool {
+    conv.output(x).is_ok_and(|y| SmallWindow::new(cuda, conv, pass, x, y).is_some())
 }
 
 impl Engine for Own {
