@@ -41,7 +41,7 @@ pub enum Command {
     Program(ProgramArgs),
     /// Measure the throughput of a network on random data
     Bench(BenchArgs),
-    /// Compare what a device computes with the CPU, and write a report for an issue
+    /// Compare the results of a device with the CPU's, and write a report for an issue
     Selftest(SelfTestArgs),
     /// Start several processes of a command on this machine: towers launch -- train ...
     Launch(LaunchArgs),

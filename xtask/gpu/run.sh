@@ -107,6 +107,14 @@ say "== first steps"
 towers keras-cnn 128 fp32
 towers minigooglenet 64 bf16
 
+say "== self-test"
+short 60 selftest || {
+    timeout 120 "$here/towers" selftest --device cuda --output "$out/selftest.md" >"$out/selftest.log" 2>&1
+    status=$?
+    [ $status -ne 0 ] && failed=1
+    say "selftest: exit $status; $(tail -1 "$out/selftest.log")"
+}
+
 say "== tests"
 cd "$here/tests" || exit 1
 first='tensor-cuda-conformance tests-end_to_end tensor-cuda-libraries parallel-parallel'

@@ -111,7 +111,7 @@ fn a_wrong_result_ends_the_first_run_and_what_passed_is_remembered() {
     assert!(said.contains("error: ") && said.contains("cuBLASLt "), "{said}");
 }
 
-/// The table and the report name what is wrong, and no file of this machine.
+/// The table and the report name the wrong result, and no file of this machine.
 #[test]
 fn a_self_test_finds_a_wrong_result() {
     let Some(cuda) = with_cuda() else { return };

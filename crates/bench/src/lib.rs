@@ -3,7 +3,7 @@
 //! - [`bench()`] measures the throughput of one replica, [`bench_replicas`] that of several, [`bench_process`] that of several processes;
 //! - [`profile`] measures each layer, [`roofline`] the peak of the processor;
 //! - [`first_step`] measures how soon a process trains;
-//! - [`selftest`] compares what a device computes with the CPU and the f64 reference;
+//! - [`selftest`] compares the results of a device with those of the CPU and of the f64 reference;
 //! - [`timeline`] shows when each op of each replica ran, and [`programs`] prints the ops.
 //!
 //! All train on random data in memory, by the step of a run: [`train::train_step`].

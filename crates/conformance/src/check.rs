@@ -54,7 +54,7 @@ impl Check {
     /// ```
     pub fn run(&self, subject: &Subject) -> Checked {
         subject.tally.take();
-        // What a check asserts is what it has to say. It goes into the table, and not to the terminal.
+        // The message of an assertion goes into the table, and not to the terminal.
         let hook = panic::take_hook();
         panic::set_hook(Box::new(|_| ()));
         let ran = panic::catch_unwind(AssertUnwindSafe(|| (self.run)(subject)));

@@ -1,6 +1,8 @@
-//! `towers selftest`: whether a device computes what the CPU and the f64 reference do.
+//! `towers selftest`: the results of a device, compared with those of the CPU and of the f64 reference.
 
 mod report;
+
+pub use report::{SelfTest, TestRow};
 
 use crate::{Error, Result};
 use conformance::{Subject, checks};
@@ -20,36 +22,6 @@ pub struct SelfTestOptions {
     pub precisions: Vec<Precision>,
     /// The tests, by their names; by default all.
     pub only: Vec<String>,
-}
-
-/// What a self-test found.
-#[derive(Clone, Debug)]
-pub struct SelfTest {
-    /// The device, without its number.
-    pub device: String,
-    /// Versions, options and algorithms, a line each.
-    pub facts: Vec<String>,
-    /// A row for each test.
-    pub rows: Vec<TestRow>,
-    /// The time that all tests took.
-    pub seconds: f64,
-}
-
-/// A test of a [`SelfTest`].
-#[derive(Clone, Debug)]
-pub struct TestRow {
-    /// The number format.
-    pub precision: Precision,
-    /// A topic of the suite `conformance`, a network, a network's replayed graph, or `sums`.
-    pub name: String,
-    /// The number of results that were compared.
-    pub results: usize,
-    /// The largest difference, as a part of the tolerance.
-    pub worst: f32,
-    /// The time that it took.
-    pub seconds: f64,
-    /// If a result is wrong: the op, both values, the tolerance, and what to try.
-    pub failure: Option<String>,
 }
 
 /// The test of a collective.
@@ -132,7 +104,7 @@ struct Tests<'a, F> {
     tell: F,
 }
 
-/// What a test found: results, the largest difference as a part of the tolerance, and what is wrong.
+/// What a test found: results, the largest difference as a part of the tolerance, and the failure.
 type Found = (usize, f32, Option<String>);
 
 impl<F: FnMut(&TestRow)> Tests<'_, F> {

@@ -1,10 +1,39 @@
 //! The report of a self-test, to be attached to an issue: versions and results, and no paths.
 
-use super::{SelfTest, TestRow};
 use core::fmt::Write as _;
-use program::Device;
+use program::{Device, Precision};
 use tensor_cuda::{Cuda, Error as CudaError};
 use train::Config;
+
+/// What a self-test found.
+#[derive(Clone, Debug)]
+pub struct SelfTest {
+    /// The device, without its number.
+    pub device: String,
+    /// Versions, options and algorithms, a line each.
+    pub facts: Vec<String>,
+    /// A row for each test.
+    pub rows: Vec<TestRow>,
+    /// The time that all tests took.
+    pub seconds: f64,
+}
+
+/// A test of a [`SelfTest`].
+#[derive(Clone, Debug)]
+pub struct TestRow {
+    /// The number format.
+    pub precision: Precision,
+    /// A topic of the suite `conformance`, a network, a network's replayed graph, or `sums`.
+    pub name: String,
+    /// The number of results that were compared.
+    pub results: usize,
+    /// The largest difference, as a part of the tolerance.
+    pub worst: f32,
+    /// The time that it took.
+    pub seconds: f64,
+    /// If a result is wrong: the op, both values, the tolerance, and what to try.
+    pub failure: Option<String>,
+}
 
 /// The name of a device without its number.
 pub(super) fn model(device: &Device) -> String {
@@ -107,7 +136,6 @@ impl SelfTest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use program::Precision;
 
     #[test]
     fn a_report_names_what_failed_and_no_path() {
@@ -119,7 +147,8 @@ mod tests {
             seconds: 0.25,
             failure,
         };
-        let why = "libcudnn.so.9 in /home/me/lib: conv2d of conv2d_1: element 3 is 1e0, not 2e0; 5 images/s";
+        let why =
+            "libcudnn.so.9 in /elsewhere/lib: conv2d of conv2d_1: element 3 is 1e0, not 2e0; 5 images/s";
         let failed = Some(why.to_owned());
         let rows = vec![row("pooling", 0.125, None), row("small_cnn", f32::INFINITY, failed)];
         let test = SelfTest { device: "a GPU".into(), facts: vec!["driver 13.0".into()], rows, seconds: 1.6 };

@@ -55,7 +55,7 @@ options! {
         replicas: usize = 0, Kind::Between(0, MOST as u64), "--replicas N";
         /// CPU threads in total; by default one per core
         threads: usize = 0, Kind::Between(0, MOST as u64), "--threads N";
-        /// What computes convolutions and dense layers on a GPU: auto (what is measured to be faster), own (our own kernels) or library (cuDNN and cuBLASLt)
+        /// What computes convolutions and dense layers on a GPU: auto (the faster of both), own (our own kernels) or library (cuDNN and cuBLASLt)
         kernels: Kernels = Kernels::Auto, Kind::OneOf(&["auto", "own", "library"]), "--kernels NAME", via "kernels";
         /// Start the ops of a step one by one, and not as a CUDA graph
         no_graph: bool = false, Kind::Switch, "--no-graph";

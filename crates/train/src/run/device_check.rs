@@ -2,6 +2,7 @@
 
 use super::prepared_run::PreparedRun;
 use super::sample_step::{SampleStep, comparison_device, way_around};
+use super::worker::model_of;
 use crate::{CheckDevice, Error, Result, Resume};
 use augment::{Draws, Scratch};
 use layers::Comparison;
@@ -89,12 +90,12 @@ fn is_real_gpu(device: &Device) -> bool {
 
 /// Everything that decides the results of a device: its model, the software, and the options.
 fn name(device: &Device) -> String {
-    let arithmetic = super::worker::arithmetic(device);
-    let Some(cuda) = device.get::<Cuda>() else { return arithmetic };
+    let name = device.name();
+    let Some(cuda) = device.get::<Cuda>() else { return name };
     let options = cuda.options();
     let bits = if options.deterministic { ", deterministic" } else { "" };
     let (software, precision) = (tensor_cuda::software().join(", "), options.precision);
-    format!("{arithmetic}, {software}, {precision}, kernels {}{bits}", options.kernels)
+    format!("{}, {software}, {precision}, kernels {}{bits}", model_of(&name), options.kernels)
 }
 
 fn is_in(passed: &Path, name: &str) -> bool {

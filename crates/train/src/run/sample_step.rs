@@ -53,8 +53,8 @@ impl SampleStep {
         SampleStep { model, optimizer, lr: 0.01, label_smoothing: 0.0, images, labels }
     }
 
-    /// Makes the step on a device with a network of its own, and each op of it on `other` as well, from the
-    /// same operands. A device that captures graphs also replays one of the whole pass. Then follows the
+    /// Makes the step on a device, with a separate network. `other` repeats each op, from the same operands. A
+    /// device that captures graphs also replays one of the whole pass. Then follows the
     /// optimizer.
     ///
     /// Parameters with simple first values, such as a scale of 1, get random ones, which hide nothing.

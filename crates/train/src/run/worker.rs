@@ -3,7 +3,7 @@ mod finish;
 mod rebalance;
 mod snapshot;
 
-pub(crate) use describe::arithmetic;
+pub(crate) use describe::{arithmetic, model_of};
 
 use crate::data::{Share, Source};
 use crate::run::average::Average;
