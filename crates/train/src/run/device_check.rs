@@ -7,9 +7,9 @@ use crate::{CheckDevice, Error, Result, Resume};
 use augment::{Draws, Scratch};
 use layers::Comparison;
 use program::Device;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tensor_cuda::Cuda;
 
 /// The file in the cache folder with a line for each device that passed.
@@ -33,20 +33,23 @@ impl PreparedRun<'_> {
     ) -> Result<()> {
         let passed = tensor_cuda::cache_folder().map(|folder| folder.join(PASSED));
         let mut checked: Vec<String> = Vec::new();
+        let when = self.config.placement.devices.check_device;
         for device in devices {
-            let name = name(device);
-            let known = passed.as_deref().is_some_and(|passed| is_in(passed, &name));
-            let is_due = match self.config.placement.devices.check_device {
-                CheckDevice::Never => false,
-                CheckDevice::Always => true,
-                CheckDevice::Auto => is_real_gpu(device) && !known,
-            };
-            if !is_due || checked.contains(&name) {
+            let (name, remembers) = (name(device), is_real_gpu(device));
+            let is_known = || passed.as_deref().is_some_and(|passed| is_in(passed, &name));
+            let is_due =
+                || when == CheckDevice::Always || when == CheckDevice::Auto && remembers && !is_known();
+            if checked.contains(&name) || !is_due() {
                 continue;
             }
-            self.check_device(device, self.micro_batch(resume, world))?;
-            if !known && is_real_gpu(device) {
-                passed.as_ref().map_or(Ok(()), |passed| remember(passed, &name)).unwrap_or_default();
+            // Processes of one machine wait for the first, and then find its line.
+            let passed = passed.as_deref().filter(|_| remembers).and_then(open_alone);
+            if is_due() {
+                self.check_device(device, self.micro_batch(resume, world))?;
+                if let Some(mut passed) = passed.filter(|_| !is_known()) {
+                    // A device that can't be remembered is checked again.
+                    let _ = passed.write_all(format!("{name}\n").as_bytes());
+                }
             }
             checked.push(name);
         }
@@ -102,11 +105,11 @@ fn is_in(passed: &Path, name: &str) -> bool {
     fs::read_to_string(passed).is_ok_and(|text| text.lines().any(|line| line == name))
 }
 
-/// A device that can't be remembered is checked again.
-fn remember(passed: &PathBuf, name: &str) -> std::io::Result<()> {
-    passed.parent().map_or(Ok(()), fs::create_dir_all)?;
-    // One write: other processes may write to the same file.
-    OpenOptions::new().create(true).append(true).open(passed)?.write_all(format!("{name}\n").as_bytes())
+/// The file to append to, which no other process has open so. `None` if that fails.
+fn open_alone(passed: &Path) -> Option<File> {
+    passed.parent().map_or(Ok(()), fs::create_dir_all).ok()?;
+    let file = OpenOptions::new().create(true).append(true).open(passed).ok()?;
+    file.lock().ok().map(|()| file)
 }
 
 fn refusal(device: &Device, other: &Device, wrong: &Comparison) -> Error {
