@@ -5,7 +5,7 @@ use super::sample_step::{SampleStep, comparison_device, way_around};
 use super::worker::model_of;
 use crate::{CheckDevice, Error, Result, Resume};
 use augment::{Draws, Scratch};
-use layers::Comparison;
+use layers::{Comparison, Mode};
 use program::Device;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -18,6 +18,10 @@ const PASSED: &str = "checked-devices.txt";
 /// Samples of a step on the CPU, which the slow reference repeats. A CPU's algorithms don't depend on their
 /// number.
 const ON_CPU: usize = 2;
+
+/// The most activations of a step that a CPU repeats: of a batch of 128 in a large network for CIFAR. That takes
+/// seconds, with large images too.
+const ACTIVATIONS: usize = 1 << 28;
 
 impl PreparedRun<'_> {
     /// Compares the first step of a run of `world` replicas on these devices, the ones of this process, with
@@ -58,7 +62,10 @@ impl PreparedRun<'_> {
 
     fn check_device(&self, device: &Device, samples: usize) -> Result<()> {
         let other = comparison_device(device);
-        let samples = if device.kind() == "cpu" { samples.min(ON_CPU) } else { samples };
+        let mut samples = if device.kind() == "cpu" { samples.min(ON_CPU) } else { samples };
+        while samples > 1 && self.model.activation_len(samples, Mode::Training, false)? > ACTIVATIONS {
+            samples = samples.div_ceil(2);
+        }
         let results = self.sample_step(samples)?.compare(device, &other)?;
         match results.iter().find(|result| !result.agrees()) {
             Some(wrong) => Err(refusal(device, &other, wrong)),
@@ -120,4 +127,40 @@ fn refusal(device: &Device, other: &Device, wrong: &Comparison) -> Error {
         other.name(),
         way_around(device, &wrong.op)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{StopFlag, recipe, train};
+
+    /// By default only GPUs are checked. What is always checked may be a CPU, and a run on it has the same bits.
+    #[test]
+    fn a_run_begins_with_a_check_and_is_the_same_run() {
+        let of = |check_device| {
+            let mut config = recipe("quick").unwrap();
+            (config.training.epochs, config.training.batch_size) = (1, 8);
+            let devices = &mut config.placement.devices;
+            (devices.device, devices.threads, devices.check_device) =
+                (crate::DeviceKind::Cpu, 1, check_device);
+            train(&config, cifar::synthetic(1, 16, 8), None, &mut [], &StopFlag::default())
+                .unwrap()
+                .state
+                .history
+        };
+        let [always, never] = [CheckDevice::Always, CheckDevice::Never].map(of);
+        let loss = |history: &[crate::EpochRecord]| (history[0].loss, history[0].val_loss);
+        assert_eq!(loss(&always), loss(&never));
+    }
+
+    #[test]
+    fn a_device_is_known_by_its_whole_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let passed = folder.path().join("a/checked");
+        assert!(!is_in(&passed, "GPU, driver 1"));
+        open_alone(&passed).unwrap().write_all(b"GPU, driver 12\n").unwrap();
+        open_alone(&passed).unwrap().write_all(b"GPU, driver 3\n").unwrap();
+        let known = ["GPU, driver 12", "GPU, driver 3", "GPU, driver 1", ""].map(|name| is_in(&passed, name));
+        assert_eq!(known, [true, true, false, false]);
+    }
 }
