@@ -104,7 +104,7 @@ impl Shown {
 fn little(args: &[String]) -> Vec<&'static str> {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     let few =
-        [["--limit-train", "64"], ["--limit-test", "10"], ["--epochs", "1"], ["--dataset", "synthetic"]];
+        [["--limit-train", "16"], ["--limit-test", "10"], ["--epochs", "1"], ["--dataset", "synthetic"]];
     let bench = [["--seconds", "0"], ["--repeats", "1"], ["--batch", "2"]];
     let more: &[[&str; 2]] = match args.first().map(String::as_str) {
         // A resumed run knows its data.
@@ -159,7 +159,9 @@ fn run(place: &Place, command: &Shown, args: &[String]) -> Ran {
         args[at + 1] = if args.iter().any(|arg| arg == "--resume") { "2" } else { "1" }.to_owned();
     }
     let line = args.iter().map(String::as_str).chain(more).collect::<Vec<_>>().join(" ");
+    let begun = std::time::Instant::now();
     let ran = place.run(&line);
+    println!("TIMED {:.2} {line}", begun.elapsed().as_secs_f64());
     if let Some(file) = &command.into {
         fs::write(place.path().join(file), ran.out()).unwrap();
     }
