@@ -159,9 +159,7 @@ fn run(place: &Place, command: &Shown, args: &[String]) -> Ran {
         args[at + 1] = if args.iter().any(|arg| arg == "--resume") { "2" } else { "1" }.to_owned();
     }
     let line = args.iter().map(String::as_str).chain(more).collect::<Vec<_>>().join(" ");
-    let begun = std::time::Instant::now();
     let ran = place.run(&line);
-    println!("TIMED {:.2} {line}", begun.elapsed().as_secs_f64());
     if let Some(file) = &command.into {
         fs::write(place.path().join(file), ran.out()).unwrap();
     }
