@@ -161,7 +161,7 @@ template <int V>
 __device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_rows, float* partials, Results to) {
     float pivot[V], total[3 * V] = {};
     if (part.inside) load<V>(partial(partials, 0, 0, channels, part.channel), pivot);
-#pragma unroll 4
+#pragma unroll 8
     for (u32 slab = part.inside ? threadIdx.y : gridDim.y; slab < gridDim.y; slab += blockDim.y) {
         float mean[V], squares[V];
         load<V>(partial(partials, slab, 0, channels, part.channel), mean);
@@ -339,7 +339,7 @@ __device__ void gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32
     if (!is_last(counters)) return;
 #pragma unroll
     for (int k = 0; k < 2 * V; ++k) total[k] = 0.0f;
-#pragma unroll 4
+#pragma unroll 8
     for (u32 slab = part.inside ? threadIdx.y : gridDim.y; slab < gridDim.y; slab += blockDim.y) {
         float first[V], second[V];
         load<V>(partial(partials, slab, 0, channels, part.channel), first);
