@@ -175,7 +175,8 @@ impl<F: FnMut(&TestRow)> Tests<'_, F> {
         let all = (kind != "cpu" && devices.gpus.is_none() && count_gpus() > 1)
             .then(|| (0..count_gpus()).collect());
         let gpus = all.or_else(|| devices.gpus.clone());
-        let replicas = gpus.as_ref().map_or(2, |gpus: &Vec<usize>| gpus.len().max(2));
+        let each = gpus.as_ref().map_or(2, |gpus: &Vec<usize>| gpus.len().max(2));
+        let replicas = if devices.replicas == 0 { each } else { devices.replicas };
         let devices = Devices { gpus, replicas, ..devices.clone() };
         self.test(arithmetic.precision, SUMS, || {
             let opened = open_devices(&devices, arithmetic)?;
