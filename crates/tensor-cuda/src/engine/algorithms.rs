@@ -170,6 +170,8 @@ pub(crate) enum Race {
 /// The choices that were made.
 pub(crate) struct Algorithms {
     deterministic: bool,
+    /// Whether an algorithm of the library is taken even where our own kernels are faster.
+    never_own: bool,
     /// The most bytes of scratch memory that an algorithm may take.
     limit: usize,
     known: HashMap<Key, Choice>,
@@ -181,7 +183,14 @@ pub(crate) struct Algorithms {
 
 impl Algorithms {
     pub(crate) fn new(deterministic: bool, limit: usize, store: Option<Store>) -> Algorithms {
-        Algorithms { deterministic, limit, known: HashMap::new(), failed: HashMap::new(), store }
+        let (never_own, known, failed) = (false, HashMap::new(), HashMap::new());
+        Algorithms { deterministic, never_own, limit, known, failed, store }
+    }
+
+    /// Takes an algorithm of the library even where our own kernels are faster. Choices are not kept then.
+    pub(crate) fn never_own(self, never_own: bool) -> Algorithms {
+        let store = self.store.filter(|_| !never_own);
+        Algorithms { never_own, store, ..self }
     }
 
     /// The choice while a layer is planned, when there is time to measure.
@@ -284,7 +293,9 @@ impl Algorithms {
                 Race::Times([library, own]) => Times { library: Some(library), own: Some(own) },
             };
             let choice = match times {
-                Times { library: Some(library), own: Some(own) } if own < library => Choice::Own { times },
+                Times { library: Some(library), own: Some(own) } if own < library && !self.never_own => {
+                    Choice::Own { times }
+                }
                 _ => Choice::Library { algorithm, workspace, times },
             };
             return Ok((choice, all_last));

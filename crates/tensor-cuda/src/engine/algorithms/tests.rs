@@ -138,6 +138,18 @@ fn the_faster_of_the_library_and_our_own_kernels_is_taken() -> Result<()> {
 }
 
 #[test]
+fn the_library_may_be_taken_where_it_is_slower_and_that_is_not_kept() -> Result<()> {
+    let folder = tempfile::tempdir().unwrap();
+    let new = || Algorithms::new(false, 1000, Some(Store::new(folder.path(), "L", "O", "D")));
+    let mut library = Mock::against(Some(0.5), &[(FAST, false, 1.0, Some(20))]);
+    let bf16 = key(64, Precision::Bf16);
+    assert_eq!(algorithm_of(new().never_own(true).prepare(&mut library, &bf16)?), Some(FAST));
+    assert_eq!(algorithm_of(new().never_own(false).prepare(&mut library, &bf16)?), None);
+    assert_eq!(algorithm_of(new().never_own(true).prepare(&mut library, &bf16)?), Some(FAST));
+    Ok(())
+}
+
+#[test]
 fn our_own_kernels_run_against_what_is_allowed_alone() -> Result<()> {
     let offers = [(FAST, true, 1.0, Some(1001)), (ROUNDED, true, 2.0, Some(0)), (EXACT, true, 3.0, Some(0))];
     let mut library = Mock::against(Some(5.0), &offers);

@@ -30,7 +30,7 @@
 //!    Hopper. If most begin with `sm80`, the graph API is worth its descriptors.
 //! 9. Two convolutions of a captured step may run side by side, each with its own scratch memory, since cuDNN
 //!    keeps no state of a call in the handle. If not, results would differ from those under
-//!    `TOWERS_CUDA_GRAPH=sequential`.
+//!    `--one-stream`.
 
 mod convolutions;
 mod handle;
@@ -47,7 +47,7 @@ use crate::libraries::{CUDNN, driver_version};
 use crate::lock::lock;
 use crate::number;
 use crate::version::Version;
-use crate::{Cuda, Options, cache};
+use crate::{Cuda, Kernels, Options, cache};
 use convolutions::{Beside, Convolutions};
 use handle::{Failure, Handle};
 use problem::{Operands, Problem, Scratch};
@@ -83,7 +83,8 @@ impl Cudnn {
         let (library, own) = (format!("cuDNN {version}"), contest::own_version());
         let store = cache::folder().map(|folder| Store::new(&folder, &library, &own, &model));
         let convolutions = Convolutions::new(options.precision, driver, handle);
-        let algorithms = Algorithms::new(options.deterministic, MOST_SCRATCH, store);
+        let algorithms = Algorithms::new(options.deterministic, MOST_SCRATCH, store)
+            .never_own(options.kernels == Kernels::Library);
         let state = Mutex::new(State { convolutions, algorithms });
         Ok(Cudnn { precision: options.precision, version, state })
     }
