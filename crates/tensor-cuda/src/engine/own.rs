@@ -1,7 +1,6 @@
 //! Convolutions and matrix products by our own kernels.
 
-use super::algorithms::Pass;
-use super::product::{Product, partial_bytes};
+use super::product::{Pass, Product, partial_bytes};
 use super::sliding::Sliding;
 use super::small_window::SmallWindow;
 use crate::Cuda;

@@ -3,8 +3,7 @@
 //!
 //! They need tensor cores and channels in packs of 8. Those of [`product`](super::product) compute the rest.
 
-use super::algorithms::Pass;
-use super::product::{BLOCKS, divisor, in_parts, parts};
+use super::product::{BLOCKS, Pass, divisor, in_parts, parts};
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::source::Source;
