@@ -15,12 +15,12 @@ pub(crate) struct Own;
 
 /// Bytes of scratch memory for a pass of a convolution.
 fn scratch(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape, y: Shape) -> usize {
-    if let Some(small) = SmallWindow::new(cuda, conv, pass, x, y) {
-        return partial_bytes(small.partial());
-    }
-    partial_bytes(match Sliding::new(cuda, conv, pass, x, y) {
-        Some(sliding) => sliding.partial(),
-        None => Product::new(cuda, conv, pass, x, y).partial(cuda),
+    partial_bytes(if let Some(small) = SmallWindow::new(cuda, conv, pass, x, y) {
+        small.partial()
+    } else if let Some(sliding) = sliding(cuda, conv, pass, x, y) {
+        sliding.partial()
+    } else {
+        Product::new(cuda, conv, pass, x, y).partial(cuda)
     })
 }
 
@@ -35,12 +35,16 @@ fn convolve(
     write: Write,
 ) -> Result<()> {
     if let Some(small) = SmallWindow::new(cuda, conv, pass, x, y) {
-        return small.run(cuda, op, places);
+        small.run(cuda, op, places)
+    } else if let Some(sliding) = sliding(cuda, conv, pass, x, y) {
+        sliding.run(cuda, op, places)
+    } else {
+        Product::new(cuda, conv, pass, x, y).run(cuda, op, places, write)
     }
-    match Sliding::new(cuda, conv, pass, x, y) {
-        Some(sliding) => sliding.run(cuda, op, places, write),
-        None => Product::new(cuda, conv, pass, x, y).run(cuda, op, places, write),
-    }
+}
+
+fn sliding(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape, y: Shape) -> Option<Sliding> {
+    if pass == Pass::Filter { Sliding::new(cuda, conv, x, y) } else { None }
 }
 
 /// A dense layer as a convolution of one pixel.
@@ -54,7 +58,7 @@ pub(super) fn is_ours(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape) -> bool 
     let Ok(y) = conv.output(x) else { return false };
     let few_filters = conv.outputs <= 32 || conv.outputs <= 64 && conv.inputs >= 96;
     SmallWindow::new(cuda, conv, pass, x, y).is_some()
-        || pass == Pass::Filter && few_filters && Sliding::new(cuda, conv, pass, x, y).is_some()
+        || few_filters && sliding(cuda, conv, pass, x, y).is_some()
 }
 
 impl Engine for Own {
