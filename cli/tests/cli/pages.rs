@@ -104,7 +104,7 @@ impl Shown {
 fn little(args: &[String]) -> Vec<&'static str> {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     let few =
-        [["--limit-train", "64"], ["--limit-test", "10"], ["--epochs", "1"], ["--dataset", "synthetic"]];
+        [["--limit-train", "16"], ["--limit-test", "10"], ["--epochs", "1"], ["--dataset", "synthetic"]];
     let bench = [["--seconds", "0"], ["--repeats", "1"], ["--batch", "2"]];
     let more: &[[&str; 2]] = match args.first().map(String::as_str) {
         // A resumed run knows its data.

@@ -164,7 +164,7 @@ pub(super) fn in_parts(
 }
 
 /// The divisor below 2^30 for `struct Divisor` in divisor.cuh.
-pub(super) fn divisor(by: usize) -> u64 {
+pub(crate) fn divisor(by: usize) -> u64 {
     let by = by.max(1) as u64;
     let shift = 31 + by.next_power_of_two().ilog2();
     by | ((1_u64 << shift).div_ceil(by) << 32)
