@@ -53,7 +53,7 @@ keys! {
     /// The data.
     Source: ["data.dataset", "data.data_dir", "data.data_url", "data.offline"];
     /// One device.
-    Compute: ["devices.device", "devices.threads", "devices.precision", "devices.deterministic", "devices.no_winograd"];
+    Compute: ["devices.device", "devices.threads", "devices.precision", "devices.no_winograd"];
     /// The number of test images.
     Limit: ["data.limit_test"];
     /// The number of devices.

@@ -39,7 +39,7 @@ impl Cuda {
     /// [`program::Error::Device`] if no C++ compiler is found, or it rejects a kernel.
     #[cfg(feature = "emulation")]
     pub fn emulated(precision: Precision) -> Result<Cuda> {
-        let options = Options { gpu: 0, precision, deterministic: true };
+        let options = Options { gpu: 0, precision };
         let driver = Arc::new(crate::driver::emulated::EmulatedDriver::new(&options, SOURCES)?);
         Cuda::with(driver, Box::new(Own), options)
     }

@@ -9,6 +9,4 @@ pub struct Options {
     pub gpu: usize,
     /// The number formats of its arithmetic.
     pub precision: Precision,
-    /// Whether only algorithms with the same bits every time are used.
-    pub deterministic: bool,
 }

@@ -48,8 +48,8 @@ pub fn open_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<Vec<De
             (0..stages).map(|stage| open(stage).map(Device::from)).collect()
         }
         StageDevices::Gpus(gpus) => {
-            let Arithmetic { precision, deterministic, .. } = *arithmetic;
-            let open = |gpu| open_gpu(CudaOptions { gpu, precision, deterministic });
+            let precision = arithmetic.precision;
+            let open = |gpu| open_gpu(CudaOptions { gpu, precision });
             gpus.into_iter().map(open).collect()
         }
     }

@@ -190,11 +190,6 @@ impl Config {
         self.training.virtual_replicas.unwrap_or(replicas.saturating_mul(self.micro_batches()))
     }
 
-    /// Whether results must be the same on other devices, so that only deterministic algorithms are allowed.
-    pub(crate) fn repeats(&self) -> bool {
-        self.training.virtual_replicas.is_some() || self.stages() > 1
-    }
-
     /// Checks that each of `replicas` replicas has work, and that they can share statistics if they should.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! cuDNN's algorithms for a convolution: which are allowed, and their names.
 //!
 //! cuDNN's heuristic lists them, the fastest first. Its answer depends on the convolution and the device
-//! alone. Algorithms that may give other bits another time are left out, and so are those that round f32 to
-//! TF32 in fp32, and those that need too much scratch memory. The first of the others is used. One that fails
+//! alone. Algorithms that may give other bits another time are left out. So are those that round f32 to TF32
+//! in fp32, and those that need too much scratch memory. The first of the others is used. One that fails
 //! gives way to the next; after the last one our own kernels compute the convolution.
 //!
 //! Nothing is measured: in networks on an H200, measured choices were no faster than the heuristic's.
