@@ -114,6 +114,7 @@ fn little(args: &[String]) -> Vec<&'static str> {
         // A run knows its data too; weights of other programs don't.
         Some("evaluate") if args.iter().any(|arg| arg.ends_with(".keras")) => &[few[1], few[3]],
         Some("bench") => &bench,
+        Some("selftest") => &[["--only", "pooling,small_cnn,sums"]],
         _ => &[],
     };
     let more = more.iter().filter(|[flag, _]| !has(flag)).flatten().copied();

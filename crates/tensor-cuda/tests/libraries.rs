@@ -25,7 +25,7 @@ use program::{
     Trial, TrialRun, Write,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tensor_cuda::{Cuda, Options};
+use tensor_cuda::{Cuda, Kernels, Options};
 
 /// The variable that says that this is a start on stand-ins.
 const ON_STAND_INS: &str = "TOWERS_TEST_ON_STAND_INS";
@@ -175,7 +175,7 @@ fn alone() -> MutexGuard<'static, ()> {
 /// A GPU with the libraries, and the same with our own kernels alone; `None` where there is no GPU.
 fn both(options: Options) -> Option<[Cuda; 2]> {
     match Cuda::new(options) {
-        Ok(cuda) => Some([cuda, Cuda::of_own_kernels(options).unwrap()]),
+        Ok(cuda) => Some([cuda, Cuda::new(Options { kernels: Kernels::Own, ..options }).unwrap()]),
         Err(why) => {
             let required = std::env::var_os("TOWERS_REQUIRE_CUDA").is_some_and(|value| value == "1");
             assert!(!required, "TOWERS_REQUIRE_CUDA=1, but no GPU can be used: {why}");

@@ -2,7 +2,8 @@
 //
 // The environment: FAKE_CUDNN_LACKS, a list: `all` for algorithms at all, `add` for any that adds to what was there (which shows when
 // it runs), `math` for answers that name the kind of products which was asked for. FAKE_CUDNN_FAILS, a failure when one runs. One whose
-// status is 4000 or more leaves a result of NaNs.
+// status is 4000 or more leaves a result of NaNs. FAKE_CUDNN_WRONG, a list of passes (`forward`, `data`, `filter`) whose sums lack the
+// terms of a kernel's first element.
 #include "library.h"
 #include <atomic>
 
@@ -228,7 +229,10 @@ cudnnStatus_t Problem::run(int algorithm, const void* alpha, const void* beta, c
         if (pass != DATA) xn = take(x, xs);
         if (pass != FILTER) wn = take(w, ws);
         if (pass != FORWARD) yn = take(y, ys);
+        static const char* const names[] = {"data", "filter", "forward"};
+        bool wrong = says("FAKE_CUDNN_WRONG", names[pass]);
         meet(x, w, y, conv, [&](size_t xk, int ky, int kx, size_t yk) {
+            if (wrong && ky + kx == 0) return;
             for (int k = 0; k < w.n; ++k) {
                 size_t wk = w.at(k, ky, kx);
                 for (size_t c = 0; c < size_t(w.c); ++c) {

@@ -53,6 +53,10 @@ impl Engine for Installed {
         lines
     }
 
+    fn missing(&self) -> Vec<String> {
+        self.cudnn.as_ref().err().into_iter().chain(self.cublaslt.as_ref().err()).cloned().collect()
+    }
+
     fn prepare_conv(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
         // A library may accept a plan, and later refuse an operand.
         self.own.prepare_conv(cuda, conv, x, training)?;

@@ -51,6 +51,12 @@ pub(super) fn check_keys(all: &Map<String, Value>) -> Result<(), Error> {
     Ok(())
 }
 
+/// The keys of a list that are still options.
+pub(super) fn known(keys: &Value) -> Vec<String> {
+    let keys = keys.as_array().into_iter().flatten().filter_map(Value::as_str);
+    keys.filter(|key| options::find(tables(), key).is_some()).map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +104,7 @@ mod tests {
     fn configurations_of_earlier_versions_are_read() {
         let mut all = serde_json::to_value(Config::default()).unwrap();
         all["devices"]["deterministic"] = true.into();
+        all["changed"] = serde_json::json!(["devices.deterministic"]);
         assert_eq!(serde_json::from_value::<Config>(all.clone()).unwrap(), Config::default());
         all["devices"]["determined"] = true.into();
         let error = serde_json::from_value::<Config>(all).unwrap_err().to_string();

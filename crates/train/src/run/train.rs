@@ -106,6 +106,7 @@ fn run(
     let replicas = devices.len() / stages;
     let run = PreparedRun::prepare(config, model, data, resume, replicas, device)?.watched_by(observers);
     run.check_memory(resume, device, replicas, replicas)?;
+    run.check_devices(resume, devices, replicas)?;
     let observers = Mutex::new(Some(observers));
     let patience = config.placement.devices.patience();
     let outcomes = run_stages(devices, stages, patience, |replica: Replica, stage: Stage| {
