@@ -53,8 +53,7 @@ keys! {
     /// The data.
     Source: ["data.dataset", "data.data_dir", "data.data_url", "data.offline"];
     /// One device.
-    Compute: ["devices.device", "devices.threads", "devices.precision", "devices.deterministic", "devices.no_winograd",
-        "devices.kernels"];
+    Compute: ["devices.device", "devices.threads", "devices.precision", "devices.no_winograd", "devices.kernels"];
     /// The ways of a training step on a GPU.
     Ways: ["devices.no_graph", "devices.one_stream"];
     /// The number of test images.

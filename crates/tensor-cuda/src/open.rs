@@ -53,7 +53,7 @@ impl Cuda {
     /// [`program::Error::Device`] if no C++ compiler is found, or it rejects a kernel.
     #[cfg(feature = "emulation")]
     pub fn emulated(precision: Precision) -> Result<Cuda> {
-        Cuda::emulated_with(Options { precision, deterministic: true, ..Options::default() })
+        Cuda::emulated_with(Options { precision, ..Options::default() })
     }
 
     /// As [`emulated`](Cuda::emulated), with other options. There is one such GPU, without libraries.

@@ -10,8 +10,6 @@ pub struct Options {
     pub gpu: usize,
     /// The number formats of its arithmetic.
     pub precision: Precision,
-    /// Whether only algorithms with the same bits every time are used.
-    pub deterministic: bool,
     /// What computes convolutions and dense layers.
     pub kernels: Kernels,
     /// Whether steps run op by op, and none is captured as a CUDA graph.

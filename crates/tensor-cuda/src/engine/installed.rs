@@ -1,10 +1,10 @@
 //! NVIDIA's libraries if they are installed and support the operation. Our own kernels compute the rest, and
 //! the convolutions for which they were measured to be faster.
 
-use super::algorithms::Pass;
 use super::cublaslt::CublasLt;
 use super::cudnn::Cudnn;
 use super::own::Own;
+use super::product::Pass;
 use crate::cuda::Engine;
 use crate::driver::{Driver, Ptr};
 use crate::place::Place;

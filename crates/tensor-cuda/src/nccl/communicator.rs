@@ -98,11 +98,6 @@ impl Communicator {
         self.session.world()
     }
 
-    /// The device.
-    pub fn cuda(&self) -> &Cuda {
-        &self.cuda
-    }
-
     /// With a `barrier`, all ranks wait at it before each operation outside of captures, and then for its
     /// end. `None` lets the device run ahead.
     pub fn set_blocking(&mut self, barrier: Option<HostBarrier>) {

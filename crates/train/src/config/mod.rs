@@ -107,8 +107,7 @@ impl TryFrom<Map<String, Value>> for Config {
         let message = |error: serde_json::Error| error.to_string();
         Ok(Config {
             recipe: all["recipe"].as_str().unwrap_or_default().to_owned(),
-            changed: serde_json::from_value(all.get("changed").cloned().unwrap_or_default())
-                .unwrap_or_default(),
+            changed: table::known(&all["changed"]),
             training: Training::deserialize(&all).map_err(message)?,
             placement: Placement::deserialize(&all).map_err(message)?,
             outputs: Outputs::deserialize(&all).map_err(message)?,
@@ -189,11 +188,6 @@ impl Config {
     /// The number of shards per batch over `replicas` replicas; each shard has a separate pass.
     pub fn shards(&self, replicas: usize) -> usize {
         self.training.virtual_replicas.unwrap_or(replicas.saturating_mul(self.micro_batches()))
-    }
-
-    /// Whether results must be the same on other devices, so that only deterministic algorithms are allowed.
-    pub(crate) fn repeats(&self) -> bool {
-        self.training.virtual_replicas.is_some() || self.stages() > 1
     }
 
     /// Checks that each of `replicas` replicas has work, and that they can share statistics if they should.

@@ -103,9 +103,8 @@ fn name(device: &Device) -> String {
     let name = device.name();
     let Some(cuda) = device.get::<Cuda>() else { return name };
     let options = cuda.options();
-    let bits = if options.deterministic { ", deterministic" } else { "" };
     let (software, precision) = (tensor_cuda::software().join(", "), options.precision);
-    format!("{}, {software}, {precision}, kernels {}{bits}", model_of(&name), options.kernels)
+    format!("{}, {software}, {precision}, kernels {}", model_of(&name), options.kernels)
 }
 
 fn is_in(passed: &Path, name: &str) -> bool {
