@@ -53,8 +53,8 @@ fn one_pixel(linear: &Linear) -> Conv2d {
 }
 
 /// Whether our own kernels compute a pass even where cuDNN could, unless
-/// [`Kernels::Library`] forbids it. Measured with cuDNN 9.19 on an H200, it takes 1.3 to 3 times as long for few
-/// channels and for gradients of the weights of few filters, and in fp32 a step takes 1.5 times as long.
+/// [`Kernels::Library`] forbids it. On an H200, cuDNN 9.19 takes 1.3 to 3 times as long for few channels and for
+/// gradients of the weights of few filters. In fp32 a step takes 1.5 times as long.
 pub(super) fn is_ours(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape) -> bool {
     if cuda.options().kernels == Kernels::Library {
         return false;
