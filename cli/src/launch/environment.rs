@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-use train::rendezvous::Secret;
+use train::join::Secret;
 
 /// Variables of another launcher or run, which would contradict.
 const FOREIGN: &[&str] = &[
@@ -89,9 +89,8 @@ impl Launch {
     pub fn command(&self, rank: usize, port: u16, restart: u32) -> anyhow::Result<Command> {
         let program = env::current_exe().context("can't find this program's own file")?;
         let mut command = match &self.mpi {
-            Some(launcher) => {
+            Some(_) => {
                 let mut command = Command::new(&program);
-                command.args(mpi::tolerance(launcher));
                 command.args(["-n", &self.processes.to_string()]).arg(program);
                 mpi::set_options(&mut command, self.grace);
                 command

@@ -3,7 +3,7 @@
 use crate::error::usage;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -28,18 +28,11 @@ pub fn launcher(processes: usize) -> anyhow::Result<PathBuf> {
     })
 }
 
-/// The options with which the other processes continue after one was lost: Open MPI has them since version 5.
-pub fn tolerance(launcher: &Path) -> &'static [&'static str] {
-    let said = Command::new(launcher).arg("--version").output();
-    let version = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();
-    let number = version.split_once("(Open MPI) ").map(|(_, number)| number);
-    let major = number.and_then(|number| number.split('.').next()?.trim().parse::<u32>().ok());
-    if major.is_some_and(|major| major >= 5) { &["--with-ft", "ulfm"] } else { &[] }
-}
-
 /// The options that Open MPI 4 and 5 read from these variables: root may start processes, also more of them
 /// than there are cores, and they share all cores. On Ctrl-C they have as long as others to save. MPICH does
 /// the same by itself.
+///
+/// With Open MPI 5 the other processes continue after one was lost.
 pub fn set_options(command: &mut Command, grace: Duration) {
     let grace = grace.as_secs().to_string();
     for (name, value) in [
@@ -53,6 +46,9 @@ pub fn set_options(command: &mut Command, grace: Duration) {
         ("PRTE_MCA_hwloc_default_binding_policy", "none"),
         ("OMPI_MCA_odls_base_sigkill_timeout", grace.as_str()),
         ("PRTE_MCA_odls_base_sigkill_timeout", grace.as_str()),
+        // These two are `--with-ft ulfm`.
+        ("PRTE_MCA_state_base_recoverable", "1"),
+        ("OMPI_MCA_mpi_ft_enable", "1"),
         // The end of MPI would wait for lost processes too.
         ("OMPI_MCA_async_mpi_finalize", "1"),
     ] {

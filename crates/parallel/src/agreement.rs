@@ -26,16 +26,26 @@ impl Agreement {
         self
     }
 
-    /// The entries as messages.
-    pub(crate) fn messages(&self) -> impl Iterator<Item = Vec<u8>> {
-        self.0.iter().map(|(name, value)| format!("{name}\n{value}").into_bytes())
+    /// Each entry after its length.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let entry = |(name, value): &(String, String)| {
+            let entry = format!("{name}\n{value}").into_bytes();
+            [&(entry.len() as u64).to_le_bytes()[..], &entry].concat()
+        };
+        self.0.iter().flat_map(entry).collect()
     }
 
-    /// Adds an entry from a message.
-    pub(crate) fn add_message(&mut self, message: &[u8]) {
-        let text = String::from_utf8_lossy(message);
-        let (name, value) = text.split_once('\n').unwrap_or((&text, ""));
-        self.0.push((name.to_owned(), value.to_owned()));
+    /// `None` if these bytes are no agreement.
+    pub(crate) fn from_bytes(mut bytes: &[u8]) -> Option<Agreement> {
+        let mut agreement = Agreement::default();
+        while let Some((length, rest)) = bytes.split_first_chunk() {
+            let (entry, rest) = rest.split_at_checked(u64::from_le_bytes(*length).try_into().ok()?)?;
+            let text = String::from_utf8_lossy(entry);
+            let (name, value) = text.split_once('\n').unwrap_or((&text, ""));
+            agreement.0.push((name.to_owned(), value.to_owned()));
+            bytes = rest;
+        }
+        bytes.is_empty().then_some(agreement)
     }
 
     /// The first entry in which rank `rank`, with the entries `other`, differs from rank 0, with these.
@@ -63,17 +73,12 @@ impl Agreement {
 mod tests {
     use super::*;
 
-    fn heard(agreement: &Agreement) -> Agreement {
-        let mut heard = Agreement::default();
-        agreement.messages().for_each(|message| heard.add_message(&message));
-        heard
-    }
-
     #[test]
     fn entries_agree_after_their_journey() {
         let agreement = Agreement::new().with("a", "x\ny").with("b", "").with("c", "z".repeat(5000));
-        assert_eq!(heard(&agreement), agreement);
-        assert!(agreement.difference(1, &heard(&agreement)).is_none());
+        let heard = Agreement::from_bytes(&agreement.to_bytes()).unwrap();
+        assert_eq!(heard, agreement);
+        assert!(agreement.difference(1, &heard).is_none());
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(super) mod tag {
     pub(in crate::mpi) const SUMS: Tag = 3;
     /// A [`Note`](super::Note).
     pub(in crate::mpi) const NOTE: Tag = 4;
-    /// An entry of a rank's agreement; an empty one ends them.
+    /// A rank's agreement.
     pub(in crate::mpi) const AGREEMENT: Tag = 5;
 }
 

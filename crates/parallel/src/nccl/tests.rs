@@ -3,12 +3,12 @@
 #[path = "../../tests/everything.rs"]
 mod everything;
 
-use super::{Nccl, NcclJoin, failure_of};
-use crate::barrier::Barrier;
-use crate::hangs::PATIENCE;
-use crate::members::{Members, boxed};
-use crate::replicas::run_members;
-use crate::{Error, Nodes, Replica, SumTree, add_run, run_replicas};
+use super::{Failures, Nccl, NcclJoin};
+use crate::local::barrier::Barrier;
+use crate::local::hangs::PATIENCE;
+use crate::local::members::Members;
+use crate::local::replicas::run_members;
+use crate::{Error, Nodes, Replica, SumTree, add_run, run_replicas, slice_batch};
 use everything::{EDGE, LENS, bring, everything, gpus, value};
 use program::{Device, GraphCache, ReplayArgs, Span, Storage};
 use std::sync::Arc;
@@ -18,16 +18,19 @@ use tensor_cuda::{Cuda, nccl};
 
 /// A group on emulated GPUs.
 fn emulated(devices: &[Device], in_order: bool, patience: Duration) -> Members {
-    let barrier = Arc::new(Barrier::new(devices.len()));
+    let failures = Failures { barrier: Arc::new(Barrier::new(devices.len())), watch: None };
     let gpus: Vec<Cuda> = devices.iter().map(|device| super::gpu(device).unwrap().clone()).collect();
     let failed = |_| {
-        let failed = failure_of(&barrier);
-        Some(Box::new(move || failed()) as nccl::Failed)
+        let failures = failures.clone();
+        Some(Box::new(move || failures.first()) as nccl::Failed)
     };
     let communicators = nccl::emulated(&gpus, patience, failed).unwrap();
-    let members = Nccl::on_threads(&barrier, communicators, &failure_of(&barrier));
+    ordered(Nccl::members(failures, communicators), in_order)
+}
+
+fn ordered((members, group): (Vec<Nccl>, Arc<super::Group>), in_order: bool) -> Members {
     let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
-    Members { collectives: boxed(members), barrier, across: None, patience: PATIENCE }
+    Members::new(members, &group.failures.barrier, PATIENCE)
 }
 
 #[test]
@@ -225,10 +228,10 @@ fn a_rank_brings_the_nodes_of_the_tree() {
 
 #[test]
 fn only_gpus_can_join() {
-    let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, failed: None };
+    let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, watch: None };
     assert!(Nccl::join(&[tensor_cpu::device(1)], join).is_err());
     let Some(devices) = gpus(1) else { return };
-    let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, failed: None };
+    let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, watch: None };
     let error = Nccl::join(&devices, join).err().unwrap().to_string();
     assert!(error.contains("this id is of no group of emulated GPUs"), "{error}");
 }
@@ -251,19 +254,11 @@ fn processes_of_several_replicas_join_by_an_id() {
     let Some(devices) = gpus(3) else { return };
     let id = Nccl::draw_id(&devices[0]).unwrap();
     let process = |first: usize, devices: &[Device]| {
-        let join = NcclJoin { id, rank: first, world: 3, patience: PATIENCE, failed: None };
-        let (members, barrier) = Nccl::join(devices, join)?;
-        let members = members.into_iter().map(|member| member.in_order(true)).collect();
-        let members = Members { collectives: boxed(members), barrier, across: None, patience: PATIENCE };
-        run_members(devices, members, |mut replica| {
+        let join = NcclJoin { id, rank: first, world: 3, patience: PATIENCE, watch: None };
+        run_members(devices, ordered(Nccl::join(devices, join)?, true), |mut replica| {
             let well = replica.rank() != 1;
-            assert_eq!(
-                [
-                    replica.collective.queued().unwrap().all_agree(well)?,
-                    replica.collective.queued().unwrap().all_agree(true)?
-                ],
-                [false, true]
-            );
+            let queued = replica.collective.queued().unwrap();
+            assert_eq!([queued.all_agree(well)?, queued.all_agree(true)?], [false, true]);
             everything(replica, &LENS)
         })
     };
@@ -287,11 +282,7 @@ fn real_gpus_add_up_by_nccl() {
         let open = |gpu| tensor_cuda::device(CudaOptions { gpu, ..CudaOptions::default() }).unwrap();
         let devices: Vec<Device> = (0..world).map(open).collect();
         for in_order in [false, true] {
-            let group = || {
-                let (members, barrier) = Nccl::on_threads_of(&devices, PATIENCE).unwrap();
-                let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
-                Members { collectives: boxed(members), barrier, across: None, patience: PATIENCE }
-            };
+            let group = || ordered(Nccl::on_threads(&devices, PATIENCE).unwrap(), in_order);
             let whole = (1..=world).sum::<usize>() as f32;
             assert_eq!(run_members(&devices, group(), recorded).unwrap(), vec![vec![whole; 4 * 110]; world]);
             let sums = run_members(&devices, group(), |mut replica: Replica| {

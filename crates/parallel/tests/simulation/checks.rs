@@ -146,8 +146,7 @@ fn may_fail(plan: &Plan, outcomes: &Outcomes, outcome: &Outcome, sentence: &str)
 fn difference(plan: &Plan) -> String {
     let (rank, world) = (plan.guilty.unwrap_or_default(), plan.world);
     match plan.members[rank].different {
-        Some(Different::Setting) => format!("rank {rank} has the batch size 65, but rank 0 has 64"),
-        Some(Different::LaterSetting) => format!("rank {rank} has the seed 65, but rank 0 has 64"),
+        Some(Different::Setting) => format!("rank {rank} has the seed 65, but rank 0 has 64"),
         Some(Different::World) => {
             let more = world + 1;
             let host = crate::system::address(rank);

@@ -1,6 +1,7 @@
 //! One process a GPU, here threads with emulated ones: joined, and stopped together when one fails.
 
 use super::{LONG, at, free_port};
+use parallel::join::connect;
 use parallel::{Agreement, Error, NcclProcess, Replica, Result};
 use program::{Precision, Span};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,18 +31,14 @@ fn run_for(
     let port = free_port();
     let process = |rank: usize| {
         thread::spawn(move || {
-            let (place, mut settings, _) = at(rank, WORLD, port);
+            let (place, mut settings) = at(rank, WORLD, port);
             // A process that comes after the others have given up tries for this long.
             settings.start = Duration::from_secs(20);
-            let process = NcclProcess {
-                place: &place,
-                settings: &settings,
-                agreement: &agreement(rank),
-                timeout,
-                group: None,
-            };
             let device = tensor_cuda::emulated(Precision::Fp32).unwrap();
-            process.run(&[device], body).map(|mut all| all.remove(0)).map_err(|error| error.to_string())
+            let joined = connect(&place, &settings).and_then(|group| {
+                NcclProcess { group, agreement: agreement(rank), timeout }.run(&[device], body)
+            });
+            joined.map(|mut all| all.remove(0)).map_err(|error| error.to_string())
         })
     };
     let threads: Vec<_> = (0..WORLD).map(process).collect();

@@ -2,13 +2,12 @@ use crate::Agreement;
 
 /// A process, as it introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hello {
-    /// The rank of the process.
-    pub rank: usize,
+pub(super) struct Hello {
+    pub(super) rank: usize,
     /// The number of processes that it expects.
-    pub world: usize,
-    /// The settings that must agree on all processes.
-    pub agreement: Agreement,
+    pub(super) world: usize,
+    /// What must agree on all processes.
+    pub(super) agreement: Agreement,
 }
 
 /// How far a process is.
@@ -25,7 +24,7 @@ pub(super) struct Progress {
 pub(super) enum Message {
     /// To rank 0: the process introduces itself.
     Hello(Hello),
-    /// From rank 0, when all processes have come: its bytes.
+    /// Bytes for rank 0, or from it. From rank 0, when all processes have come: none.
     Blob(Vec<u8>),
     /// A process has failed, or can't take part.
     Failed(String),
@@ -40,8 +39,7 @@ impl Message {
         let (kind, content): (u8, Vec<u8>) = match self {
             Message::Hello(Hello { rank, world, agreement }) => {
                 let ranks = [*rank as u64, *world as u64].map(u64::to_le_bytes);
-                let entry = |entry: Vec<u8>| [&(entry.len() as u64).to_le_bytes()[..], &entry].concat();
-                (b'h', [ranks.concat(), agreement.messages().flat_map(entry).collect()].concat())
+                (b'h', [ranks.concat(), agreement.to_bytes()].concat())
             }
             Message::Blob(blob) => (b'b', blob.clone()),
             Message::Failed(sentence) => (b'f', sentence.clone().into_bytes()),
@@ -61,7 +59,7 @@ impl Message {
             b'h' => Message::Hello(Hello {
                 rank: number(0)?.try_into().ok()?,
                 world: number(8)?.try_into().ok()?,
-                agreement: agreement(content.get(16..)?)?,
+                agreement: Agreement::from_bytes(content.get(16..)?)?,
             }),
             b'b' => Message::Blob(content.to_vec()),
             b'f' => Message::Failed(String::from_utf8_lossy(content).into_owned()),
@@ -70,17 +68,6 @@ impl Message {
             _ => return None,
         })
     }
-}
-
-/// The entries of an agreement, each after its length.
-fn agreement(mut bytes: &[u8]) -> Option<Agreement> {
-    let mut agreement = Agreement::default();
-    while let Some((length, rest)) = bytes.split_first_chunk() {
-        let (entry, rest) = rest.split_at_checked(u64::from_le_bytes(*length).try_into().ok()?)?;
-        agreement.add_message(entry);
-        bytes = rest;
-    }
-    bytes.is_empty().then_some(agreement)
 }
 
 #[cfg(test)]

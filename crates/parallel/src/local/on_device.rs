@@ -1,4 +1,4 @@
-use crate::barrier::Barrier;
+use super::barrier::Barrier;
 use crate::collective::equal_part;
 use crate::{Error, Nodes, Result};
 use program::{Device, Span, Storage};

@@ -1,8 +1,8 @@
-use crate::abort::{Abortable, Participant};
-use crate::barrier::Barrier;
-use crate::link::Link;
-use crate::members::Members;
-use crate::replicas::{run_threads, run_within};
+use super::link::Link;
+use crate::local::abort::{Abortable, Participant};
+use crate::local::barrier::Barrier;
+use crate::local::members::Members;
+use crate::local::replicas::{run_threads, run_within};
 use crate::{Collective, Error, Local, Replica, Result};
 use core::fmt::Display;
 use core::time::Duration;
