@@ -3,6 +3,7 @@ use super::channel::{Channel, Peer, ReceiveError};
 use super::handshake::{HandshakeError, connect_handshake};
 use super::listener::Endpoint;
 use super::message::{Hello, Message};
+use super::secret::random;
 use crate::system::{Instant, TcpStream, sleep};
 use crate::{Error, Result};
 use std::io;
@@ -49,11 +50,11 @@ fn reach(endpoint: &Endpoint, secret: &Secret, rank: usize, until: Instant) -> R
     loop {
         let tried = match connect((&endpoint.host, endpoint.port), until) {
             Ok(stream) => {
-                match connect_handshake(stream, secret, rank, until.min(Instant::now() + 2 * TRY)) {
+                let until = until.min(Instant::now() + 2 * TRY);
+                match connect_handshake(stream, secret, rank, random()?, until) {
                     Ok(channel) => return Ok(channel),
                     Err(HandshakeError::Silent) => "no answer".to_owned(),
                     Err(HandshakeError::Foreign) => "something else, or another version, answers".to_owned(),
-                    Err(HandshakeError::Failed(error)) => return Err(error),
                 }
             }
             Err(error) => error.to_string(),

@@ -303,8 +303,8 @@ impl Collective for Local {
         let nodes = nodes.unwrap_or(Nodes { tree: &self.group.one_each, earlier: &[] });
         let tree = nodes.tree;
         if let Some(on_device) = self.on_device(data) {
-            let barrier = &self.group.barrier;
-            return self.telling(on_device.all_reduce(self.own, barrier, nodes, data, at));
+            let meet = on_device.host_barrier(self.own, &self.group.barrier, at.len, None);
+            return self.telling(on_device.peers.all_reduce(self.own, nodes.into(), data, at, meet));
         }
         let brought = nodes.brought(rank, data).map(|nodes| nodes.collect::<Vec<_>>());
         let added = match brought {
@@ -328,7 +328,8 @@ impl Collective for Local {
             return Ok(());
         }
         if let Some(on_device) = self.on_device(data) {
-            return self.telling(on_device.broadcast(self.own, &self.group.barrier, data, at, root));
+            let meet = on_device.host_barrier(self.own, &self.group.barrier, at.len, Some(root));
+            return self.telling(on_device.peers.broadcast(self.own, data, at, root, meet));
         }
         self.telling(self.try_broadcast(device, data, at, root))
     }
@@ -338,7 +339,10 @@ impl Collective for Local {
             return Ok(());
         }
         if let Some(on_device) = self.on_device(data) {
-            return self.telling(on_device.all_gather(self.own, &self.group.barrier, data, at));
+            let meet = on_device.host_barrier(self.own, &self.group.barrier, at.len, None);
+            let parts = equal_part(at, self.world(), self.own);
+            let gathered = parts.and_then(|_| on_device.peers.all_gather(self.own, data, at, meet));
+            return self.telling(gathered);
         }
         self.telling(self.try_all_gather(device, data, at))
     }

@@ -10,14 +10,11 @@ pub(super) mod tag {
     pub(in crate::mpi) const SUMS: Tag = 3;
     /// A [`Note`](super::Note).
     pub(in crate::mpi) const NOTE: Tag = 4;
-    /// A rank's agreement.
-    pub(in crate::mpi) const AGREEMENT: Tag = 5;
 }
 
 /// The operations that ranks do together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
-    Agree,
     Reduce,
     Broadcast,
     Gather,
@@ -27,38 +24,25 @@ pub(super) enum Operation {
     Regroup,
 }
 
+/// The operations in sentences.
+const NAMES: [&str; 7] = [
+    "an all-reduce",
+    "a broadcast",
+    "an all-gather",
+    "a barrier",
+    "the end of the run",
+    "the start of the run",
+    "the meeting after a loss",
+];
+
 impl Operation {
-    const ALL: [Operation; 8] = [
-        Operation::Agree,
-        Operation::Reduce,
-        Operation::Broadcast,
-        Operation::Gather,
-        Operation::Barrier,
-        Operation::Finish,
-        Operation::Begin,
-        Operation::Regroup,
-    ];
-
-    /// The operation in a sentence.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Operation::Agree => "the comparison of configurations",
-            Operation::Reduce => "an all-reduce",
-            Operation::Broadcast => "a broadcast",
-            Operation::Gather => "an all-gather",
-            Operation::Barrier => "a barrier",
-            Operation::Finish => "the end of the run",
-            Operation::Begin => "the start of the run",
-            Operation::Regroup => "the meeting after a loss",
-        }
+        NAMES[self as usize]
     }
+}
 
-    fn named(number: u64) -> &'static str {
-        Operation::ALL
-            .iter()
-            .find(|own| **own as u64 == number)
-            .map_or("another version's operation", |o| o.name())
-    }
+fn named(operation: u64) -> &'static str {
+    NAMES.get(operation as usize).copied().unwrap_or("another version's operation")
 }
 
 /// A rank has come to an operation, with so many parts of so many numbers.
@@ -90,7 +74,7 @@ impl Arrival {
     /// Why rank `rank` with the arrival `self` and rank `other` with `theirs` can't work together.
     pub(super) fn mismatch(self, rank: usize, other: usize, theirs: Arrival) -> Option<crate::Error> {
         if self.operation != theirs.operation {
-            let (got, expected) = (Operation::named(theirs.operation), Operation::named(self.operation));
+            let (got, expected) = (named(theirs.operation), named(self.operation));
             return Some(crate::Error::OutOfStep { rank, expected, other, got });
         }
         let differ = self.len != theirs.len;

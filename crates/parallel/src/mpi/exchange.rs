@@ -2,7 +2,7 @@ use super::communicator::{Lost, Tag};
 use super::control::{Operation, tag};
 use super::worker::Worker;
 use crate::sum_tree::add_up;
-use crate::{Agreement, Error, SumTree, slice_batch};
+use crate::{Error, SumTree, slice_batch};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -104,23 +104,5 @@ impl Worker {
         let sent = sent.into_iter().inspect(counted);
         self.communicator
             .exchange(tag, sent, expected, |news, missing| self.pause(operation, &mut since, news, missing))
-    }
-
-    /// Compares the agreements of all ranks. Rank 0 receives them, and fails for all.
-    pub(super) fn agree(&self, agreement: &Agreement) -> Result<(), Lost> {
-        self.arrive(Operation::Agree, 0, 0)?;
-        if self.rank == 0 {
-            let mut agreements = vec![Agreement::default(); self.world];
-            self.take_from_each(Operation::Agree, tag::AGREEMENT, |other, message| {
-                agreements[other] = Agreement::from_bytes(message).unwrap_or_default();
-            })?;
-            let difference = self.others().find_map(|other| agreement.difference(other, &agreements[other]));
-            if let Some(error) = difference {
-                self.fail(error);
-            }
-        } else {
-            self.communicator.send(0, tag::AGREEMENT, &agreement.to_bytes())?;
-        }
-        self.arrive(Operation::Agree, 0, 0).map(drop)
     }
 }

@@ -126,8 +126,15 @@ impl Mpi {
     /// On every rank: the first entry in which a rank differs from rank 0, or that a rank failed or didn't
     /// come.
     pub fn agree(&self, agreement: &Agreement) -> Result<()> {
-        let agreement = agreement.clone();
-        self.worker.ask(move |worker| worker.agree(&agreement).map(|()| HostBuffer::default())).map(drop)
+        let first =
+            Mpi::at(Arc::clone(&self.worker), self.place).broadcast_bytes(&agreement.to_bytes(), 0)?;
+        let first = Agreement::from_bytes(&first).unwrap_or_default();
+        if let Some(error) = first.difference(self.place.rank, agreement) {
+            self.worker.abort(&error.to_string());
+            return Err(error);
+        }
+        // No rank begins before all agree.
+        self.worker.barrier()
     }
 
     /// Whether the other processes may continue after one was lost.

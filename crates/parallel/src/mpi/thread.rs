@@ -194,7 +194,7 @@ impl Worker {
                 ),
             });
         }
-        // At most two short messages to a rank are on their way at a time, and one rank's agreement.
+        // At most two short messages to a rank are on their way at a time.
         communicator.attach_buffer((1 << 20) + world * (8 << 10));
         let over_machines = || communicator.world_of_machine() < world;
         let overlaps = world > 1 && options.overlap.unwrap_or_else(over_machines);

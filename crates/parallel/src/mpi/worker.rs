@@ -1,4 +1,4 @@
-use super::communicator::{Communicator, Lost, Tag};
+use super::communicator::{Communicator, Lost};
 use super::control::{Arrival, Note, Operation, tag};
 use crate::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -152,38 +152,24 @@ impl Worker {
             self.communicator.send(other, tag::ARRIVAL, &own.to_bytes())?;
         }
         let mut arrivals = vec![own; self.world];
-        self.take_from_each(operation, tag::ARRIVAL, |other, message| {
-            arrivals[other] = Arrival::from_bytes(message);
-        })?;
+        let mut missing: Vec<usize> = self.others().collect();
+        let mut since = Instant::now();
+        while !missing.is_empty() {
+            let before = missing.len();
+            for other in core::mem::take(&mut missing) {
+                match self.communicator.receive(Some(other), tag::ARRIVAL)? {
+                    Some((_, message)) => arrivals[other] = Arrival::from_bytes(&message),
+                    None => missing.push(other),
+                }
+            }
+            self.pause(operation, &mut since, missing.len() < before, &|| missing.clone())?;
+        }
         let theirs = arrivals.iter().enumerate();
         let mismatch = theirs.filter_map(|(other, theirs)| own.mismatch(self.rank, other, *theirs)).next();
         match mismatch {
             Some(error) => self.fail(error),
             None => Ok(arrivals),
         }
-    }
-
-    /// Receives a short message from each of the others as they come.
-    pub(super) fn take_from_each(
-        &self,
-        operation: Operation,
-        tag: Tag,
-        mut take: impl FnMut(usize, &[u8]),
-    ) -> Result<(), Lost> {
-        let mut missing: Vec<usize> = self.others().collect();
-        let mut since = Instant::now();
-        while !missing.is_empty() {
-            let before = missing.len();
-            for other in core::mem::take(&mut missing) {
-                match self.communicator.receive(Some(other), tag)? {
-                    Some((_, message)) => take(other, &message),
-                    None => missing.push(other),
-                }
-            }
-            let news = missing.len() < before;
-            self.pause(operation, &mut since, news, &|| missing.clone())?;
-        }
-        Ok(())
     }
 
     /// Between two polls: answers notes, and fails if the `missing` ranks have sent nothing for the time-out.
