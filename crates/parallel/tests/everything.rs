@@ -115,3 +115,44 @@ fn in_buckets(
     replica.collective.finish_all_reduce(&device, nodes, &buckets, &mut data)?;
     Ok(data)
 }
+
+type Body<'a> = &'a (dyn Fn(Replica) -> Result<(), Error> + Sync);
+
+/// One of three replicas panics, fails by itself, or fails in an operation. The others stop, and the caller learns
+/// the cause. No replica reads freed memory.
+pub fn a_failure_of_one_stops_all(run: impl Fn(Body<'_>) -> Result<Vec<()>, Error>) {
+    for (bad, way) in (0..3).flat_map(|bad| (0..3).map(move |way| (bad, way))) {
+        let result = run(&|mut replica: Replica| {
+            let device = replica.device.clone();
+            let mut data = device.alloc(40)?;
+            replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 40))?;
+            if replica.rank() == bad {
+                match way {
+                    0 => panic!("replica {bad} is the bad one"),
+                    1 => return Err(Error::Mismatch { rank: bad, got: 1, other: 9, expected: 2 }),
+                    _ => replica.collective.all_reduce_sum(&device, &mut data, Span::new(1, 40))?,
+                }
+            }
+            for _ in 0..3 {
+                replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 40))?;
+            }
+            Ok(())
+        });
+        match (way, result.unwrap_err()) {
+            (0, Error::Panicked { rank, .. }) | (1, Error::Mismatch { rank, .. }) => assert_eq!(rank, bad),
+            (2, Error::Tensor(error)) => assert!(error.to_string().contains("41"), "{error}"),
+            (_, other) => panic!("{other}"),
+        }
+    }
+}
+
+pub fn an_aborted_group_stays_aborted(run: impl Fn(Body<'_>) -> Result<Vec<()>, Error>) {
+    let result = run(&|mut replica: Replica| {
+        let mut data = replica.device.alloc(4)?;
+        replica.collective.abort("the power is going");
+        let mut sum = || replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(0, 4));
+        assert!(sum().is_err() && sum().is_err());
+        replica.collective.barrier()
+    });
+    assert_eq!(result.unwrap_err().to_string(), "stopped because the power is going");
+}

@@ -1,5 +1,6 @@
 //! The in-process collective: what broadcasts and gathers bring, and how a run ends after a failure.
 
+use crate::everything::{a_failure_of_one_stops_all, an_aborted_group_stays_aborted};
 use crate::{cpus, groups};
 use parallel::{Error, Nodes, Replica, SumTree, run_replicas};
 use program::{Device, Span, Storage};
@@ -99,30 +100,11 @@ fn operations_that_do_not_fit_fail_on_all() {
     }
 }
 
-/// One replica panics, or fails in an operation. The others stop, and the caller learns the cause. No replica reads
-/// freed memory.
 #[test]
 fn a_failing_replica_stops_the_others() {
-    for (devices, bad) in groups(3).iter().flat_map(|devices| [0, 1, 2].map(|bad| (devices, bad))) {
-        for panics in [false, true] {
-            let result = run_replicas(devices, |mut replica: Replica| {
-                Sum.call(&mut replica, 40, Span::new(0, 40))?;
-                if replica.rank() == bad {
-                    assert!(!panics, "replica {bad} is the bad one");
-                    Sum.call(&mut replica, 40, Span::new(1, 40))?;
-                }
-                let result = Sum.call(&mut replica, 40, Span::new(0, 40));
-                assert!(result.is_err() && replica.collective.barrier().is_err());
-                result
-            });
-            match result.unwrap_err() {
-                Error::Tensor(error) if !panics => assert!(error.to_string().contains("41"), "{error}"),
-                Error::Panicked { rank, message } if panics => {
-                    assert!(rank == bad && message.contains("is the bad one"), "{message}");
-                }
-                other => panic!("{other}"),
-            }
-        }
+    for devices in groups(3) {
+        a_failure_of_one_stops_all(|body| run_replicas(&devices, body));
+        an_aborted_group_stays_aborted(|body| run_replicas(&devices, body));
     }
 }
 
@@ -140,14 +122,4 @@ fn a_replica_that_finished_early_keeps_nobody_waiting() {
 fn no_devices_are_no_replicas() {
     let none = run_replicas(&[], |replica: Replica| Ok::<_, Error>(replica.rank()));
     assert!(none.unwrap().is_empty());
-}
-
-#[test]
-fn an_aborted_group_stays_aborted() {
-    let result = run_replicas(&cpus(2), |mut replica: Replica| {
-        replica.collective.abort("the power is going");
-        assert!(replica.collective.barrier().is_err());
-        replica.collective.barrier()
-    });
-    assert_eq!(result.unwrap_err().to_string(), "stopped because the power is going");
 }

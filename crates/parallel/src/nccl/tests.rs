@@ -144,33 +144,13 @@ fn all_learn_whether_it_went_well_for_all() {
     assert_eq!(told, [[true, false, true]; 3]);
 }
 
-/// A replica that panics, fails by itself, or fails in an operation is named, and the others stop.
 #[test]
 fn a_failing_replica_stops_the_others() {
-    for (bad, way) in (0..3).flat_map(|bad| (0..3).map(move |way| (bad, way))) {
-        let Some(devices) = gpus(3) else { return };
-        let group = emulated(&devices, bad == 1, PATIENCE);
-        let result = run_members(&devices, group, |mut replica: Replica| {
-            let device = replica.device.clone();
-            let mut data = device.alloc(40)?;
-            replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 40))?;
-            if replica.rank() == bad {
-                match way {
-                    0 => panic!("replica {bad} is the bad one"),
-                    1 => return Err(Error::Mismatch { rank: bad, got: 1, other: 9, expected: 2 }),
-                    _ => replica.collective.all_reduce_sum(&device, &mut data, Span::new(1, 40))?,
-                }
-            }
-            for _ in 0..3 {
-                replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 40))?;
-            }
-            Ok(())
-        });
-        match (way, result.unwrap_err()) {
-            (0, Error::Panicked { rank, .. }) | (1, Error::Mismatch { rank, .. }) => assert_eq!(rank, bad),
-            (2, Error::Tensor(error)) => assert!(error.to_string().contains("41"), "{error}"),
-            (_, other) => panic!("{other}"),
-        }
+    let Some(devices) = gpus(3) else { return };
+    for in_order in [false, true] {
+        let group = || emulated(&devices, in_order, PATIENCE);
+        everything::a_failure_of_one_stops_all(|body| run_members(&devices, group(), body));
+        everything::an_aborted_group_stays_aborted(|body| run_members(&devices, group(), body));
     }
 }
 
@@ -189,19 +169,6 @@ fn a_replica_that_does_not_come_is_not_waited_for_without_end() {
     });
     let error = result.unwrap_err().to_string();
     assert!(error.contains("rank 0 of 2 waited 0.05 s in ncclAllReduce for the others"), "{error}");
-}
-
-#[test]
-fn an_aborted_group_stays_aborted() {
-    let Some(devices) = gpus(2) else { return };
-    let result = run_members(&devices, emulated(&devices, false, PATIENCE), |mut replica: Replica| {
-        let mut data = replica.device.alloc(4)?;
-        replica.collective.abort("the power is going");
-        let mut sum = || replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(0, 4));
-        assert!(sum().is_err() && sum().is_err());
-        replica.collective.barrier()
-    });
-    assert_eq!(result.unwrap_err().to_string(), "stopped because the power is going");
 }
 
 /// The tree may be another one each time. A rank with other nodes than those of the tree would give the others
