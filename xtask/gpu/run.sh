@@ -69,7 +69,7 @@ torch() { # model, batch, precision, way
 profile() { # recipe, batch, precision: time by kernel, and which algorithms were chosen
     short 30 "profile $1 $2 $3" && return
     local name="$1-$2-$3"
-    TOWERS_PROFILE="$out/profile-$name.txt" CUDA_INJECTION64_PATH="$here/profile.so" \
+    TOWERS_PROFILE="$out/profile-$name.txt" CUDA_INJECTION64_PATH="$here/time_by_kernel.so" \
         bench $(cell "$@") --seconds 1 --repeats 1 >"$out/engine-$name.txt" 2>"$out/profile-$name.log"
     say "profile $name: exit $?; $(tail -1 "$out/engine-$name.txt")"
     head -13 "$out/profile-$name.txt" 2>/dev/null | cut -c1-150 | tee -a "$summary"

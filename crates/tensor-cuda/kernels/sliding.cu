@@ -15,7 +15,7 @@
 //   filter           (tiles of inputs, tiles of outputs, parts of the positions), 32 threads for 9 x 16 x 32 sums
 // So blocks that read the same positions run together.
 // With one part the result goes to `out`, = or with `add` +=. With several, each block leaves its sums (=) in `parts`, a copy
-// of the result in float for each part; sum_parts of convolution.cu adds these up.
+// of the result in float for each part; sum_parts of rows.cu adds these up.
 #include "divisor.cuh"
 #include "mma.cuh"
 

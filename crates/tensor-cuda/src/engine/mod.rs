@@ -10,6 +10,7 @@ mod own;
 mod owned;
 pub(crate) mod product;
 pub(crate) mod sliding;
+pub(crate) mod small_window;
 mod store;
 
 pub(crate) use installed::Installed;

@@ -17,7 +17,6 @@ pub(crate) const SOURCE: Source = Source {
         "conv_bwd_filter",
         "conv_bwd_filter_image",
         "conv_bwd_filter_single",
-        "sum_parts",
     ],
 };
 
@@ -152,12 +151,7 @@ pub(super) fn in_parts(
     }
     let partial = cuda.engine_scratch(partial_bytes([parts, size]))?;
     launch(partial)?;
-    let parts = u32_of(op, "the number of parts", parts)?;
-    let pack = 16 / cuda.format().bytes();
-    let vector = if size.is_multiple_of(pack) { pack } else { 1 };
-    let line = Geometry::line(cuda.blocks(size / vector, THREADS), THREADS);
-    let add = u32::from(write == Write::Add);
-    cuda.launch("sum_parts", line, args![partial, parts, size as u64, out, add, vector as u32])
+    cuda.sum_parts("sum_parts", op, partial, [parts, size], out, write)
 }
 
 /// The divisor below 2^30 for `struct Divisor` in divisor.cuh.

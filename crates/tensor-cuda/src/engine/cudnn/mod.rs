@@ -39,6 +39,7 @@ mod problem;
 
 use super::algorithms::{Algorithms, Choice, Key, Pass, Times};
 use super::contest;
+use super::own;
 use super::store::Store;
 use crate::driver::{Driver, Ptr};
 use crate::gpus::Device;
@@ -98,7 +99,7 @@ impl Cudnn {
         let mut state = lock(&self.state);
         let State { convolutions, algorithms } = &mut *state;
         let mut library = Beside { cuda, convolutions };
-        for &pass in passes {
+        for &pass in passes.iter().filter(|&&pass| !own::is_ours(cuda, conv, pass, x)) {
             let choice = algorithms.prepare(&mut library, &self.key(pass, conv, x))?;
             if let Choice::Library { workspace, .. } = choice {
                 most = most.max(workspace);
@@ -118,7 +119,7 @@ impl Cudnn {
         write: Write,
     ) -> Result<bool> {
         let is_aligned = [x, w, y].iter().all(|ptr| ptr.0.is_multiple_of(16));
-        if !is_aligned || !Problem::fits(conv, shape) {
+        if !is_aligned || !Problem::fits(conv, shape) || own::is_ours(cuda, conv, pass, shape) {
             return Ok(false);
         }
         cuda.driver().make_current()?;
