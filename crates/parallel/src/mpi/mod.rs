@@ -126,9 +126,9 @@ impl Mpi {
     /// On every rank: the first entry in which a rank differs from rank 0, or that a rank failed or didn't
     /// come.
     pub fn agree(&self, agreement: &Agreement) -> Result<()> {
-        let first =
-            Mpi::at(Arc::clone(&self.worker), self.place).broadcast_bytes(&agreement.to_bytes(), 0)?;
-        let first = Agreement::from_bytes(&first).unwrap_or_default();
+        let own = serde_json::to_vec(agreement).unwrap_or_default();
+        let first = Mpi::at(Arc::clone(&self.worker), self.place).broadcast_bytes(&own, 0)?;
+        let first: Agreement = serde_json::from_slice(&first).unwrap_or_default();
         if let Some(error) = first.difference(self.place.rank, agreement) {
             self.worker.abort(&error.to_string());
             return Err(error);

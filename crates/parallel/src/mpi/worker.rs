@@ -249,7 +249,7 @@ impl Worker {
 
     /// Sends all others the reason, and waits until they have heard it, or for a moment.
     pub(super) fn tell(&self, reason: &str) {
-        let note = Note::Abort(reason.to_owned());
+        let note = Note::abort(reason);
         // One that is lost needs none.
         self.others().for_each(|other| _ = self.note(other, &note));
         let mut unaware: Vec<usize> = self.others().collect();

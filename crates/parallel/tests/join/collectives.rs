@@ -50,16 +50,16 @@ fn a_dead_rank_is_named_before_a_slow_one_is_heard() {
 #[test]
 fn messages_that_are_too_long_are_refused() {
     let outcomes = run(|rank, mut group| match rank {
-        0 => group.broadcast(&[0; 70_000]),
+        0 => group.broadcast(&[0; 600_000]),
         _ => {
             let agreement =
-                (0..100).fold(Agreement::new(), |agreement, k| agreement.with(k, "x".repeat(900)));
+                (0..1200).fold(Agreement::new(), |agreement, k| agreement.with(k, "x".repeat(900)));
             group.agree(agreement, &[])
         }
     });
     for (rank, outcome) in outcomes.iter().enumerate() {
         let told = outcome.as_ref().unwrap_err();
         assert!(told.starts_with(&format!("rank {rank} would send ")), "{told}");
-        assert!(told.ends_with(" bytes, but a message has at most 65536"), "{told}");
+        assert!(told.ends_with(" bytes, but a message has at most 1048576"), "{told}");
     }
 }

@@ -156,7 +156,7 @@ fn without_rank_0_the_wait_ends() {
 fn strangers_keep_nobody_waiting() {
     let port = free_port();
     let first = thread::spawn(move || come(at(0, 2, port)));
-    let endless = [&b"towers-2"[..], &[1; 40], &u32::to_le_bytes(0xffff_fff0), &[0; 64]].concat();
+    let endless = [&b"towers-3"[..], &[1; 40], &u32::to_le_bytes(0xffff_fff0), &[0; 64]].concat();
     let said = [b"", &b"towe"[..], b"GET / HTTP/1.1\r\n\r\n", &endless];
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -37,7 +37,7 @@ pub(crate) enum Fault {
 }
 
 /// A process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Member {
     pub(crate) rank: usize,
     pub(crate) host: usize,
@@ -96,11 +96,7 @@ impl Plan {
             rank,
             host: rank,
             comes: random.millis(0, ON_TIME),
-            fault: None,
-            different: None,
-            behind: None,
-            fails: None,
-            slow: Duration::ZERO,
+            ..Member::default()
         };
         let members: Vec<Member> = (0..world).map(|rank| member(rank, &mut random)).collect();
         let patience = random.millis(6_000, 120_000);

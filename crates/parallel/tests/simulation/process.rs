@@ -78,14 +78,6 @@ pub(crate) struct Outcomes {
     pub(crate) watching_since: Option<Duration>,
 }
 
-impl core::ops::Deref for Outcomes {
-    type Target = [Outcome];
-
-    fn deref(&self) -> &[Outcome] {
-        &self.all
-    }
-}
-
 fn events(process: usize, member: &Member, time: Duration, fault: Fault) -> Vec<(Duration, Event)> {
     match fault {
         Fault::Kill => vec![(time, Event::Kill { process })],
@@ -186,7 +178,7 @@ fn stranger() {
         match world.random.below(4) {
             0 => Vec::new(),
             1 => b"GET / HTTP/1.1\r\n\r\n".to_vec(),
-            2 => [&b"towers-2"[..], &[1; 40], &[0xff; 68]].concat(),
+            2 => [&b"towers-3"[..], &[1; 40], &[0xff; 68]].concat(),
             _ if records.is_empty() => Vec::new(),
             _ => records[world.random.below(records.len())].clone(),
         }
