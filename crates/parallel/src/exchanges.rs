@@ -178,32 +178,3 @@ impl Exchange for Exchanges<'_> {
         self.told(received)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::run_replicas;
-
-    /// If another replica fails during a pass, the pass returns that failure, not the message that layers
-    /// made of it.
-    #[test]
-    fn what_keeps_replicas_from_meeting_is_told_as_it_is() {
-        let devices = [tensor_cpu::device(1), tensor_cpu::device(1)];
-        let heard = std::sync::Mutex::new(None);
-        let ended = run_replicas(&devices, |mut replica| {
-            if replica.rank() == 1 {
-                return Err(Error::Transport { what: "a cable is cut".into() });
-            }
-            let mut data = replica.device.alloc(2)?;
-            let exchanges = Exchanges::of_replicas(replica.collective.as_mut());
-            let met =
-                exchanges.run(|exchange| Ok(exchange.all_gather(&devices[0], &mut data, Span::new(0, 2))?));
-            *heard.lock().unwrap() = Some(met.unwrap_err());
-            Ok(())
-        });
-        assert!(ended.unwrap_err().to_string().contains("a cable is cut"));
-        let heard: Error = heard.lock().unwrap().take().unwrap();
-        assert!(matches!(heard, Error::Aborted { .. }), "{heard}");
-        assert!(heard.to_string().contains("a cable is cut"), "{heard}");
-    }
-}

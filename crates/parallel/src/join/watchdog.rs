@@ -50,9 +50,6 @@ impl Watchdog {
     /// Watches the connected processes, which take their [`step`](Watchdog::step)s and
     /// [`enter`](Watchdog::enter) their collectives together. `timeout`, the same on all, is how long one may
     /// stay behind the others. A process is lost after its [`longest_silence`].
-    ///
-    /// # Errors
-    /// If a thread can't be started.
     pub(crate) fn start(group: ProcessGroup, timeout: Duration) -> Result<Watchdog> {
         let rank = group.own.rank;
         let (mut senders, mut receivers, mut heard) = (Vec::new(), Vec::new(), Vec::new());

@@ -86,9 +86,6 @@ impl Local {
     }
 
     /// The same on these devices. The numbers stay on the devices if all of them are GPUs.
-    ///
-    /// # Errors
-    /// The errors of the driver.
     pub(crate) fn on(devices: &[Device], barrier: &Arc<Barrier>) -> Result<Vec<Local>> {
         Ok(Local::members(&Group::new(barrier, OnDevice::of(devices)?, None)))
     }

@@ -66,18 +66,12 @@ pub(crate) struct NcclJoin {
 impl Nccl {
     /// Draws the id of a group of processes that this device is to join. Every process with the id can join,
     /// so it must stay private.
-    ///
-    /// # Errors
-    /// If the device is no GPU, or NCCL is missing.
     pub(crate) fn draw_id(device: &Device) -> Result<[u8; UniqueId::BYTES]> {
         Ok(*Communicator::draw_id(gpu(device)?)?.as_bytes())
     }
 
     /// Joins a group of processes with these devices, one for each replica of this process, and waits for the
     /// others. Threads of these devices can abort the barrier of the group.
-    ///
-    /// # Errors
-    /// If a device is no GPU, two are the same, NCCL is missing, or a rank did not come.
     pub(crate) fn join(devices: &[Device], join: NcclJoin) -> Result<(Vec<Nccl>, Arc<Group>)> {
         let NcclJoin { id, rank, world, patience, watch } = join;
         let failures = Failures { barrier: Arc::new(Barrier::new(devices.len())), watch };
@@ -92,9 +86,6 @@ impl Nccl {
     }
 
     /// The members of a group of threads, by rank, each with one of these devices.
-    ///
-    /// # Errors
-    /// If a device is no GPU, two are the same, or NCCL is missing.
     pub(crate) fn on_threads(devices: &[Device], patience: Duration) -> Result<(Vec<Nccl>, Arc<Group>)> {
         let (id, world) = (*unique_id()?.as_bytes(), devices.len());
         Nccl::join(devices, NcclJoin { id, rank: 0, world, patience, watch: None })
