@@ -13,7 +13,7 @@ impl Hosts {
     }
 
     /// mpirun on the first host. It starts the other host's processes by a script instead of ssh.
-    fn mpirun(&self, folder: &Path) -> Command {
+    fn mpirun(&self, folder: &Path, more: &str) -> Command {
         let agent = folder.join(format!("{}.sh", self.name(1)));
         // Open MPI calls it as ssh: options, the host, the command.
         let script = format!(
@@ -29,11 +29,7 @@ impl Hosts {
         command.args("-n 3 --host 10.77.0.1:1,10.77.0.2:2 --mca pml ob1 --mca btl tcp,self".split(' '));
         command
             .args("--mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24".split(' '));
-        command.args(["--mca", "plm_rsh_agent"]).arg(agent);
-        // mpirun would keep trying to reach the other host, as long as TCP does.
-        let alive = "--mca oob_tcp_keepalive_time 1 --mca oob_tcp_keepalive_intvl 1 \
-                     --mca oob_tcp_keepalive_probes 1";
-        command.args(alive.split_whitespace());
+        command.args(["--mca", "plm_rsh_agent"]).arg(agent).args(more.split_whitespace());
         command.args(["-x", ROLE, "-x", FOLDER]);
         as_role(&mut command);
         command
@@ -54,15 +50,32 @@ fn hosts(test: &str) -> Option<Hosts> {
         .ok()
 }
 
-/// The ranks on both sides end by themselves and name the ranks that they waited for. mpirun ends too.
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// The ranks on both sides end by themselves and name the ranks that they waited for.
 #[test]
 fn ranks_that_are_cut_off_are_named() {
     let Some(hosts) = hosts("ranks") else { return };
-    let mut job = Job::start_with(hosts.mpirun(&PathBuf::from(env!("CARGO_TARGET_TMPDIR"))), "steps");
+    let mut job = Job::start_with(hosts.mpirun(&folder(), ""), "steps");
     let ranks = job.wait_for("stepping", 3);
     hosts.cut();
     // For both, unless one's numbers came through just before the cut.
     job.wait_for_text("rank 0 waited 2 seconds in an all-reduce for rank");
+    job.wait_for_end_of(&ranks);
+    // mpirun would keep trying to reach the other host, as long as TCP does, so the test ends it.
+}
+
+/// With an option to notice dead connections, mpirun ends too.
+#[test]
+fn mpirun_notices_a_cut_where_it_keeps_connections_alive() {
+    let Some(hosts) = hosts("mpirun") else { return };
+    let alive =
+        "--mca oob_tcp_keepalive_time 1 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 1";
+    let mut job = Job::start_with(hosts.mpirun(&folder(), alive), "steps");
+    let ranks = job.wait_for("stepping", 3);
+    hosts.cut();
     job.wait_for_end_of(&ranks);
     let ended = job.wait();
     assert!(!ended.success, "{}", ended.text);
