@@ -104,7 +104,7 @@ impl Shown {
 fn little(args: &[String]) -> Vec<&'static str> {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     let few =
-        [["--limit-train", "64"], ["--limit-test", "10"], ["--epochs", "1"], ["--dataset", "synthetic"]];
+        [["--limit-train", "16"], ["--limit-test", "10"], ["--epochs", "1"], ["--dataset", "synthetic"]];
     let bench = [["--seconds", "0"], ["--repeats", "1"], ["--batch", "2"]];
     let more: &[[&str; 2]] = match args.first().map(String::as_str) {
         // A resumed run knows its data.
@@ -114,6 +114,7 @@ fn little(args: &[String]) -> Vec<&'static str> {
         // A run knows its data too; weights of other programs don't.
         Some("evaluate") if args.iter().any(|arg| arg.ends_with(".keras")) => &[few[1], few[3]],
         Some("bench") => &bench,
+        Some("selftest") => &[["--only", "pooling,small_cnn,sums"]],
         _ => &[],
     };
     let more = more.iter().filter(|[flag, _]| !has(flag)).flatten().copied();

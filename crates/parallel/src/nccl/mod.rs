@@ -25,8 +25,8 @@ use tensor_cuda::nccl::{Communicator, HostBarrier, Join, UniqueId, unique_id};
 /// Operations are queued on the device's stream, and the host does not wait for them. Sums are in NCCL's
 /// order. They have the same bits on all replicas. Except with NVLS they have the same bits in every run on
 /// the same machines (see [`Communicator::all_reduce_sum`]). With another number of replicas the bits differ.
-/// On deterministic devices, or after [`in_order`](Nccl::in_order), they are along a [`SumTree`], with the
-/// bits of [`Local`](crate::Local). That takes more memory and more launches. Sums of [`Nodes`] always are.
+/// Sums of [`Nodes`], and all after [`in_order`](Nccl::in_order), are along a [`SumTree`], with the bits of
+/// [`Local`](crate::Local). That takes more memory and more launches.
 ///
 /// Every wait is bounded: a rank that is gone, or silent for longer than the group's patience, is an error on
 /// every other. NCCL can't detect different lengths, so they appear as silence.
@@ -96,10 +96,15 @@ impl Nccl {
         let group = Arc::new(Group::new(failures));
         let member = |(own, communicator): (usize, Communicator)| {
             let (rank, world) = (communicator.rank(), communicator.world());
-            let (in_order, one_each) =
-                (communicator.cuda().options().deterministic, SumTree::new(&vec![1; world]));
-            let (communicator, group, reports) = (Some(communicator), Arc::clone(&group), own == 0);
-            let mut member = Nccl { communicator, group, reports, in_order, one_each, rank, world };
+            let mut member = Nccl {
+                communicator: Some(communicator),
+                group: Arc::clone(&group),
+                reports: own == 0,
+                in_order: false,
+                one_each: SumTree::new(&vec![1; world]),
+                rank,
+                world,
+            };
             member.set_blocking(true);
             member
         };

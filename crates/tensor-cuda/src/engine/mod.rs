@@ -1,7 +1,5 @@
 //! The engines of convolutions and matrix products: NVIDIA's libraries, or our own kernels without them.
 
-mod algorithms;
-mod contest;
 mod cublaslt;
 mod cudnn;
 mod faults;
@@ -11,7 +9,6 @@ mod owned;
 pub(crate) mod product;
 pub(crate) mod sliding;
 pub(crate) mod small_window;
-mod store;
 
 pub(crate) use installed::Installed;
 pub(crate) use own::Own;

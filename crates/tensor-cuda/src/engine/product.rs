@@ -1,6 +1,5 @@
 //! Convolutions as matrix products, and sums in parts.
 
-use super::algorithms::Pass;
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::source::Source;
@@ -30,6 +29,16 @@ pub(super) const BLOCKS: usize = 256;
 const LEAST_STEPS: usize = 4;
 /// The limit of all counts: sizes and places of pixels stay far below 32 bits.
 const MOST: usize = 1 << 30;
+
+/// One of the three computations of a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Pass {
+    Forward,
+    /// The gradient of the input.
+    Data,
+    /// The gradient of the weights.
+    Filter,
+}
 
 /// One pass as a matrix product: `out[m, n]` is a sum over `k`.
 pub(super) struct Product<'a> {
@@ -155,7 +164,7 @@ pub(super) fn in_parts(
 }
 
 /// The divisor below 2^30 for `struct Divisor` in divisor.cuh.
-pub(super) fn divisor(by: usize) -> u64 {
+pub(crate) fn divisor(by: usize) -> u64 {
     let by = by.max(1) as u64;
     let shift = 31 + by.next_power_of_two().ilog2();
     by | ((1_u64 << shift).div_ceil(by) << 32)
