@@ -66,7 +66,7 @@ fn who_fails_stops_the_others_with_its_reason() {
     for (way, reason) in [
         "the disk is full",
         "replica 1 panicked: one is too many",
-        "all_reduce_in_order: a node ends at element 2 of a buffer of 1",
+        "all_reduce_sum: the run ends at element 2 of a buffer of 1",
     ]
     .into_iter()
     .enumerate()
