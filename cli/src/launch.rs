@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use train::cluster;
 
 /// An upper limit, above what any machine can use.
 const MOST: usize = 1024;
@@ -89,7 +90,7 @@ fn refuse_own_name(args: &LaunchArgs) -> anyhow::Result<()> {
 
 /// Refuses to run under another launcher: each of its processes would start a separate run.
 fn refuse_nesting() -> anyhow::Result<()> {
-    match train::cluster::discover_here().map_err(train::Error::from)? {
+    match cluster::discover(cluster::variable).map_err(train::Error::from)? {
         Some(place) if place.world > 1 => Err(usage(format!(
             "{} has already started {} processes; leave `launch --` out, or start one launch on one machine",
             place.source, place.world

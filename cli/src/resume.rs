@@ -6,14 +6,14 @@ use crate::keys::flag_or_table;
 use crate::output::{Output, is_locked, is_picture, newest_run};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
-use train::{Config, Devices, Difference, Process, Resume, differences, find_recipe};
+use train::{Config, Devices, Difference, Process, Resume, cluster, differences, find_recipe};
 
 /// The text for an option without a value.
 const NONE: &str = "none";
 
 /// Whether a launcher or the cluster has started this job before.
 fn is_restarted() -> anyhow::Result<bool> {
-    Ok(train::cluster::is_restarted_here().map_err(train::Error::from)?)
+    Ok(cluster::is_restarted(cluster::variable).map_err(train::Error::from)?)
 }
 
 /// The start of a run: from the beginning, or from a checkpoint.

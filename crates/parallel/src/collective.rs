@@ -113,25 +113,34 @@ pub trait Collective: Send {
     /// Completes the run `at` of `data`, which has an equal part for each replica, in the order of the ranks.
     /// Each replica sends its own part and receives the others.
     ///
-    /// ```
-    /// use parallel::{Error, run_replicas};
-    /// use program::Span;
-    ///
-    /// let seen = run_replicas(&vec![tensor_cpu::device(1); 3], |mut replica| {
-    ///     let (device, rank) = (replica.device.clone(), replica.rank());
-    ///     let mut speeds = device.alloc(3)?;
-    ///     device.upload(&[100.0 + rank as f32], &mut speeds, rank)?;
-    ///     replica.collective.all_gather(&device, &mut speeds, Span::new(0, 3))?;
-    ///     Ok::<_, Error>(speeds.to_vec(&device, 0, 3)?)
-    /// })?;
-    /// assert_eq!(seen, [[100.0, 101.0, 102.0]; 3]);
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
     /// # Errors
     /// If another replica failed or passed another number of elements, or if the run can't be cut into that
     /// many equal parts.
     fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()>;
+
+    /// Gathers the same number of values from each replica, in the order of the ranks. They travel as `f32`.
+    ///
+    /// ```
+    /// use parallel::run_replicas;
+    ///
+    /// let gathered = run_replicas(&vec![tensor_cpu::device(1); 2], |mut replica| {
+    ///     let own = [replica.rank() as f64, 0.5];
+    ///     replica.collective.gather_numbers(&replica.device, &own)
+    /// })?;
+    /// assert_eq!(gathered, vec![vec![0.0, 0.5, 1.0, 0.5]; 2]);
+    /// # Ok::<(), parallel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`all_gather`](Collective::all_gather), and those of the device.
+    fn gather_numbers(&mut self, device: &Device, own: &[f64]) -> Result<Vec<f64>> {
+        let all = Span::new(0, own.len() * self.world());
+        let mut numbers = device.alloc(all.len)?;
+        let own: Vec<f32> = own.iter().map(|number| *number as f32).collect();
+        device.upload(&own, &mut numbers, self.rank() * own.len())?;
+        self.all_gather(device, &mut numbers, all)?;
+        Ok(numbers.to_vec(device, 0, all.len)?.into_iter().map(f64::from).collect())
+    }
 
     /// Waits until all replicas have called this.
     ///

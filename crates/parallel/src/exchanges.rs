@@ -39,16 +39,18 @@ pub struct Exchanges<'a> {
 }
 
 enum Way<'a> {
-    Replicas { collective: &'a mut dyn Collective, sums: Sums<'a> },
+    Replicas {
+        collective: &'a mut dyn Collective,
+        /// The all-reduces of gradients that start in the pass. Without, the trainer adds up all after it.
+        sums: Option<Sums<'a>>,
+    },
     Stages(&'a Stage),
 }
 
-/// Which all-reduces of gradients start in a pass.
-enum Sums<'a> {
-    /// None. The trainer adds up all gradients after the pass.
-    None,
-    /// Those of this pass, after these earlier ones are added to them.
-    Started { nodes: Option<Nodes<'a>>, siblings: &'a [Storage] },
+/// Sums of this pass, after the siblings are added to them.
+struct Sums<'a> {
+    nodes: Option<Nodes<'a>>,
+    siblings: &'a [Storage],
 }
 
 /// Adds the run `at` of `from` to that of `to`, on the device. The sum of two f32 has one result, so the host
@@ -65,18 +67,14 @@ impl<'a> Exchanges<'a> {
     /// Exchanges with the other replicas. Without [sums](Exchanges::with_sums) only batch statistics are
     /// exchanged.
     pub fn of_replicas(collective: &'a mut dyn Collective) -> Self {
-        Exchanges {
-            way: Way::Replicas { collective, sums: Sums::None },
-            waited: Duration::ZERO,
-            failure: None,
-        }
+        Exchanges::by(Way::Replicas { collective, sums: None })
     }
 
     /// Also starts the all-reduces of gradients in the pass; see [`Collective::start_all_reduce`]. Before, the
     /// `siblings` are added to the gradients of this pass, from the last one to the first: partial sums of
     /// earlier passes that make one node with it.
     pub fn with_sums(self, nodes: Option<Nodes<'a>>, siblings: &'a [Storage]) -> Self {
-        let sums = Sums::Started { nodes, siblings };
+        let sums = Some(Sums { nodes, siblings });
         let way = match self.way {
             Way::Replicas { collective, .. } => Way::Replicas { collective, sums },
             stages @ Way::Stages(_) => stages,
@@ -86,7 +84,11 @@ impl<'a> Exchanges<'a> {
 
     /// Exchanges with the neighbouring stages.
     pub fn of_stage(stage: &'a Stage) -> Self {
-        Exchanges { way: Way::Stages(stage), waited: Duration::ZERO, failure: None }
+        Exchanges::by(Way::Stages(stage))
+    }
+
+    fn by(way: Way<'a>) -> Self {
+        Exchanges { way, waited: Duration::ZERO, failure: None }
     }
 
     /// Runs a pass. Returns how long it waited for other replicas.
@@ -133,13 +135,13 @@ impl<'a> Exchanges<'a> {
 impl Exchange for Exchanges<'_> {
     fn all_reduce_start(&mut self, device: &Device, grads: &mut Storage, at: Span) -> program::Result<()> {
         let begun = match &mut self.way {
-            Way::Replicas { collective, sums: Sums::Started { nodes, siblings } } => {
+            Way::Replicas { collective, sums: Some(Sums { nodes, siblings }) } => {
                 for sibling in siblings.iter().rev() {
                     add_run(device, sibling, grads, at)?;
                 }
                 collective.start_all_reduce(device, *nodes, grads, at)
             }
-            Way::Replicas { sums: Sums::None, .. } | Way::Stages(_) => Ok(()),
+            Way::Replicas { sums: None, .. } | Way::Stages(_) => Ok(()),
         };
         self.told(begun)
     }
@@ -178,34 +180,5 @@ impl Exchange for Exchanges<'_> {
         };
         let received = self.stage().and_then(|stage| stage.receive(from, read));
         self.told(received)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::run_replicas;
-
-    /// If another replica fails during a pass, the pass returns that failure, not the message that layers
-    /// made of it.
-    #[test]
-    fn what_keeps_replicas_from_meeting_is_told_as_it_is() {
-        let devices = [tensor_cpu::device(1), tensor_cpu::device(1)];
-        let heard = std::sync::Mutex::new(None);
-        let ended = run_replicas(&devices, |mut replica| {
-            if replica.rank() == 1 {
-                return Err(Error::Transport { what: "a cable is cut".into() });
-            }
-            let mut data = replica.device.alloc(2)?;
-            let exchanges = Exchanges::of_replicas(replica.collective.as_mut());
-            let met =
-                exchanges.run(|exchange| Ok(exchange.all_gather(&devices[0], &mut data, Span::new(0, 2))?));
-            *heard.lock().unwrap() = Some(met.unwrap_err());
-            Ok(())
-        });
-        assert!(ended.unwrap_err().to_string().contains("a cable is cut"));
-        let heard: Error = heard.lock().unwrap().take().unwrap();
-        assert!(matches!(heard, Error::Aborted { .. }), "{heard}");
-        assert!(heard.to_string().contains("a cable is cut"), "{heard}");
     }
 }

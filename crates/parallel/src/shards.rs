@@ -1,5 +1,23 @@
-use crate::{Weights, slice_batch};
+use crate::Weights;
 use core::ops::Range;
+
+/// The part of a batch of `n` samples that belongs to replica `part` of `parts`. Each has `n / parts`
+/// samples, and the last takes the remainder too, as in Keras' `multi_gpu_model` and its tutorials'
+/// `slice_batch`.
+///
+/// ```
+/// use parallel::slice_batch;
+/// assert_eq!((0..3).map(|part| slice_batch(100, 3, part)).collect::<Vec<_>>(), [0..33, 33..66, 66..100]);
+/// ```
+///
+/// # Panics
+/// If `part` is not below `parts`.
+pub fn slice_batch(n: usize, parts: usize, part: usize) -> Range<usize> {
+    assert!(part < parts, "part {part} of {parts} parts");
+    let len = n / parts;
+    let end = if part == parts - 1 { n } else { (part + 1) * len };
+    part * len..end
+}
 
 /// The shards of every batch, and which of them belong to one replica.
 ///
@@ -148,10 +166,18 @@ impl Shards {
 mod tests {
     use super::*;
 
+    /// `slice_batch` of the tutorial "Training with multiple GPUs using Keras": 10 samples on 4 GPUs.
+    #[test]
+    fn the_last_takes_the_remainder() {
+        let lens: Vec<usize> = (0..4).map(|part| slice_batch(10, 4, part).len()).collect();
+        assert_eq!(lens, [2, 2, 2, 4]);
+        assert_eq!(slice_batch(3, 4, 3), 0..3);
+    }
+
     #[test]
     fn replicas_share_out_the_shards_in_order() {
-        for (total, world) in [(1, 1), (4, 1), (4, 3), (5, 4), (8, 4), (4, 4)] {
-            for batch in [0, 1, 3, 12, 64] {
+        for (total, world) in [(1, 1), (4, 1), (4, 3), (5, 4), (8, 4), (4, 4), (7, 2)] {
+            for batch in [0, 1, 3, 12, 64, 100] {
                 let (mut shard, mut row) = (0, 0);
                 for rank in 0..world {
                     let shards = Shards::new(total, world, rank);

@@ -4,7 +4,11 @@
 //! loom's locks, `tests/simulation` with a simulated network.
 
 pub(crate) use std::net::{TcpListener, TcpStream};
-pub(crate) use std::sync::mpsc;
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub(crate) use std::thread::{Builder, JoinHandle, sleep};
+pub(crate) use std::thread::sleep;
 pub(crate) use std::time::Instant;
+
+/// Starts a thread that nobody joins.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
+}

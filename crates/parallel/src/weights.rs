@@ -142,18 +142,6 @@ mod tests {
         }
 
         #[test]
-        fn slices_cover_the_batch_in_order(weights in weights(), n in 0..500_usize) {
-            let weights = Weights::new(weights).unwrap();
-            let mut end = 0;
-            for replica in 0..weights.len() {
-                let slice = weights.slice(n, replica);
-                prop_assert_eq!(slice.start, end);
-                end = slice.end;
-            }
-            prop_assert_eq!(end, n);
-        }
-
-        #[test]
         fn they_are_written_as_they_are_read(weights in weights()) {
             let weights = Weights::new(weights).unwrap();
             prop_assert_eq!(weights.to_string().parse::<Weights>().unwrap(), weights);

@@ -1,6 +1,7 @@
-//! Operations whose results must have the same bits by every collective. The unit tests of NCCL use them too.
+//! Operations whose results must have the same bits by every collective. The unit tests of NCCL and the processes
+//! of MPI use them too.
 
-use super::{Error, Nodes, Replica, SumTree, add_run};
+use super::{Error, Nodes, Replica, SumTree, add_run, slice_batch};
 use core::ops::Range;
 use program::{Device, Precision, Span, Storage};
 
@@ -50,36 +51,108 @@ pub fn nodes_of(
 
 pub const LENS: [usize; 7] = [0, 1, 2, 5, 23, 64, 1001];
 
-/// Sums, sums of `rank` parts each along a tree, a broadcast and a gather, of runs of these lengths. Most of them work
-/// on the results of the last one.
+/// All operations, on runs of these lengths in the middle of the numbers.
 pub fn everything(mut replica: Replica, lens: &[usize]) -> Result<Vec<u32>, Error> {
-    let (device, rank) = (replica.device.clone(), replica.rank());
+    let (device, rank, world) = (replica.device.clone(), replica.rank(), replica.world());
     let mut all = Vec::new();
+    let mut keep = |data: &Storage| -> Result<(), Error> {
+        all.extend(data.to_vec(&device, 0, data.len())?.into_iter().map(f32::to_bits));
+        Ok(())
+    };
+    // One part more than the replica before has; or none for most.
+    let counts = [(1..=world).collect(), (0..world).map(|rank| slice_batch(2, world, rank).len()).collect()];
+    let trees = counts.map(|counts: Vec<usize>| {
+        let first: usize = counts[..rank].iter().sum();
+        (SumTree::new(&counts), first..first + counts[rank])
+    });
     for &len in lens {
-        let (at, whole) = (Span::new(EDGE, len), len + 2 * EDGE);
-        let mut keep = |data: &Storage| -> Result<(), Error> {
-            all.extend(data.to_vec(&device, 0, whole)?.into_iter().map(f32::to_bits));
-            Ok(())
-        };
+        let at = Span::new(EDGE, len);
         let mut data = bring(&device, rank, len)?;
         for _ in 0..2 {
             replica.collective.all_reduce_sum(&device, &mut data, at)?;
             keep(&data)?;
         }
-        let tree = SumTree::new(&(0..replica.world()).collect::<Vec<_>>());
-        let first = (0..rank).sum();
-        let (earlier, mut data) = nodes_of(&device, &tree, rank, first..first + rank, len)?;
-        let nodes = Nodes { tree: &tree, earlier: &earlier };
-        replica.collective.all_reduce(&device, Some(nodes), &mut data, at)?;
-        keep(&data)?;
-        device.fill(rank as f32, &mut data, Span::new(0, whole))?;
-        replica.collective.broadcast(&device, &mut data, at, 1)?;
+        for (tree, own) in &trees {
+            let (earlier, mut data) = nodes_of(&device, tree, rank, own.clone(), len)?;
+            let nodes = Nodes { tree, earlier: &earlier };
+            replica.collective.all_reduce(&device, Some(nodes), &mut data, at)?;
+            keep(&data)?;
+            keep(&in_buckets(&mut replica, Some((tree, own.clone())), len)?)?;
+        }
+        keep(&in_buckets(&mut replica, None, len)?)?;
+        device.fill(rank as f32, &mut data, Span::new(0, len + 2 * EDGE))?;
+        replica.collective.broadcast(&device, &mut data, at, len % world)?;
         replica.collective.barrier()?;
         keep(&data)?;
         let mut data = bring(&device, rank, len)?;
-        let equal_parts = Span::new(EDGE, len - len % replica.world());
-        replica.collective.all_gather(&device, &mut data, equal_parts)?;
+        replica.collective.all_gather(&device, &mut data, Span::new(EDGE, len - len % world))?;
         keep(&data)?;
     }
     Ok(all)
+}
+
+/// Asynchronous sums in buckets, from the last one to the first, while the pass goes on.
+fn in_buckets(
+    replica: &mut Replica,
+    parts: Option<(&SumTree, Range<usize>)>,
+    len: usize,
+) -> Result<Storage, Error> {
+    let (device, rank, third) = (replica.device.clone(), replica.rank(), len / 3);
+    let behind = Span::new(3 * third, len - 3 * third);
+    let buckets = [Span::new(2 * third, third), Span::new(third, third), Span::new(0, third), behind];
+    let (earlier, mut data) = match &parts {
+        Some((tree, own)) => nodes_of(&device, tree, rank, own.clone(), len)?,
+        None => (Vec::new(), bring(&device, rank, len)?),
+    };
+    let nodes = parts.as_ref().map(|(tree, _)| Nodes { tree, earlier: &earlier });
+    // A replica without a part has nothing to start.
+    let has_parts = parts.as_ref().is_none_or(|(_, own)| !own.is_empty());
+    for run in buckets[..3].iter().filter(|_| has_parts) {
+        replica.collective.start_all_reduce(&device, nodes, &mut data, *run)?;
+        device.fill(run.offset as f32, &mut data, Span::new(0, run.offset))?;
+        device.fill(rank as f32, &mut data, behind)?;
+    }
+    replica.collective.finish_all_reduce(&device, nodes, &buckets, &mut data)?;
+    Ok(data)
+}
+
+type Body<'a> = &'a (dyn Fn(Replica) -> Result<(), Error> + Sync);
+
+/// One of three replicas panics, fails by itself, or fails in an operation. The others stop, and the caller learns
+/// the cause. No replica reads freed memory.
+pub fn a_failure_of_one_stops_all(run: impl Fn(Body<'_>) -> Result<Vec<()>, Error>) {
+    for (bad, way) in (0..3).flat_map(|bad| (0..3).map(move |way| (bad, way))) {
+        let result = run(&|mut replica: Replica| {
+            let device = replica.device.clone();
+            let mut data = device.alloc(40)?;
+            replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 40))?;
+            if replica.rank() == bad {
+                match way {
+                    0 => panic!("replica {bad} is the bad one"),
+                    1 => return Err(Error::Mismatch { rank: bad, got: 1, other: 9, expected: 2 }),
+                    _ => replica.collective.all_reduce_sum(&device, &mut data, Span::new(1, 40))?,
+                }
+            }
+            for _ in 0..3 {
+                replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 40))?;
+            }
+            Ok(())
+        });
+        match (way, result.unwrap_err()) {
+            (0, Error::Panicked { rank, .. }) | (1, Error::Mismatch { rank, .. }) => assert_eq!(rank, bad),
+            (2, Error::Tensor(error)) => assert!(error.to_string().contains("41"), "{error}"),
+            (_, other) => panic!("{other}"),
+        }
+    }
+}
+
+pub fn an_aborted_group_stays_aborted(run: impl Fn(Body<'_>) -> Result<Vec<()>, Error>) {
+    let result = run(&|mut replica: Replica| {
+        let mut data = replica.device.alloc(4)?;
+        replica.collective.abort("the power is going");
+        let mut sum = || replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(0, 4));
+        assert!(sum().is_err() && sum().is_err());
+        replica.collective.barrier()
+    });
+    assert_eq!(result.unwrap_err().to_string(), "stopped because the power is going");
 }

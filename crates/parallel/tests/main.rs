@@ -10,7 +10,7 @@ mod in_order;
 mod local;
 mod stages;
 
-use parallel::{Error, Nodes, Replica, SumTree, add_run};
+use parallel::{Error, Nodes, Replica, SumTree, add_run, slice_batch};
 use program::Device;
 
 fn cpus(world: usize) -> Vec<Device> {

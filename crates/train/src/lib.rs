@@ -66,8 +66,8 @@ pub use cifar;
 pub use optim;
 /// The table of options.
 pub use options;
-/// The place of this process among others, and their rendezvous.
-pub use parallel::{cluster, end_failed_job, rendezvous};
+/// The place of this process among others, and how they meet.
+pub use parallel::{cluster, end_failed_job, join};
 
 use trained::standardization;
 

@@ -1,14 +1,14 @@
 use super::environment::MOST_PROCESSES;
-use super::{Environment, Place, Source, kubernetes, mpi, slurm, tf_config, torch};
+use super::{Environment, Place, Source, launchers, slurm, tf_config};
 use crate::{Error, Result};
 
 type Read = fn(&Environment<'_>) -> Result<Option<Place>>;
 
 /// Launchers besides torchrun and `towers launch`. Each group runs inside those that follow.
 const LAUNCHERS: [&[Read]; 3] = [
-    &[mpi::open_mpi, mpi::mpich],
+    &[launchers::open_mpi, launchers::mpich],
     &[slurm::read],
-    &[kubernetes::train_job, kubernetes::leader_worker_set, kubernetes::indexed_job],
+    &[launchers::train_job, launchers::leader_worker_set, launchers::indexed_job],
 ];
 
 /// The place of this process, read from `env`. `None` if no launcher set a variable.
@@ -24,7 +24,7 @@ const LAUNCHERS: [&[Read]; 3] = [
 /// [`Error::Variable`] for a malformed variable, [`Error::Contradiction`] if two sources disagree.
 pub fn discover(env: impl Fn(&str) -> Option<String>) -> Result<Option<Place>> {
     let env = Environment(&env);
-    let mut found: Vec<Place> = torch::read(&env)?.into_iter().collect();
+    let mut found: Vec<Place> = launchers::torch(&env)?.into_iter().collect();
     let mut inside = found.iter().any(|place| place.source != Source::Variables);
     for launchers in LAUNCHERS {
         if inside {
@@ -46,15 +46,9 @@ pub fn discover(env: impl Fn(&str) -> Option<String>) -> Result<Option<Place>> {
     Ok(place)
 }
 
-/// As [`discover`], from the environment of this process.
-///
-/// # Errors
-/// As [`discover`].
-pub fn discover_here() -> Result<Option<Place>> {
-    discover(of_this_process)
-}
-
-fn of_this_process(name: &str) -> Option<String> {
+/// A variable of this process, for [`discover`], [`is_restarted`] and
+/// [`Settings::discover`](crate::join::Settings::discover).
+pub fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
@@ -68,14 +62,6 @@ pub fn is_restarted(env: impl Fn(&str) -> Option<String>) -> Result<bool> {
     let env = Environment(&env);
     let requeued = env.has("SLURM_JOB_ID") && env.restarts("SLURM_RESTART_COUNT")? > 0;
     Ok(requeued || place.is_some_and(|place| place.restart > 0))
-}
-
-/// As [`is_restarted`], from the environment of this process.
-///
-/// # Errors
-/// As [`discover`].
-pub fn is_restarted_here() -> Result<bool> {
-    is_restarted(of_this_process)
 }
 
 /// Whether two sources for this process agree.

@@ -97,25 +97,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_without_filling_the_memory() {
-        for list in [
-            "",
-            ",",
-            "a,",
-            "a[",
-            "a]",
-            "a[]",
-            "a[1-]",
-            "a[-1]",
-            "a[3-1]",
-            "a[1-2-3]",
-            "a[[1]]",
-            "a b",
-            "a[x]",
-            "ä[1]",
-            "a[0-999999999999]",
-            "a[0-9999][0-9999]",
-            "a[99999999999999999999]",
-        ] {
+        let nonsense = "a, a[ a] a[] a[1-] a[-1] a[3-1] a[1-2-3] a[[1]] a[x] \u{e4}[1] a[0-999999999999] \
+                        a[0-9999][0-9999] a[99999999999999999999]";
+        for list in nonsense.split(' ').chain(["", ",", "a b"]) {
             assert_eq!(expand(list), None, "{list}");
         }
     }

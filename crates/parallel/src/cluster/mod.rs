@@ -1,7 +1,8 @@
 //! The rank of this process and the number of processes, from the environment.
 //!
 //! Every launcher sets other variables. [`discover`] reads those of torchrun, `towers launch`, Open MPI,
-//! MPICH, SLURM, Kubernetes' jobs and `TF_CONFIG`. The environment is passed in as a function.
+//! MPICH, SLURM, Kubernetes' jobs and `TF_CONFIG`. The environment is passed in as a
+//! function: [`variable`] is that of this process.
 //!
 //! ```
 //! use parallel::cluster::discover;
@@ -17,14 +18,12 @@
 mod discover;
 mod environment;
 mod hostlist;
-mod kubernetes;
-mod mpi;
+mod launchers;
 mod place;
 mod slurm;
 mod tf_config;
-mod torch;
 
-pub use discover::{discover, discover_here, is_restarted, is_restarted_here};
+pub use discover::{discover, is_restarted, variable};
 pub use place::{Place, Source};
 
 pub(crate) use environment::Environment;

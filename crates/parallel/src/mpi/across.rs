@@ -1,12 +1,11 @@
 use super::Mpi;
-use super::queue::Command;
+use super::communicator::Lost;
 use super::thread::WorkerHandle;
-use crate::abort::Abortable;
+use super::worker::Worker;
+use crate::local::abort::Abortable;
 use crate::system::RwLock;
 use crate::{Result, SumTree};
-use program::Span;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tensor_cpu::Buffer as HostBuffer;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The way from the replicas of this process to those of the others. One thread at a time uses it, while the
 /// others of this process wait.
@@ -23,7 +22,7 @@ impl Across {
     pub(super) fn new(mpi: Mpi, replicas: &[usize]) -> Across {
         let mut firsts = vec![0];
         replicas.iter().for_each(|count| firsts.push(firsts[firsts.len() - 1] + count));
-        Across { worker: Arc::clone(&mpi.worker), process: mpi.rank(), mpi: Mutex::new(mpi), firsts }
+        Across { worker: Arc::clone(&mpi.worker), process: mpi.place.rank, mpi: Mutex::new(mpi), firsts }
     }
 
     /// This process's first replica.
@@ -43,10 +42,6 @@ impl Across {
             .then(|| replica - self.first())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Mpi> {
-        self.mpi.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sets `sums` to the sum along a tree of all replicas. `bring` gets the place for the nodes of this
     /// process, so many of `len` numbers.
     pub(crate) fn add_up(
@@ -55,48 +50,62 @@ impl Across {
         nodes: usize,
         len: usize,
         sums: &RwLock<Vec<f32>>,
-        bring: impl FnOnce(&mut [f32]),
+        bring: impl FnOnce(&mut [f32]) -> Result<()>,
     ) -> Result<()> {
-        let (mut mpi, tree) = (self.lock(), tree.grouped(&self.firsts));
-        let mut buffer = mpi.take_buffer(nodes.max(1) * len);
-        bring(&mut buffer[..nodes * len]);
-        let mut sums = sums.write().unwrap_or_else(PoisonError::into_inner);
-        ask(&mut mpi, Command::Reduce { buffer, first: 0, nodes, len, tree }, &mut sums, len)
+        let (tree, room) = (tree.grouped(&self.firsts), nodes.max(1) * len);
+        let job = move |worker: &mut Worker, numbers: &mut [f32]| worker.reduce(numbers, nodes, len, &tree);
+        self.exchange(room, len, sums, |numbers| bring(&mut numbers[..nodes * len]), job)
     }
 
-    /// Sets `numbers` to those of the process with the replica `root`.
-    pub(crate) fn broadcast(&self, numbers: &mut Vec<f32>, root: usize) -> Result<()> {
+    /// Sets `sums` to the `len` numbers of the process with the replica `root`, which `bring` writes there.
+    pub(crate) fn broadcast(
+        &self,
+        len: usize,
+        root: usize,
+        sums: &RwLock<Vec<f32>>,
+        bring: impl FnOnce(&mut [f32]) -> Result<()>,
+    ) -> Result<()> {
         let root = self.firsts.iter().take_while(|first| **first <= root).count() - 1;
-        let (mut mpi, len) = (self.lock(), numbers.len());
-        let buffer = copied(&mut mpi, numbers);
-        ask(&mut mpi, Command::Broadcast { buffer, at: Span::new(0, len), root }, numbers, len)
+        self.exchange(len, len, sums, bring, move |worker, numbers| worker.broadcast(numbers, root))
     }
 
-    /// Completes the numbers, an equal part of which is each replica's.
-    pub(crate) fn all_gather(&self, numbers: &mut Vec<f32>) -> Result<()> {
-        let (mut mpi, len) = (self.lock(), numbers.len());
-        let buffer = copied(&mut mpi, numbers);
-        ask(&mut mpi, Command::Gather { buffer, at: Span::new(0, len) }, numbers, len)
+    /// Sets `sums` to `len` numbers, an equal part of which is each replica's. `bring` writes those of this
+    /// process.
+    pub(crate) fn all_gather(
+        &self,
+        len: usize,
+        sums: &RwLock<Vec<f32>>,
+        bring: impl FnOnce(&mut [f32]) -> Result<()>,
+    ) -> Result<()> {
+        self.exchange(len, len, sums, bring, |worker, numbers| worker.all_gather(numbers))
     }
 
     pub(crate) fn barrier(&self) -> Result<()> {
-        self.worker.ask(Command::Barrier).map(|_| ())
+        self.worker.barrier()
     }
-}
 
-fn copied(mpi: &mut Mpi, numbers: &[f32]) -> HostBuffer {
-    let mut buffer = mpi.take_buffer(numbers.len());
-    buffer[..numbers.len()].copy_from_slice(numbers);
-    buffer
-}
-
-/// Asks the worker thread, and copies its answer to `numbers`.
-fn ask(mpi: &mut Mpi, command: Command, numbers: &mut Vec<f32>, len: usize) -> Result<()> {
-    let buffer = mpi.worker.ask(command)?;
-    numbers.clear();
-    numbers.extend_from_slice(&buffer[..len]);
-    mpi.keep_buffer(0, buffer);
-    Ok(())
+    /// Lets the worker thread work on numbers that `bring` writes, and copies the first `len` of them to `sums`.
+    fn exchange(
+        &self,
+        room: usize,
+        len: usize,
+        sums: &RwLock<Vec<f32>>,
+        bring: impl FnOnce(&mut [f32]) -> Result<()>,
+        job: impl FnOnce(&mut Worker, &mut [f32]) -> Result<(), Lost> + Send + 'static,
+    ) -> Result<()> {
+        let mut mpi = self.mpi.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = mpi.take_buffer(room);
+        bring(&mut buffer[..room])?;
+        let buffer = self.worker.ask(move |worker| {
+            job(worker, &mut buffer[..room])?;
+            Ok(buffer)
+        })?;
+        let mut sums = sums.write().unwrap_or_else(PoisonError::into_inner);
+        sums.clear();
+        sums.extend_from_slice(&buffer[..len]);
+        mpi.keep_buffer(0, buffer);
+        Ok(())
+    }
 }
 
 /// A thread of this process that fails ends the wait of the one that waits for the other processes.

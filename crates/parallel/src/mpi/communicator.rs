@@ -286,7 +286,7 @@ impl Communicator {
     ///
     /// After a loss, Open MPI 5.0 waits here for the lost process too, unless [`DOES_NOT_WAIT`] is set. Without
     /// it the process just ends.
-    pub(super) fn finish(self) {
+    pub(super) fn finish(&self) {
         let is_whole = self.comm == self.library.abi.world;
         if is_whole || std::env::var_os(DOES_NOT_WAIT).is_some() {
             // SAFETY: no request is left, and no call follows.

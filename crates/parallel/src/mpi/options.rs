@@ -23,29 +23,3 @@ impl Default for MpiOptions {
         MpiOptions { timeout: Duration::from_secs(300), world: None, overlap: None, library: None }
     }
 }
-
-impl MpiOptions {
-    /// Waits this long for the others.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// Expects this number of processes.
-    pub fn world(mut self, world: usize) -> Self {
-        self.world = Some(world);
-        self
-    }
-
-    /// Overlaps all-reduces with computation, or not.
-    pub fn overlap(mut self, overlap: bool) -> Self {
-        self.overlap = Some(overlap);
-        self
-    }
-
-    /// Loads this library.
-    pub fn library(mut self, file: impl Into<PathBuf>) -> Self {
-        self.library = Some(file.into());
-        self
-    }
-}

@@ -1,8 +1,8 @@
 use super::{Across, Mpi};
-use crate::abort::Abortable;
-use crate::members::{Members, boxed};
-use crate::replicas::run_members;
-use crate::{Error, Nccl, Replica};
+use crate::local::members::Members;
+use crate::local::replicas::run_members;
+use crate::nccl::{Group, NcclJoin, id_of};
+use crate::{Error, Nccl, Replica, Result};
 use core::fmt::Display;
 use program::Device;
 use std::sync::Arc;
@@ -46,14 +46,30 @@ impl Mpi {
         F: Fn(Replica) -> Result<T, E> + Sync,
     {
         let replicas = self.replicas(devices.len())?;
-        let across = Across::new(Mpi::at(Arc::clone(&self.worker), self.place), &replicas);
-        let joined = Nccl::join_over(&across, devices, patience);
-        let (collectives, barrier) = joined.inspect_err(|error| self.tell(error))?;
-        let across: Arc<dyn Abortable> = Arc::new(across);
-        let across = Some(across);
+        let mut own = Mpi::at(Arc::clone(&self.worker), self.place);
+        let joined = self.join_nccl(&mut own, devices, &replicas, patience);
+        let (members, group) = joined.inspect_err(|error| self.tell(error))?;
+        let across = Some(Arc::new(Across::new(own, &replicas)));
         // A thread may wait for others that wait for NCCL.
-        let members = Members { collectives: boxed(collectives), barrier, across, patience: 2 * patience };
-        self.conclude(run_members(devices, members, body))
+        let members = Members::new(members, &group.failures.barrier, 2 * patience);
+        self.conclude(run_members(devices, Members { across, ..members }, body))
+    }
+
+    /// Joins the replicas of all processes by NCCL.
+    fn join_nccl(
+        &self,
+        own: &mut Mpi,
+        devices: &[Device],
+        replicas: &[usize],
+        patience: Duration,
+    ) -> Result<(Vec<Nccl>, Arc<Group>)> {
+        let id = match devices {
+            [device, ..] if self.rank() == 0 => Nccl::draw_id(device)?.to_vec(),
+            _ => Vec::new(),
+        };
+        let id = id_of(&own.broadcast_bytes(&id, 0)?)?;
+        let (rank, world) = (replicas[..self.rank()].iter().sum(), replicas.iter().sum());
+        Nccl::join(devices, NcclJoin { id, rank, world, patience, watch: None })
     }
 
     /// Waits for the others, or tells them that this process has failed.

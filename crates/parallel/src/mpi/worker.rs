@@ -1,11 +1,11 @@
-use super::communicator::{Communicator, Lost, Tag};
+use super::communicator::{Communicator, Lost};
 use super::control::{Arrival, Note, Operation, tag};
-use super::queue::CommandQueue;
-use super::wait::Wait;
-use crate::Error;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use crate::{Error, Result};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use tensor_cpu::Buffer as HostBuffer;
 
 /// How long a rank, after its time-out, asks which others are waiting. They answer within a fraction of a
 /// millisecond.
@@ -16,6 +16,102 @@ const TELLING: Duration = Duration::from_millis(300);
 
 /// The same if the end of this process does not end the job: the others would take it for lost, and continue.
 const TELLING_ALL: Duration = Duration::from_secs(10);
+
+/// How long a waiting rank only yields: about the time in which others finish their part of a step.
+const EAGER: Duration = Duration::from_millis(1);
+
+/// How long it sleeps between two polls afterwards. Ranks may share cores, and polling would slow down the
+/// rank that computes.
+const NAP: Duration = Duration::from_micros(100);
+
+/// After a failure the process has this long to end by itself: to tell its user, and to close its files.
+const LINGER: Duration = Duration::from_secs(10);
+/// How often the worker thread looks whether this process is about to end.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Whether the job has failed, but continues when this process ends; and whether nothing is left to do but that.
+static FAILED: AtomicBool = AtomicBool::new(false);
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Ends the whole job if it has failed. To be called at the end of a process, after all messages.
+///
+/// Where MPI can continue without a lost process, the end of one that has failed does not end the others. One of
+/// them may hang.
+pub fn end_failed_job() {
+    if FAILED.load(Ordering::Relaxed) {
+        ENDING.store(true, Ordering::Relaxed);
+        loop {
+            // The worker thread ends it.
+            std::thread::park();
+        }
+    }
+}
+
+/// Work for the worker thread.
+type Job = dyn FnOnce(&mut Worker) -> Result<HostBuffer, Lost> + Send;
+
+/// A command for the worker thread. Every command gets one answer.
+pub(super) struct Command {
+    pub(super) job: Box<Job>,
+    /// Whether it is executed after the loss of a process too. Others fail, until the processes that are left
+    /// have come together.
+    pub(super) after_loss: bool,
+}
+
+/// The buffer that came with a command, or an empty one.
+pub(super) type Answer = Result<HostBuffer>;
+
+/// What both threads see.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// Grows while the worker waits for others, but not while it is inside a call into MPI.
+    pub(super) beats: AtomicU64,
+    /// Why this process stops, while the worker waits for others.
+    pub(super) called_off: OnceLock<String>,
+    /// Whether a process was lost.
+    pub(super) lost: AtomicBool,
+    /// The numbers that this rank has sent so far.
+    pub(super) sent: AtomicU64,
+}
+
+/// The worker thread's end of the two channels.
+pub(super) struct CommandQueue {
+    pub(super) commands: Receiver<Command>,
+    pub(super) answers: Sender<Answer>,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl CommandQueue {
+    /// Says that the worker is not stuck.
+    pub(super) fn beat(&self) {
+        self.shared.beats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn answer(&self, answer: Answer) {
+        // Without a receiver the process is ending.
+        let _ = self.answers.send(answer);
+    }
+
+    /// Answers a command with an error, and all later ones with its text, until the process has had time to
+    /// end. `goes_on` says that the job does not end with this process.
+    pub(super) fn refuse(&self, error: Error, goes_on: bool) {
+        FAILED.store(goes_on, Ordering::Relaxed);
+        let reason = match &error {
+            Error::Aborted { reason } => reason.clone(),
+            other => other.to_string(),
+        };
+        self.answer(Err(error));
+        let began = Instant::now();
+        while let Some(left) = LINGER.checked_sub(began.elapsed()) {
+            match self.commands.recv_timeout(left.min(GLANCE)) {
+                Ok(_) => self.answer(Err(Error::Aborted { reason: reason.clone() })),
+                Err(_) if ENDING.load(Ordering::Relaxed) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(GLANCE),
+            }
+        }
+    }
+}
 
 /// This rank's member of the job, on the thread that makes all MPI calls.
 ///
@@ -32,10 +128,10 @@ pub(super) struct Worker {
     pub(super) replicas: Vec<usize>,
     pub(super) timeout: Duration,
     pub(super) queue: CommandQueue,
-    /// The numbers that were sent so far.
-    pub(super) sent: Arc<AtomicU64>,
     /// Numbers from others, reused by all operations.
     pub(super) received: Vec<f32>,
+    /// Whether MPI has ended.
+    pub(super) is_done: bool,
 }
 
 impl Worker {
@@ -56,10 +152,18 @@ impl Worker {
             self.communicator.send(other, tag::ARRIVAL, &own.to_bytes())?;
         }
         let mut arrivals = vec![own; self.world];
-        self.take_from_each(operation, tag::ARRIVAL, |other, message| {
-            arrivals[other] = Arrival::from_bytes(message);
-            true
-        })?;
+        let mut missing: Vec<usize> = self.others().collect();
+        let mut since = Instant::now();
+        while !missing.is_empty() {
+            let before = missing.len();
+            for other in core::mem::take(&mut missing) {
+                match self.communicator.receive(Some(other), tag::ARRIVAL)? {
+                    Some((_, message)) => arrivals[other] = Arrival::from_bytes(&message),
+                    None => missing.push(other),
+                }
+            }
+            self.pause(operation, &mut since, missing.len() < before, &|| missing.clone())?;
+        }
         let theirs = arrivals.iter().enumerate();
         let mismatch = theirs.filter_map(|(other, theirs)| own.mismatch(self.rank, other, *theirs)).next();
         match mismatch {
@@ -68,48 +172,32 @@ impl Worker {
         }
     }
 
-    /// Receives short messages from all others as they come. `take` returns whether it was the rank's last.
-    pub(super) fn take_from_each(
-        &self,
-        operation: Operation,
-        tag: Tag,
-        mut take: impl FnMut(usize, &[u8]) -> bool,
-    ) -> Result<(), Lost> {
-        let mut missing: Vec<usize> = self.others().collect();
-        let mut wait = Wait::new(self.timeout);
-        while !missing.is_empty() {
-            let mut news = false;
-            for other in core::mem::take(&mut missing) {
-                let message = self.communicator.receive(Some(other), tag)?;
-                news |= message.is_some();
-                if !message.is_some_and(|(_, message)| take(other, &message)) {
-                    missing.push(other);
-                }
-            }
-            self.pause(operation, &mut wait, news, &|| missing.clone())?;
-        }
-        Ok(())
-    }
-
-    /// Between two polls: answers notes, and fails after the time-out of the `missing` ranks.
+    /// Between two polls: answers notes, and fails if the `missing` ranks have sent nothing for the time-out.
+    /// `since` is when a message last arrived.
     pub(super) fn pause(
         &self,
         operation: Operation,
-        wait: &mut Wait,
+        since: &mut Instant,
         news: bool,
         missing: &dyn Fn() -> Vec<usize>,
     ) -> Result<(), Lost> {
         self.queue.beat();
-        if let Some(reason) = self.queue.called_off.get() {
+        if let Some(reason) = self.queue.shared.called_off.get() {
             self.tell(reason);
             self.serve(Error::Aborted { reason: reason.clone() });
         }
         if news {
-            wait.again();
+            *since = Instant::now();
             return Ok(());
         }
         self.hear(&mut Vec::new())?;
-        if !wait.moment() {
+        let waited = since.elapsed();
+        if waited < EAGER {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(NAP);
+        }
+        if waited >= self.timeout {
             self.accuse(operation, &missing())?;
         }
         Ok(())
@@ -161,7 +249,7 @@ impl Worker {
 
     /// Sends all others the reason, and waits until they have heard it, or for a moment.
     pub(super) fn tell(&self, reason: &str) {
-        let note = Note::Abort(reason.to_owned());
+        let note = Note::abort(reason);
         // One that is lost needs none.
         self.others().for_each(|other| _ = self.note(other, &note));
         let mut unaware: Vec<usize> = self.others().collect();
@@ -188,11 +276,23 @@ impl Worker {
             }
             (self.rank, self.world) = (self.communicator.rank(), self.communicator.world());
             match self.arrive(Operation::Regroup, 0, self.first_rank) {
-                Ok(arrivals) => return arrivals.iter().map(|arrival| arrival.parts).collect(),
+                Ok(arrivals) => {
+                    self.replicas = vec![1; self.world];
+                    return arrivals.iter().map(|arrival| arrival.parts).collect();
+                }
                 // One more was lost.
                 Err(Lost) => self.communicator.revoke(),
             }
         }
+    }
+
+    /// Waits for all others, and ends MPI.
+    pub(super) fn finish(&mut self) -> Result<(), Lost> {
+        self.arrive(Operation::Finish, 0, 0)?;
+        // All ranks have come, so this returns.
+        self.communicator.finish();
+        self.is_done = true;
+        Ok(())
     }
 
     /// Answers this call with the error and all later ones with its text. Then ends the job, if this process
@@ -201,4 +301,12 @@ impl Worker {
         self.queue.refuse(error, self.communicator.is_fault_tolerant());
         self.communicator.abort()
     }
+}
+
+/// Small whole numbers for an answer.
+pub(super) fn as_buffer(numbers: &[usize]) -> HostBuffer {
+    let mut answer = HostBuffer::default();
+    answer.grow(numbers.len());
+    answer.iter_mut().zip(numbers).for_each(|(answer, number)| *answer = *number as f32);
+    answer
 }

@@ -1,26 +1,26 @@
+mod group;
 mod process;
-mod shared;
 
+pub(crate) use group::Group;
 pub use process::NcclProcess;
 
-use crate::abort::Abortable;
-use crate::barrier::Barrier;
 use crate::collective::{behind, whole};
-use crate::hangs::{PATIENCE, waiting_outside};
-use crate::mpi::Across;
+use crate::join::Watchdog;
+use crate::local::abort::Abortable;
+use crate::local::barrier::Barrier;
+use crate::local::hangs::waiting_outside;
 use crate::{Collective, Error, Nodes, Queued, Result, SumTree};
+use group::Failures;
 use program::{Device, Span, Storage};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tensor_cuda::Cuda;
-use tensor_cuda::nccl::{self, Communicator, Join, UniqueId, unique_id};
+use tensor_cuda::nccl::{Communicator, HostBarrier, Join, UniqueId, unique_id};
 
-/// Returns the failed rank's error, if one is known.
-type Failed = Arc<dyn Fn() -> Option<String> + Send + Sync>;
-
-/// The collective of GPUs by NVIDIA's NCCL: of threads with a GPU each ([`group`](Nccl::group)), or of
-/// processes with one GPU or several ([`NcclProcess`]), on one machine or many.
+/// The collective of GPUs by NVIDIA's NCCL: of threads with a GPU each
+/// ([`run_replicas`](crate::run_replicas)), or of processes with one GPU or several ([`NcclProcess`],
+/// [`Mpi::run_by_nccl`](crate::Mpi::run_by_nccl)), on one machine or many.
 ///
 /// Operations are queued on the device's stream, and the host does not wait for them. Sums are in NCCL's
 /// order. They have the same bits on all replicas. Except with NVLS they have the same bits in every run on
@@ -39,35 +39,14 @@ type Failed = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 pub struct Nccl {
     /// Taken when it is dropped.
     communicator: Option<Communicator>,
-    threads: Option<Arc<Threads>>,
-    process: Option<Arc<shared::Shared>>,
+    group: Arc<Group>,
     /// Whether this replica is the one of its process that reports progress.
     reports: bool,
-    /// Whether there are replicas in other processes.
-    asks_processes: bool,
-    failed: Failed,
     in_order: bool,
     /// The tree over one part each.
     one_each: SumTree,
     rank: usize,
     world: usize,
-}
-
-/// State that members on threads of one process share.
-struct Threads {
-    barrier: Arc<Barrier>,
-    /// The communicators of dropped members. They are closed together, after the last one.
-    parted: Mutex<Vec<Communicator>>,
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        let parted = self.parted.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reason) = self.barrier.failure() {
-            parted.iter().for_each(|communicator| communicator.abort(&reason));
-        }
-        parted.iter_mut().for_each(Communicator::begin_close);
-    }
 }
 
 /// The arguments for joining a group of replicas of several processes.
@@ -80,110 +59,56 @@ pub(crate) struct NcclJoin {
     pub world: usize,
     /// How long a rank may keep the others waiting, to join or within an operation.
     pub patience: Duration,
-    /// Polled while this rank waits: the failure of another rank, if it is known from elsewhere.
-    pub failed: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
+    /// Knows of the failures of other processes.
+    pub watch: Option<Watchdog>,
 }
 
 impl Nccl {
     /// Draws the id of a group of processes that this device is to join. Every process with the id can join,
     /// so it must stay private.
-    ///
-    /// # Errors
-    /// If the device is no GPU, or NCCL is missing.
     pub(crate) fn draw_id(device: &Device) -> Result<[u8; UniqueId::BYTES]> {
         Ok(*Communicator::draw_id(gpu(device)?)?.as_bytes())
     }
 
     /// Joins a group of processes with these devices, one for each replica of this process, and waits for the
-    /// others. Threads of these devices can abort the barrier.
-    ///
-    /// # Errors
-    /// If a device is no GPU, two are the same, NCCL is missing, or a rank did not come.
-    pub(crate) fn join(devices: &[Device], join: NcclJoin) -> Result<(Vec<Nccl>, Arc<Barrier>)> {
-        let NcclJoin { id, rank, world, patience, failed: elsewhere } = join;
-        let barrier = Arc::new(Barrier::new(devices.len()));
-        let threads = failure_of(&barrier);
-        let failed: Failed =
-            Arc::new(move || threads().or_else(|| elsewhere.as_ref().and_then(|elsewhere| elsewhere())));
+    /// others. Threads of these devices can abort the barrier of the group.
+    pub(crate) fn join(devices: &[Device], join: NcclJoin) -> Result<(Vec<Nccl>, Arc<Group>)> {
+        let NcclJoin { id, rank, world, patience, watch } = join;
+        let failures = Failures { barrier: Arc::new(Barrier::new(devices.len())), watch };
         let begin = |(own, device)| {
-            let (id, asked) = (UniqueId::from_bytes(id), Arc::clone(&failed));
-            let failed = Some(Box::new(move || asked()) as nccl::Failed);
+            let (id, failures) = (UniqueId::from_bytes(id), failures.clone());
+            let failed = Some(Box::new(move || failures.first()) as tensor_cuda::nccl::Failed);
             Communicator::begin(gpu(device)?, Join { id, rank: rank + own, world, patience, failed })
         };
         let joining = devices.iter().enumerate().map(begin).collect::<program::Result<Vec<_>>>()?;
         let joined: program::Result<Vec<_>> = joining.into_iter().map(|joining| joining.finish()).collect();
-        let of_one = |communicator| Nccl::of(communicator, None, Arc::clone(&failed));
-        let members = match devices.len() {
-            1 => joined?.into_iter().map(of_one).collect(),
-            _ => Nccl::on_threads(&barrier, joined?, &failed),
-        };
-        Ok((members, barrier))
-    }
-
-    /// As [`join`](Nccl::join), with the processes of an MPI job, which broadcasts the id.
-    ///
-    /// # Errors
-    /// As [`join`](Nccl::join), and if a process did not come to the broadcast.
-    pub(crate) fn join_over(
-        across: &Across,
-        devices: &[Device],
-        patience: Duration,
-    ) -> Result<(Vec<Nccl>, Arc<Barrier>)> {
-        let (rank, world) = (across.first(), across.world());
-        let mut board = vec![0.0; UniqueId::BYTES];
-        if let (0, [device, ..]) = (rank, devices) {
-            board = Nccl::draw_id(device)?.map(f32::from).to_vec();
-        }
-        across.broadcast(&mut board, 0)?;
-        let mut id = [0; UniqueId::BYTES];
-        id.iter_mut().zip(board).for_each(|(id, byte)| *id = byte as u8);
-        Nccl::join(devices, NcclJoin { id, rank, world, patience, failed: None })
+        Ok(Nccl::members(failures, joined?))
     }
 
     /// The members of a group of threads, by rank, each with one of these devices.
-    ///
-    /// # Errors
-    /// If a device is no GPU, two are the same, or NCCL is missing.
-    pub fn group(devices: &[Device]) -> Result<Vec<Nccl>> {
-        Ok(Nccl::on_threads_of(devices, PATIENCE)?.0)
-    }
-
-    /// As [`group`](Nccl::group), with the barrier, which the runner of the threads can abort.
-    pub(crate) fn on_threads_of(devices: &[Device], patience: Duration) -> Result<(Vec<Nccl>, Arc<Barrier>)> {
+    pub(crate) fn on_threads(devices: &[Device], patience: Duration) -> Result<(Vec<Nccl>, Arc<Group>)> {
         let (id, world) = (*unique_id()?.as_bytes(), devices.len());
-        Nccl::join(devices, NcclJoin { id, rank: 0, world, patience, failed: None })
+        Nccl::join(devices, NcclJoin { id, rank: 0, world, patience, watch: None })
     }
 
-    pub(crate) fn on_threads(
-        barrier: &Arc<Barrier>,
-        communicators: Vec<Communicator>,
-        failed: &Failed,
-    ) -> Vec<Nccl> {
-        let threads = Arc::new(Threads { barrier: Arc::clone(barrier), parted: Mutex::default() });
-        let member = |communicator| Nccl::of(communicator, Some(Arc::clone(&threads)), Arc::clone(failed));
-        communicators.into_iter().map(member).collect()
-    }
-
-    fn of(communicator: Communicator, threads: Option<Arc<Threads>>, failed: Failed) -> Nccl {
-        let (rank, world) = (communicator.rank(), communicator.world());
-        let communicator = Some(communicator);
-        let (process, reports) = (None, false);
-        let asks_processes = threads.as_ref().is_none_or(|threads| threads.barrier.world() < world);
-        let one_each = SumTree::new(&vec![1; world]);
-        let mut member = Nccl {
-            communicator,
-            threads,
-            process,
-            reports,
-            asks_processes,
-            failed,
-            in_order: false,
-            one_each,
-            rank,
-            world,
+    /// The members with these communicators, of one process.
+    fn members(failures: Failures, communicators: Vec<Communicator>) -> (Vec<Nccl>, Arc<Group>) {
+        let group = Arc::new(Group::new(failures));
+        let member = |(own, communicator): (usize, Communicator)| {
+            let (rank, world) = (communicator.rank(), communicator.world());
+            let mut member = Nccl {
+                communicator: Some(communicator),
+                group: Arc::clone(&group),
+                reports: own == 0,
+                in_order: false,
+                one_each: SumTree::new(&vec![1; world]),
+                rank,
+                world,
+            };
+            member.set_blocking(true);
+            member
         };
-        member.set_blocking(true);
-        member
+        (communicators.into_iter().enumerate().map(member).collect(), group)
     }
 
     /// The same with all sums along a tree, or not.
@@ -207,11 +132,14 @@ impl Nccl {
         self.telling(result)
     }
 
+    /// The watchdog that this replica reports to.
+    fn watch(&self) -> Option<&Watchdog> {
+        self.group.failures.watch.as_ref().filter(|_| self.reports)
+    }
+
     /// Tells the watchdogs that this process has come to a collective.
     fn enter(&self) {
-        if let Some(process) = self.process.as_ref().filter(|_| self.reports) {
-            (process.enter)();
-        }
+        self.watch().into_iter().for_each(Watchdog::enter);
     }
 
     fn telling<T>(&self, result: program::Result<T>) -> Result<T> {
@@ -219,21 +147,20 @@ impl Nccl {
             Ok(done) => return Ok(done),
             Err(error) => error,
         };
-        if let Some(reason) = (self.failed)() {
+        if let Some(reason) = self.group.failures.first() {
             return Err(Error::Aborted { reason });
         }
-        if let (Some(process), false) = (&self.process, matches!(error, program::Error::Device { .. })) {
-            process.at_fault.store(true, Ordering::Relaxed);
+        if !matches!(error, program::Error::Device { .. }) {
+            self.group.at_fault.store(true, Ordering::Relaxed);
         }
         self.abort(&format!("replica {} failed: {error}", self.rank));
         Err(error.into())
     }
 }
 
-/// The failure of a thread at this barrier.
-fn failure_of(barrier: &Arc<Barrier>) -> Failed {
-    let barrier = Arc::clone(barrier);
-    Arc::new(move || barrier.failure())
+/// NCCL's id, as rank 0 has handed it out.
+pub(crate) fn id_of(bytes: &[u8]) -> Result<[u8; UniqueId::BYTES]> {
+    bytes.try_into().map_err(|_| Error::Rendezvous("what rank 0 handed out is no id of NCCL".into()))
 }
 
 fn gpu(device: &Device) -> program::Result<&Cuda> {
@@ -309,9 +236,7 @@ impl Collective for Nccl {
     }
 
     fn abort(&self, reason: &str) {
-        if let Some(threads) = &self.threads {
-            threads.barrier.abort(self.rank, reason);
-        }
+        self.group.failures.barrier.abort(self.rank, reason);
         if let Some(communicator) = &self.communicator {
             communicator.abort(reason);
         }
@@ -321,13 +246,10 @@ impl Collective for Nccl {
 impl Queued for Nccl {
     fn all_agree(&mut self, well: bool) -> Result<bool> {
         self.enter();
-        let well = match &self.threads {
-            Some(threads) => threads.barrier.all(well)?,
-            None => well,
-        };
+        let threads = &self.group.failures.barrier;
+        let (well, has_others) = (threads.all(well)?, threads.world() < self.world);
         match &mut self.communicator {
-            // The threads of this process are not all replicas.
-            Some(communicator) if self.asks_processes => {
+            Some(communicator) if has_others => {
                 let all = waiting_outside(|| communicator.agree(well));
                 self.telling(all)
             }
@@ -335,32 +257,28 @@ impl Queued for Nccl {
         }
     }
 
-    fn set_blocking(&mut self, set_blocking: bool) {
-        let (Some(threads), Some(communicator)) = (&self.threads, &mut self.communicator) else { return };
-        communicator.set_blocking(set_blocking.then(|| {
-            let barrier = Arc::clone(&threads.barrier);
+    fn set_blocking(&mut self, blocking: bool) {
+        let threads = &self.group.failures.barrier;
+        let Some(communicator) = self.communicator.as_mut().filter(|_| threads.world() > 1) else { return };
+        communicator.set_blocking(blocking.then(|| {
+            let threads = Arc::clone(threads);
             let called_off =
                 |error: Error| program::Error::Device { device: "NCCL".into(), message: error.to_string() };
-            Box::new(move || barrier.wait().map_err(called_off)) as nccl::HostBarrier
+            Box::new(move || threads.wait().map_err(called_off)) as HostBarrier
         }));
     }
 
     fn at_step(&self, step: u64) {
-        if let Some(process) = self.process.as_ref().filter(|_| self.reports) {
-            (process.at_step)(step);
-        }
+        self.watch().into_iter().for_each(|watch| watch.step(step));
     }
 }
 
 impl Drop for Nccl {
     fn drop(&mut self) {
-        let mut communicator = self.communicator.take();
-        // The other threads may have ended.
-        communicator.iter_mut().for_each(|communicator| communicator.set_blocking(None));
-        if let Some(process) = &self.process {
-            process.parted.lock().unwrap_or_else(PoisonError::into_inner).extend(communicator);
-        } else if let Some(threads) = &self.threads {
-            threads.parted.lock().unwrap_or_else(PoisonError::into_inner).extend(communicator);
+        if let Some(mut communicator) = self.communicator.take() {
+            // The other threads may have ended.
+            communicator.set_blocking(None);
+            self.group.keep(communicator);
         }
     }
 }

@@ -3,12 +3,12 @@
 #[path = "../../tests/everything.rs"]
 mod everything;
 
-use super::{Nccl, NcclJoin, failure_of};
-use crate::barrier::Barrier;
-use crate::hangs::PATIENCE;
-use crate::members::{Members, boxed};
-use crate::replicas::run_members;
-use crate::{Error, Exchanges, Nodes, Replica, SumTree, add_run, run_replicas};
+use super::{Failures, Nccl, NcclJoin};
+use crate::local::barrier::Barrier;
+use crate::local::hangs::PATIENCE;
+use crate::local::members::Members;
+use crate::local::replicas::run_members;
+use crate::{Error, Exchanges, Nodes, Replica, SumTree, add_run, run_replicas, slice_batch};
 use everything::{EDGE, LENS, bring, everything, gpus, value};
 use program::{Device, GraphCache, ReplayArgs, Span, Storage};
 use std::sync::Arc;
@@ -18,16 +18,19 @@ use tensor_cuda::{Cuda, nccl};
 
 /// A group on emulated GPUs.
 fn emulated(devices: &[Device], in_order: bool, patience: Duration) -> Members {
-    let barrier = Arc::new(Barrier::new(devices.len()));
+    let failures = Failures { barrier: Arc::new(Barrier::new(devices.len())), watch: None };
     let gpus: Vec<Cuda> = devices.iter().map(|device| super::gpu(device).unwrap().clone()).collect();
     let failed = |_| {
-        let failed = failure_of(&barrier);
-        Some(Box::new(move || failed()) as nccl::Failed)
+        let failures = failures.clone();
+        Some(Box::new(move || failures.first()) as nccl::Failed)
     };
     let communicators = nccl::emulated(&gpus, patience, failed).unwrap();
-    let members = Nccl::on_threads(&barrier, communicators, &failure_of(&barrier));
+    ordered(Nccl::members(failures, communicators), in_order)
+}
+
+fn ordered((members, group): (Vec<Nccl>, Arc<super::Group>), in_order: bool) -> Members {
     let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
-    Members { collectives: boxed(members), barrier, across: None, patience: PATIENCE }
+    Members::new(members, &group.failures.barrier, PATIENCE)
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn steps_that_would_be_recorded_add_up() {
     assert_eq!(sums, vec![vec![6.0; 4 * 110]; 3]);
 }
 
-/// A failure of one replica is known to all, of threads and of processes. The next question has a new answer.
+/// A failure of one replica is known to all. The next question has a new answer.
 #[test]
 fn all_learn_whether_it_went_well_for_all() {
     let Some(devices) = gpus(3) else { return };
@@ -141,47 +144,15 @@ fn all_learn_whether_it_went_well_for_all() {
     };
     let told = run_members(&devices, emulated(&devices, false, PATIENCE), ask).unwrap();
     assert_eq!(told, vec![[true, false, true]; 3]);
-
-    let gpus: Vec<Cuda> = devices.iter().map(|device| super::gpu(device).unwrap().clone()).collect();
-    let communicators = nccl::emulated(&gpus, PATIENCE, |_| None).unwrap();
-    let ask = |mut rank: nccl::Communicator| {
-        let well = [0, 1, 2].map(|turn| turn != 1 || rank.rank() != 0);
-        well.map(|well| rank.agree(well).unwrap())
-    };
-    let told: Vec<[bool; 3]> = std::thread::scope(|scope| {
-        let asked: Vec<_> = communicators.into_iter().map(|rank| scope.spawn(|| ask(rank))).collect();
-        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
-    });
-    assert_eq!(told, [[true, false, true]; 3]);
 }
 
-/// A replica that panics, fails by itself, or fails in an operation is named, and the others stop.
 #[test]
 fn a_failing_replica_stops_the_others() {
-    for (bad, way) in (0..3).flat_map(|bad| (0..3).map(move |way| (bad, way))) {
-        let Some(devices) = gpus(3) else { return };
-        let group = emulated(&devices, bad == 1, PATIENCE);
-        let result = run_members(&devices, group, |mut replica: Replica| {
-            let device = replica.device.clone();
-            let mut data = device.alloc(40)?;
-            replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 40))?;
-            if replica.rank() == bad {
-                match way {
-                    0 => panic!("replica {bad} is the bad one"),
-                    1 => return Err(Error::Mismatch { rank: bad, got: 1, other: 9, expected: 2 }),
-                    _ => replica.collective.all_reduce_sum(&device, &mut data, Span::new(1, 40))?,
-                }
-            }
-            for _ in 0..3 {
-                replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 40))?;
-            }
-            Ok(())
-        });
-        match (way, result.unwrap_err()) {
-            (0, Error::Panicked { rank, .. }) | (1, Error::Mismatch { rank, .. }) => assert_eq!(rank, bad),
-            (2, Error::Tensor(error)) => assert!(error.to_string().contains("41"), "{error}"),
-            (_, other) => panic!("{other}"),
-        }
+    let Some(devices) = gpus(3) else { return };
+    for in_order in [false, true] {
+        let group = || emulated(&devices, in_order, PATIENCE);
+        everything::a_failure_of_one_stops_all(|body| run_members(&devices, group(), body));
+        everything::an_aborted_group_stays_aborted(|body| run_members(&devices, group(), body));
     }
 }
 
@@ -200,19 +171,6 @@ fn a_replica_that_does_not_come_is_not_waited_for_without_end() {
     });
     let error = result.unwrap_err().to_string();
     assert!(error.contains("rank 0 of 2 waited 0.05 s in ncclAllReduce for the others"), "{error}");
-}
-
-#[test]
-fn an_aborted_group_stays_aborted() {
-    let Some(devices) = gpus(2) else { return };
-    let result = run_members(&devices, emulated(&devices, false, PATIENCE), |mut replica: Replica| {
-        let mut data = replica.device.alloc(4)?;
-        replica.collective.abort("the power is going");
-        let mut sum = || replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(0, 4));
-        assert!(sum().is_err() && sum().is_err());
-        replica.collective.barrier()
-    });
-    assert_eq!(result.unwrap_err().to_string(), "stopped because the power is going");
 }
 
 /// The tree may be another one each time. A rank with other nodes than those of the tree would give the others
@@ -239,10 +197,10 @@ fn a_rank_brings_the_nodes_of_the_tree() {
 
 #[test]
 fn only_gpus_can_join() {
-    let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, failed: None };
+    let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, watch: None };
     assert!(Nccl::join(&[tensor_cpu::device(1)], join).is_err());
     let Some(devices) = gpus(1) else { return };
-    let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, failed: None };
+    let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, watch: None };
     let error = Nccl::join(&devices, join).err().unwrap().to_string();
     assert!(error.contains("this id is of no group of emulated GPUs"), "{error}");
 }
@@ -265,19 +223,11 @@ fn processes_of_several_replicas_join_by_an_id() {
     let Some(devices) = gpus(3) else { return };
     let id = Nccl::draw_id(&devices[0]).unwrap();
     let process = |first: usize, devices: &[Device]| {
-        let join = NcclJoin { id, rank: first, world: 3, patience: PATIENCE, failed: None };
-        let (members, barrier) = Nccl::join(devices, join)?;
-        let members = members.into_iter().map(|member| member.in_order(true)).collect();
-        let members = Members { collectives: boxed(members), barrier, across: None, patience: PATIENCE };
-        run_members(devices, members, |mut replica| {
+        let join = NcclJoin { id, rank: first, world: 3, patience: PATIENCE, watch: None };
+        run_members(devices, ordered(Nccl::join(devices, join)?, true), |mut replica| {
             let well = replica.rank() != 1;
-            assert_eq!(
-                [
-                    replica.collective.queued().unwrap().all_agree(well)?,
-                    replica.collective.queued().unwrap().all_agree(true)?
-                ],
-                [false, true]
-            );
+            let queued = replica.collective.queued().unwrap();
+            assert_eq!([queued.all_agree(well)?, queued.all_agree(true)?], [false, true]);
             everything(replica, &LENS)
         })
     };
@@ -301,11 +251,7 @@ fn real_gpus_add_up_by_nccl() {
         let open = |gpu| tensor_cuda::device(CudaOptions { gpu, ..CudaOptions::default() }).unwrap();
         let devices: Vec<Device> = (0..world).map(open).collect();
         for in_order in [false, true] {
-            let group = || {
-                let (members, barrier) = Nccl::on_threads_of(&devices, PATIENCE).unwrap();
-                let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
-                Members { collectives: boxed(members), barrier, across: None, patience: PATIENCE }
-            };
+            let group = || ordered(Nccl::on_threads(&devices, PATIENCE).unwrap(), in_order);
             let whole = (1..=world).sum::<usize>() as f32;
             assert_eq!(run_members(&devices, group(), recorded).unwrap(), vec![vec![whole; 4 * 110]; world]);
             let sums = run_members(&devices, group(), |mut replica: Replica| {

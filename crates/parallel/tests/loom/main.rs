@@ -8,32 +8,33 @@
 // Not all of the crate takes part.
 #![allow(dead_code)]
 
-#[path = "../../src/abort.rs"]
-mod abort;
-#[path = "../../src/barrier.rs"]
-mod barrier;
 #[path = "../../src/collective.rs"]
 mod collective;
-#[path = "../../src/link.rs"]
-mod link;
-#[path = "../../src/local.rs"]
-mod local;
 mod mpi;
-#[path = "../../src/on_device.rs"]
-mod on_device;
 mod orders;
 #[path = "../../src/sum_tree.rs"]
 mod sum_tree;
 
-/// Nothing looks for threads that hang: loom finds them.
-mod hangs {
-    pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
-        wait()
-    }
+#[path = "../../src/local"]
+mod local {
+    pub(crate) mod abort;
+    pub(crate) mod barrier;
+    pub(crate) mod collective;
+    mod on_device;
 
-    pub(crate) fn waiting_outside<T>(wait: impl FnOnce() -> T) -> T {
-        wait()
+    /// Nothing looks for threads that hang: loom finds them.
+    pub(crate) mod hangs {
+        pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+            wait()
+        }
+
+        pub(crate) use waiting as waiting_outside;
     }
+}
+
+#[path = "../../src/pipeline"]
+mod pipeline {
+    pub(crate) mod link;
 }
 
 /// Loom's locks.

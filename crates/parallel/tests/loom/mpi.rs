@@ -5,6 +5,8 @@ use crate::{Result, SumTree};
 
 pub(crate) enum Across {}
 
+type Sums = RwLock<Vec<f32>>;
+
 impl Across {
     pub(crate) fn first(&self) -> usize {
         match *self {}
@@ -18,22 +20,24 @@ impl Across {
         match *self {}
     }
 
-    pub(crate) fn add_up(
-        &self,
-        _: &SumTree,
-        _: usize,
-        _: usize,
-        _: &RwLock<Vec<f32>>,
-        _: impl FnOnce(&mut [f32]),
-    ) -> Result<()> {
+    pub(crate) fn add_up<F>(&self, _: &SumTree, _: usize, _: usize, _: &Sums, _: F) -> Result<()>
+    where
+        F: FnOnce(&mut [f32]) -> Result<()>,
+    {
         match *self {}
     }
 
-    pub(crate) fn broadcast(&self, _: &mut Vec<f32>, _: usize) -> Result<()> {
+    pub(crate) fn broadcast<F>(&self, _: usize, _: usize, _: &Sums, _: F) -> Result<()>
+    where
+        F: FnOnce(&mut [f32]) -> Result<()>,
+    {
         match *self {}
     }
 
-    pub(crate) fn all_gather(&self, _: &mut Vec<f32>) -> Result<()> {
+    pub(crate) fn all_gather<F>(&self, _: usize, _: &Sums, _: F) -> Result<()>
+    where
+        F: FnOnce(&mut [f32]) -> Result<()>,
+    {
         match *self {}
     }
 

@@ -1,8 +1,8 @@
-use crate::abort::Abortable;
-use crate::barrier::Barrier;
 use crate::collective::Collective;
-use crate::link::Link;
-use crate::local::Local;
+use crate::local::abort::Abortable;
+use crate::local::barrier::Barrier;
+use crate::local::collective::Local;
+use crate::pipeline::link::Link;
 use crate::{Error, Result};
 use loom::thread::{Builder, JoinHandle};
 use program::Span;
@@ -153,6 +153,10 @@ fn a_link_can_be_aborted() {
     });
 }
 
+fn group(world: usize) -> Vec<Local> {
+    Local::group(&Arc::new(Barrier::new(world)), None)
+}
+
 /// An all-reduce of this many numbers. The replica's own ones are its number plus 1.
 fn sum(local: &mut Local, len: usize) -> Result<Vec<f32>> {
     let device = tensor_cpu::device(1);
@@ -166,8 +170,7 @@ fn sum(local: &mut Local, len: usize) -> Result<Vec<f32>> {
 #[test]
 fn sums_do_not_mix() {
     in_every_order(4, || {
-        let sums =
-            all(Local::group(2), |mut local| [sum(&mut local, 3).unwrap(), sum(&mut local, 2).unwrap()]);
+        let sums = all(group(2), |mut local| [sum(&mut local, 3).unwrap(), sum(&mut local, 2).unwrap()]);
         assert_eq!(sums, vec![[vec![3.0; 3], vec![3.0; 2]]; 2]);
     });
 }
@@ -175,7 +178,7 @@ fn sums_do_not_mix() {
 #[test]
 fn three_add_up() {
     in_every_order(2, || {
-        let sums = all(Local::group(3), |mut local| sum(&mut local, 4).unwrap());
+        let sums = all(group(3), |mut local| sum(&mut local, 4).unwrap());
         assert_eq!(sums, vec![vec![6.0; 4]; 3]);
     });
 }
@@ -185,7 +188,7 @@ fn three_add_up() {
 fn an_abort_leaves_no_half_sum() {
     in_every_order(3, || {
         let barrier = Arc::new(Barrier::new(2));
-        let members = Local::with_barrier(&barrier, 2);
+        let members = Local::group(&barrier, None);
         let threads: Vec<_> =
             members.into_iter().map(|mut local| spawn(move || sum(&mut local, 2))).collect();
         barrier.abort(2, "replica 2 is full");
@@ -202,7 +205,7 @@ fn an_abort_leaves_no_half_sum() {
 #[test]
 fn a_failure_of_one_is_told_to_the_other() {
     in_every_order(5, || {
-        let failed = all(Local::group(2), |mut local| {
+        let failed = all(group(2), |mut local| {
             let device = tensor_cpu::device(1);
             let (mut data, at) = (device.alloc(2).unwrap(), Span::new(local.rank(), 2));
             local.all_reduce_sum(&device, &mut data, at).unwrap_err().to_string()
@@ -215,7 +218,7 @@ fn a_failure_of_one_is_told_to_the_other() {
 #[test]
 fn different_lengths_fail_on_all() {
     in_every_order(5, || {
-        let failed = all(Local::group(2), |mut local| {
+        let failed = all(group(2), |mut local| {
             let len = 2 + local.rank();
             sum(&mut local, len).unwrap_err().to_string()
         });

@@ -1,12 +1,5 @@
 use crate::job::{Ended, Job, is_open_mpi, mpirun_is_there, signal, tolerant};
 
-/// Runs a job that must fail with this sentence.
-fn fails(role: &str, ranks: usize, sentence: &str) {
-    if mpirun_is_there() {
-        failed(&Job::start(role, ranks, &[]).wait(), sentence);
-    }
-}
-
 fn failed(ended: &Ended, sentence: &str) {
     assert!(!ended.success, "the job should have failed:\n{}", ended.text);
     let said = ended.text.lines().any(|line| line.starts_with("error: ") && line.contains(sentence));
@@ -101,29 +94,27 @@ fn a_rank_may_be_late_but_not_too_late() {
     }
 }
 
-/// The other replica of its process waits for the other process at that time.
+/// A rank that fails in some way, or differs from the others. The roles say how.
 #[test]
-fn one_of_several_replicas_that_fails_tells_why() {
-    fails("one-of-several-fails", 2, "this replica fails on purpose");
-}
-
-#[test]
-fn a_rank_that_fails_tells_why() {
-    fails("fails", 3, "this rank fails on purpose");
-}
-
-#[test]
-fn a_rank_that_fails_while_sums_are_under_way_tells_why() {
-    fails(
-        "breaks-off",
-        3,
-        "stopped because rank 1 failed: MPI can't be used: this rank breaks off on purpose",
-    );
-}
-
-#[test]
-fn a_rank_that_panics_tells_why() {
-    fails("panics", 3, "replica 1 panicked: this rank panics on purpose");
+fn a_failure_ends_the_job_with_its_reason() {
+    let breaks_off = "stopped because rank 1 failed: MPI can't be used: this rank breaks off on purpose";
+    for (role, ranks, sentence) in [
+        ("fails", 3, "this rank fails on purpose"),
+        ("panics", 3, "replica 1 panicked: this rank panics on purpose"),
+        ("breaks-off", 3, breaks_off),
+        ("one-of-several-fails", 2, "this replica fails on purpose"),
+        ("finishes", 2, "came to an all-reduce"),
+        ("sizes", 3, "passed 1"),
+        ("gatherings", 3, "numbers to a collective to which"),
+        // Each rank reports its side, and the launcher may show only the first.
+        ("operations", 2, "came to a barrier"),
+        ("agreement", 3, "rank 1 has the learning rate 0.2, but rank 0 has 0.1"),
+        ("world", 2, "the launcher speaks of 5 processes, MPI of 2"),
+    ] {
+        if mpirun_is_there() {
+            failed(&Job::start(role, ranks, &[]).wait(), sentence);
+        }
+    }
 }
 
 #[test]
@@ -133,31 +124,4 @@ fn a_rank_that_leaves_ends_the_job() {
         // MPICH may end with the status of the rank that left: success.
         assert!(!ended.success || !is_open_mpi(), "{}", ended.text);
     }
-}
-
-#[test]
-fn a_rank_that_is_done_before_the_others_is_out_of_step() {
-    fails("finishes", 2, "came to an all-reduce");
-}
-
-#[test]
-fn different_sizes_are_refused() {
-    fails("sizes", 3, "passed 1");
-    fails("gatherings", 3, "numbers to a collective to which");
-}
-
-#[test]
-fn different_operations_are_refused() {
-    // Each rank reports its side, and the launcher may show only the first.
-    fails("operations", 2, "came to a barrier");
-}
-
-#[test]
-fn different_configurations_are_refused() {
-    fails("agreement", 3, "rank 1 has the learning rate 0.2, but rank 0 has 0.1");
-}
-
-#[test]
-fn another_world_is_refused() {
-    fails("world", 2, "the launcher speaks of 5 processes, MPI of 2");
 }

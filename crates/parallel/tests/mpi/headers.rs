@@ -30,15 +30,9 @@ fn values(header: &Path, expressions: &[&str]) -> Option<Vec<i64>> {
     std::fs::write(&source, text).unwrap();
     // Handles of Open MPI are addresses in the library, which is not needed for numbers.
     let include = header.parent().unwrap_or(header);
-    let compiled = Command::new("cc")
-        .arg("-w")
-        .arg("-I")
-        .arg(include)
-        .arg(&source)
-        .arg("-o")
-        .arg(&program)
-        .status()
-        .ok()?;
+    let mut compiler = Command::new("cc");
+    compiler.arg("-w").arg("-I").arg(include).arg(&source).arg("-o").arg(&program);
+    let compiled = compiler.status().ok()?;
     assert!(compiled.success(), "{} does not compile", header.display());
     let output = Command::new(program).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

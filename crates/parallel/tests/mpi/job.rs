@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The longest that any job here may take: only a hang takes longer.
@@ -41,9 +41,12 @@ pub fn mpirun_is_there() -> bool {
 }
 
 /// What mpirun says about itself.
-pub fn version() -> Option<String> {
-    let output = Command::new("mpirun").arg("--version").output().ok()?;
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+pub fn version() -> Option<&'static str> {
+    static VERSION: LazyLock<Option<String>> = LazyLock::new(|| {
+        let output = Command::new("mpirun").arg("--version").output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    });
+    VERSION.as_deref()
 }
 
 /// Whether it is Open MPI's.
@@ -98,20 +101,18 @@ impl Job {
 
     /// Waits until all `ranks` have written a mark, and returns their process numbers.
     pub fn wait_for(&mut self, mark: &str, ranks: usize) -> Vec<u32> {
-        let began = Instant::now();
-        loop {
-            let marks = (0..ranks).map(|rank| fs::read_to_string(mark_file(&self.folder, mark, rank)));
-            if let Ok(marks) = marks.collect::<Result<Vec<_>, _>>()
-                && let Ok(numbers) = marks.iter().map(|text| text.parse()).collect::<Result<Vec<u32>, _>>()
-            {
-                return numbers;
-            }
-            let ended = self.mpirun.try_wait().unwrap();
-            let text = self.text();
-            assert!(ended.is_none(), "the job ended before all ranks were at {mark}:\n{text}");
-            assert!(began.elapsed() < BOUND, "not all ranks came to {mark}:\n{text}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let number = |job: &Job, rank| {
+            let text = fs::read_to_string(mark_file(&job.folder, mark, rank)).ok()?;
+            text.parse::<u32>().ok()
+        };
+        let mut numbers = None;
+        self.wait_until(mark, |job| {
+            numbers = (0..ranks).map(|rank| number(job, rank)).collect::<Option<Vec<_>>>();
+            let ended = numbers.is_none() && job.mpirun.try_wait().unwrap().is_some();
+            assert!(!ended, "the job ended before all ranks were at {mark}:\n{}", job.text());
+            numbers.is_some()
+        });
+        numbers.unwrap()
     }
 
     /// Waits until a rank has printed this.
@@ -124,23 +125,20 @@ impl Job {
         self.wait_until("the end of all ranks", |_| !processes.iter().any(|process| is_a_rank(*process)));
     }
 
-    fn wait_until(&self, what: &str, mut there: impl FnMut(&Job) -> bool) {
+    /// Waits for the end of the job.
+    pub fn wait(mut self) -> Ended {
+        let mut status = None;
+        self.wait_until("the end of the job", |job| {
+            status = job.mpirun.try_wait().unwrap();
+            status.is_some()
+        });
+        Ended { success: status.unwrap().success(), text: self.text(), folder: self.folder.clone() }
+    }
+
+    fn wait_until(&mut self, what: &str, mut there: impl FnMut(&mut Job) -> bool) {
         let began = Instant::now();
         while !there(self) {
             assert!(began.elapsed() < BOUND, "waited in vain for {what}:\n{}", self.text());
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    /// Waits for the end of the job.
-    pub fn wait(mut self) -> Ended {
-        let began = Instant::now();
-        loop {
-            if let Some(status) = self.mpirun.try_wait().unwrap() {
-                let (text, folder) = (self.text(), self.folder.clone());
-                return Ended { success: status.success(), text, folder };
-            }
-            assert!(began.elapsed() < BOUND, "the job did not end:\n{}", self.text());
             std::thread::sleep(Duration::from_millis(10));
         }
     }

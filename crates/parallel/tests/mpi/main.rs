@@ -4,6 +4,9 @@
 //! role.
 #![allow(clippy::unwrap_used, reason = "all of it is a test")]
 
+#[path = "../everything.rs"]
+#[allow(dead_code, reason = "no GPUs take part")]
+mod everything;
 mod faults;
 mod headers;
 mod hosts;
@@ -11,6 +14,8 @@ mod job;
 mod network;
 mod roles;
 mod sums;
+
+use parallel::{Error, Nodes, Replica, SumTree, add_run, slice_batch};
 
 /// The entry of every rank of a job. Without a job it does nothing.
 #[test]

@@ -1,5 +1,6 @@
+use crate::everything::everything;
 use crate::job::{Ended, Job, mpirun_is_there};
-use crate::roles::all_sums;
+use crate::roles::LENGTHS;
 use parallel::run_replicas;
 
 /// One, two and three processes get the same bits as that number of threads, on every rank. All-reduces
@@ -10,7 +11,7 @@ fn processes_sum_as_threads_do() {
         return;
     }
     for ranks in 1..=3 {
-        let expected = run_replicas(&vec![tensor_cpu::device(1); ranks], all_sums).unwrap();
+        let expected = on_threads(ranks);
         for role in ["sums", "sums-beside"] {
             let ended = Job::start(role, ranks, &[]).wait();
             assert!(ended.success, "{}", ended.text);
@@ -28,7 +29,7 @@ fn processes_of_several_replicas_sum_as_threads_do() {
         return;
     }
     for (ranks, replicas) in [(1, 3), (2, 5), (3, 6)] {
-        let expected = run_replicas(&vec![tensor_cpu::device(1); replicas], all_sums).unwrap();
+        let expected = on_threads(replicas);
         let ended = Job::start("several", ranks, &[]).wait();
         assert!(ended.success, "{}", ended.text);
         for (rank, expected) in expected.iter().enumerate() {
@@ -54,14 +55,8 @@ fn ranks_send_partial_sums() {
     }
 }
 
-#[test]
-fn a_broadcast_reaches_all() {
-    for role in ["broadcast", "broadcast-to-several"] {
-        if mpirun_is_there() {
-            let ended = Job::start(role, 3, &[]).wait();
-            assert!(ended.success, "{role}: {}", ended.text);
-        }
-    }
+fn on_threads(replicas: usize) -> Vec<Vec<u32>> {
+    run_replicas(&vec![tensor_cpu::device(1); replicas], |replica| everything(replica, &LENGTHS)).unwrap()
 }
 
 /// What a replica has written.

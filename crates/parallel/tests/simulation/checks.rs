@@ -17,7 +17,7 @@ pub(crate) fn check(plan: &Plan, outcomes: &Outcomes) {
 
 fn wrong(plan: &Plan, outcomes: &Outcomes) -> Result<(), String> {
     for (number, member) in plan.members.iter().enumerate() {
-        let outcome = outcomes.iter().find(|outcome| outcome.member == number);
+        let outcome = outcomes.all.iter().find(|outcome| outcome.member == number);
         let rank = member.rank;
         let Some(outcome) = outcome else {
             // It died or was stopped, or the others waited for it in vain.
@@ -68,6 +68,7 @@ fn may_succeed(plan: &Plan, outcomes: &Outcomes, outcome: &Outcome) -> Result<()
         Kind::Different | Kind::Behind | Kind::Fails => true,
         // The earlier one gave way.
         Kind::Twice => outcomes
+            .all
             .iter()
             .any(|other| other.member != own && is_rank(plan, other, rank) && other.result.is_ok()),
         _ => false,
@@ -83,31 +84,20 @@ fn is_rank(plan: &Plan, outcome: &Outcome, rank: usize) -> bool {
 fn may_fail(plan: &Plan, outcomes: &Outcomes, outcome: &Outcome, sentence: &str) -> Result<(), String> {
     let (own, member) = (outcome.member, &plan.members[outcome.member]);
     let says = |what: &str| format!("process {own} (rank {}) {what}: {sentence}", member.rank);
+    let must = |holds: bool, what: &str| if holds { Ok(()) } else { Err(says(what)) };
     let named = named(sentence, member.rank);
     match plan.kind {
         Kind::Calm | Kind::Replaced => return Err(says("must not fail")),
-        Kind::Twice => {
-            let gave_way = sentence.contains("takes part in place of this one");
-            return if gave_way { Ok(()) } else { Err(says("must not fail")) };
-        }
+        Kind::Twice => return must(sentence.contains("takes part in place of this one"), "must not fail"),
         Kind::Fails if outcomes.watching_since.is_some() => {
-            let reason = sentence.ends_with("failed: its disk is full");
-            return if reason { Ok(()) } else { Err(says("does not say why")) };
+            return must(sentence.ends_with("failed: its disk is full"), "does not say why");
         }
         Kind::Different if member.rank == 0 => {
             let expected = difference(plan);
-            return if sentence.starts_with(&expected) {
-                Ok(())
-            } else {
-                Err(says(&format!("must say {expected}")))
-            };
+            return must(sentence.starts_with(&expected), &format!("must say {expected}"));
         }
         Kind::Different if own == plan.guilty.unwrap_or(0) && member.different == Some(Different::Secret) => {
-            return if sentence.contains("another job secret") {
-                Ok(())
-            } else {
-                Err(says("does not say why"))
-            };
+            return must(sentence.contains("another job secret"), "does not say why");
         }
         _ => {}
     }
@@ -118,9 +108,7 @@ fn may_fail(plan: &Plan, outcomes: &Outcomes, outcome: &Outcome, sentence: &str)
         && outcomes.watching_since.is_some()
     {
         let last = format!("(last step {})", step.min(plan.steps - 1));
-        if !sentence.ends_with(&last) {
-            return Err(says(&format!("does not say {last}")));
-        }
+        must(sentence.ends_with(&last), &format!("does not say {last}"))?;
     }
     let right = named.iter().all(|rank| Some(*rank) == plan.guilty);
     // Rank 0 tells all that have connected why it ends; that may be lost if packets are.
@@ -131,23 +119,17 @@ fn may_fail(plan: &Plan, outcomes: &Outcomes, outcome: &Outcome, sentence: &str)
     // A process that comes when others have given up finds no process.
     let had_ended = |rank: &usize| {
         let ended = |other: &Outcome| is_rank(plan, other, *rank) && other.time <= outcome.time;
-        outcomes.iter().any(ended) && outcomes.watching_since.is_none() && !was_told
+        outcomes.all.iter().any(ended) && outcomes.watching_since.is_none() && !was_told
     };
-    if named.is_empty() {
-        Err(says("names nobody"))
-    } else if right || is_cut || named.iter().all(had_ended) {
-        Ok(())
-    } else {
-        Err(says("names another rank"))
-    }
+    must(!named.is_empty(), "names nobody")?;
+    must(right || is_cut || named.iter().all(had_ended), "names another rank")
 }
 
 /// What rank 0 says of the process that is different.
 fn difference(plan: &Plan) -> String {
     let (rank, world) = (plan.guilty.unwrap_or_default(), plan.world);
     match plan.members[rank].different {
-        Some(Different::Setting) => format!("rank {rank} has the batch size 65, but rank 0 has 64"),
-        Some(Different::LaterSetting) => format!("rank {rank} has the seed 65, but rank 0 has 64"),
+        Some(Different::Setting) => format!("rank {rank} has the seed 65, but rank 0 has 64"),
         Some(Different::World) => {
             let more = world + 1;
             let host = crate::system::address(rank);

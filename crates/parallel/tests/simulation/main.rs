@@ -1,4 +1,4 @@
-//! The rendezvous and the watchdog on a simulated network, with virtual time.
+//! How processes meet and watch each other, on a simulated network, with virtual time.
 //!
 //! The files of the crate are compiled here with [`system`] in place of the real one. Each seed is one
 //! schedule: a number of processes, delays, lost packets, deaths, cuts of the network, in an order that the
@@ -16,12 +16,12 @@ mod checks;
 mod cluster;
 #[path = "../../src/error.rs"]
 mod error;
+#[path = "../../src/join/mod.rs"]
+mod join;
 mod network;
 mod plan;
 mod process;
 mod random;
-#[path = "../../src/rendezvous/mod.rs"]
-mod rendezvous;
 mod system;
 mod world;
 
@@ -49,7 +49,7 @@ fn simulate(kind: Kind) {
         let plan = Plan::draw(kind, seed);
         let outcomes = process::run(&plan, traced);
         checks::check(&plan, &outcomes);
-        succeeded += u64::from(outcomes.iter().any(|outcome| outcome.result.is_ok()));
+        succeeded += u64::from(outcomes.all.iter().any(|outcome| outcome.result.is_ok()));
         core::mem::forget(told);
     }
     println!("{kind:?}: {} schedules, in {succeeded} some process trained to its end", seeds.count());

@@ -1,8 +1,8 @@
 //! What happens in a schedule, drawn from its seed.
 
+use crate::join::longest_silence;
 use crate::network::Cut;
 use crate::random::Random;
-use crate::rendezvous::longest_silence;
 use core::time::Duration;
 
 /// What goes wrong in the schedules of a test.
@@ -37,7 +37,7 @@ pub(crate) enum Fault {
 }
 
 /// A process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Member {
     pub(crate) rank: usize,
     pub(crate) host: usize,
@@ -55,7 +55,6 @@ pub(crate) struct Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Different {
     Setting,
-    LaterSetting,
     World,
     Secret,
 }
@@ -97,11 +96,7 @@ impl Plan {
             rank,
             host: rank,
             comes: random.millis(0, ON_TIME),
-            fault: None,
-            different: None,
-            behind: None,
-            fails: None,
-            slow: Duration::ZERO,
+            ..Member::default()
         };
         let members: Vec<Member> = (0..world).map(|rank| member(rank, &mut random)).collect();
         let patience = random.millis(6_000, 120_000);
@@ -186,9 +181,8 @@ impl Plan {
                 return;
             }
             Kind::Different => {
-                let all = [Different::Setting, Different::LaterSetting, Different::World, Different::Secret];
-                let different = all[random.below(4)];
-                self.members[other].different = Some(different);
+                let all = [Different::Setting, Different::World, Different::Secret];
+                self.members[other].different = Some(all[random.below(3)]);
             }
             Kind::Behind => self.members[at].behind = Some(step),
             Kind::Fails => self.members[at].fails = Some(step),

@@ -1,9 +1,9 @@
 //! The processes of a schedule: they meet, agree, and train a few steps.
 
 use crate::cluster::{Place, Source};
+use crate::join::{Secret, Settings, Watchdog, connect};
 use crate::network::Network;
 use crate::plan::{Different, Fault, Member, Plan};
-use crate::rendezvous::{Hello, Secret, Settings, Watchdog, connect};
 use crate::system::{Instant, TcpStream, address, sleep};
 use crate::world::{self, Event, World, with};
 use crate::{Agreement, Error};
@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 const PORT: u16 = 29_501;
-/// What rank 0 hands out: early, and with the settings.
-const BLOBS: [&[u8]; 2] = [&[42; 128], &[7; 128]];
+/// What rank 0 hands out.
+const BLOB: &[u8] = &[42; 128];
 /// Between two looks at a collective.
 const PAUSE: Duration = Duration::from_millis(50);
 /// By then every process must have ended.
@@ -78,14 +78,6 @@ pub(crate) struct Outcomes {
     pub(crate) watching_since: Option<Duration>,
 }
 
-impl core::ops::Deref for Outcomes {
-    type Target = [Outcome];
-
-    fn deref(&self) -> &[Outcome] {
-        &self.all
-    }
-}
-
 fn events(process: usize, member: &Member, time: Duration, fault: Fault) -> Vec<(Duration, Event)> {
     match fault {
         Fault::Kill => vec![(time, Event::Kill { process })],
@@ -117,27 +109,14 @@ fn train(plan: &Plan, member: &Member, board: &Mutex<Board>) -> Result<(), Error
     let Member { rank, different, .. } = *member;
     let is = |what| different == Some(what);
     let world = plan.world + usize::from(is(Different::World));
-    let place = Place {
-        rank,
-        world,
-        local_rank: 0,
-        local_world: 1,
-        one_device: true,
-        master: Some((address(0).to_string(), PORT - 1)),
-        job: None,
-        restart: 0,
-        source: Source::Variables,
-    };
+    let master = Some((address(0).to_string(), PORT - 1));
+    let place = Place { master, ..Place::new(Source::Variables, rank, world) };
     let secret = if is(Different::Secret) { "the secret of another job" } else { "the secret of the job" };
     let settings = Settings { secret: Some(Secret::new(secret)?), port: None, start: plan.start };
-    let agreement = |what, differs: bool| Agreement::new().with(what, if differs { 65 } else { 64 });
-    let first = |blob| (rank == 0).then_some(blob);
-    let hello = Hello { rank, world, agreement: agreement("the batch size", is(Different::Setting)) };
-    let mut group = connect(&place, &settings, &hello, first(BLOBS[0]))?;
-    assert_eq!(group.blob, BLOBS[0]);
+    let mut group = connect(&place, &settings)?;
     assert_eq!(group.replicas(rank + 1)?, (1..=plan.world).collect::<Vec<_>>());
-    group.agree(agreement("the seed", is(Different::LaterSetting)), first(BLOBS[1]))?;
-    assert_eq!(group.blob, BLOBS[1]);
+    let agreement = Agreement::new().with("the seed", if is(Different::Setting) { 65 } else { 64 });
+    assert_eq!(group.agree(agreement, if rank == 0 { BLOB } else { &[] })?, BLOB);
     let watch = Watchdog::start(group, plan.patience)?;
     {
         let mut board = board.lock().unwrap();
@@ -199,7 +178,7 @@ fn stranger() {
         match world.random.below(4) {
             0 => Vec::new(),
             1 => b"GET / HTTP/1.1\r\n\r\n".to_vec(),
-            2 => [&b"towers-2"[..], &[1; 40], &[0xff; 68]].concat(),
+            2 => [&b"towers-3"[..], &[1; 40], &[0xff; 68]].concat(),
             _ if records.is_empty() => Vec::new(),
             _ => records[world.random.below(records.len())].clone(),
         }

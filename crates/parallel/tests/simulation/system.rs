@@ -2,7 +2,6 @@
 
 use crate::network::{self, accept, add_handle, close_listener, drop_handle, listen, shut};
 use crate::world::{may_switch, wait, with};
-use core::marker::PhantomData;
 use core::ops::{Add, Deref, DerefMut};
 use core::time::Duration;
 use std::io::{self, ErrorKind, Read, Write};
@@ -42,32 +41,9 @@ pub(crate) fn sleep(time: Duration) {
     }
 }
 
-pub(crate) struct Builder;
-
-impl Builder {
-    pub(crate) fn new() -> Builder {
-        Builder
-    }
-
-    pub(crate) fn name(self, _: String) -> Builder {
-        self
-    }
-
-    pub(crate) fn spawn(self, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-        let task = with(|world| world.spawn(world.process(), run));
-        Ok(JoinHandle { task, result: PhantomData })
-    }
-}
-
-pub(crate) struct JoinHandle<T> {
-    task: usize,
-    result: PhantomData<T>,
-}
-
-impl<T> JoinHandle<T> {
-    pub(crate) fn is_finished(&self) -> bool {
-        with(|world| world.has_ended(self.task))
-    }
+pub(crate) fn spawn(_: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    with(|world| world.spawn(world.process(), run));
+    Ok(())
 }
 
 #[derive(Default)]
@@ -121,83 +97,6 @@ impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         drop(self.guard.take());
         with(|world| world.wake(self.of.key()));
-    }
-}
-
-#[derive(Default)]
-pub(crate) struct Condvar(u8);
-
-impl Condvar {
-    pub(crate) fn new() -> Condvar {
-        Condvar(0)
-    }
-
-    pub(crate) fn notify_all(&self) {
-        with(|world| world.wake(core::ptr::from_ref(self).addr()));
-    }
-
-    pub(crate) fn wait_timeout<'a, T>(
-        &self,
-        guard: MutexGuard<'a, T>,
-        time: Duration,
-    ) -> LockResult<MutexGuard<'a, T>> {
-        let until = with(|world| world.now + time);
-        let of = guard.of;
-        drop(guard);
-        wait(core::ptr::from_ref(self).addr(), Some(until));
-        of.lock()
-    }
-}
-
-/// Channels whose receiver waits in virtual time.
-pub(crate) mod mpsc {
-    use crate::world::{wait, with};
-    use core::time::Duration;
-    use std::sync::Arc;
-    pub(crate) use std::sync::mpsc::{RecvTimeoutError, SendError, TryRecvError};
-
-    pub(crate) struct Sender<T>(std::sync::mpsc::Sender<T>, Arc<u8>);
-
-    pub(crate) struct Receiver<T>(std::sync::mpsc::Receiver<T>, Arc<u8>);
-
-    pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let key = Arc::new(0);
-        (Sender(sender, Arc::clone(&key)), Receiver(receiver, key))
-    }
-
-    fn key(key: &Arc<u8>) -> usize {
-        Arc::as_ptr(key).addr()
-    }
-
-    impl<T> Clone for Sender<T> {
-        fn clone(&self) -> Self {
-            Sender(self.0.clone(), Arc::clone(&self.1))
-        }
-    }
-
-    impl<T> Sender<T> {
-        pub(crate) fn send(&self, value: T) -> Result<(), SendError<T>> {
-            let sent = self.0.send(value);
-            with(|world| world.wake(key(&self.1)));
-            sent
-        }
-    }
-
-    impl<T> Receiver<T> {
-        pub(crate) fn recv_timeout(&self, time: Duration) -> Result<T, RecvTimeoutError> {
-            let until = with(|world| world.now + time);
-            loop {
-                match self.0.try_recv() {
-                    Ok(value) => return Ok(value),
-                    Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
-                    Err(TryRecvError::Empty) if with(|world| world.now) >= until => {
-                        return Err(RecvTimeoutError::Timeout);
-                    }
-                    Err(TryRecvError::Empty) => wait(key(&self.1), Some(until)),
-                }
-            }
-        }
     }
 }
 

@@ -115,14 +115,9 @@ impl World {
         }
     }
 
-    pub(crate) fn spawn(&mut self, process: usize, run: impl FnOnce() + Send + 'static) -> usize {
+    pub(crate) fn spawn(&mut self, process: usize, run: impl FnOnce() + Send + 'static) {
         let thread = Gn::<()>::new_opt(STACK, run);
         self.tasks.push(Task { process, thread: Some(thread), ready: true, ended: false, wait: 0, key: 0 });
-        self.tasks.len() - 1
-    }
-
-    pub(crate) fn has_ended(&self, task: usize) -> bool {
-        self.tasks[task].ended
     }
 
     /// Ends the waits for this.
@@ -213,11 +208,6 @@ pub(crate) fn run(world: World, end: Duration) {
                     own.thread = Some(thread);
                 }
             });
-            with(|world| {
-                if done {
-                    world.wake(ended(task))
-                }
-            });
             continue;
         }
         let dropped = with(|world| {
@@ -243,11 +233,6 @@ pub(crate) fn finish() {
     let processes = with(|world| 0..world.processes.len());
     processes.for_each(|process| drop_all(with(|world| world.kill(process, false))));
     WORLD.set(None);
-}
-
-/// What a thread that waits for the end of another is woken by.
-pub(crate) fn ended(task: usize) -> usize {
-    usize::MAX / 2 + task
 }
 
 /// Lets other threads run until something wakes `key`, or until then. May return early. Returns false in a

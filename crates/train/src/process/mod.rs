@@ -8,8 +8,8 @@ mod watch;
 use crate::run::{PreparedRun, named};
 use crate::{Config, Devices, Error, Outcome, Result, Resume, StopFlag};
 use cifar::Dataset;
-use parallel::cluster::{Place, Source, discover_here};
-use parallel::rendezvous::{Hello, ProcessGroup, connect};
+use parallel::cluster::{Place, Source, discover, variable};
+use parallel::join::{ProcessGroup, connect};
 use parallel::{Agreement, Replica, Stage};
 use program::Device;
 use recovery::{Kept, Next};
@@ -44,7 +44,7 @@ impl Process {
     /// [`Error::Parallel`](crate::Error::Parallel) if the environment is contradictory, if nothing in this
     /// build joins processes on such devices, or if the address of the rendezvous is missing.
     pub fn join(devices: &Devices) -> Result<Option<Process>> {
-        match discover_here()? {
+        match discover(variable)? {
             Some(place) if place.world > 1 => {
                 let transport = Transport::choose(&place, devices)?;
                 Ok(Some(Process { place, transport, group: None, replicas: Vec::new(), comes_back: false }))
@@ -72,13 +72,10 @@ impl Process {
     pub fn connect(&mut self, config: &Config) -> Result<usize> {
         if self.replicas.is_empty() {
             let own = device::count(config, &self.place)?;
-            let (rank, world) = (self.place.rank, self.place.world);
             self.replicas = match &self.transport {
                 Transport::Mpi { mpi, .. } => mpi.replicas(own)?,
                 Transport::Nccl { settings, .. } => {
-                    let hello = Hello { rank, world, agreement: Agreement::new() };
-                    let group = connect(&self.place, settings, &hello, (rank == 0).then_some(&[]))?;
-                    self.group.insert(group).replicas(own)?
+                    self.group.insert(connect(&self.place, settings)?).replicas(own)?
                 }
             };
         }
@@ -111,10 +108,9 @@ impl Process {
     /// # Errors
     /// [`Error::Parallel`](crate::Error::Parallel) if the first process has ended.
     pub fn common_checkpoint(&mut self, own: Option<String>) -> Result<Option<String>> {
-        let first = self.is_first();
         let Some(group) = &mut self.group else { return Ok(own) };
         let name = own.unwrap_or_default();
-        let name = group.broadcast(first.then_some(name.as_bytes()))?;
+        let name = group.broadcast(name.as_bytes())?;
         let name = String::from_utf8_lossy(&name).into_owned();
         Ok(Some(name).filter(|name| !name.is_empty()))
     }
@@ -127,7 +123,7 @@ impl Process {
     pub fn share_folder(&mut self, own: Option<&Path>) -> Result<Option<PathBuf>> {
         let Some(mpi) = self.transport.fault_tolerant() else { return Ok(None) };
         let name = own.map(|own| own.to_string_lossy().into_owned()).unwrap_or_default();
-        let name = recovery::broadcast_text(mpi, name.as_bytes(), 0)?;
+        let name = mpi.broadcast_bytes(name.as_bytes(), 0)?;
         Ok(Some(PathBuf::from(String::from_utf8_lossy(&name).into_owned())))
     }
 

@@ -4,8 +4,7 @@
 use crate::run::{End, Outcome};
 use crate::{Config, Error, Result, Resume, TrainState};
 use checkpoint::Tensors;
-use parallel::{Collective, Mpi, gather_numbers};
-use program::{Device, Span};
+use parallel::{Collective, Mpi};
 
 /// What a process keeps of a run when its replicas have ended.
 pub(super) struct Kept {
@@ -77,32 +76,26 @@ fn take_most_advanced(
     let resume = kept.as_ref().map(|kept| &kept.resume).or(resume);
     let (epoch, steps) = resume.map_or((0, 0), |resume| (resume.state.epoch, resume.state.partial.steps));
     let own: [f64; FIGURES] = [epoch as f64, steps as f64, f64::from(u8::from(finished))];
-    let all = gather_numbers(mpi, &device, &own)?;
+    let all = mpi.gather_numbers(&device, &own)?;
     let all = all.as_chunks().0.to_vec();
     let most = (1..all.len()).fold(0, |most, rank| if all[rank] > all[most] { rank } else { most });
     if all.iter().any(|figures| figures[..2] != all[most][..2]) {
-        copy_state(mpi, &device, config, kept, most)?;
+        copy_state(mpi, config, kept, most)?;
     }
     Ok(all)
 }
 
 /// Replaces the state and the tensors of all by those of rank `root`. Their names and shapes are the same.
-fn copy_state(
-    mpi: &mut Mpi,
-    device: &Device,
-    config: &Config,
-    kept: &mut Option<Box<Kept>>,
-    root: usize,
-) -> Result<()> {
+fn copy_state(mpi: &mut Mpi, config: &Config, kept: &mut Option<Box<Kept>>, root: usize) -> Result<()> {
     let Some(Kept { resume, .. }) = kept.as_deref_mut() else {
         return Err(Error::Device("this process has no network yet, and others have trained theirs".into()));
     };
     let text = serde_json::to_vec(&resume.state).map_err(|error| Error::Device(error.to_string()))?;
-    let text = broadcast_text(mpi, &text, root)?;
+    let text = mpi.broadcast_bytes(&text, root)?;
     let state: TrainState =
         serde_json::from_slice(&text).map_err(|error| Error::Device(error.to_string()))?;
     let numbers: Vec<f32> = resume.tensors().iter().flat_map(|tensor| tensor.data).copied().collect();
-    let numbers = broadcast(mpi, device, &numbers, root)?;
+    let numbers = mpi.broadcast_numbers(&numbers, root)?;
     let mut rest = &numbers[..];
     let mut tensors = Tensors::new();
     for tensor in resume.tensors().iter() {
@@ -112,22 +105,4 @@ fn copy_state(
     }
     *resume = Resume::of(config, &state, tensors);
     Ok(())
-}
-
-/// The text of rank `root`.
-pub(super) fn broadcast_text(mpi: &mut Mpi, text: &[u8], root: usize) -> Result<Vec<u8>> {
-    let device = tensor_cpu::device(1);
-    let len = broadcast(mpi, &device, &[text.len() as f32], root)?[0];
-    let mut numbers: Vec<f32> = text.iter().map(|byte| f32::from(*byte)).collect();
-    numbers.resize(len as usize, 0.0);
-    let numbers = broadcast(mpi, &device, &numbers, root)?;
-    Ok(numbers.into_iter().map(|number| number as u8).collect())
-}
-
-/// The numbers of rank `root`. All have as many.
-fn broadcast(mpi: &mut Mpi, device: &Device, numbers: &[f32], root: usize) -> Result<Vec<f32>> {
-    let mut all = device.alloc(numbers.len())?;
-    device.upload(numbers, &mut all, 0)?;
-    mpi.broadcast(device, &mut all, Span::new(0, numbers.len()), root)?;
-    Ok(all.to_vec(device, 0, numbers.len())?)
 }

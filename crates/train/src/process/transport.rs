@@ -1,7 +1,7 @@
 use crate::devices::{nccl_available, usable_gpus};
 use crate::{DeviceKind, Devices, Result};
-use parallel::cluster::{Place, Source};
-use parallel::rendezvous::{ProcessGroup, Settings};
+use parallel::cluster::{Place, Source, variable};
+use parallel::join::{ProcessGroup, Settings, connect};
 use parallel::{Agreement, Error, Mpi, MpiOptions, NcclProcess, Replica};
 use program::Device;
 use std::time::Duration;
@@ -28,15 +28,14 @@ impl Transport {
     /// NCCL if this process has a GPU; MPI if that started it.
     pub(super) fn choose(place: &Place, devices: &Devices) -> Result<Transport> {
         let timeout = devices.patience();
-        let settings =
-            Settings::discover(|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))?;
+        let settings = Settings::discover(variable)?;
         if matches!(place.source, Source::OpenMpi | Source::Mpich | Source::Slurm) {
             let nccl = devices.device != DeviceKind::Cpu && usable_gpus().is_ok() && nccl_available().is_ok();
             // A secret for the rendezvous means that MPI is not wanted.
             if !nccl || settings.secret.is_none() {
                 let library = devices.mpi_library.clone();
                 let options =
-                    MpiOptions { library, ..MpiOptions::default().timeout(timeout).world(place.world) };
+                    MpiOptions { timeout, world: Some(place.world), library, ..MpiOptions::default() };
                 return Ok(Transport::Mpi { mpi: Mpi::start(options)?, nccl, timeout });
             }
         }
@@ -80,8 +79,8 @@ impl Transport {
     {
         let results = match self {
             Transport::Nccl { settings, timeout } => {
-                let timeout = *timeout;
-                NcclProcess { place, settings, agreement: facts, timeout, group }.run(devices, body)
+                let group = group.map_or_else(|| connect(place, settings), Ok)?;
+                NcclProcess { group, agreement: facts.clone(), timeout: *timeout }.run(devices, body)
             }
             Transport::Mpi { mpi, nccl, timeout } => {
                 mpi.agree(&facts.clone().with("sums by", if *nccl { "NCCL" } else { "MPI" }))?;

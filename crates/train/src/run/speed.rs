@@ -8,7 +8,7 @@ use crate::run::memory;
 use crate::run::pipeline::PipelineStage;
 use layers::{Draws, Exchange, Mode, Network};
 use models::Model;
-use parallel::{Collective, Weights, gather_numbers};
+use parallel::{Collective, Weights};
 use program::ops::Neighbor;
 use program::{Device, Layout, Span, Storage};
 use std::time::{Duration, Instant};
@@ -39,8 +39,8 @@ pub(crate) fn measure(
         seconds.push(trial.pass()?.as_secs_f64());
     }
     let own = batch as f64 / median(&seconds).max(1e-9);
-    let stages = gather_numbers(stage.stage.replica.as_mut(), device, &[own])?;
-    let replicas = gather_numbers(collective, device, &[stages.into_iter().fold(f64::INFINITY, f64::min)])?;
+    let stages = stage.stage.replica.gather_numbers(device, &[own])?;
+    let replicas = collective.gather_numbers(device, &[stages.into_iter().fold(f64::INFINITY, f64::min)])?;
     Ok(Weights::of_speeds(&replicas)?)
 }
 

@@ -1,7 +1,7 @@
 //! The throughput of each replica, which shows the one that the others wait for.
 
 use crate::Result;
-use parallel::{Collective, gather_numbers};
+use parallel::Collective;
 use program::Device;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Throughput {
         let samples = core::mem::take(&mut self.samples);
         let computing = core::mem::take(&mut self.computing);
         // Samples without computing time have no throughput; then it is unknown.
-        let all = gather_numbers(collective, device, &[samples as f64 / computing.as_secs_f64()])?;
+        let all = collective.gather_numbers(device, &[samples as f64 / computing.as_secs_f64()])?;
         Ok(Some(all).filter(|all| all.iter().all(|rate| rate.is_finite())))
     }
 }

@@ -1,7 +1,7 @@
 //! Connected processes decide together before they begin.
 
 use super::{BLOB, at, free_port};
-use parallel::rendezvous::{ProcessGroup, connect};
+use parallel::join::{ProcessGroup, connect};
 use parallel::{Agreement, Error, Result};
 use std::thread;
 
@@ -13,29 +13,20 @@ fn run(
 ) -> Vec<Result<Vec<u8>, String>> {
     let port = free_port();
     let process = |rank: usize| {
-        let (place, settings, mut hello) = at(rank, WORLD, port);
-        hello.agreement = Agreement::new();
-        thread::spawn(move || {
-            let group = connect(&place, &settings, &hello, first(rank, b""))?;
-            body(rank, group)
-        })
+        let (place, settings) = at(rank, WORLD, port);
+        thread::spawn(move || body(rank, connect(&place, &settings)?))
     };
     let threads: Vec<_> = (0..WORLD).map(process).collect();
     threads.into_iter().map(|thread| thread.join().unwrap().map_err(|error| error.to_string())).collect()
-}
-
-/// The bytes that only rank 0 has.
-fn first(rank: usize, blob: &[u8]) -> Option<&[u8]> {
-    (rank == 0).then_some(blob)
 }
 
 #[test]
 fn rank_0_hears_all_before_it_says_what_they_do() {
     let outcomes = run(|rank, mut group| {
         let said = group.gather(&[rank as u8 + 1])?.concat();
-        let told = group.broadcast(first(rank, &said))?;
-        group.agree(Agreement::new().with("the decision", format!("{told:?}")), first(rank, BLOB))?;
-        assert_eq!(group.blob, BLOB);
+        let told = group.broadcast(&said)?;
+        let agreement = Agreement::new().with("the decision", format!("{told:?}"));
+        assert_eq!(group.agree(agreement, if rank == 0 { BLOB } else { &[] })?, BLOB);
         Ok(told)
     });
     assert_eq!(outcomes, vec![Ok(vec![1, 2, 3]); WORLD]);
@@ -47,11 +38,28 @@ fn a_dead_rank_is_named_before_a_slow_one_is_heard() {
     let outcomes = run(|rank, mut group| match rank {
         2 => Err(Error::Rendezvous("no space is left".into())),
         // Ends as soon as rank 0 tells why.
-        1 => group.broadcast(None),
+        1 => group.broadcast(&[]),
         _ => group.gather(&[]).map(|_| Vec::new()),
     });
     for outcome in &outcomes[..2] {
         let told = "rank 2 (127.0.0.1) ended before all ranks had begun";
         assert_eq!(outcome.as_ref().unwrap_err(), told);
+    }
+}
+
+#[test]
+fn messages_that_are_too_long_are_refused() {
+    let outcomes = run(|rank, mut group| match rank {
+        0 => group.broadcast(&[0; 600_000]),
+        _ => {
+            let agreement =
+                (0..1200).fold(Agreement::new(), |agreement, k| agreement.with(k, "x".repeat(900)));
+            group.agree(agreement, &[])
+        }
+    });
+    for (rank, outcome) in outcomes.iter().enumerate() {
+        let told = outcome.as_ref().unwrap_err();
+        assert!(told.starts_with(&format!("rank {rank} would send ")), "{told}");
+        assert!(told.ends_with(" bytes, but a message has at most 1048576"), "{told}");
     }
 }

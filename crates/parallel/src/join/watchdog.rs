@@ -1,9 +1,8 @@
 use super::channel::{Peer, ReceiveError, Receiver, Sender};
 use super::group::ProcessGroup;
 use super::message::{Message, Progress};
-use crate::system::{Builder, Condvar, Instant, JoinHandle, Mutex, MutexGuard, sleep};
+use crate::system::{Instant, Mutex, MutexGuard, sleep, spawn};
 use crate::{Error, Result};
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
@@ -14,17 +13,17 @@ const BEATS: u32 = 4;
 const LEAST_SILENCE: Duration = Duration::from_secs(10);
 /// How long a finished process waits for the others to notice.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How often the thread of the heartbeat looks whether the watchdog has ended.
+const GLANCE: Duration = Duration::from_millis(500);
 
 /// Notices which process of a run has died or fallen silent, while the others wait for it in a collective.
 ///
 /// All processes send rank 0 a heartbeat with their step, and rank 0 sends its own. If one is silent for too
 /// long, stays behind the others, or its connection ends before it has finished, rank 0 tells all others. A
-/// collective (NCCL, MPI) can poll [`failed`](Watchdog::failed) and give up with the name of the lost rank.
-/// Long steps are no silence: heartbeats come from a separate thread.
-pub struct Watchdog {
-    shared: Arc<Shared>,
-    listeners: Mutex<Vec<JoinHandle<()>>>,
-}
+/// collective (NCCL) can poll [`failed`](Watchdog::failed) and give up with the name of the lost rank. Long
+/// steps are no silence: heartbeats come from a separate thread.
+#[derive(Clone)]
+pub(crate) struct Watchdog(Arc<Shared>);
 
 struct Shared {
     own: Mutex<Progress>,
@@ -32,8 +31,8 @@ struct Shared {
     failed: OnceLock<String>,
     /// This process has ended its watchdog.
     closed: AtomicBool,
+    /// `None` for processes that have finished or are lost.
     senders: Mutex<Vec<Option<Sender>>>,
-    wake: Condvar,
     silence: Duration,
     /// The connected processes, and their last progress.
     heard: Vec<(String, Mutex<Progress>)>,
@@ -50,113 +49,71 @@ pub(crate) fn longest_silence(timeout: Duration) -> Duration {
 impl Watchdog {
     /// Watches the connected processes, which take their [`step`](Watchdog::step)s and
     /// [`enter`](Watchdog::enter) their collectives together. `timeout`, the same on all, is how long one may
-    /// stay behind the others. A process is lost after a tenth of it without a heartbeat, but not before 10
-    /// seconds, or the whole time-out if that is less.
-    ///
-    /// # Errors
-    /// If a thread can't be started.
-    pub fn start(group: ProcessGroup, timeout: Duration) -> Result<Watchdog> {
+    /// stay behind the others. A process is lost after its [`longest_silence`].
+    pub(crate) fn start(group: ProcessGroup, timeout: Duration) -> Result<Watchdog> {
+        let rank = group.own.rank;
         let (mut senders, mut receivers, mut heard) = (Vec::new(), Vec::new(), Vec::new());
-        for Peer { rank, host, channel } in group.peers {
+        for peer in group.peers {
+            heard.push((peer.name(), Mutex::default()));
+            let Peer { channel, .. } = peer;
             senders.push(Some(channel.sender));
             receivers.push(channel.receiver);
-            heard.push((format!("rank {rank} ({host})"), Mutex::default()));
         }
-        let shared = Arc::new(Shared {
+        let watch = Watchdog(Arc::new(Shared {
             own: Mutex::default(),
             failed: OnceLock::new(),
             closed: AtomicBool::new(false),
             senders: Mutex::new(senders),
-            wake: Condvar::new(),
             silence: longest_silence(timeout),
             heard,
-            patience: (group.own.rank == 0).then_some(timeout),
-        });
-        let watch = Watchdog { shared: Arc::clone(&shared), listeners: Mutex::default() };
-        let failed = |source| Error::Spawn { rank: group.own.rank, source };
+            patience: (rank == 0).then_some(timeout),
+        }));
+        let failed = |source| Error::Spawn { rank, source };
         for (at, receiver) in receivers.into_iter().enumerate() {
-            let shared = Arc::clone(&shared);
-            let listener = spawn("listener", move || shared.listen(at, receiver)).map_err(failed)?;
-            watch.lock_listeners().push(listener);
+            let shared = Arc::clone(&watch.0);
+            spawn("listener", move || shared.listen(at, receiver)).map_err(failed)?;
         }
+        let shared = Arc::clone(&watch.0);
         spawn("heartbeat", move || shared.beat()).map_err(failed)?;
         Ok(watch)
     }
 
     /// Reports this process's step, which the others show if it is lost.
-    pub fn step(&self, step: u64) {
-        self.shared.step(step);
+    pub(crate) fn step(&self, step: u64) {
+        *progress(&self.0.own) = Progress { step, entered: 0 };
     }
 
     /// Reports that this process has come to a collective, in a step or after it. A process that waits in one
     /// is ahead of the one that it waits for.
-    pub fn enter(&self) {
-        self.shared.enter();
+    pub(crate) fn enter(&self) {
+        progress(&self.0.own).entered += 1;
     }
 
     /// The first failure, if any: the same sentence on all processes that it reached.
-    pub fn failed(&self) -> Option<String> {
-        self.shared.failed.get().cloned()
-    }
-
-    /// A function that returns [`failed`](Watchdog::failed), also after the watchdog has ended.
-    pub fn failures(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
-        let shared = Arc::clone(&self.shared);
-        move || shared.failed.get().cloned()
-    }
-
-    /// A function that calls [`step`](Watchdog::step).
-    pub fn steps(&self) -> impl Fn(u64) + Send + Sync + use<> {
-        let shared = Arc::clone(&self.shared);
-        move |step| shared.step(step)
-    }
-
-    /// A function that calls [`enter`](Watchdog::enter).
-    pub fn entries(&self) -> impl Fn() + Send + Sync + use<> {
-        let shared = Arc::clone(&self.shared);
-        move || shared.enter()
+    pub(crate) fn failed(&self) -> Option<String> {
+        self.0.failed.get().cloned()
     }
 
     /// Tells all others that this process gives up.
-    pub fn fail(&self, reason: &str) {
-        self.shared.fail(reason.to_owned());
+    pub(crate) fn fail(&self, reason: &str) {
+        self.0.fail(reason.to_owned());
     }
 
     /// Ends the watchdog. This process has finished, so its silence is no failure any more.
-    pub fn finish(self) {
-        self.shared.closed.store(true, Ordering::Relaxed);
-        self.shared.tell(&Message::Done);
+    pub(crate) fn finish(&self) {
+        self.0.closed.store(true, Ordering::Relaxed);
+        self.0.tell(&Message::Done);
         let until = Instant::now() + FAREWELL;
-        while Instant::now() < until && !self.lock_listeners().iter().all(JoinHandle::is_finished) {
+        while Instant::now() < until && self.0.lock().iter().any(Option::is_some) {
             sleep(Duration::from_millis(1));
         }
-    }
-
-    fn lock_listeners(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Without [`finish`](Watchdog::finish) the others take this process for lost, at once.
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        self.shared.closed.store(true, Ordering::Relaxed);
-        self.shared.lock().iter_mut().for_each(|sender| sender.take().iter().for_each(Sender::close));
-        self.shared.wake.notify_all();
+        self.0.lock().iter_mut().filter_map(Option::take).for_each(|sender| sender.close());
     }
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Vec<Option<Sender>>> {
         self.senders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn step(&self, step: u64) {
-        *progress(&self.own) = Progress { step, entered: 0 };
-    }
-
-    fn enter(&self) {
-        progress(&self.own).entered += 1;
     }
 
     /// Receives the messages of one process until it has finished or is lost.
@@ -181,7 +138,8 @@ impl Shared {
                 }
             }
         };
-        if let Some(sender) = self.lock()[at].take() {
+        let sender = self.lock()[at].take();
+        if let Some(sender) = sender {
             sender.close();
         }
         if let Some(sentence) = lost.filter(|_| !self.closed.load(Ordering::Relaxed)) {
@@ -191,22 +149,20 @@ impl Shared {
 
     /// Sends heartbeats until the watchdog ends.
     fn beat(&self) {
-        let pause = self.silence / BEATS;
-        let (mut last, mut since) = (Vec::new(), Instant::now());
+        let (mut last, mut since, mut next) = (Vec::new(), Instant::now(), Instant::now());
         while !self.closed.load(Ordering::Relaxed) {
-            let own = *progress(&self.own);
-            self.tell(&Message::Beat(own));
-            let now = self.all();
-            if now != last {
-                (last, since) = (now, Instant::now());
-            } else if self.patience.is_some_and(|patience| since.elapsed() >= patience) {
-                self.name_who_stays_behind(&last, since.elapsed());
+            if Instant::now() >= next {
+                next = Instant::now() + self.silence / BEATS;
+                let own = *progress(&self.own);
+                self.tell(&Message::Beat(own));
+                let now = self.all();
+                if now != last {
+                    (last, since) = (now, Instant::now());
+                } else if self.patience.is_some_and(|patience| since.elapsed() >= patience) {
+                    self.name_who_stays_behind(&last, since.elapsed());
+                }
             }
-            let senders = self.lock();
-            if !self.closed.load(Ordering::Relaxed) {
-                // The loop then looks at `closed` again.
-                drop(self.wake.wait_timeout(senders, pause));
-            }
+            sleep(GLANCE.min(self.silence / BEATS));
         }
     }
 
@@ -246,10 +202,6 @@ impl Shared {
 
 fn progress(of: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    Builder::new().name(name.to_owned()).spawn(run)
 }
 
 #[cfg(test)]

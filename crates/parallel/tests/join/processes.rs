@@ -1,6 +1,7 @@
 //! One process a GPU, here threads with emulated ones: joined, and stopped together when one fails.
 
 use super::{LONG, at, free_port};
+use parallel::join::connect;
 use parallel::{Agreement, Error, NcclProcess, Replica, Result};
 use program::{Precision, Span};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,17 +12,9 @@ const WORLD: usize = 3;
 
 /// Runs a body as each process. Returns the outcomes by rank, or `None` without a C++ compiler.
 fn run(
-    agreement: fn(usize) -> Agreement,
-    body: fn(Replica) -> Result<f32>,
-) -> Option<Vec<Result<f32, String>>> {
-    run_for(LONG, agreement, body)
-}
-
-/// The same with this patience.
-fn run_for(
     timeout: Duration,
     agreement: fn(usize) -> Agreement,
-    body: fn(Replica) -> Result<f32>,
+    body: impl Fn(Replica) -> Result<f32> + Clone + Send + Sync + 'static,
 ) -> Option<Vec<Result<f32, String>>> {
     if let Err(error) = tensor_cuda::emulated(Precision::Fp32) {
         println!("SKIPPED: processes on GPUs: {error}");
@@ -29,19 +22,16 @@ fn run_for(
     }
     let port = free_port();
     let process = |rank: usize| {
+        let body = body.clone();
         thread::spawn(move || {
-            let (place, mut settings, _) = at(rank, WORLD, port);
+            let (place, mut settings) = at(rank, WORLD, port);
             // A process that comes after the others have given up tries for this long.
             settings.start = Duration::from_secs(20);
-            let process = NcclProcess {
-                place: &place,
-                settings: &settings,
-                agreement: &agreement(rank),
-                timeout,
-                group: None,
-            };
             let device = tensor_cuda::emulated(Precision::Fp32).unwrap();
-            process.run(&[device], body).map(|mut all| all.remove(0)).map_err(|error| error.to_string())
+            let joined = connect(&place, &settings).and_then(|group| {
+                NcclProcess { group, agreement: agreement(rank), timeout }.run(&[device], body)
+            });
+            joined.map(|mut all| all.remove(0)).map_err(|error| error.to_string())
         })
     };
     let threads: Vec<_> = (0..WORLD).map(process).collect();
@@ -66,30 +56,46 @@ fn sum(replica: &mut Replica, steps: u64) -> Result<f32> {
 
 #[test]
 fn they_add_up_together() {
-    let Some(sums) = run(same, |mut replica| sum(&mut replica, 3)) else { return };
+    let Some(sums) = run(LONG, same, |mut replica| sum(&mut replica, 3)) else { return };
     assert_eq!(sums, vec![Ok(6.0); WORLD]);
 }
 
+/// Rank 1 fails by itself, panics, or asks for something that is not there.
 #[test]
 fn who_fails_stops_the_others_with_its_reason() {
-    let Some(outcomes) = run(same, |mut replica| {
-        sum(&mut replica, 2)?;
-        match replica.rank() {
-            1 => Err(Error::Rendezvous("the disk is full".into())),
-            _ => sum(&mut replica, 2),
-        }
-    }) else {
-        return;
-    };
-    let told = Err("stopped because rank 1 failed: the disk is full".to_owned());
-    assert_eq!(outcomes, [told.clone(), Err("the disk is full".into()), told]);
+    for (way, reason) in [
+        "the disk is full",
+        "replica 1 panicked: one is too many",
+        "all_reduce_sum: the run ends at element 2 of a buffer of 1",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let Some(outcomes) = run(LONG, same, move |mut replica| {
+            sum(&mut replica, 2)?;
+            match way {
+                _ if replica.rank() != 1 => sum(&mut replica, 2),
+                0 => Err(Error::Rendezvous("the disk is full".into())),
+                1 => panic!("one is too many"),
+                _ => {
+                    let mut data = replica.device.alloc(1)?;
+                    replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(1, 1))?;
+                    Ok(0.0)
+                }
+            }
+        }) else {
+            return;
+        };
+        let told = Err(format!("stopped because rank 1 failed: {reason}"));
+        assert_eq!(outcomes, [told.clone(), Err(reason.to_owned()), told]);
+    }
 }
 
 /// A process that is alive but calls no collective after its last step, as while it saves.
 #[test]
 fn who_does_not_come_after_a_step_is_named() {
     static NAMED: AtomicUsize = AtomicUsize::new(0);
-    let Some(outcomes) = run_for(Duration::from_secs(5), same, |mut replica| {
+    let Some(outcomes) = run(Duration::from_secs(5), same, |mut replica| {
         let summed = sum(&mut replica, 2);
         let came = replica.rank() != 1;
         while !came && NAMED.load(Ordering::Relaxed) < WORLD - 1 {
@@ -112,37 +118,9 @@ fn who_does_not_come_after_a_step_is_named() {
 }
 
 #[test]
-fn who_panics_stops_the_others_with_its_words() {
-    let Some(outcomes) = run(same, |mut replica| {
-        assert!(replica.rank() != 2, "two is too many");
-        sum(&mut replica, 1)
-    }) else {
-        return;
-    };
-    let told = Err("stopped because rank 2 failed: replica 2 panicked: two is too many".to_owned());
-    assert_eq!(outcomes, [told.clone(), told, Err("replica 2 panicked: two is too many".into())]);
-}
-
-#[test]
-fn who_asks_for_what_is_not_there_stops_the_others() {
-    let Some(outcomes) = run(same, |mut replica| match replica.rank() {
-        0 => replica
-            .collective
-            .all_reduce_sum(&replica.device.clone(), &mut replica.device.alloc(1)?, Span::new(1, 1))
-            .map(|()| 0.0),
-        _ => sum(&mut replica, 1),
-    }) else {
-        return;
-    };
-    for outcome in &outcomes[1..] {
-        assert!(outcome.as_ref().unwrap_err().starts_with("stopped because rank 0 failed: "), "{outcome:?}");
-    }
-}
-
-#[test]
 fn those_that_are_about_to_do_something_else_do_not_begin() {
     let agreement = |rank: usize| Agreement::new().with("the batch size", if rank == 2 { 32 } else { 64 });
-    let Some(outcomes) = run(agreement, |mut replica| sum(&mut replica, 1)) else { return };
+    let Some(outcomes) = run(LONG, agreement, |mut replica| sum(&mut replica, 1)) else { return };
     let told = "rank 2 has the batch size 32, but rank 0 has 64; start all of them with the same program and options";
     assert_eq!((&outcomes[0], &outcomes[2]), (&Err(told.into()), &Err(told.into())));
     assert!(outcomes[1].is_err());

@@ -1,8 +1,8 @@
-use crate::abort::{Abortable, Participant};
-use crate::barrier::Barrier;
-use crate::link::Link;
-use crate::members::Members;
-use crate::replicas::{run_threads, run_within};
+use super::link::Link;
+use crate::local::abort::{Abortable, Participant};
+use crate::local::barrier::Barrier;
+use crate::local::members::Members;
+use crate::local::replicas::{run_threads, run_within};
 use crate::{Collective, Error, Local, Replica, Result};
 use core::fmt::Display;
 use core::time::Duration;
@@ -100,32 +100,18 @@ impl Stage {
 /// use parallel::{Error, run_stages};
 /// use program::ops::Neighbor;
 ///
-/// // Two replicas of two stages: each first stage sends a number on, its neighbour sends back twice as much.
+/// // Two replicas of two stages: each first stage sends its number on.
 /// let patience = std::time::Duration::from_secs(300);
 /// let seen = run_stages(&vec![tensor_cpu::device(1); 4], 2, patience, |replica, stage| {
-///     let mut seen = 0.0;
+///     let mut number = replica.rank() as f32 + 1.0;
 ///     if stage.is_first() {
-///         stage.send(Neighbor::Next, |tensor| {
-///             tensor.push(replica.rank() as f32 + 1.0);
-///             Ok::<_, Error>(())
-///         })?;
-///         stage.receive(Neighbor::Next, |tensor| {
-///             seen = tensor[0];
-///             Ok::<_, Error>(())
-///         })?;
+///         stage.send(Neighbor::Next, |tensor| Ok::<_, Error>(tensor.push(number)))?;
 ///     } else {
-///         stage.receive(Neighbor::Previous, |tensor| {
-///             seen = tensor[0];
-///             Ok::<_, Error>(())
-///         })?;
-///         stage.send(Neighbor::Previous, |tensor| {
-///             tensor.push(2.0 * seen);
-///             Ok::<_, Error>(())
-///         })?;
+///         stage.receive(Neighbor::Previous, |tensor| Ok::<_, Error>(number += tensor[0]))?;
 ///     }
-///     Ok::<_, Error>(seen)
+///     Ok::<_, Error>(number)
 /// })?;
-/// assert_eq!(seen, [2.0, 1.0, 4.0, 2.0]);
+/// assert_eq!(seen, [1.0, 2.0, 2.0, 4.0]);
 /// # Ok::<(), Error>(())
 /// ```
 ///

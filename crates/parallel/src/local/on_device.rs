@@ -1,14 +1,13 @@
-use crate::barrier::Barrier;
-use crate::collective::equal_part;
-use crate::{Error, Nodes, Result};
-use program::{Device, Span, Storage};
+use super::barrier::Barrier;
+use crate::{Error, Result};
+use program::Device;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tensor_cuda::{Cuda, Peers};
 
 /// The operations of [`Local`](crate::Local) from GPU to GPU.
 pub(crate) struct OnDevice {
-    peers: Peers,
+    pub(super) peers: Peers,
     /// The length that each replica passed.
     lens: Vec<AtomicUsize>,
 }
@@ -22,43 +21,9 @@ impl OnDevice {
         Ok(Some(OnDevice { peers: Peers::of(&gpus)?, lens }))
     }
 
-    pub(crate) fn all_reduce(
-        &self,
-        rank: usize,
-        barrier: &Barrier,
-        nodes: Nodes<'_>,
-        data: &mut Storage,
-        at: Span,
-    ) -> Result<()> {
-        let meet = self.host_barrier(rank, barrier, at.len, None);
-        self.peers.all_reduce(rank, nodes.into(), data, at, meet)
-    }
-
-    pub(crate) fn broadcast(
-        &self,
-        rank: usize,
-        barrier: &Barrier,
-        data: &mut Storage,
-        at: Span,
-        root: usize,
-    ) -> Result<()> {
-        self.peers.broadcast(rank, data, at, root, self.host_barrier(rank, barrier, at.len, Some(root)))
-    }
-
-    pub(crate) fn all_gather(
-        &self,
-        rank: usize,
-        barrier: &Barrier,
-        data: &mut Storage,
-        at: Span,
-    ) -> Result<()> {
-        equal_part(at, self.lens.len(), rank)?;
-        self.peers.all_gather(rank, data, at, self.host_barrier(rank, barrier, at.len, None))
-    }
-
     /// The barrier of an operation. At the first wait, each replica compares its length with that of the
     /// others, or of the root of a broadcast.
-    fn host_barrier<'a>(
+    pub(super) fn host_barrier<'a>(
         &'a self,
         rank: usize,
         barrier: &'a Barrier,

@@ -1,8 +1,7 @@
-use crate::abort::{Abortable, Participant};
-use crate::hangs::{Hangs, Mark, PATIENCE};
-use crate::members::Members;
-use crate::panics::message;
-use crate::{Collective, Error, Replica};
+use super::abort::{Abortable, Participant};
+use super::hangs::{Hangs, Mark, PATIENCE};
+use super::members::Members;
+use crate::{Collective, Error, Local};
 use core::convert::Infallible;
 use core::time::Duration;
 use program::Device;
@@ -11,6 +10,31 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::ScopedJoinHandle;
+
+/// The argument of a replica's body.
+pub struct Replica {
+    /// The replica's device.
+    pub device: Device,
+    /// The collective of all replicas.
+    pub collective: Box<dyn Collective>,
+}
+
+impl Replica {
+    /// A single replica.
+    pub fn alone(device: Device) -> Self {
+        Replica { device, collective: Box::new(Local::alone()) }
+    }
+
+    /// The replica's number, from 0.
+    pub fn rank(&self) -> usize {
+        self.collective.rank()
+    }
+
+    /// How many replicas there are.
+    pub fn world(&self) -> usize {
+        self.collective.world()
+    }
+}
 
 /// Runs `body` once for each device, each on a separate thread, and returns the results by rank.
 ///
@@ -56,7 +80,8 @@ where
     F: Fn(Replica) -> Result<T, E> + Sync,
 {
     let Members { collectives, barrier, across, patience } = group;
-    let all: Arc<[Arc<dyn Abortable>]> = [barrier as Arc<dyn Abortable>].into_iter().chain(across).collect();
+    let across = across.map(|across| across as Arc<dyn Abortable>);
+    let all: Arc<[Arc<dyn Abortable>]> = [barrier as _].into_iter().chain(across).collect();
     let member = |(device, collective): (&Device, Box<dyn Collective>)| {
         let (rank, all) = (collective.rank(), Arc::clone(&all));
         let participant = Participant {
@@ -170,4 +195,10 @@ where
             Err(Failure::panicked(participant.replica, panic.as_ref(), first))
         }
     }
+}
+
+/// The message of a panic.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

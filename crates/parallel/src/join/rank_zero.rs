@@ -3,10 +3,11 @@ use super::channel::{Peer, ReceiveError};
 use super::handshake::accept_handshake;
 use super::listener::{Endpoint, Listener};
 use super::message::{Hello, Message};
-use crate::system::{Builder, Instant, TcpStream, mpsc};
+use crate::system::{Instant, Mutex, TcpStream, sleep, spawn};
 use crate::{Error, Result};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Shutdown;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// The time-out of a handshake. Connections without one are closed.
@@ -32,28 +33,18 @@ enum Arrival {
     Nobody,
 }
 
-/// Waits for all others, sends them `blob`, and returns them by rank. If a process can't take part, all are
-/// told.
-pub(super) fn gather(
-    endpoint: &Endpoint,
-    secret: Secret,
-    own: &Hello,
-    blob: &[u8],
-    start: Duration,
-) -> Result<Vec<Peer>> {
+/// Waits for all others, and returns them by rank. All are told that it is complete, or why a process can't take
+/// part.
+pub(super) fn gather(endpoint: &Endpoint, secret: Secret, own: &Hello, start: Duration) -> Result<Vec<Peer>> {
     let until = Instant::now() + start;
     let mut listener = Listener::open(endpoint, until)?;
     let mut arrivals =
         Arrivals { own, peers: BTreeMap::new(), strangers: BTreeMap::new(), ended: BTreeMap::new() };
     let gathered = arrivals.receive(&mut listener, &secret, until);
-    let sentence = gathered.err().map(|reason| match reason {
-        Some(sentence) => sentence,
-        None => arrivals.missing(endpoint, start),
-    });
-    let message =
-        sentence.as_ref().map_or_else(|| Message::Blob(blob.to_vec()), |s| Message::Failed(s.clone()));
+    let wrong = gathered.err().map(|reason| reason.unwrap_or_else(|| arrivals.missing(endpoint, start)));
+    let message = wrong.clone().map_or(Message::Blob(Vec::new()), Message::Failed);
     let gone = arrivals.tell(&message);
-    match sentence.or_else(|| gone.map(|name| format!("{name} ended before all ranks had come"))) {
+    match wrong.or_else(|| gone.map(|name| format!("{name} ended before all ranks had come"))) {
         Some(sentence) => Err(Error::Rendezvous(sentence)),
         None => Ok(arrivals.peers.into_values().map(|(_, peer)| peer).collect()),
     }
@@ -80,18 +71,17 @@ impl Arrivals<'_> {
         secret: &Secret,
         until: Instant,
     ) -> Result<(), Option<String>> {
-        let (arrive, arrivals) = mpsc::channel();
         let most = self.own.world + STRANGERS;
-        let mut greeting = Greeting { running: VecDeque::new(), begun: 0, most, arrive };
+        let mut greeting = Greeting { running: VecDeque::new(), begun: 0, most };
         while !self.is_complete() {
             if Instant::now() >= until {
                 return Err(None);
             }
             greeting.accept(listener, secret);
-            if let Ok((number, arrival)) = arrivals.recv_timeout(PAUSE) {
-                greeting.running.retain(|running| running.number != number);
+            for (number, arrival) in greeting.arrived() {
                 self.admit(number, arrival)?;
             }
+            sleep(PAUSE);
         }
         Ok(())
     }
@@ -226,7 +216,6 @@ struct Greeting {
     begun: u64,
     /// The most at a time.
     most: usize,
-    arrive: mpsc::Sender<(u64, Arrival)>,
 }
 
 /// A connection whose handshake runs.
@@ -234,6 +223,8 @@ struct Running {
     number: u64,
     since: Instant,
     stream: TcpStream,
+    /// Set at the end.
+    outcome: Arc<Mutex<Option<Arrival>>>,
 }
 
 impl Greeting {
@@ -251,16 +242,30 @@ impl Greeting {
             let Some(stream) = listener.accept() else { return };
             let Ok(handle) = stream.try_clone() else { continue };
             self.begun += 1;
-            let (number, secret, arrive) = (self.begun, secret.clone(), self.arrive.clone());
+            let outcome = Arc::<Mutex<Option<Arrival>>>::default();
+            let (number, since) = (self.begun, Instant::now());
+            let (secret, arrival) = (secret.clone(), Arc::clone(&outcome));
             let greet = move || {
-                // After the time-out the receiver is gone.
-                let _ = arrive.send((number, greet(stream, &secret)));
+                let greeted = greet(stream, &secret);
+                *arrival.lock().unwrap_or_else(PoisonError::into_inner) = Some(greeted);
             };
             // Without a thread the connection is dropped, and its process tries again.
-            if Builder::new().name("arrival".to_owned()).spawn(greet).is_ok() {
-                self.running.push_back(Running { number, since: Instant::now(), stream: handle });
+            if spawn("arrival", greet).is_ok() {
+                self.running.push_back(Running { number, since, stream: handle, outcome });
             }
         }
+    }
+
+    /// The outcomes of handshakes that have ended, each with the number of its connection.
+    fn arrived(&mut self) -> Vec<(u64, Arrival)> {
+        let mut arrived = Vec::new();
+        self.running.retain(|running| {
+            let outcome = running.outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let runs = outcome.is_none();
+            arrived.extend(outcome.map(|outcome| (running.number, outcome)));
+            runs
+        });
+        arrived
     }
 }
 

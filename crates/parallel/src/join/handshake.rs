@@ -4,8 +4,9 @@ use super::secret::random;
 use crate::system::{Instant, TcpStream};
 
 /// The protocol and its version.
-const MAGIC: &[u8; 8] = b"towers-2";
-const NONCE: usize = 32;
+const MAGIC: &[u8; 8] = b"towers-3";
+/// The length of the random numbers that both sides draw for a connection.
+pub(super) const NONCE: usize = 32;
 
 /// Why there is no connection.
 pub(super) enum HandshakeError {
@@ -13,8 +14,6 @@ pub(super) enum HandshakeError {
     Silent,
     /// Another program, or another version of towers, answers.
     Foreign,
-    /// The system has no random numbers.
-    Failed(crate::Error),
 }
 
 impl From<ReceiveError> for HandshakeError {
@@ -23,14 +22,14 @@ impl From<ReceiveError> for HandshakeError {
     }
 }
 
-/// The side of the connecting process: sends its rank, and derives the keys.
+/// The side of the connecting process, with a new random number: sends its rank, and derives the keys.
 pub(super) fn connect_handshake(
     stream: TcpStream,
     secret: &Secret,
     rank: usize,
+    own: [u8; NONCE],
     until: Instant,
 ) -> Result<Channel, HandshakeError> {
-    let own = random::<NONCE>().map_err(HandshakeError::Failed)?;
     let greeting = [&MAGIC[..], &(rank as u64).to_le_bytes(), &own].concat();
     write_until(&stream, &greeting, until).map_err(|_| HandshakeError::Silent)?;
     let mut answer = [0; MAGIC.len() + NONCE];
@@ -55,7 +54,7 @@ pub(super) fn accept_handshake(
     }
     read_until(&stream, &mut greeting[MAGIC.len()..], until)?;
     let (rank, nonce) = greeting[MAGIC.len()..].split_at(8);
-    let own = random::<NONCE>().map_err(HandshakeError::Failed)?;
+    let own: [u8; NONCE] = random().map_err(|_| HandshakeError::Silent)?;
     write_until(&stream, &[&MAGIC[..], &own].concat(), until).map_err(|_| HandshakeError::Silent)?;
     let rank = rank.iter().rev().fold(0, |rank, byte| rank << 8 | u64::from(*byte));
     Ok((begin(stream, secret, [nonce, &own], false)?, rank))

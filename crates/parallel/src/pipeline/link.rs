@@ -1,5 +1,5 @@
-use crate::abort::{AbortState, Abortable};
-use crate::hangs::waiting;
+use crate::local::abort::{AbortState, Abortable};
+use crate::local::hangs::waiting;
 use crate::system::{Condvar, Mutex, MutexGuard};
 use crate::{Error, Result};
 use std::collections::VecDeque;

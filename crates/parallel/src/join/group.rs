@@ -1,9 +1,8 @@
-//! Messages of connected processes before the run begins.
-
-use super::channel::ReceiveError;
-use super::group::{ProcessGroup, check};
+use super::channel::{LONGEST, Peer, ReceiveError};
 use super::message::{Hello, Message};
 use super::other_ranks::GRACE;
+use super::{Settings, other_ranks, rank_zero};
+use crate::cluster::Place;
 use crate::system::{Instant, sleep};
 use crate::{Agreement, Error, Result};
 use std::time::Duration;
@@ -15,7 +14,43 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// A launcher notices the end of a process within this time.
 const MOMENT: Duration = Duration::from_secs(1);
 
+/// Connected processes.
+pub struct ProcessGroup {
+    pub(super) own: Hello,
+    /// The connected processes: on rank 0 all others by rank, on the others rank 0.
+    pub(super) peers: Vec<Peer>,
+    /// The time-out of a message.
+    start: Duration,
+}
+
+/// Connects the processes.
+///
+/// # Errors
+/// [`Error::Rendezvous`] on every rank if one does not come in time, or if secrets, versions or numbers of
+/// processes differ; on an earlier process if another comes with its rank. [`Error::Variable`] if the settings
+/// name no endpoint.
+pub fn connect(place: &Place, settings: &Settings) -> Result<ProcessGroup> {
+    let Place { rank, world, .. } = *place;
+    let (own, start) = (Hello { rank, world, agreement: Agreement::new() }, settings.start);
+    let peers = if world == 1 {
+        Vec::new()
+    } else {
+        let endpoint = settings.endpoint(place)?;
+        let secret = settings.secret_for(&endpoint)?.of_start(place);
+        match rank {
+            0 => rank_zero::gather(&endpoint, secret, &own, start)?,
+            _ => vec![other_ranks::join(&endpoint, &secret, &own, start)?],
+        }
+    };
+    Ok(ProcessGroup { own, peers, start })
+}
+
 impl ProcessGroup {
+    /// This process's rank.
+    pub fn rank(&self) -> usize {
+        self.own.rank
+    }
+
     /// Gathers the bytes of every process on rank 0, by rank. The others get nothing.
     ///
     /// # Errors
@@ -41,8 +76,7 @@ impl ProcessGroup {
     /// [`Error::Rendezvous`] if one is gone or sends nothing in time.
     pub fn replicas(&mut self, own: usize) -> Result<Vec<usize>> {
         let gathered = self.gather(&(own as u64).to_le_bytes())?.concat();
-        let first = self.own.rank == 0;
-        let all = self.broadcast(first.then_some(&gathered[..]))?;
+        let all = self.broadcast(&gathered)?;
         let numbers = all.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes) as usize);
         let numbers: Vec<usize> = numbers.collect();
         if numbers.len() != self.own.world || numbers.contains(&0) {
@@ -51,54 +85,53 @@ impl ProcessGroup {
         Ok(numbers)
     }
 
-    /// Brings `blob` from rank 0 to all others, which pass `None`.
+    /// Brings the bytes of rank 0 to all others.
     ///
     /// # Errors
     /// [`Error::Rendezvous`] if rank 0 is gone or sends nothing in time.
-    pub fn broadcast(&mut self, blob: Option<&[u8]>) -> Result<Vec<u8>> {
-        check(&self.own, blob)?;
-        match blob {
-            Some(blob) => {
-                self.tell(&Message::Blob(blob.to_vec()));
-                Ok(blob.to_vec())
-            }
-            None => self.hear_first(),
+    pub fn broadcast(&mut self, said: &[u8]) -> Result<Vec<u8>> {
+        if self.own.rank > 0 {
+            return self.hear_first();
         }
+        let message = self.fitting(Message::Blob(said.to_vec()))?;
+        self.tell(&message);
+        Ok(said.to_vec())
     }
 
-    /// Repeats the check of [`connect`](super::connect) with the settings of the run: all ranks must have the
-    /// same `agreement`. `blob` replaces the earlier blob of rank 0.
+    /// Checks that all processes have the same agreement, and [broadcasts](ProcessGroup::broadcast) `said`.
     ///
     /// # Errors
     /// [`Error::Rendezvous`] on every rank if one is gone, sends nothing in time, or disagrees.
-    pub fn agree(&mut self, agreement: Agreement, blob: Option<&[u8]>) -> Result<()> {
-        self.own.agreement = agreement;
-        check(&self.own, blob)?;
-        self.blob = match blob {
-            Some(blob) => {
-                let own = self.own.agreement.clone();
-                self.hear_all(|rank, message| match message {
-                    Message::Hello(Hello { agreement, .. }) => {
-                        own.difference(rank, &agreement).map(|error| error.to_string())
-                    }
-                    _ => Some(other(rank)),
-                })?;
-                self.tell(&Message::Blob(blob.to_vec()));
-                blob.to_vec()
-            }
-            None => {
-                self.say(&Message::Hello(self.own.clone()))?;
-                self.hear_first()?
-            }
-        };
-        Ok(())
+    pub fn agree(&mut self, agreement: Agreement, said: &[u8]) -> Result<Vec<u8>> {
+        let own = Hello { agreement, ..self.own.clone() };
+        if own.rank > 0 {
+            let hello = self.fitting(Message::Hello(own))?;
+            self.say(&hello)?;
+        } else {
+            self.hear_all(|rank, message| match message {
+                Message::Hello(Hello { agreement, .. }) => {
+                    own.agreement.difference(rank, &agreement).map(|error| error.to_string())
+                }
+                _ => Some(other(rank)),
+            })?;
+        }
+        self.broadcast(said)
+    }
+
+    /// The message, unless it is too long.
+    fn fitting(&self, message: Message) -> Result<Message> {
+        let (rank, bytes) = (self.own.rank, serde_json::to_vec(&message).map_or(0, |bytes| bytes.len()));
+        if bytes <= LONGEST {
+            return Ok(message);
+        }
+        let sentence = format!("rank {rank} would send {bytes} bytes, but a message has at most {LONGEST}");
+        Err(Error::Rendezvous(sentence))
     }
 
     /// Sends a message to rank 0. If that has ended, it may have sent its reason.
     fn say(&mut self, message: &Message) -> Result<()> {
         let until = Instant::now() + self.start;
-        let Some(first) = self.peers.first_mut() else { return Ok(()) };
-        match first.channel.sender.send(message, until) {
+        match self.peers[0].channel.sender.send(message, until) {
             Ok(()) => Ok(()),
             Err(_) => self.hear_first().map(drop),
         }
@@ -110,10 +143,10 @@ impl ProcessGroup {
         self.peers.iter_mut().for_each(|peer| _ = peer.channel.sender.send(message, until));
     }
 
-    /// The bytes from rank 0, or none in a group of one.
+    /// The bytes from rank 0.
     fn hear_first(&mut self) -> Result<Vec<u8>> {
         let until = Instant::now() + self.start + GRACE;
-        let Some(first) = self.peers.first_mut() else { return Ok(Vec::new()) };
+        let first = &mut self.peers[0];
         let name = first.name();
         Err(Error::Rendezvous(match first.channel.receiver.receive(until) {
             Ok(Message::Blob(blob)) => return Ok(blob),
@@ -161,7 +194,7 @@ impl ProcessGroup {
             ReceiveError::Late => {
                 format!("{name} said nothing within {} seconds of its start", self.start.as_secs_f64())
             }
-            ReceiveError::Gone => gone(name),
+            ReceiveError::Gone => format!("{name} ended before all ranks had begun"),
             ReceiveError::Forged | ReceiveError::OtherSecret => format!("another process posed as {name}"),
         }
     }
@@ -172,8 +205,4 @@ fn other(rank: usize) -> String {
     format!(
         "rank {rank} says something else than it is asked; start all of them with the same program and options"
     )
-}
-
-fn gone(name: &str) -> String {
-    format!("{name} ended before all ranks had begun")
 }

@@ -5,11 +5,10 @@
 
 mod collectives;
 mod processes;
-mod watchdog;
 
 use parallel::cluster::{Place, Source};
-use parallel::rendezvous::{Hello, Secret, Settings, connect as join};
-use parallel::{Agreement, Error, Result};
+use parallel::join::{ProcessGroup, Secret, Settings, connect as join};
+use parallel::{Error, Result};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,13 +19,14 @@ const BLOB: &[u8] = &[42; 128];
 /// Longer than any test takes without a hang.
 const LONG: Duration = Duration::from_secs(60);
 
+type Guest = (Place, Settings);
+
 /// A place and settings for `rank`, with a new port for every test.
-fn at(rank: usize, world: usize, port: u16) -> (Place, Settings, Hello) {
+fn at(rank: usize, world: usize, port: u16) -> Guest {
     let master = Some(("127.0.0.1".to_owned(), 1));
     let place = Place { master, ..Place::new(Source::Variables, rank, world) };
     let secret = Some(Secret::new("the secret of the tests").unwrap());
-    let settings = Settings { secret, port: Some(port), start: LONG };
-    (place, settings, Hello { rank, world, agreement: Agreement::new().with("the batch size", 64) })
+    (place, Settings { secret, port: Some(port), start: LONG })
 }
 
 /// Fails instead of hanging.
@@ -46,27 +46,29 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn come((place, settings, hello): (Place, Settings, Hello)) -> Result<Vec<u8>> {
-    Ok(join(&place, &settings, &hello, (place.rank == 0).then_some(BLOB))?.blob)
+fn come((place, settings): Guest) -> Result<ProcessGroup> {
+    join(&place, &settings)
 }
 
 /// Runs all of these at once. Returns the outcomes.
-fn all(arrivals: Vec<(Place, Settings, Hello)>) -> Vec<Result<Vec<u8>, String>> {
-    let come = |guest| thread::spawn(move || come(guest).map_err(|error| error.to_string()));
-    let threads: Vec<_> = arrivals.into_iter().map(come).collect();
+fn all(guests: Vec<Guest>) -> Vec<Result<(), String>> {
+    let come = |guest| thread::spawn(move || come(guest).map(drop).map_err(|error| error.to_string()));
+    let threads: Vec<_> = guests.into_iter().map(come).collect();
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
-fn sentences(outcomes: &[Result<Vec<u8>, String>]) -> Vec<&str> {
-    outcomes.iter().map(|outcome| outcome.as_ref().expect_err("it is refused").as_str()).collect()
+/// Rank 1 comes to rank 0, which waits for it in this thread.
+fn both_come(first: thread::JoinHandle<Result<ProcessGroup>>, other: Guest) {
+    come(other).unwrap();
+    first.join().unwrap().unwrap();
 }
 
 #[test]
-fn all_get_what_rank_0_brings() {
+fn all_meet() {
     for world in [1, 2, 5, 24] {
         let port = free_port();
         let outcomes = all((0..world).map(|rank| at(rank, world, port)).collect());
-        assert!(outcomes.iter().all(|outcome| outcome.as_deref() == Ok(BLOB)), "{outcomes:?}");
+        assert_eq!(outcomes, vec![Ok(()); world]);
     }
 }
 
@@ -96,16 +98,15 @@ fn connect(port: u16) -> TcpStream {
 fn another_start_of_the_job_is_not_let_in() {
     let port = free_port();
     let again = move |rank, job: &str, restart| {
-        let (place, settings, hello) = at(rank, 2, port);
-        (Place { job: Some(job.to_owned()), restart, ..place }, settings, hello)
+        let (place, settings) = at(rank, 2, port);
+        (Place { job: Some(job.to_owned()), restart, ..place }, settings)
     };
     let first = thread::spawn(move || come(again(0, "7", 1)));
     for (job, restart) in [("7", 0), ("8", 1)] {
-        let error = come(again(1, job, restart)).unwrap_err().to_string();
+        let error = come(again(1, job, restart)).err().unwrap().to_string();
         assert!(error.contains("is of another job or start"), "{error}");
     }
-    assert_eq!(come(again(1, "7", 1)).unwrap(), BLOB);
-    assert_eq!(first.join().unwrap().unwrap(), BLOB);
+    both_come(first, again(1, "7", 1));
 }
 
 /// torchrun counts restarts on each machine by itself, so the processes of one start may have different
@@ -114,102 +115,68 @@ fn another_start_of_the_job_is_not_let_in() {
 fn processes_of_torchrun_meet_whatever_they_are_told_of_restarts() {
     let port = free_port();
     let come = |rank: usize| {
-        let (place, settings, hello) = at(rank, 3, port);
+        let (place, settings) = at(rank, 3, port);
         let (job, restart) = (Some("a job".to_owned()), rank as u32);
-        (Place { job, restart, source: Source::Torchrun, ..place }, settings, hello)
+        (Place { job, restart, source: Source::Torchrun, ..place }, settings)
     };
-    let outcomes = all((0..3).map(come).collect());
-    assert!(outcomes.iter().all(|outcome| outcome.as_deref() == Ok(BLOB)), "{outcomes:?}");
+    assert_eq!(all((0..3).map(come).collect()), [Ok(()), Ok(()), Ok(())]);
 }
 
-/// A wrong secret ends the process that has it, and no other: any process may connect with one.
+/// Rank 1 has a wrong secret, which ends it alone: any process may connect with one. The other missing ranks are
+/// named too.
 #[test]
-fn another_secret_is_refused_and_told() {
+fn missing_ranks_and_wrong_secrets_are_named() {
     let port = free_port();
-    let mut first = at(0, 2, port);
-    first.1.start = Duration::from_secs(2);
-    let mut other = at(1, 2, port);
-    other.1.secret = Some(Secret::new("the secret of somebody else").unwrap());
-    let outcomes = all(vec![first, other]);
-    let sentences = sentences(&outcomes);
-    assert!(sentences[0].contains("rank 1 of 2 did not come"), "{}", sentences[0]);
-    assert!(sentences[0].contains("; rank 1 (127.0.0.1) has another job secret, or"), "{}", sentences[0]);
-    assert!(
-        sentences[1]
-            .contains("has another job secret than rank 1, or is of another job or start: TOWERS_JOB_SECRET"),
-        "{}",
-        sentences[1]
-    );
-}
-
-#[test]
-fn missing_ranks_are_named_to_those_who_came() {
-    let port = free_port();
-    let mut first = at(0, 15, port);
+    let (mut first, mut other) = (at(0, 15, port), at(1, 15, port));
     first.1.start = Duration::from_secs(1);
-    let outcomes = all(vec![first, at(2, 15, port)]);
-    for sentence in sentences(&outcomes) {
-        let expected = format!(
-            "ranks 1, 3, 4, 5, 6, 7, 8, 9, 5 more of 15 did not come to rank 0 at 127.0.0.1:{port} within 1 seconds"
-        );
-        assert_eq!(sentence, expected);
-    }
+    other.1.secret = Some(Secret::new("the secret of somebody else").unwrap());
+    let sentences: Vec<_> =
+        all(vec![first, at(2, 15, port), other]).into_iter().map(Result::unwrap_err).collect();
+    let missing = format!(
+        "ranks 1, 3, 4, 5, 6, 7, 8, 9, 5 more of 15 did not come to rank 0 at 127.0.0.1:{port} within 1 seconds; \
+         rank 1 (127.0.0.1) has another job secret, or is of another job or start"
+    );
+    assert_eq!(sentences[..2], [missing.clone(), missing]);
+    let why = "has another job secret than rank 1, or is of another job or start: TOWERS_JOB_SECRET";
+    assert!(sentences[2].contains(why), "{}", sentences[2]);
 }
 
 #[test]
 fn without_rank_0_the_wait_ends() {
     let mut alone = at(3, 4, free_port());
     alone.1.start = Duration::from_millis(300);
-    let error = come(alone).unwrap_err().to_string();
-    assert!(error.starts_with("rank 3 did not reach rank 0 at 127.0.0.1:"), "{error}");
+    let error = come(alone).err().unwrap();
+    assert!(matches!(error, Error::Rendezvous(_)), "{error}");
+    assert!(error.to_string().starts_with("rank 3 did not reach rank 0 at 127.0.0.1:"), "{error}");
 }
 
-/// Connections that are silent, slow, of another protocol, or claim endless messages.
+/// More connections than are served at a time: silent, slow, of another protocol, or with endless messages. They
+/// come again whenever they are closed.
 #[test]
 fn strangers_keep_nobody_waiting() {
     let port = free_port();
     let first = thread::spawn(move || come(at(0, 2, port)));
-    let mut strangers: Vec<TcpStream> = (0..40).map(|_| connect(port)).collect();
-    for (number, stream) in strangers.iter_mut().enumerate() {
-        match number % 4 {
-            0 => {}
-            1 => stream.write_all(b"towe").unwrap(),
-            2 => stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap(),
-            _ => {
-                let greeting =
-                    [&b"towers-2"[..], &[1; 40], &u32::to_le_bytes(0xffff_fff0), &[0; 64]].concat();
-                stream.write_all(&greeting).unwrap();
-            }
-        }
-    }
-    let came = come(at(1, 2, port));
-    assert_eq!(came.unwrap(), BLOB);
-    assert_eq!(first.join().unwrap().unwrap(), BLOB);
-    drop(strangers);
-}
-
-/// More of them than are served at a time say nothing, and come again whenever they are closed.
-#[test]
-fn strangers_that_come_again_keep_nobody_waiting() {
-    let port = free_port();
-    let first = thread::spawn(move || come(at(0, 2, port)));
+    let endless = [&b"towers-3"[..], &[1; 40], &u32::to_le_bytes(0xffff_fff0), &[0; 64]].concat();
+    let said = [b"", &b"towe"[..], b"GET / HTTP/1.1\r\n\r\n", &endless];
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
-        for _ in 0..100 {
-            scope.spawn(|| {
+        for number in 0..100 {
+            let (said, ended) = (&said, &ended);
+            scope.spawn(move || {
                 while !ended.load(Ordering::Relaxed) {
                     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { continue };
                     stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-                    let _ = stream.read(&mut [0]);
+                    // Rank 0 may close it at any time.
+                    let _ = stream.write_all(said[number % 4]).and_then(|()| stream.read(&mut [0; 64]));
                 }
             });
         }
         thread::sleep(Duration::from_millis(300));
         let came = come(at(1, 2, port));
         ended.store(true, Ordering::Relaxed);
-        assert_eq!(came.unwrap(), BLOB);
+        came.unwrap();
     });
-    assert_eq!(first.join().unwrap().unwrap(), BLOB);
+    first.join().unwrap().unwrap();
 }
 
 /// A changed bit is noticed.
@@ -217,7 +184,8 @@ fn strangers_that_come_again_keep_nobody_waiting() {
 fn changed_messages_are_refused() {
     let (port, between) = (free_port(), TcpListener::bind("127.0.0.1:0").unwrap());
     let door = between.local_addr().unwrap().port();
-    let first = thread::spawn(move || come(at(0, 2, port)));
+    // It ends, and closes its connection.
+    let first = thread::spawn(move || come(at(0, 2, port)).map(drop));
     let other = thread::spawn(move || come(at(1, 2, door)));
     let (mut near, _) = between.accept().unwrap();
     let mut far = connect(port);
@@ -234,9 +202,8 @@ fn changed_messages_are_refused() {
     }
     let _ = near.shutdown(Shutdown::Both);
     up.join().unwrap().ok();
-    assert!(seen > BLOB.len());
-    assert_eq!(first.join().unwrap().unwrap(), BLOB);
-    let error = other.join().unwrap().unwrap_err().to_string();
+    first.join().unwrap().unwrap();
+    let error = other.join().unwrap().err().unwrap().to_string();
     assert!(error.contains("does not know the job secret"), "{error}");
 }
 
@@ -245,27 +212,14 @@ fn over_a_network_a_secret_is_needed() {
     let mut open = at(1, 2, 1);
     open.1.secret = None;
     open.0.master = Some(("192.0.2.1".to_owned(), 1));
-    let error = come(open).unwrap_err().to_string();
+    let error = come(open).err().unwrap().to_string();
     assert!(error.starts_with("TOWERS_JOB_SECRET is not set, but must be the same 16 or more"), "{error}");
     let mut nowhere = at(1, 2, 1);
     nowhere.0.master = None;
-    assert!(come(nowhere).unwrap_err().to_string().starts_with("MASTER_ADDR is not set"));
+    assert!(come(nowhere).err().unwrap().to_string().starts_with("MASTER_ADDR is not set"));
     let mut last = at(1, 2, 1);
     (last.0.master, last.1.port) = (Some(("localhost".to_owned(), 65535)), None);
-    assert!(come(last).unwrap_err().to_string().contains("TOWERS_RENDEZVOUS_PORT"));
-}
-
-#[test]
-fn callers_that_contradict_themselves_are_refused() {
-    let (place, settings, hello) = at(1, 2, 1);
-    let refused = |hello, blob| join(&place, &settings, &hello, blob).err().unwrap().to_string();
-    let of = |rank| Hello { rank, ..hello.clone() };
-    assert!(refused(of(1), Some(BLOB)).contains("rank 0 alone may"));
-    assert!(refused(of(0), None).contains("nothing to hand out"));
-    assert!(refused(of(2), None).contains("rank 2 of 2"));
-    assert!(refused(of(0), Some(&[0; 70_000])).contains("70000 bytes"));
-    let agreement = (0..100).fold(Agreement::new(), |agreement, k| agreement.with(k, "x".repeat(900)));
-    assert!(refused(Hello { agreement, ..of(1) }, None).contains("bytes, but a message has at most 65536"));
+    assert!(come(last).err().unwrap().to_string().contains("TOWERS_RENDEZVOUS_PORT"));
 }
 
 #[test]
@@ -316,11 +270,4 @@ fn settings_come_from_the_environment() {
     }
     assert_ne!(Secret::draw().unwrap(), Secret::draw().unwrap());
     assert_eq!(Secret::draw().unwrap().len(), 64);
-}
-
-#[test]
-fn errors_are_of_the_rendezvous() {
-    let mut alone = at(1, 2, free_port());
-    alone.1.start = Duration::from_millis(50);
-    assert!(matches!(come(alone), Err(Error::Rendezvous(_))));
 }

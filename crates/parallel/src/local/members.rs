@@ -1,6 +1,5 @@
-use crate::abort::Abortable;
-use crate::barrier::Barrier;
-use crate::hangs::PATIENCE;
+use super::barrier::Barrier;
+use super::hangs::PATIENCE;
 use crate::mpi::Across;
 use crate::{Collective, Local, Nccl, Result};
 use program::Device;
@@ -14,47 +13,51 @@ pub(crate) struct Members {
     pub(crate) collectives: Vec<Box<dyn Collective>>,
     pub(crate) barrier: Arc<Barrier>,
     /// The way to the replicas of other processes, which a failing thread calls off.
-    pub(crate) across: Option<Arc<dyn Abortable>>,
+    pub(crate) across: Option<Arc<Across>>,
     /// How long a thread may keep the others waiting.
     pub(crate) patience: Duration,
 }
 
 impl Members {
+    /// A group with this barrier.
+    pub(crate) fn new<C: Collective + 'static>(
+        members: Vec<C>,
+        barrier: &Arc<Barrier>,
+        patience: Duration,
+    ) -> Members {
+        let boxed = |member| Box::new(member) as Box<dyn Collective>;
+        let collectives = members.into_iter().map(boxed).collect();
+        Members { collectives, barrier: Arc::clone(barrier), across: None, patience }
+    }
+
     /// A group on these devices: by NCCL if each replica has a separate GPU and NCCL is installed, else
     /// [`Local`].
     pub(crate) fn of(devices: &[Device], patience: Duration) -> Result<Members> {
         if on_gpus_of_their_own(devices) && nccl::available().is_ok() {
-            let (members, barrier) = Nccl::on_threads_of(devices, patience)?;
-            return Ok(Members { collectives: boxed(members), barrier, across: None, patience });
+            let (members, group) = Nccl::on_threads(devices, patience)?;
+            return Ok(Members::new(members, &group.failures.barrier, patience));
         }
         let barrier = Arc::new(Barrier::new(devices.len()));
-        let collectives = boxed(Local::on_with_barrier(&barrier, devices)?);
-        Ok(Members { collectives, barrier, across: None, patience })
+        Ok(Members::new(Local::on(devices, &barrier)?, &barrier, patience))
     }
 
     /// A group that exchanges a few numbers, whatever its members' devices are.
     pub(crate) fn in_host_memory(world: usize) -> Members {
         let barrier = Arc::new(Barrier::new(world));
-        let collectives = boxed(Local::with_barrier(&barrier, world));
-        Members { collectives, barrier, across: None, patience: PATIENCE }
+        Members::new(Local::group(&barrier, None), &barrier, PATIENCE)
     }
 
     /// The only replica of this process.
     pub(crate) fn alone(collective: impl Collective + 'static) -> Members {
-        let (collectives, barrier) = (boxed(vec![collective]), Arc::new(Barrier::new(1)));
-        Members { collectives, barrier, across: None, patience: PATIENCE }
+        Members::new(vec![collective], &Arc::new(Barrier::new(1)), PATIENCE)
     }
 
     /// The `count` replicas of this process in a group of all processes.
     pub(crate) fn of_process(count: usize, across: Across, patience: Duration) -> Members {
         let (barrier, across) = (Arc::new(Barrier::new(count)), Arc::new(across));
-        let collectives = boxed(Local::of_process(&barrier, count, &across));
-        Members { collectives, barrier, across: Some(across), patience }
+        let members = Members::new(Local::group(&barrier, Some(&across)), &barrier, patience);
+        Members { across: Some(across), ..members }
     }
-}
-
-pub(crate) fn boxed<C: Collective + 'static>(members: Vec<C>) -> Vec<Box<dyn Collective>> {
-    members.into_iter().map(|member| Box::new(member) as Box<dyn Collective>).collect()
 }
 
 /// Whether every replica has a separate GPU. NCCL refuses two ranks on one.

@@ -1,6 +1,6 @@
+use super::abort::{AbortState, Abortable};
+use super::hangs::waiting;
 use crate::Result;
-use crate::abort::{AbortState, Abortable};
-use crate::hangs::waiting;
 use crate::system::{Condvar, Mutex, MutexGuard};
 
 /// A barrier for a fixed number of threads that any of them can abort.

@@ -1,9 +1,8 @@
-use super::digest;
 use crate::cluster::{Environment, Place};
 use crate::{Error, Result};
 use core::fmt;
 use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::Read;
 
@@ -49,7 +48,7 @@ impl Secret {
 
     /// Stands for the secret of processes that connect on one machine without one.
     pub(super) fn none() -> Secret {
-        Secret(digest(b""))
+        Secret(Sha256::digest(b"").into())
     }
 
     /// The secret of one start of a job. Processes of an earlier start, or of another job, do not know it.
@@ -66,7 +65,7 @@ impl Secret {
                 (format!("a secret of {} bytes", bytes.len()), format!("one of at least {SHORTEST}"));
             return Err(Error::Variable { variable, value, accepted });
         }
-        Ok(Secret(digest(&bytes)))
+        Ok(Secret(Sha256::digest(&bytes).into()))
     }
 
     /// The HMAC of some parts, one after another.

@@ -1,9 +1,9 @@
-use crate::abort::Abortable;
-use crate::barrier::Barrier;
+use super::abort::Abortable;
+use super::barrier::Barrier;
+use super::hangs::waiting_outside;
+use super::on_device::OnDevice;
 use crate::collective::equal_part;
-use crate::hangs::waiting_outside;
 use crate::mpi::Across;
-use crate::on_device::OnDevice;
 use crate::sum_tree::add_up;
 use crate::system::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::{Collective, Error, Nodes, Result, SumTree, slice_batch};
@@ -23,8 +23,8 @@ use tensor_cpu::Buffer as HostBuffer;
 /// The replicas of several processes add up through host memory too: first what they can within each process.
 /// The first replica of each process exchanges the nodes that are left by MPI.
 ///
-/// On GPUs ([`on`](Local::on)) the threads wait as often, but the numbers go from device to device, and the
-/// streams wait for each other; see [`tensor_cuda::Peers`].
+/// On GPUs the threads wait as often, but the numbers go from device to device, and the streams wait for each
+/// other; see [`tensor_cuda::Peers`].
 pub struct Local {
     /// Its number within the process.
     own: usize,
@@ -42,6 +42,17 @@ struct Group {
     on_device: Option<OnDevice>,
     /// The way to the replicas of other processes.
     across: Option<Arc<Across>>,
+}
+
+impl Group {
+    fn new(barrier: &Arc<Barrier>, on_device: Option<OnDevice>, across: Option<Arc<Across>>) -> Arc<Group> {
+        let count = barrier.world();
+        let contributions = (0..count).map(|_| RwLock::default()).collect();
+        let sums = (0..count).map(|_| RwLock::default()).collect();
+        let world = across.as_ref().map_or(count, |across| across.world());
+        let one_each = SumTree::new(&vec![1; world]);
+        Arc::new(Group { barrier: Arc::clone(barrier), contributions, sums, one_each, on_device, across })
+    }
 }
 
 /// The numbers of a replica: some nodes of `len` numbers, one behind the other, from index `first` on.
@@ -68,62 +79,29 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 }
 
 impl Local {
-    /// The members of a group of `world` replicas, by rank, through host memory.
-    pub fn group(world: usize) -> Vec<Local> {
-        Local::with_barrier(&Arc::new(Barrier::new(world)), world)
+    /// The members of a group of threads, by rank, through host memory: as many as meet at the barrier. With
+    /// `across` they are the replicas of this process among those of all processes.
+    pub(crate) fn group(barrier: &Arc<Barrier>, across: Option<&Arc<Across>>) -> Vec<Local> {
+        Local::members(&Group::new(barrier, None, across.cloned()))
     }
 
-    /// As [`group`](Local::group), with a barrier that the runner of the threads can abort.
-    pub(crate) fn with_barrier(barrier: &Arc<Barrier>, world: usize) -> Vec<Local> {
-        Local::members(barrier, world, None, None)
+    /// The same on these devices. The numbers stay on the devices if all of them are GPUs.
+    pub(crate) fn on(devices: &[Device], barrier: &Arc<Barrier>) -> Result<Vec<Local>> {
+        Ok(Local::members(&Group::new(barrier, OnDevice::of(devices)?, None)))
     }
 
-    /// The `count` members of this process, in a group of all processes.
-    pub(crate) fn of_process(barrier: &Arc<Barrier>, count: usize, across: &Arc<Across>) -> Vec<Local> {
-        Local::members(barrier, count, None, Some(Arc::clone(across)))
-    }
-
-    /// The members of a group of replicas on these devices, by rank. The numbers stay on the devices if all
-    /// of them are GPUs.
-    ///
-    /// # Errors
-    /// The errors of the driver.
-    pub fn on(devices: &[Device]) -> Result<Vec<Local>> {
-        Local::on_with_barrier(&Arc::new(Barrier::new(devices.len())), devices)
-    }
-
-    /// As [`on`](Local::on), with a barrier that the runner of the threads can abort.
-    pub(crate) fn on_with_barrier(barrier: &Arc<Barrier>, devices: &[Device]) -> Result<Vec<Local>> {
-        Ok(Local::members(barrier, devices.len(), OnDevice::of(devices)?, None))
-    }
-
-    fn members(
-        barrier: &Arc<Barrier>,
-        count: usize,
-        on_device: Option<OnDevice>,
-        across: Option<Arc<Across>>,
-    ) -> Vec<Local> {
-        let barrier = Arc::clone(barrier);
-        let contributions = (0..count).map(|_| RwLock::default()).collect();
-        let sums = (0..count).map(|_| RwLock::default()).collect();
-        let world = across.as_ref().map_or(count, |across| across.world());
-        // Nobody calls a group without members.
-        let one_each = SumTree::new(&vec![1; world.max(1)]);
-        let group = Arc::new(Group { barrier, contributions, sums, one_each, on_device, across });
-        (0..count).map(|own| Local { own, group: Arc::clone(&group) }).collect()
+    fn members(group: &Arc<Group>) -> Vec<Local> {
+        (0..group.contributions.len()).map(|own| Local { own, group: Arc::clone(group) }).collect()
     }
 
     /// A group of one, for a run without replicas.
     pub fn alone() -> Local {
-        let barrier = Arc::new(Barrier::new(1));
-        let (contributions, sums, one_each) = (Vec::new(), Vec::new(), SumTree::new(&[1]));
-        let group = Group { barrier, contributions, sums, one_each, on_device: None, across: None };
-        Local { own: 0, group: Arc::new(group) }
+        Local { own: 0, group: Group::new(&Arc::new(Barrier::new(1)), None, None) }
     }
 
     /// The number of replicas of this process.
     fn count(&self) -> usize {
-        self.group.contributions.len().max(1)
+        self.group.contributions.len()
     }
 
     /// The path from GPU to GPU, for numbers that lie on one.
@@ -212,9 +190,8 @@ impl Local {
         self.group.barrier.wait()?;
         let left = self.add_stretch(tree, len)?;
         self.group.barrier.wait()?;
-        let Some(across) = &self.group.across else { return Ok(()) };
-        if self.own == 0 {
-            across.add_up(tree, left, len, &self.group.sums[0], |nodes| {
+        self.first_of_process(|across, sums| {
+            across.add_up(tree, left, len, sums, |nodes| {
                 for (number, sums) in self.group.sums.iter().enumerate() {
                     let (sums, stretch) = (read(sums), slice_batch(len, self.count(), number));
                     let nodes = nodes.chunks_exact_mut(len.max(1));
@@ -222,18 +199,19 @@ impl Local {
                         node[stretch.clone()].copy_from_slice(sums);
                     }
                 }
-            })?;
-        }
-        self.group.barrier.wait()
+                Ok(())
+            })
+        })
     }
 
-    /// If there are other processes, the first replica of this one exchanges with them for all replicas here.
-    /// It leaves the result in the first buffer for sums.
-    fn first_of_process(&self, act: impl FnOnce(&Across, &mut Vec<f32>) -> Result<()>) -> Result<()> {
-        match &self.group.across {
-            Some(across) if self.own == 0 => waiting_outside(|| act(across, &mut write(&self.group.sums[0]))),
-            _ => Ok(()),
+    /// If there are other processes, the first replica of this one exchanges with them for all replicas here,
+    /// which wait for it. It leaves the result in the first buffer for sums.
+    fn first_of_process(&self, act: impl FnOnce(&Across, &RwLock<Vec<f32>>) -> Result<()>) -> Result<()> {
+        let Some(across) = &self.group.across else { return Ok(()) };
+        if self.own == 0 {
+            waiting_outside(|| act(across, &self.group.sums[0]))?;
         }
+        self.group.barrier.wait()
     }
 
     /// Copies the sums of all replicas to the run `at` of `into`.
@@ -252,17 +230,14 @@ impl Local {
             self.bring(device, slice::from_ref(data), at)?;
         }
         self.group.barrier.wait()?;
-        self.first_of_process(|across, numbers| {
-            numbers.clear();
-            match within {
-                Some(root) => numbers.extend_from_slice(self.contribution(root, at.len)?.node(0)),
-                None => numbers.resize(at.len, 0.0),
-            }
-            across.broadcast(numbers, root)
+        self.first_of_process(|across, sums| {
+            across.broadcast(at.len, root, sums, |numbers| {
+                if let Some(root) = within {
+                    numbers.copy_from_slice(self.contribution(root, at.len)?.node(0));
+                }
+                Ok(())
+            })
         })?;
-        if self.group.across.is_some() {
-            self.group.barrier.wait()?;
-        }
         match within {
             Some(root) if root == self.own => {}
             Some(root) => device.upload(self.contribution(root, at.len)?.node(0), data, at.offset)?,
@@ -276,16 +251,16 @@ impl Local {
         let own = equal_part(at, world, self.rank())?;
         self.bring(device, slice::from_ref(data), own)?;
         self.group.barrier.wait()?;
-        self.first_of_process(|across, numbers| {
-            numbers.resize(at.len, 0.0);
-            for k in 0..self.count() {
-                let contribution = self.contribution(k, own.len)?;
-                numbers[(first + k) * own.len..][..own.len].copy_from_slice(contribution.node(0));
-            }
-            across.all_gather(numbers)
+        self.first_of_process(|across, sums| {
+            across.all_gather(at.len, sums, |numbers| {
+                for k in 0..self.count() {
+                    let contribution = self.contribution(k, own.len)?;
+                    numbers[(first + k) * own.len..][..own.len].copy_from_slice(contribution.node(0));
+                }
+                Ok(())
+            })
         })?;
         if self.group.across.is_some() {
-            self.group.barrier.wait()?;
             self.copy_sums(device, at, data)?;
         } else {
             for other in (0..world).filter(|other| *other != self.own) {
@@ -325,8 +300,8 @@ impl Collective for Local {
         let nodes = nodes.unwrap_or(Nodes { tree: &self.group.one_each, earlier: &[] });
         let tree = nodes.tree;
         if let Some(on_device) = self.on_device(data) {
-            let barrier = &self.group.barrier;
-            return self.telling(on_device.all_reduce(self.own, barrier, nodes, data, at));
+            let meet = on_device.host_barrier(self.own, &self.group.barrier, at.len, None);
+            return self.telling(on_device.peers.all_reduce(self.own, nodes.into(), data, at, meet));
         }
         let brought = nodes.brought(rank, data).map(|nodes| nodes.collect::<Vec<_>>());
         let added = match brought {
@@ -350,7 +325,8 @@ impl Collective for Local {
             return Ok(());
         }
         if let Some(on_device) = self.on_device(data) {
-            return self.telling(on_device.broadcast(self.own, &self.group.barrier, data, at, root));
+            let meet = on_device.host_barrier(self.own, &self.group.barrier, at.len, Some(root));
+            return self.telling(on_device.peers.broadcast(self.own, data, at, root, meet));
         }
         self.telling(self.try_broadcast(device, data, at, root))
     }
@@ -360,18 +336,17 @@ impl Collective for Local {
             return Ok(());
         }
         if let Some(on_device) = self.on_device(data) {
-            return self.telling(on_device.all_gather(self.own, &self.group.barrier, data, at));
+            let meet = on_device.host_barrier(self.own, &self.group.barrier, at.len, None);
+            let parts = equal_part(at, self.world(), self.own);
+            let gathered = parts.and_then(|_| on_device.peers.all_gather(self.own, data, at, meet));
+            return self.telling(gathered);
         }
         self.telling(self.try_all_gather(device, data, at))
     }
 
     fn barrier(&mut self) -> Result<()> {
         self.group.barrier.wait()?;
-        if self.group.across.is_none() {
-            return Ok(());
-        }
-        self.telling(self.first_of_process(|across, _| across.barrier()))?;
-        self.group.barrier.wait()
+        self.telling(self.first_of_process(|across, _| across.barrier()))
     }
 
     fn abort(&self, reason: &str) {

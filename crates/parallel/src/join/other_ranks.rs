@@ -3,6 +3,7 @@ use super::channel::{Channel, Peer, ReceiveError};
 use super::handshake::{HandshakeError, connect_handshake};
 use super::listener::Endpoint;
 use super::message::{Hello, Message};
+use super::secret::random;
 use crate::system::{Instant, TcpStream, sleep};
 use crate::{Error, Result};
 use std::io;
@@ -16,13 +17,8 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)
 /// Rank 0 answers this long after its own time-out: it names the missing ranks.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// Connects to rank 0, and waits for its bytes.
-pub(super) fn join(
-    endpoint: &Endpoint,
-    secret: &Secret,
-    own: &Hello,
-    start: Duration,
-) -> Result<(Vec<u8>, Peer)> {
+/// Connects to rank 0, and waits until all processes have come.
+pub(super) fn join(endpoint: &Endpoint, secret: &Secret, own: &Hello, start: Duration) -> Result<Peer> {
     let rank = own.rank;
     let failed = |sentence: String| Err(Error::Rendezvous(sentence));
     let mut channel = reach(endpoint, secret, rank, Instant::now() + start)?;
@@ -33,7 +29,7 @@ pub(super) fn join(
         return failed(gone);
     }
     match channel.receiver.receive(until) {
-        Ok(Message::Blob(blob)) => Ok((blob, Peer { rank: 0, host: endpoint.host.clone(), channel })),
+        Ok(Message::Blob(_)) => Ok(Peer { rank: 0, host: endpoint.host.clone(), channel }),
         Ok(Message::Failed(sentence)) => failed(sentence),
         Err(ReceiveError::OtherSecret) => failed(format!(
             "rank 0 {endpoint} has another job secret than rank {rank}, or is of another job or start: TOWERS_JOB_SECRET \
@@ -54,11 +50,11 @@ fn reach(endpoint: &Endpoint, secret: &Secret, rank: usize, until: Instant) -> R
     loop {
         let tried = match connect((&endpoint.host, endpoint.port), until) {
             Ok(stream) => {
-                match connect_handshake(stream, secret, rank, until.min(Instant::now() + 2 * TRY)) {
+                let until = until.min(Instant::now() + 2 * TRY);
+                match connect_handshake(stream, secret, rank, random()?, until) {
                     Ok(channel) => return Ok(channel),
                     Err(HandshakeError::Silent) => "no answer".to_owned(),
                     Err(HandshakeError::Foreign) => "something else, or another version, answers".to_owned(),
-                    Err(HandshakeError::Failed(error)) => return Err(error),
                 }
             }
             Err(error) => error.to_string(),

@@ -1,6 +1,6 @@
 //! Threads of a run that keep the others waiting.
 
-use crate::abort::Participant;
+use super::abort::Participant;
 use core::cell::RefCell;
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -169,8 +169,8 @@ impl Hangs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abort::Abortable;
-    use crate::barrier::Barrier;
+    use crate::local::abort::Abortable;
+    use crate::local::barrier::Barrier;
 
     /// So many threads, with their marks and the point where they wait.
     fn watched(count: usize) -> (Hangs, Vec<Arc<Mark>>, Arc<Barrier>) {
