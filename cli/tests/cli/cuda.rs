@@ -72,7 +72,7 @@ fn a_wrong_result_ends_the_first_run_and_what_passed_is_remembered() {
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let passed = cuda.0.path().join("checked-devices.txt");
-    let (code, said) = run("", "first", wrong);
+    let (code, said) = run("--precision tf32", "first", wrong);
     for part in [
         "error: the first step on Fake (cuda:0) is not that of the CPU (",
         "conv2d_weight_gradient of conv2d",
@@ -87,7 +87,7 @@ fn a_wrong_result_ends_the_first_run_and_what_passed_is_remembered() {
             && !cuda.0.path().join("first/model.safetensors").exists()
     );
     assert_eq!(run("--kernels own --precision fp16", "own", wrong).0, Some(0));
-    let (code, said) = run("", "second", fails);
+    let (code, said) = run("--precision tf32", "second", fails);
     assert_eq!(
         (code, said.matches("warning: another algorithm takes the place of one that failed: ").count()),
         (Some(0), 1),
@@ -96,9 +96,9 @@ fn a_wrong_result_ends_the_first_run_and_what_passed_is_remembered() {
     let lines = cuda.0.read("checked-devices.txt");
     let [own, auto] = [0, 1].map(|k| lines.lines().nth(k).unwrap_or_default());
     assert!(own.starts_with("Fake, the NVIDIA driver 13.") && own.ends_with("fp16, kernels own"), "{lines}");
-    assert!(auto.contains("cuDNN 9.19.0") && auto.ends_with("fp32, kernels auto"), "{lines}");
-    assert_eq!(run("", "third", wrong).0, Some(0), "it has passed");
-    assert_eq!(run("--check-device always", "fourth", wrong).0, Some(1));
+    assert!(auto.contains("cuDNN 9.19.0") && auto.ends_with("tf32, kernels auto"), "{lines}");
+    assert_eq!(run("--precision tf32", "third", wrong).0, Some(0), "it has passed");
+    assert_eq!(run("--precision tf32 --check-device always", "fourth", wrong).0, Some(1));
     assert_eq!(cuda.0.read("checked-devices.txt"), lines);
     let without = |args: &str, output: &str| {
         let mut command = command(&cuda, &format!("{train} --check-device never {args} --output {output}"));
@@ -116,7 +116,7 @@ fn a_wrong_result_ends_the_first_run_and_what_passed_is_remembered() {
 #[test]
 fn a_self_test_finds_a_wrong_result() {
     let Some(cuda) = with_cuda() else { return };
-    let mut selftest = command(&cuda, "selftest --device cuda --precision fp32 --only convolution");
+    let mut selftest = command(&cuda, "selftest --device cuda --precision tf32 --only convolution");
     let output = selftest.env("FAKE_CUDNN_WRONG", "forward").output().unwrap();
     let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     assert_eq!(output.status.code(), Some(1), "{out}{err}");
@@ -127,15 +127,15 @@ fn a_self_test_finds_a_wrong_result() {
     let row = |name: &str, word: &str| {
         assert!(out.lines().any(|line| line.contains(name) && line.ends_with(word)), "{name}: {out}");
     };
-    row("fp32  convolution ", "  FAILED");
+    row("tf32  convolution ", "  FAILED");
     assert!(
-        out.contains("\nconvolution in fp32: layers_of_real_networks: y of Convolution { conv: Conv2d { "),
+        out.contains("\nconvolution in tf32: layers_of_real_networks: y of Convolution { conv: Conv2d { "),
         "{out}"
     );
     assert!(out.contains("; try --kernels own, or --kernels library\n"), "{out}");
     let report = cuda.0.read("towers-selftest.md");
     assert!(
-        report.contains("\n- fp32: cuDNN 9.19.0\n") && report.contains("| fp32 | convolution | "),
+        report.contains("\n- tf32: cuDNN 9.19.0\n") && report.contains("| tf32 | convolution | "),
         "{report}"
     );
     let private = cuda.0.path().to_str().unwrap();
