@@ -67,21 +67,6 @@ __device__ void add_rows(float (&sums)[N]) {
     }
 }
 
-// Whether this block is the last of its tile; then it sees what the others wrote. The counter, 0 before, is 0 again after.
-__device__ inline bool is_last(u32* counters) {
-    __shared__ u32 last;
-    __threadfence(); // what this thread wrote comes before the count
-    __syncthreads();
-    if (threadIdx.x == 0 && threadIdx.y == 0) {
-        u32* counter = counters + blockIdx.x;
-        last = atomicAdd(counter, 1u) == gridDim.y - 1;
-        if (last) *counter = 0;
-    }
-    __syncthreads();
-    __threadfence(); // and what is read now comes after it
-    return last;
-}
-
 // Where a slab leaves the first or second of its two numbers of a channel.
 __device__ inline float* partial(float* partials, u32 slab, u32 which, u32 channels, u32 channel) {
     return partials + (static_cast<u64>(slab) * 2 + which) * channels + channel;
@@ -211,7 +196,7 @@ __device__ void statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels,
         store<V>(partial(partials, blockIdx.y, 0, channels, part.channel), mean);
         store<V>(partial(partials, blockIdx.y, 1, channels, part.channel), squares);
     }
-    if (!is_last(counters)) return;
+    if (!is_last(counters + blockIdx.x, gridDim.y)) return;
     finish_statistics<V>(part, rows, channels, slab_rows, partials, to);
 }
 
@@ -285,7 +270,7 @@ __device__ void gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32
         store<V>(partial(partials, blockIdx.y, 0, channels, part.channel), first);
         store<V>(partial(partials, blockIdx.y, 1, channels, part.channel), second);
     }
-    if (!is_last(counters)) return;
+    if (!is_last(counters + blockIdx.x, gridDim.y)) return;
 #pragma unroll
     for (int k = 0; k < 2 * V; ++k) total[k] = 0.0f;
 #pragma unroll 4
