@@ -99,6 +99,8 @@ MACHINE const char* run_launch(const Kernel& kernel, const Launch& launch, const
     machine.size = launch.block[0] * launch.block[1] * launch.block[2];
     machine.dynamic = launch.shared;
     machine.error[0] = 0;
+    anchor = 1; // makes the block, if this is the thread's first launch
+    dl_iterate_phdr(find_fixed, nullptr);
     races_begin_launch(launch.allocations, launch.allocation_count);
     gridDim = {launch.grid[0], launch.grid[1], launch.grid[2]};
     blockDim = {launch.block[0], launch.block[1], launch.block[2]};

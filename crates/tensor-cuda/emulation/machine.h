@@ -12,6 +12,7 @@
 // Kernels are compiled with the instrumentation of a thread sanitizer, which calls races.h. What is MACHINE or UNSEEN is not.
 #pragma once
 
+#include <link.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,10 +28,10 @@ struct uint3 {
 // What every thread of a kernel sees. The machine sets them when a thread goes on.
 static uint3 threadIdx, blockIdx, blockDim, gridDim;
 
-// The bounds of the section that holds all static __shared__ variables; absent if there are none.
+// Where the object lies in memory.
 extern "C" {
-extern char __start_towers_shared[] __attribute__((weak, visibility("hidden")));
-extern char __stop_towers_shared[] __attribute__((weak, visibility("hidden")));
+extern char __ehdr_start[] __attribute__((visibility("hidden")));
+extern char _end[] __attribute__((visibility("hidden")));
 }
 
 #define UNSEEN __attribute__((no_sanitize("thread")))
@@ -109,6 +110,8 @@ struct Machine {
     Fiber* free[MAX_THREADS];
     unsigned int frees;
     unsigned int dynamic; // bytes of dynamic shared memory
+    char* fixed;          // all __shared__ variables
+    size_t fixed_bytes;
     jmp_buf host;
     char error[512];
 };
@@ -265,8 +268,26 @@ MACHINE void run_fiber() {
 
 namespace emulation {
 
-MACHINE void poison(char* from, size_t bytes) {
-    for (size_t k = 0; k + 1 < bytes; k += 2) memcpy(from + k, &POISON, 2);
+// All __shared__ variables are thread_local, and nothing else is but this: so they are the object's block for the host's thread. (A
+// section of their own will not do: GCC forgets it in templates.)
+static thread_local volatile char anchor;
+
+MACHINE int find_fixed(dl_phdr_info* info, size_t, void*) {
+    if (info->dlpi_addr != reinterpret_cast<size_t>(__ehdr_start)) return 0;
+    for (unsigned int k = 0; k < info->dlpi_phnum; ++k)
+        if (info->dlpi_phdr[k].p_type == PT_TLS) machine.fixed_bytes = info->dlpi_phdr[k].p_memsz;
+    machine.fixed = static_cast<char*>(info->dlpi_tls_data);
+    return 1;
+}
+
+// Doubles what is there already.
+MACHINE void poison(char* at, size_t bytes) {
+    for (size_t done = 0; done < bytes;) {
+        size_t next = done == 0 ? sizeof POISON : done;
+        if (next > bytes - done) next = bytes - done;
+        memcpy(at + done, done == 0 ? reinterpret_cast<const char*>(&POISON) : at, next);
+        done += next;
+    }
 }
 
 MACHINE void check_stacks() {
@@ -286,7 +307,7 @@ __attribute__((noinline)) MACHINE bool run_block() {
     }
     races_begin_block();
     make_all_ready(0, machine.size);
-    poison(__start_towers_shared, static_cast<size_t>(__stop_towers_shared - __start_towers_shared));
+    poison(machine.fixed, machine.fixed_bytes);
     poison(dynamic_shared, machine.dynamic);
     if (_setjmp(machine.host) == 0) resume(enter(next_ready(), nullptr));
     if (machine.error[0] == 0 && _setjmp(machine.host) == 0) check_stacks();

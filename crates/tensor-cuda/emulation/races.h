@@ -89,11 +89,6 @@ struct Races {
 };
 static Races races;
 
-extern "C" {
-extern char __ehdr_start[] __attribute__((visibility("hidden")));
-extern char _end[] __attribute__((visibility("hidden")));
-}
-
 MACHINE unsigned int place_of(const void* code) {
     return static_cast<unsigned int>(static_cast<const char*>(code) - __ehdr_start);
 }
@@ -253,14 +248,14 @@ __attribute__((noinline)) MACHINE const Allocation* allocation_of(size_t at, siz
     fail("thread %u %s outside of all allocations in {%#x}", machine.current, what, place);
 }
 
-// Whether a shared variable or dynamic shared memory lies there. Anything else in the object is a constant or the machine's.
+// Whether some bytes are in shared memory.
 MACHINE bool is_shared(size_t at, size_t bytes, unsigned int place) {
+    if (at - reinterpret_cast<size_t>(machine.fixed) < machine.fixed_bytes) return true;
     size_t dynamic = at - reinterpret_cast<size_t>(dynamic_shared);
-    size_t fixed = at - reinterpret_cast<size_t>(__start_towers_shared);
     if (dynamic < sizeof dynamic_shared && dynamic + bytes > machine.dynamic)
         fail("thread %u accesses more than the %u bytes of dynamic shared memory in {%#x}", machine.current, machine.dynamic,
              place);
-    return dynamic < sizeof dynamic_shared || fixed < static_cast<size_t>(__stop_towers_shared - __start_towers_shared);
+    return dynamic < sizeof dynamic_shared;
 }
 
 // The current thread accesses two bytes.
@@ -286,11 +281,11 @@ MACHINE void note(const void* address, size_t bytes, bool writes, Kind kind, con
     size_t at = reinterpret_cast<size_t>(address);
     if (at - reinterpret_cast<size_t>(machine.stacks) < MAX_THREADS * STACK || bytes == 0 || !races.allocations) return;
     unsigned int me = machine.current, place = place_of(code);
-    bool shared = at - reinterpret_cast<size_t>(__ehdr_start) < static_cast<size_t>(_end - __ehdr_start);
-    if (shared) {
-        if (!is_shared(at, bytes, place)) return;
-    } else if (!races.last || at - races.last->start + bytes > races.last->bytes) {
-        races.last = allocation_of(at, bytes, place, writes);
+    bool shared = is_shared(at, bytes, place);
+    if (!shared) {
+        if (at - reinterpret_cast<size_t>(__ehdr_start) < static_cast<size_t>(_end - __ehdr_start)) return; // as threadIdx
+        if (!races.last || at - races.last->start + bytes > races.last->bytes)
+            races.last = allocation_of(at, bytes, place, writes);
     }
     Access mine = {races.block, races.times[me], static_cast<unsigned short>(me), kind, place};
     for (size_t cell = at / CELL, end = (at + bytes - 1) / CELL; cell <= end;) {

@@ -18,7 +18,7 @@
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
 // `used`: other threads see it, which the compiler cannot know.
-#define __shared__ static __attribute__((section("towers_shared"), used))
+#define __shared__ static thread_local __attribute__((used))
 #define DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(emulation::dynamic_shared)
 
 #define TOWERS_LINE int line = __builtin_LINE(), const char *file = __builtin_FILE()
