@@ -41,6 +41,8 @@ pub enum Command {
     Program(ProgramArgs),
     /// Measure the throughput of a network on random data
     Bench(BenchArgs),
+    /// Compare the results of a device with the CPU's, and write a report for an issue
+    Selftest(SelfTestArgs),
     /// Start several processes of a command on this machine: towers launch -- train ...
     Launch(LaunchArgs),
 }
@@ -279,6 +281,20 @@ pub struct BenchArgs {
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
+    /// Devices.
+    #[command(flatten)]
+    pub devices: Flags<Several>,
+}
+
+/// `towers selftest`.
+#[derive(Debug, clap::Args)]
+pub struct SelfTestArgs {
+    /// The report to write
+    #[arg(long, value_name = "FILE", default_value = "towers-selftest.md")]
+    pub output: PathBuf,
+    /// Run these tests alone, named as in the table: pooling,resnet18
+    #[arg(long, value_name = "TEST,...", value_delimiter = ',')]
+    pub only: Vec<String>,
     /// Devices.
     #[command(flatten)]
     pub devices: Flags<Several>,

@@ -193,7 +193,6 @@ mod tests {
         // Neither can the arithmetic.
         for (flag, option) in [
             ("--no-winograd", "--no-winograd"),
-            ("--deterministic", "--deterministic"),
             ("--no-augmentation", "--no-augmentation"),
             ("--horizontal-flip=false", "--horizontal-flip"),
             ("--lr-scaling=linear", "--lr-scaling or --warmup-epochs"),

@@ -53,7 +53,9 @@ keys! {
     /// The data.
     Source: ["data.dataset", "data.data_dir", "data.data_url", "data.offline"];
     /// One device.
-    Compute: ["devices.device", "devices.threads", "devices.precision", "devices.deterministic", "devices.no_winograd"];
+    Compute: ["devices.device", "devices.threads", "devices.precision", "devices.no_winograd", "devices.kernels"];
+    /// The ways of a training step on a GPU.
+    Ways: ["devices.no_graph", "devices.one_stream"];
     /// The number of test images.
     Limit: ["data.limit_test"];
     /// The number of devices.
@@ -71,7 +73,7 @@ impl<A: Keys, B: Keys> Keys for (A, B) {
 pub type TestData = (Source, Limit);
 
 /// Several devices.
-pub type Several = (Compute, Count);
+pub type Several = (Compute, (Count, Ways));
 
 /// All options.
 #[derive(Clone, Debug, Default)]

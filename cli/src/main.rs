@@ -30,6 +30,7 @@ mod recipes;
 mod report;
 mod resume;
 mod roofline;
+mod selftest;
 mod train;
 mod tui;
 mod usage;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Recipes(args) => recipes::run(args),
         Command::Program(args) => program::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Selftest(args) => selftest::run(args),
         Command::Launch(args) => launch::run(args),
     };
     let code = result.unwrap_or_else(|error| error::report(&error));

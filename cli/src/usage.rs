@@ -5,7 +5,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 
 /// Flags of other programs that are not similar to any flag here, with the way to do the same.
-const ELSEWHERE: [(&str, &[&str], &str); 4] = [
+const ELSEWHERE: [(&str, &[&str], &str); 5] = [
     (
         "train",
         &["--model", "--network", "--arch"],
@@ -20,6 +20,11 @@ const ELSEWHERE: [(&str, &[&str], &str); 4] = [
         "train",
         &["--nesterov"],
         "it is an option of the optimizer, as in --optimizer sgd:momentum=0.9,nesterov",
+    ),
+    (
+        "train",
+        &["--deterministic"],
+        "a run repeats bit for bit without it; for sums in one order on several GPUs give --virtual-replicas N",
     ),
     (
         "train",

@@ -16,7 +16,7 @@ fn on_gpus(precision: Precision, mut test: impl FnMut(&dyn Fn() -> Device)) {
     if emulated(precision).is_some() {
         test(&|| emulated(precision).unwrap());
     }
-    let real = || tensor_cuda::device(CudaOptions { gpu: 0, precision, deterministic: true });
+    let real = || tensor_cuda::device(CudaOptions { precision, ..CudaOptions::default() });
     match real() {
         Ok(_) => test(&|| real().unwrap()),
         Err(why) => {

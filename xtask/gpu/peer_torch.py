@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What PyTorch does on the same GPU: the peer of `towers bench --device cuda`.
 
-usage: peer_torch.py MODEL --way eager|compile|graph --precision fp32|tf32|bf16|fp16 [--batch N] [--seconds S] [--epoch]
+usage: peer_torch.py MODEL --way eager|compile|graph|compiled-graph --precision fp32|tf32|bf16|fp16 [--batch N] [--seconds S] [--epoch]
 
 Training steps on data that lies on the GPU: channels_last, fused SGD with momentum 0.9 (RMSprop for keras_cnn), autocast for bf16
-and fp16. `graph` captures the whole step as a CUDA graph. With --epoch every step first cuts its batch out of a data set of
+and fp16. `graph` captures the whole step as a CUDA graph, `compiled-graph` that of the compiled network. With --epoch every step first cuts its batch out of a data set of
 50,000 u8 images on the GPU, shifts (bilinear, up to 0.1 of the size), flips and normalizes it. Prints one JSON line.
 """
 import argparse
@@ -18,12 +18,13 @@ from torch import nn
 
 ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 ap.add_argument("model", choices=["keras_cnn", "minigooglenet"])
-ap.add_argument("--way", choices=["eager", "compile", "graph"], default="eager")
+ap.add_argument("--way", choices=["eager", "compile", "graph", "compiled-graph"], default="eager")
 ap.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], default="fp32")
 ap.add_argument("--batch", type=int, default=64)
 ap.add_argument("--seconds", type=float, default=2.0)
 ap.add_argument("--repeats", type=int, default=3)
 ap.add_argument("--epoch", action="store_true")
+ap.add_argument("--mode", default="max-autotune-no-cudagraphs", help="of torch.compile")
 args = ap.parse_args()
 device = torch.device("cuda")
 torch.manual_seed(0)
@@ -76,13 +77,14 @@ def keras_cnn():
 
 net = {"keras_cnn": keras_cnn, "minigooglenet": minigooglenet}[args.model]()
 net = net.to(device).to(memory_format=torch.channels_last).train()
-capturable = {"capturable": True} if args.model == "keras_cnn" and args.way == "graph" else {}
+graph = args.way.endswith("graph")
+capturable = {"capturable": True} if args.model == "keras_cnn" and graph else {}
 if args.model == "keras_cnn":
     optimizer = torch.optim.RMSprop(net.parameters(), lr=1e-4, alpha=0.9, eps=1e-7, **capturable)
 else:
     optimizer = torch.optim.SGD(net.parameters(), lr=5e-3, momentum=0.9, fused=True)
 scaler = torch.amp.GradScaler("cuda", enabled=args.precision == "fp16")
-forward = torch.compile(net, mode="max-autotune-no-cudagraphs") if args.way == "compile" else net
+forward = torch.compile(net, mode=args.mode) if args.way.startswith("compile") else net
 
 x = torch.randn(args.batch, 3, 32, 32, device=device).contiguous(memory_format=torch.channels_last)
 y = torch.randint(0, 10, (args.batch,), device=device)
@@ -105,7 +107,7 @@ def load(order):
 
 
 def step():
-    optimizer.zero_grad(set_to_none=args.way != "graph")
+    optimizer.zero_grad(set_to_none=True)  # in a recording, gradients are written, not added
     with torch.autocast("cuda", dtype=HALF, enabled=HALF is not None):
         loss = F.cross_entropy(forward(x), y)
     scaler.scale(loss).backward()
@@ -121,14 +123,14 @@ def captured():
         for _ in range(5):
             step()
     torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    recorded = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recorded):
         loss = step()
-    return lambda: (graph.replay(), loss)[1]
+    return lambda: (recorded.replay(), loss)[1]
 
 
 began = time.perf_counter()
-run = captured() if args.way == "graph" else step
+run = captured() if graph else step
 loss = run()
 torch.cuda.synchronize()
 first = time.perf_counter() - began

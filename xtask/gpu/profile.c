@@ -3,6 +3,8 @@
 //
 // At the end of the process the file TOWERS_PROFILE receives a line a kernel, the costliest first: milliseconds in all, share,
 // launches, microseconds of the median launch and of the longest, registers, name. Copies and clears are not counted.
+// TOWERS_TIMELINE receives a line for each of the last 512 launches, in their order: microseconds of the beginning, of the time
+// taken, blocks, name.
 //
 // The records are those of CUPTI 13; of a kernel's only what stands at the same place since 12 is read.
 #include <dlfcn.h>
@@ -11,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONCURRENT_KERNEL = 10, BUFFER = 4 << 20, MOST = 1024, BUCKETS = 512 };
+enum { CONCURRENT_KERNEL = 10, BUFFER = 4 << 20, MOST = 1024, BUCKETS = 512, LAST = 512 };
 
 // The beginning of CUpti_ActivityKernel10.
 typedef struct {
@@ -39,6 +41,9 @@ static Flush flush_all;
 static struct { char* name; uint64_t total, longest, launches; uint32_t times[BUCKETS]; uint16_t registers; } all[MOST];
 static int count;
 
+static struct { uint64_t start, end; int kernel, blocks; } last[LAST];
+static uint64_t launches;
+
 static int bucket(uint64_t ns) {
     int octave = 63 - __builtin_clzll(ns | 16), at = (octave << 4 | (ns >> (octave - 4) & 15)) - 64;
     return at < BUCKETS ? at : BUCKETS - 1;
@@ -55,6 +60,9 @@ static void account(const Kernel* kernel) {
     all[k].total += ns, ++all[k].launches, ++all[k].times[bucket(ns)];
     all[k].registers = kernel->registers;
     if (ns > all[k].longest) all[k].longest = ns;
+    int at = launches++ % LAST;
+    last[at].start = kernel->start, last[at].end = kernel->end, last[at].kernel = k;
+    last[at].blocks = kernel->grid[0] * kernel->grid[1] * kernel->grid[2];
 }
 
 static void requested(uint8_t** buffer, size_t* size, size_t* records) {
@@ -75,6 +83,24 @@ static int by_total(const void* a, const void* b) {
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
+static int by_start(const void* a, const void* b) {
+    uint64_t x = *(const uint64_t*)a, y = *(const uint64_t*)b;
+    return x < y ? -1 : x > y;
+}
+
+static void timeline(void) {
+    const char* path = getenv("TOWERS_TIMELINE");
+    FILE* file = path ? fopen(path, "w") : NULL;
+    if (!file) return;
+    int known = launches < LAST ? launches : LAST;
+    qsort(last, known, sizeof *last, by_start);
+    for (int i = 0; i < known; ++i) {
+        fprintf(file, "%10.2f %8.2f %7d  %.100s\n", (last[i].start - last[0].start) / 1e3, (last[i].end - last[i].start) / 1e3,
+                last[i].blocks, all[last[i].kernel].name);
+    }
+    fclose(file);
+}
+
 static void report(void) {
     const char* path = getenv("TOWERS_PROFILE");
     flush_all(1);
@@ -92,6 +118,7 @@ static void report(void) {
                 (unsigned long)all[k].launches, middle(at) / 1e3, all[k].longest / 1e3, all[k].registers, all[k].name);
     }
     if (path) fclose(file);
+    timeline();
 }
 
 // What the driver calls when it starts. A process that can't be watched runs all the same.

@@ -69,7 +69,7 @@ torch() { # model, batch, precision, way
 profile() { # recipe, batch, precision: time by kernel, and which algorithms were chosen
     short 30 "profile $1 $2 $3" && return
     local name="$1-$2-$3"
-    TOWERS_PROFILE="$out/profile-$name.txt" CUDA_INJECTION64_PATH="$here/profile.so" \
+    TOWERS_PROFILE="$out/profile-$name.txt" CUDA_INJECTION64_PATH="$here/time_by_kernel.so" \
         bench $(cell "$@") --seconds 1 --repeats 1 >"$out/engine-$name.txt" 2>"$out/profile-$name.log"
     say "profile $name: exit $?; $(tail -1 "$out/engine-$name.txt")"
     head -13 "$out/profile-$name.txt" 2>/dev/null | cut -c1-150 | tee -a "$summary"
@@ -107,6 +107,14 @@ say "== first steps"
 towers keras-cnn 128 fp32
 towers minigooglenet 64 bf16
 
+say "== self-test"
+short 60 selftest || {
+    timeout 120 "$here/towers" selftest --device cuda --output "$out/selftest.md" >"$out/selftest.log" 2>&1
+    status=$?
+    [ $status -ne 0 ] && failed=1
+    say "selftest: exit $status; $(tail -1 "$out/selftest.log")"
+}
+
 say "== tests"
 cd "$here/tests" || exit 1
 first='tensor-cuda-conformance tests-end_to_end tensor-cuda-libraries parallel-parallel'
@@ -116,8 +124,8 @@ cd "$out" || exit 1
 
 say "== speed"
 torch minigooglenet 64 bf16 graph
-measure "towers minigooglenet 64 bf16, recorded in one line" env TOWERS_CUDA_GRAPH=sequential \
-    "$here/towers" bench --device cuda $(cell minigooglenet 64 bf16) --seconds 2 --json
+measure "towers minigooglenet 64 bf16, on one stream" "$here/towers" bench --device cuda --one-stream \
+    $(cell minigooglenet 64 bf16) --seconds 2 --json
 towers minigooglenet 1024 bf16
 torch minigooglenet 1024 bf16 graph
 towers keras-cnn 128 bf16

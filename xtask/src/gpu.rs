@@ -1,7 +1,7 @@
 //! `cargo xtask gpu [FOLDER]`: a bundle for a machine that has a GPU and no Rust.
 //!
 //! The folder (by default `target/gpu`) receives the release binary, the test programs that use a GPU with
-//! their golden files, and `profile.so`, which times every kernel. The script `run.sh` of `xtask/gpu` runs
+//! their golden files, and `time_by_kernel.so`, which times every kernel. The script `run.sh` of `xtask/gpu` runs
 //! and measures everything there in one call.
 
 use crate::failure::Failure;
@@ -55,7 +55,7 @@ fn bundle(workspace: &Workspace, folder: &Path) -> Result<()> {
     let mut compiler = Command::new("cc");
     compiler
         .args(["-O2", "-shared", "-fPIC", "-o"])
-        .arg(folder.join("profile.so"))
+        .arg(folder.join("time_by_kernel.so"))
         .arg(sources.join("profile.c"));
     cargo::run(&mut compiler)
 }

@@ -203,8 +203,8 @@ fn processes_that_do_not_fit_are_refused() {
     let Some(place) = with_gpus() else { return };
     let mut variables = of_torchrun();
     variables.push(("TOWERS_START_TIMEOUT", "30".into()));
-    let told = "rank 1 has the setting devices.deterministic true, but rank 0 has false; start all of them";
-    for child in job(&place, &variables, ("--threads 1", "--threads 1 --deterministic")) {
+    let told = "rank 1 has the setting devices.no_winograd true, but rank 0 has false; start all of them";
+    for child in job(&place, &variables, ("--threads 1", "--threads 1 --no-winograd")) {
         let (output, err) = end(child);
         assert!(output.status.code() == Some(1) && err.contains(told), "{err}");
     }

@@ -4,6 +4,7 @@ use crate::operand::*;
 use crate::{Bench, Case, Ops, Output, Subject};
 use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dNormalized, Conv2dWeightGradient};
 use program::{Activation, Arena, BatchNorm, Conv2d, Pad, Result, Shape, TensorId, Write};
+#[cfg(feature = "random")]
 use proptest::prelude::*;
 
 /// A convolution forward and backward, with its fused activation, and with a normalization in inference.
@@ -93,6 +94,7 @@ pub fn layers_of_real_networks(subject: &Subject) {
 }
 
 /// Sizes, strides, paddings and places at random.
+#[cfg(feature = "random")]
 pub fn any_convolution(subject: &Subject) {
     let sizes = (0..4_usize, 1..11_usize, 1..11_usize, 1..24_usize, 1..40_usize);
     let windows = (prop::array::uniform2(1..5_usize), prop::array::uniform2(1..4_usize));

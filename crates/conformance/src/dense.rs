@@ -5,6 +5,7 @@ use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use program::ops::{LinearForward, LinearInputGradient, LinearWeightGradient};
 use program::{Activation, Arena, Linear, Result, Shape, Write};
+#[cfg(feature = "random")]
 use proptest::prelude::*;
 
 /// A dense layer forward and backward.
@@ -62,6 +63,7 @@ pub fn layers_of_real_networks(subject: &Subject) {
 }
 
 /// Sizes and places at random.
+#[cfg(feature = "random")]
 pub fn any_dense_layer(subject: &Subject) {
     let sizes = (0..40_usize, 1..300_usize, 1..70_usize);
     let rest = (placement(), write_mode(), activation(), any::<bool>());

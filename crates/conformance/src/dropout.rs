@@ -4,6 +4,7 @@ use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use program::ops::Dropout;
 use program::{Result, Shape, StepArgs, Write};
+#[cfg(feature = "random")]
 use proptest::prelude::*;
 
 /// A batch, or the gradient of one, of which some elements are dropped.
@@ -34,6 +35,7 @@ impl Case for Dropped {
 }
 
 /// Sizes, places, rates and steps at random.
+#[cfg(feature = "random")]
 pub fn any_mask(subject: &Subject) {
     let sizes = (0..5_usize, 1..12_usize, 1..12_usize, 1..40_usize);
     let mask = (0.0..0.95_f32, any::<u32>(), any::<u64>(), any::<u64>(), any::<u32>());

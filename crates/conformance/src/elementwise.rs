@@ -4,6 +4,7 @@ use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use program::ops::{Activate, ActivationGradient, Add, Scale};
 use program::{Activation, Result, Shape, Write};
+#[cfg(feature = "random")]
 use proptest::prelude::*;
 
 /// An exponential, relative to the largest.
@@ -59,6 +60,7 @@ impl Case for Elementwise {
 }
 
 /// Sizes and places at random.
+#[cfg(feature = "random")]
 pub fn any_shape(subject: &Subject) {
     let sizes = (0..5_usize, 1..20_usize, 1..20_usize, 1..40_usize);
     let cases = (sizes, placement(), placement(), write_mode(), activation());

@@ -4,6 +4,7 @@ use crate::operand::*;
 use crate::{Bench, Case, Output, Source, Subject};
 use program::ops::CrossEntropy;
 use program::{Arena, ImageSet, Ints, LoadImages, Place, Result, Shape, Span, StepArgs, Target, ViewMut};
+#[cfg(feature = "random")]
 use proptest::prelude::*;
 
 /// A batch of a set, placed in a table of draws.
@@ -101,6 +102,7 @@ impl Case for Batch {
 }
 
 /// A place of an axis with `len` pixels.
+#[cfg(feature = "random")]
 fn place(len: usize) -> impl Strategy<Value = Place> {
     let position = prop_oneof![
         1 => Just(None),
@@ -112,7 +114,23 @@ fn place(len: usize) -> impl Strategy<Value = Place> {
     (position, any::<bool>()).prop_map(|(position, blank)| Place { position, blank })
 }
 
+/// Each row a pixel further down and half a pixel across, with the columns in reverse and a blank patch.
+pub fn shifted_and_flipped(subject: &Subject) {
+    let load = LoadImages { height: 9, width: 8, channels: 3, constant: 0.5, scale: 0.1 };
+    let rows = (0..9).map(|row| Place { position: (row < 8).then_some((row + 1, 0.0)), blank: row == 2 });
+    let columns = (0..8).rev().map(|column| {
+        let weight = if column < 7 { 0.5 } else { 0.0 };
+        Place { position: Some((column, weight)), blank: column > 4 }
+    });
+    let places: Vec<Place> = rows.chain(columns).collect();
+    let draws = [4, 0, 5].map(|image| (image, places.clone())).to_vec();
+    for place in [ALONE, SLICE] {
+        subject.agree(&Batch { load, place, first: 1, draws: draws.clone() });
+    }
+}
+
 /// Sizes, places and constants at random, and batches of none.
+#[cfg(feature = "random")]
 pub fn any_batch(subject: &Subject) {
     let load = (1..12_usize, 1..12_usize, 1..5_usize, -9.0..9.0_f32, 0.005..2.0_f32);
     let load = load.prop_map(|(height, width, channels, constant, scale)| LoadImages {

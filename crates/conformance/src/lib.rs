@@ -16,11 +16,13 @@
 //! # fn main() {}
 //! ```
 //!
-//! Nothing that ships depends on this crate.
+//! `towers selftest` runs the [checks] with the same cases every time. Random cases are for tests alone: they need the
+//! feature `random`.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod case;
+mod check;
 mod operand;
 mod output;
 mod subject;
@@ -42,46 +44,69 @@ pub mod transfers;
 
 pub use bench::{Bench, Buffer, Ops, Started};
 pub use case::Case;
+pub use check::{Check, Checked, checks};
 pub use operand::{ALONE, Operand, Placement, SLICE, WIDE_SLICE, numbers};
 pub use output::{Output, Source};
 pub use subject::Subject;
 
 /// A `#[test]` for every function of the suite, each on a subject that the expression gives.
+#[cfg(feature = "random")]
 #[macro_export]
 macro_rules! suite {
     ($subject:expr) => {
-        $crate::suite! { $subject =>
-            convolution: layers_of_real_networks any_convolution an_empty_batch nan_stays;
-            dense: layers_of_real_networks any_dense_layer an_empty_batch;
-            dropout: any_mask a_slice_of_the_batch_has_its_own_part_of_the_mask the_rate_is_kept;
-            elementwise: any_shape large_tensors nan_stays;
-            images: any_batch a_draw_that_makes_no_sense_is_seen;
-            meter: sums_keep_small_losses a_loss_that_is_not_finite_stays a_device_that_runs_ahead_halts;
+        $crate::topics! { tests ($subject) }
+    };
+}
+
+/// Calls a macro with the functions of each topic: those with the same cases every time, then those with random ones.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! topics {
+    ($macro:ident ($($argument:tt)*)) => {
+        $crate::$macro! { ($($argument)*)
+            convolution: layers_of_real_networks an_empty_batch nan_stays, any_convolution;
+            dense: layers_of_real_networks an_empty_batch, any_dense_layer;
+            dropout: a_slice_of_the_batch_has_its_own_part_of_the_mask the_rate_is_kept, any_mask;
+            elementwise: large_tensors nan_stays, any_shape;
+            images: shifted_and_flipped a_draw_that_makes_no_sense_is_seen, any_batch;
+            meter: sums_keep_small_losses a_loss_that_is_not_finite_stays a_device_that_runs_ahead_halts,;
             normalization: layers_of_real_networks a_large_mean_costs_nothing an_empty_batch constant_channels
-                outliers_in_front_cost_nothing nan_stays squares_that_overflow_show any_shape;
-            optimizers: no_momentum_needs_no_velocity any_convention any_average;
-            pooling: layers_of_real_networks an_empty_batch nan_wins_a_maximum any_window;
+                outliers_in_front_cost_nothing nan_stays squares_that_overflow_show, any_shape;
+            optimizers: no_momentum_needs_no_velocity settings_of_recipes, any_convention any_average;
+            pooling: layers_of_real_networks an_empty_batch nan_wins_a_maximum, any_window;
             refusals: transfers_out_of_bounds shapes_and_layouts absurd_sizes programs_and_their_memory optimizer_arenas
-                image_operands;
-            replicas: parts_are_the_whole layers_of_real_networks a_large_mean_costs_nothing an_empty_batch any_parts;
+                image_operands,;
+            replicas: parts_are_the_whole layers_of_real_networks a_large_mean_costs_nothing an_empty_batch, any_parts;
             sequences: the_order_of_ops_changes_no_bit finished_gradients_are_those_of_the_last_step
-                parameters_that_change_are_seen batches_of_changing_size;
-            softmax: enormous_logits_do_not_overflow logits_that_are_no_numbers a_label_outside_of_the_classes_gives_nan an_empty_batch
-                a_large_batch any_shape;
-            transfers: fresh_memory_is_zero what_goes_up_comes_down special_numbers_are_kept;
+                parameters_that_change_are_seen batches_of_changing_size,;
+            softmax: enormous_logits_do_not_overflow logits_that_are_no_numbers a_label_outside_of_the_classes_gives_nan
+                an_empty_batch a_large_batch, any_shape;
+            transfers: fresh_memory_is_zero what_goes_up_comes_down special_numbers_are_kept,;
         }
     };
-    ($subject:expr => $($topic:ident: $($test:ident)+;)+) => {
+}
+
+#[cfg(feature = "random")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! tests {
+    (($subject:expr) $($topic:ident: $($fixed:ident)*, $($random:ident)*;)+) => {
         $(
             mod $topic {
                 #[allow(unused_imports, reason = "the expression may name things by their full path")]
                 use super::*;
                 $(
                     #[test]
-                    fn $test() {
-                        $crate::$topic::$test(&$subject);
+                    fn $fixed() {
+                        $crate::$topic::$fixed(&$subject);
                     }
-                )+
+                )*
+                $(
+                    #[test]
+                    fn $random() {
+                        $crate::$topic::$random(&$subject);
+                    }
+                )*
             }
         )+
     };

@@ -7,6 +7,7 @@ use program::ops::{
     BatchNormWeightGradient, GroupNorm, GroupNormGradient,
 };
 use program::{Activation, Arena, BatchNorm, Result, Shape, Write};
+#[cfg(feature = "random")]
 use proptest::prelude::*;
 
 /// Training forward and backward, and inference with running averages.
@@ -142,6 +143,7 @@ fn groups_of_real_networks(subject: &Subject) {
 }
 
 /// Sizes, places, means and groups at random, and batches of none.
+#[cfg(feature = "random")]
 fn any_groups(subject: &Subject) {
     let sizes = (0..5_usize, 1..9_usize, 1..9_usize, 1..7_usize, 1..12_usize);
     let cases = (sizes, placement(), write_mode(), activation(), -4.0..4.0_f32);
@@ -252,6 +254,7 @@ pub fn squares_that_overflow_show(subject: &Subject) {
 }
 
 /// Sizes, places and means at random.
+#[cfg(feature = "random")]
 pub fn any_shape(subject: &Subject) {
     let sizes = (0..5_usize, 1..9_usize, 1..9_usize, 1..70_usize);
     let cases = (sizes, placement(), write_mode(), activation(), -4.0..4.0_f32);

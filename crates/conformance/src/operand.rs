@@ -1,6 +1,9 @@
 use core::ops::Range;
 use philox::{Philox, domain};
-use program::{Activation, Layout, Shape, Write};
+#[cfg(feature = "random")]
+use program::{Activation, Write};
+use program::{Layout, Shape};
+#[cfg(feature = "random")]
 use proptest::prelude::*;
 
 /// Which channels of a wider tensor a tensor is.
@@ -23,6 +26,7 @@ pub const WIDE_SLICE: Placement = Placement { before: 16, beside: 32 };
 const BEHIND: usize = 3;
 
 /// Any placement.
+#[cfg(feature = "random")]
 pub fn placement() -> impl Strategy<Value = Placement> {
     prop_oneof![
         Just(ALONE),
@@ -33,11 +37,13 @@ pub fn placement() -> impl Strategy<Value = Placement> {
 }
 
 /// Both ways to write.
+#[cfg(feature = "random")]
 pub fn write_mode() -> impl Strategy<Value = Write> {
     prop_oneof![Just(Write::Set), Just(Write::Add)]
 }
 
 /// Every activation.
+#[cfg(feature = "random")]
 pub fn activation() -> impl Strategy<Value = Activation> {
     prop::sample::select(&Activation::ALL)
 }

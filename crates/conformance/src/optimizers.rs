@@ -3,6 +3,7 @@
 use crate::operand::numbers;
 use crate::{Bench, Case, Output, Subject};
 use program::{Adam, Moments, OptimizerStep, ParamRun, Result, Rmsprop, Sgd, Span, Velocity, WeightDecay};
+#[cfg(feature = "random")]
 use proptest::prelude::*;
 
 /// A few steps of all optimizers on a run in the middle of an arena.
@@ -72,6 +73,7 @@ pub fn no_momentum_needs_no_velocity(subject: &Subject) {
     }
 }
 
+#[cfg(feature = "random")]
 fn weight_decay() -> impl Strategy<Value = WeightDecay> {
     prop_oneof![
         Just(WeightDecay::None),
@@ -80,7 +82,23 @@ fn weight_decay() -> impl Strategy<Value = WeightDecay> {
     ]
 }
 
+/// SGD with Nesterov's momentum, RMSprop and Adam, with Keras' and PyTorch's conventions, and an average.
+pub fn settings_of_recipes(subject: &Subject) {
+    for (keras, weight_decay) in [(true, WeightDecay::Coupled(1e-3)), (false, WeightDecay::Decoupled(0.05))] {
+        let velocity = if keras { Velocity::Keras } else { Velocity::PyTorch };
+        subject.agree(&Steps {
+            at: Span::new(13, 20_000),
+            lr: 0.05,
+            sgd: Sgd { momentum: 0.9, nesterov: true, velocity, weight_decay },
+            rmsprop: Rmsprop { rho: 0.9, epsilon: 1e-7, epsilon_inside_root: !keras, weight_decay },
+            adam: Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-7, epsilon_hat: keras, weight_decay },
+        });
+    }
+    subject.agree(&Average { from: 3, to: 5, len: 4000, momentum: 0.9, scale: 0.01 });
+}
+
 /// Every convention, on runs of any place and length.
+#[cfg(feature = "random")]
 pub fn any_convention(subject: &Subject) {
     let at = (0..50_usize, prop_oneof![0..100_usize, 16_000..50_000_usize]);
     let momentum = prop_oneof![Just(0.0_f32), 0.1..0.99_f32];
@@ -121,6 +139,7 @@ impl Case for Average {
 }
 
 /// Running averages of any length.
+#[cfg(feature = "random")]
 pub fn any_average(subject: &Subject) {
     let cases = (0..9_usize, 0..9_usize, 0..5000_usize, 0.0..1.0_f32, 0.001..1.0_f32);
     let case = |(from, to, len, momentum, scale)| Average { from, to, len, momentum, scale };

@@ -5,6 +5,7 @@ use crate::{Bench, Case, Output, Subject};
 use philox::{Philox, domain};
 use program::ops::{AveragePool, AveragePoolGradient, MaxPool, MaxPoolGradient};
 use program::{Pad, Pool2d, Result, Shape, Write};
+#[cfg(feature = "random")]
 use proptest::prelude::*;
 
 /// Both kinds of pooling, forward and backward.
@@ -104,6 +105,7 @@ pub fn nan_wins_a_maximum(subject: &Subject) {
 }
 
 /// Windows, strides, paddings, sizes and places at random.
+#[cfg(feature = "random")]
 pub fn any_window(subject: &Subject) {
     let sizes = (0..4_usize, 1..12_usize, 1..12_usize, 1..150_usize);
     let windows = (prop::array::uniform2(1..5_usize), prop::array::uniform2(1..4_usize));

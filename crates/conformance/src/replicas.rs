@@ -7,6 +7,7 @@ use crate::{Bench, Case, Ops, Output, Source, Subject};
 use core::ops::Range;
 use program::ops::{BatchNormInputGradient, BatchNormMoments, BatchNormWeightGradient, SyncBatchNorm};
 use program::{Activation, Arena, BatchNorm, Result, Shape, StepArgs, Write};
+#[cfg(feature = "random")]
 use proptest::prelude::*;
 
 /// A batch in parts.
@@ -157,6 +158,7 @@ pub fn an_empty_batch(subject: &Subject) {
 }
 
 /// Sizes, places, means and parts at random.
+#[cfg(feature = "random")]
 pub fn any_parts(subject: &Subject) {
     let sizes = (prop::collection::vec(0..4_usize, 1..5), 1..7_usize, 1..7_usize, 1..70_usize);
     let cases = (sizes, placement(), write_mode(), activation(), -4.0..4.0_f32);

@@ -5,6 +5,7 @@ use crate::{Bench, Case, Output, Subject};
 use philox::{Philox, domain};
 use program::ops::CrossEntropy;
 use program::{Arena, Layout, Result, Shape, Span, StepArgs, Target, View, ViewMut};
+#[cfg(feature = "random")]
 use proptest::prelude::*;
 
 /// Logits with labels.
@@ -177,6 +178,7 @@ pub fn a_large_batch(subject: &Subject) {
 }
 
 /// Sizes, places, smoothings and magnitudes at random.
+#[cfg(feature = "random")]
 pub fn any_shape(subject: &Subject) {
     let smoothing = prop_oneof![Just(0.0_f32), 0.0..0.9_f32];
     let cases = (0..70_usize, 1..120_usize, placement(), smoothing, 0.1..30.0_f32, any::<bool>());

@@ -2,8 +2,11 @@ use crate::bench::Bench;
 use crate::case::Case;
 use crate::output::{Output, Source};
 use program::{Device, Precision, Shape};
+#[cfg(feature = "random")]
 use proptest::strategy::Strategy;
+#[cfg(feature = "random")]
 use proptest::test_runner::{Config, RngSeed, TestRunner};
+use std::cell::Cell;
 use tensor_cpu::Reference;
 
 /// Devices under test: all of one kind, so that they must agree with each other to the bit, and with the f64 reference as
@@ -22,6 +25,8 @@ pub struct Subject {
     precision: Precision,
     loss_scale: f32,
     slow: bool,
+    /// The results that were compared, and the largest difference as a part of the tolerance.
+    pub(crate) tally: Cell<(usize, f32)>,
 }
 
 /// Multiply-adds of an op that a slow device is asked for, if the case can be made smaller.
@@ -35,6 +40,7 @@ impl Subject {
             precision: Precision::Fp32,
             loss_scale: 1.0,
             slow: false,
+            tally: Cell::default(),
         }
     }
 
@@ -116,7 +122,8 @@ impl Subject {
         assert_eq!(first.len(), expected.len(), "outputs of {case:?}");
         for (expected, got) in expected.iter().zip(&first) {
             let tolerance = self.tolerance(expected.source, expected.tolerance);
-            assert_close(&format!("{} of {case:?} on {first_name}", expected.name), got, expected, tolerance);
+            let what = format!("{} of {case:?} on {first_name}", expected.name);
+            self.assert_close(&what, got, expected, tolerance);
         }
         for (name, again) in results {
             for (a, b) in first.iter().zip(&again) {
@@ -129,11 +136,33 @@ impl Subject {
         }
     }
 
+    /// Asserts that the numbers differ by at most `tolerance` of the largest expected magnitude, and that NaNs meet NaNs.
+    fn assert_close(&self, what: &str, got: &Output, expected: &Output, tolerance: f32) {
+        let (got, expected) = (&got.values, &expected.values);
+        assert_eq!(got.len(), expected.len(), "{what}");
+        let magnitude = expected.iter().filter(|x| x.is_finite()).fold(0.0, |m: f32, x| m.max(x.abs()));
+        let (results, mut worst) = self.tally.get();
+        for (k, (got, expected)) in got.iter().zip(expected).enumerate() {
+            if got == expected || got.is_nan() && expected.is_nan() {
+                continue;
+            }
+            let apart = (got - expected).abs();
+            worst = worst.max(apart / (tolerance * magnitude));
+            self.tally.set((results + 1, worst));
+            assert!(
+                apart <= tolerance * magnitude,
+                "{what}[{k}] is {got}, not {expected} (at most {tolerance} of the largest, {magnitude}, may they differ)"
+            );
+        }
+        self.tally.set((results + 1, worst));
+    }
+
     /// Asserts it for random cases, `full` of them on a fast device. They are the same every time: a failure can be
     /// repeated, and none comes by chance.
     ///
     /// # Panics
     /// With a case that fails, made as small as possible.
+    #[cfg(feature = "random")]
     pub fn agree_on<C: Case>(&self, full: u32, cases: impl Strategy<Value = C>) {
         if self.devices.is_empty() {
             return;
@@ -152,18 +181,6 @@ impl Subject {
         if let Err(failure) = outcome {
             panic!("{failure}");
         }
-    }
-}
-
-/// Asserts that the numbers differ by at most `tolerance` of the largest expected magnitude, and that NaNs meet NaNs.
-fn assert_close(what: &str, got: &Output, expected: &Output, tolerance: f32) {
-    let (got, expected) = (&got.values, &expected.values);
-    assert_eq!(got.len(), expected.len(), "{what}");
-    let magnitude = expected.iter().filter(|x| x.is_finite()).fold(0.0, |m: f32, x| m.max(x.abs()));
-    for (k, (got, expected)) in got.iter().zip(expected).enumerate() {
-        let near = (got - expected).abs() <= tolerance * magnitude;
-        let same = got == expected || got.is_nan() && expected.is_nan();
-        assert!(near || same, "{what}[{k}] is {got}, not {expected} (largest {magnitude})");
     }
 }
 
@@ -215,7 +232,7 @@ mod tests {
 
     /// A device that is another one every time.
     #[derive(Debug)]
-    struct Fickle(std::cell::Cell<f32>);
+    struct Fickle(Cell<f32>);
 
     impl Case for Fickle {
         fn run(&self, _: &Bench) -> Result<Vec<Output>> {

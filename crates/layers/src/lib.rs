@@ -55,7 +55,8 @@ pub use flatten::Flatten;
 pub use init::Initializer;
 pub use layer::{Draws, Layer, Lower};
 pub use network::{
-    Arena, Cut, Exchange, Graph, Metrics, Mode, Network, Slot, Step, Summary, SummaryRow, Traced, Value, Work,
+    Arena, Comparison, Cut, Exchange, Graph, Metrics, Mode, Network, Slot, Step, Summary, SummaryRow,
+    Tolerance, Traced, Value, Work,
 };
 pub use normalization::*;
 pub use parameter::{ParamSpec, Role};

@@ -1,4 +1,4 @@
-use crate::{Collective, Error, Nodes, Result, Stage};
+use crate::{Collective, Error, Nodes, Result, Stage, SumTree};
 use layers::Exchange;
 use program::ops::Neighbor;
 use program::{Device, Layout, Shape, Span, Storage, View, ViewMut, Write};
@@ -144,8 +144,12 @@ impl Exchange for Exchanges<'_> {
         self.told(begun)
     }
 
+    /// Along a tree, so that all collectives give the same bits.
     fn all_reduce(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
-        self.meet(|collective| collective.all_reduce_sum(device, data, at))
+        self.meet(|collective| {
+            let tree = SumTree::new(&vec![1; collective.world()]);
+            collective.all_reduce(device, Some(Nodes { tree: &tree, earlier: &[] }), data, at)
+        })
     }
 
     fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {

@@ -9,7 +9,7 @@
 //
 // Geometry: 256 threads, a block for each tile of 128 x 64 of the result: (tiles of m, tiles of n, parts of k). With
 // one part the result goes to `out`, = or with `add` +=. With several, each block leaves its sums (=) in `parts`, a
-// copy of the result in float for each part, and sum_parts adds these up in their order.
+// copy of the result in float for each part, and sum_parts of rows.cu adds these up.
 #include "divisor.cuh"
 #include "product.cuh"
 
@@ -205,29 +205,3 @@ PASS(conv_bwd_data_single, backward_data<false>)
 PASS(conv_bwd_filter, backward_filter<true, true>)
 PASS(conv_bwd_filter_image, backward_filter<false, true>)
 PASS(conv_bwd_filter_single, backward_filter<false, false>)
-
-template <int V>
-__device__ inline void add_parts(const float* parts, u32 count, u64 size, act_t* out, bool add) {
-    for (u64 i = global_thread() * V; i < size; i += global_threads() * V) {
-        float sum[V] = {};
-        if (add) load<V>(out + i, sum);
-#pragma unroll 4
-        for (u32 part = 0; part < count; ++part) {
-            float value[V];
-            load<V>(parts + part * size + i, value);
-#pragma unroll
-            for (int v = 0; v < V; ++v) sum[v] += value[v];
-        }
-        store<V>(out + i, sum);
-    }
-}
-
-// out = the sum of `count` parts of `size` floats, or with `add` +=. Geometry: a line, one pack (vector 1: one
-// element) a thread.
-KERNEL sum_parts(const float* parts, u32 count, u64 size, act_t* out, u32 add, u32 vector) {
-    if (vector == 1) {
-        add_parts<1>(parts, count, size, out, add != 0);
-    } else {
-        add_parts<PACK>(parts, count, size, out, add != 0);
-    }
-}

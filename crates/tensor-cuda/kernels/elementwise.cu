@@ -45,9 +45,10 @@ __device__ void fill(T* y, u64 packs, float value) {
     for (u64 at = global_thread(); at < packs; at += global_threads()) store<V>(y + at * V, all);
 }
 
-template <int V, class T>
+template <class Is, class T>
 __device__ void copy(const T* x, u32 x_stride, T* y, u32 y_stride, u64 rows, u32 packs, float factor, u32 act,
                      bool add) {
+    constexpr int V = Is::V;
     Walk walk(packs);
     while (walk.row < rows) {
         u64 to[BATCH];
@@ -69,16 +70,17 @@ __device__ void copy(const T* x, u32 x_stride, T* y, u32 y_stride, u64 rows, u32
 #pragma unroll
             for (int k = 0; k < V; ++k) {
                 value[k] *= factor;
-                sum[k] = activate(add ? sum[k] + value[k] : value[k], act);
+                sum[k] = activate<Is::SMOOTH>(add ? sum[k] + value[k] : value[k], act);
             }
             store<V>(y + to[b], sum);
         }
     }
 }
 
-template <int V>
+template <class Is>
 __device__ void gradient(const act_t* y, u32 y_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
                          u64 rows, u32 packs, u32 act, bool add) {
+    constexpr int V = Is::V;
     Walk walk(packs);
     while (walk.row < rows) {
         u64 to[BATCH];
@@ -101,7 +103,7 @@ __device__ void gradient(const act_t* y, u32 y_stride, const act_t* dy, u32 dy_s
             if (add) unpack(old[b], sum);
 #pragma unroll
             for (int k = 0; k < V; ++k) {
-                float gradient = before(of[k], value[k], act);
+                float gradient = before<Is::SMOOTH>(of[k], value[k], act);
                 sum[k] = add ? sum[k] + gradient : gradient;
             }
             store<V>(dx + to[b], sum);
@@ -129,28 +131,20 @@ KERNEL fill_act(act_t* y, u64 packs, float value, u32 vector) {
 KERNEL copy_f32(const float* x, u32 x_stride, float* y, u32 y_stride, u64 rows, u32 packs, float factor, u32 add,
                 u32 vector) {
     if (vector == 1) {
-        copy<1>(x, x_stride, y, y_stride, rows, packs, factor, 0, add);
+        copy<Variant<1, false>>(x, x_stride, y, y_stride, rows, packs, factor, 0, add);
     } else {
-        copy<4>(x, x_stride, y, y_stride, rows, packs, factor, 0, add);
+        copy<Variant<4, false>>(x, x_stride, y, y_stride, rows, packs, factor, 0, add);
     }
 }
 
 // y = act(factor * x), or y = act(y + factor * x)
 KERNEL copy_act(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u64 rows, u32 packs, float factor, u32 act,
                 u32 add, u32 vector) {
-    if (vector == 1) {
-        copy<1>(x, x_stride, y, y_stride, rows, packs, factor, act, add);
-    } else {
-        copy<PACK>(x, x_stride, y, y_stride, rows, packs, factor, act, add);
-    }
+    CALL_VARIANT(PACK, vector, act, copy, x, x_stride, y, y_stride, rows, packs, factor, act, add);
 }
 
 // dx = the gradient before the activation that gave y, or for gelu that took it, or dx += it; dx may be dy
 KERNEL act_bwd(const act_t* y, u32 y_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u64 rows,
                u32 packs, u32 act, u32 add, u32 vector) {
-    if (vector == 1) {
-        gradient<1>(y, y_stride, dy, dy_stride, dx, dx_stride, rows, packs, act, add);
-    } else {
-        gradient<PACK>(y, y_stride, dy, dy_stride, dx, dx_stride, rows, packs, act, add);
-    }
+    CALL_VARIANT(PACK, vector, act, gradient, y, y_stride, dy, dy_stride, dx, dx_stride, rows, packs, act, add);
 }

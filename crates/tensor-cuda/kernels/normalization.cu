@@ -1,11 +1,11 @@
 // Batch normalization and the activation after it, forward and backward, each in two launches: one that sums, one that maps. At the end
 // stands group normalization, which sums and maps in one.
 //
-// Layout: tensors are rows (pixels) of channels with a row stride. A thread handles `vector` neighbouring channels, the
-// pack of a 16-byte load or one, in many rows, so what belongs to a channel stays in its registers.
-// Geometry: blocks of (packs, rows of threads), at most 256 threads. A block works on a tile of at most 128 bytes of
+// Layout: tensors are rows (pixels) of channels with a row stride. A thread handles `vector` neighbouring channels, QUAD or
+// one, in many rows, so what belongs to a channel stays in its registers; of more channels it would need too many.
+// Geometry: blocks of (quads, rows of threads), at most 256 threads. A block works on a tile of at most 128 bytes of
 // channels, a full cache line of every row, and on a slab of rows: grid (tiles, slabs). So the tiles of a slab, which may
-// share lines, run together. Threads take BATCH rows at a time, so that as many loads are under way together.
+// share lines, run together. Threads take BATCH rows at a time, and load the next ones before they compute.
 // Sums: a block adds up its slab and leaves a partial result in scratch memory; the last block of a tile to finish adds the
 // slabs' in their order. The split depends on the shape alone, so the sums have the same bits every time.
 // The floor is memory. Forward an element is read twice and written once (6 bytes in half formats, 12 in f32), backward
@@ -13,7 +13,7 @@
 // the second reading comes from there.
 #include "towers.cuh"
 
-constexpr int BATCH = 4;
+constexpr int QUAD = 4;
 constexpr u32 MOST_THREADS = 256;
 constexpr u32 MOST_CHANNELS = 128 / sizeof(act_t); // of a tile
 
@@ -36,8 +36,8 @@ __device__ Part part_of(u32 rows, u32 channels, u32 slab_rows) {
     return part;
 }
 
-// The thread's channels in its next BATCH rows of the slab, as far as there are any.
-template <int V>
+// The thread's channels in BATCH rows of the slab, from `row` on, as far as there are any.
+template <int V, int BATCH>
 __device__ inline void load_rows(const act_t* x, u32 stride, u32 row, u32 count, Raw<V, act_t> (&rows)[BATCH]) {
 #pragma unroll
     for (int b = 0; b < BATCH; ++b) {
@@ -46,24 +46,47 @@ __device__ inline void load_rows(const act_t* x, u32 stride, u32 row, u32 count,
     }
 }
 
-// Adds up over the block's rows of threads, into the numbers of row 0, always in the same order. All threads call it.
+// Shared memory for the numbers of all threads, and for a number of each.
+constexpr u32 PITCH = MOST_THREADS + 1; // numbers of a thread lie in different banks
+__device__ inline float* numbers_of_all() {
+    __shared__ float all[3 * QUAD * PITCH];
+    return all;
+}
+__device__ inline float* number_of_each() {
+    __shared__ float each[MOST_THREADS];
+    return each;
+}
+
+// Adds up over the block's rows of threads, into the numbers of row 0, always in the same order. All threads call it, and meet at a
+// barrier before they call it again. Every sum is computed by as many threads as there are for it, each of which adds a share of the rows.
 template <int N>
 __device__ void add_rows(float (&sums)[N]) {
-    __shared__ float upper[N][MOST_THREADS / 2];
-    u32 half;
-    for (u32 rows = blockDim.y; rows > 1; rows = half) {
-        half = (rows + 1) / 2;
-        u32 row = threadIdx.y;
-        if (row >= half && row < rows) {
+    static_assert(N <= 3 * QUAD, "there is room for so many numbers");
+    float *all = numbers_of_all(), *shares = number_of_each();
+    u32 across = blockDim.x, rows = blockDim.y, threads = across * rows;
+    u32 thread = threadIdx.y * across + threadIdx.x;
+    if (rows == 1) return;
 #pragma unroll
-            for (int k = 0; k < N; ++k) upper[k][(row - half) * blockDim.x + threadIdx.x] = sums[k];
-        }
-        __syncthreads();
-        if (row + half < rows) {
+    for (int n = 0; n < N; ++n) all[n * PITCH + thread] = sums[n];
+    __syncthreads();
+    u32 totals = N * across, sharing = threads > totals ? threads / totals : 1;
+    for (u32 k = thread; k < totals * sharing; k += threads) {
+        u32 n = k % N, column = k / N % across, share = k / totals;
+        const float* own = all + n * PITCH + column;
+        float sum = 0.0f;
+#pragma unroll 8
+        for (u32 row = share; row < rows; row += sharing) sum += own[row * across];
+        if (sharing > 1) shares[k] = sum;
+        else all[n * PITCH + column] = sum; // nobody else reads that column's number
+    }
+    __syncthreads();
+    if (threadIdx.y != 0) return;
 #pragma unroll
-            for (int k = 0; k < N; ++k) sums[k] += upper[k][row * blockDim.x + threadIdx.x];
-        }
-        __syncthreads();
+    for (int n = 0; n < N; ++n) {
+        u32 k = threadIdx.x * N + n;
+        sums[n] = sharing > 1 ? shares[k] : all[n * PITCH + threadIdx.x];
+#pragma unroll 1
+        for (u32 share = 1; share < sharing; ++share) sums[n] += shares[share * totals + k];
     }
 }
 
@@ -123,7 +146,7 @@ template <int V>
 __device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_rows, float* partials, Results to) {
     float pivot[V], total[3 * V] = {};
     if (part.inside) load<V>(partial(partials, 0, 0, channels, part.channel), pivot);
-#pragma unroll 4
+#pragma unroll 8
     for (u32 slab = part.inside ? threadIdx.y : gridDim.y; slab < gridDim.y; slab += blockDim.y) {
         float mean[V], squares[V];
         load<V>(partial(partials, slab, 0, channels, part.channel), mean);
@@ -163,14 +186,29 @@ __device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_ro
 template <int V>
 __device__ void statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels, u32 slab_rows, float* partials,
                            u32* counters, Results to) {
+    constexpr int BATCH = 4;
     Part part = part_of<V>(rows, channels, slab_rows);
     x += part.first * x_stride + part.channel;
-    // Sums of differences from the slab's first row lose no digits to a large mean.
+    // Sums of differences from the mean of some rows lose no digits to a large mean, and few to an outlier among these.
+    constexpr u32 PILOT = 4;
     float pivot[V] = {}, total[2 * V] = {};
-    if (part.count > 0) load<V>(x, pivot);
+    Raw<V, act_t> ahead[BATCH];
+    load_rows<V>(x, x_stride, threadIdx.y, part.count, ahead);
+    u32 some = part.count < PILOT ? part.count : PILOT;
+#pragma unroll
+    for (u32 row = 0; row < PILOT; ++row) {
+        float value[V] = {};
+        if (row < some) load<V>(x + static_cast<u64>(row) * x_stride, value);
+#pragma unroll
+        for (int k = 0; k < V; ++k) pivot[k] += value[k];
+    }
+#pragma unroll
+    for (int k = 0; k < V; ++k) pivot[k] /= some > 0 ? some : 1;
     for (u32 row = threadIdx.y; row < part.count; row += BATCH * blockDim.y) {
         Raw<V, act_t> xs[BATCH];
-        load_rows<V>(x, x_stride, row, part.count, xs);
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b) xs[b] = ahead[b];
+        load_rows<V>(x, x_stride, row + BATCH * blockDim.y, part.count, ahead);
 #pragma unroll
         for (int b = 0; b < BATCH; ++b) {
             if (row + b * blockDim.y >= part.count) break;
@@ -200,13 +238,16 @@ __device__ void statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels,
     finish_statistics<V>(part, rows, channels, slab_rows, partials, to);
 }
 
-template <int V>
+template <class Is>
 __device__ void normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 rows, u32 channels, u32 slab_rows,
                           const float* gamma, const float* beta, const float* mean, const float* deviation,
                           u32 is_variance, float epsilon, u32 act) {
+    constexpr int V = Is::V, BATCH = 4;
     Part part = part_of<V>(rows, channels, slab_rows);
     x += part.first * x_stride + part.channel;
     y += part.first * y_stride + part.channel;
+    Raw<V, act_t> ahead[BATCH];
+    load_rows<V>(x, x_stride, threadIdx.y, part.count, ahead);
     float of[3][V];
     per_channel<V>(channels, of, [=](u32 c, float (&all)[3]) {
         all[MEAN] = mean[c];
@@ -215,7 +256,9 @@ __device__ void normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, 
     });
     for (u32 row = threadIdx.y; row < part.count; row += BATCH * blockDim.y) {
         Raw<V, act_t> xs[BATCH];
-        load_rows<V>(x, x_stride, row, part.count, xs);
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b) xs[b] = ahead[b];
+        load_rows<V>(x, x_stride, row + BATCH * blockDim.y, part.count, ahead);
 #pragma unroll
         for (int b = 0; b < BATCH; ++b) {
             u32 r = row + b * blockDim.y;
@@ -223,20 +266,26 @@ __device__ void normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, 
             float value[V];
             unpack(xs[b], value);
 #pragma unroll
-            for (int k = 0; k < V; ++k) value[k] = activate(normalized<V>(value[k] - of[MEAN][k], of, k), act);
+            for (int k = 0; k < V; ++k) {
+                value[k] = activate<Is::SMOOTH>(normalized<V>(value[k] - of[MEAN][k], of, k), act);
+            }
             store<V>(y + static_cast<u64>(r) * y_stride, value);
         }
     }
 }
 
 // Sums of dz, the gradient before the activation, and of dz * (x - mean).
-template <int V>
+template <class Is>
 __device__ void gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, u32 rows, u32 channels,
                               u32 slab_rows, const float* gamma, const float* beta, const float* saved, u32 act,
                               float* partials, u32* counters, float* dgamma, float* dbeta) {
+    constexpr int V = Is::V, BATCH = PACK / (Is::SMOOTH ? 4 : 2); // as many as registers hold
     Part part = part_of<V>(rows, channels, slab_rows);
     x += part.first * x_stride + part.channel;
     dy += part.first * dy_stride + part.channel;
+    Raw<V, act_t> xs_ahead[BATCH], dys_ahead[BATCH];
+    load_rows<V>(x, x_stride, threadIdx.y, part.count, xs_ahead);
+    load_rows<V>(dy, dy_stride, threadIdx.y, part.count, dys_ahead);
     float of[3][V], total[2 * V] = {};
     per_channel<V>(channels, of, [=](u32 c, float (&all)[3]) {
         all[MEAN] = saved[c];
@@ -245,8 +294,10 @@ __device__ void gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32
     });
     for (u32 row = threadIdx.y; row < part.count; row += BATCH * blockDim.y) {
         Raw<V, act_t> xs[BATCH], dys[BATCH];
-        load_rows<V>(x, x_stride, row, part.count, xs);
-        load_rows<V>(dy, dy_stride, row, part.count, dys);
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b) xs[b] = xs_ahead[b], dys[b] = dys_ahead[b];
+        load_rows<V>(x, x_stride, row + BATCH * blockDim.y, part.count, xs_ahead);
+        load_rows<V>(dy, dy_stride, row + BATCH * blockDim.y, part.count, dys_ahead);
 #pragma unroll
         for (int b = 0; b < BATCH; ++b) {
             if (row + b * blockDim.y >= part.count) break;
@@ -256,7 +307,7 @@ __device__ void gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32
 #pragma unroll
             for (int k = 0; k < V; ++k) {
                 float centred = value[k] - of[MEAN][k];
-                float dz = before(normalized<V>(centred, of, k), above[k], act);
+                float dz = before<Is::SMOOTH>(normalized<V>(centred, of, k), above[k], act);
                 total[k] += dz;
                 total[V + k] = fmaf(dz, centred, total[V + k]);
             }
@@ -273,7 +324,7 @@ __device__ void gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32
     if (!is_last(counters + blockIdx.x, gridDim.y)) return;
 #pragma unroll
     for (int k = 0; k < 2 * V; ++k) total[k] = 0.0f;
-#pragma unroll 4
+#pragma unroll 8
     for (u32 slab = part.inside ? threadIdx.y : gridDim.y; slab < gridDim.y; slab += blockDim.y) {
         float first[V], second[V];
         load<V>(partial(partials, slab, 0, channels, part.channel), first);
@@ -296,15 +347,19 @@ __device__ void gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32
 
 // With xhat = (x - mean) / deviation and the count m of rows in the whole batch, this replica's or more:
 // dx = gamma / deviation * (dz - dbeta / m - xhat * dgamma / m) = SCALE * dz + ((x - MEAN) * SLOPE + OFFSET).
-template <int V>
+template <class Is>
 __device__ void input_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
                                u32 rows, u32 channels, u32 slab_rows, const float* gamma, const float* beta,
                                const float* saved, const float* dgamma, const float* dbeta, float count, u32 act,
                                bool add) {
+    constexpr int V = Is::V, BATCH = Is::SMOOTH || PACK == 4 ? 2 : 3; // as many as registers hold
     Part part = part_of<V>(rows, channels, slab_rows);
     x += part.first * x_stride + part.channel;
     dy += part.first * dy_stride + part.channel;
     dx += part.first * dx_stride + part.channel;
+    Raw<V, act_t> xs[BATCH], dys[BATCH];
+    load_rows<V>(x, x_stride, threadIdx.y, part.count, xs);
+    load_rows<V>(dy, dy_stride, threadIdx.y, part.count, dys);
     float of[5][V];
     per_channel<V>(channels, of, [=](u32 c, float (&all)[5]) {
         float inverse = saved[channels + c], scale = gamma[c] * inverse, share = scale / count;
@@ -315,9 +370,7 @@ __device__ void input_gradient(const act_t* x, u32 x_stride, const act_t* dy, u3
         all[SLOPE] = -share * inverse * dgamma[c];
     });
     for (u32 row = threadIdx.y; row < part.count; row += BATCH * blockDim.y) {
-        Raw<V, act_t> xs[BATCH], dys[BATCH], olds[BATCH];
-        load_rows<V>(x, x_stride, row, part.count, xs);
-        load_rows<V>(dy, dy_stride, row, part.count, dys);
+        Raw<V, act_t> olds[BATCH];
         load_rows<V>(dx, dx_stride, row, add ? part.count : 0, olds);
 #pragma unroll
         for (int b = 0; b < BATCH; ++b) {
@@ -330,25 +383,27 @@ __device__ void input_gradient(const act_t* x, u32 x_stride, const act_t* dy, u3
 #pragma unroll
             for (int k = 0; k < V; ++k) {
                 float centred = value[k] - of[MEAN][k];
-                float dz = before(normalized<V>(centred, of, k), above[k], act);
+                float dz = before<Is::SMOOTH>(normalized<V>(centred, of, k), above[k], act);
                 float gradient = fmaf(of[SCALE][k], dz, fmaf(centred, of[SLOPE][k], of[OFFSET][k]));
                 sum[k] = add ? sum[k] + gradient : gradient;
             }
             store<V>(dx + static_cast<u64>(r) * dx_stride, sum);
         }
+        load_rows<V>(x, x_stride, row + BATCH * blockDim.y, part.count, xs);
+        load_rows<V>(dy, dy_stride, row + BATCH * blockDim.y, part.count, dys);
     }
 }
 
 // saved = mean and 1 / sqrt(var + epsilon); sums = samples * mean (with a bias that x lacks, where there is one) and
 // samples * unbiased variance. With stats they are left alone, and stats = mean, sum of squared differences, samples.
-KERNEL bn_statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels, u32 slab_rows, float samples, float epsilon,
+KERNEL __launch_bounds__(MOST_THREADS, 3) bn_statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels, u32 slab_rows, float samples, float epsilon,
                      const float* bias, float* partials, u32* counters, float* saved, float* sums, float* stats,
                      u32 vector) {
     Results to = {samples, epsilon, bias, saved, sums, stats};
     if (vector == 1) {
         statistics<1>(x, x_stride, rows, channels, slab_rows, partials, counters, to);
     } else {
-        statistics<PACK>(x, x_stride, rows, channels, slab_rows, partials, counters, to);
+        statistics<QUAD>(x, x_stride, rows, channels, slab_rows, partials, counters, to);
     }
 }
 
@@ -380,43 +435,28 @@ KERNEL bn_join(const float* stats, u32 replicas, u32 channels, float pixels, flo
 
 // y = act((x - mean) * gamma * deviation + beta), with 1 / sqrt(var + epsilon) as the deviation. If so said it is given as
 // the variance.
-KERNEL bn_normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 rows, u32 channels, u32 slab_rows,
+KERNEL __launch_bounds__(MOST_THREADS, 3) bn_normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 rows, u32 channels, u32 slab_rows,
                     const float* gamma, const float* beta, const float* mean, const float* deviation,
                     u32 is_variance, float epsilon, u32 act, u32 vector) {
-    if (vector == 1) {
-        normalize<1>(x, x_stride, y, y_stride, rows, channels, slab_rows, gamma, beta, mean, deviation, is_variance,
-                     epsilon, act);
-    } else {
-        normalize<PACK>(x, x_stride, y, y_stride, rows, channels, slab_rows, gamma, beta, mean, deviation, is_variance,
-                        epsilon, act);
-    }
+    CALL_VARIANT(QUAD, vector, act, normalize, x, x_stride, y, y_stride, rows, channels, slab_rows, gamma, beta, mean,
+                 deviation, is_variance, epsilon, act);
 }
 
 // dgamma and dbeta =
-KERNEL bn_gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, u32 rows, u32 channels,
+KERNEL __launch_bounds__(MOST_THREADS, 3) bn_gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, u32 rows, u32 channels,
                         u32 slab_rows, const float* gamma, const float* beta, const float* saved, u32 act,
                         float* partials, u32* counters, float* dgamma, float* dbeta, u32 vector) {
-    if (vector == 1) {
-        gradient_sums<1>(x, x_stride, dy, dy_stride, rows, channels, slab_rows, gamma, beta, saved, act, partials,
-                         counters, dgamma, dbeta);
-    } else {
-        gradient_sums<PACK>(x, x_stride, dy, dy_stride, rows, channels, slab_rows, gamma, beta, saved, act, partials,
-                            counters, dgamma, dbeta);
-    }
+    CALL_VARIANT(QUAD, vector, act, gradient_sums, x, x_stride, dy, dy_stride, rows, channels, slab_rows, gamma, beta,
+                 saved, act, partials, counters, dgamma, dbeta);
 }
 
 // dx = or, if so said, dx +=
-KERNEL bn_input_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
+KERNEL __launch_bounds__(MOST_THREADS, 3) bn_input_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
                          u32 rows, u32 channels, u32 slab_rows, const float* gamma, const float* beta,
                          const float* saved, const float* dgamma, const float* dbeta, float count, u32 act, u32 add,
                          u32 vector) {
-    if (vector == 1) {
-        input_gradient<1>(x, x_stride, dy, dy_stride, dx, dx_stride, rows, channels, slab_rows, gamma, beta, saved,
-                          dgamma, dbeta, count, act, add);
-    } else {
-        input_gradient<PACK>(x, x_stride, dy, dy_stride, dx, dx_stride, rows, channels, slab_rows, gamma, beta, saved,
-                             dgamma, dbeta, count, act, add);
-    }
+    CALL_VARIANT(QUAD, vector, act, input_gradient, x, x_stride, dy, dy_stride, dx, dx_stride, rows, channels, slab_rows,
+                 gamma, beta, saved, dgamma, dbeta, count, act, add != 0);
 }
 
 // Group normalization. A block works on one group of one sample, whose numbers it reads again from the cache: a thread takes every

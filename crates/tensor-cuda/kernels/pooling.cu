@@ -6,14 +6,25 @@
 // Geometry: any number of blocks of 256 threads; a thread takes `vector` channels (1 or PACK) of a pixel at a time.
 // Writes: y and winners =; dx += if `add`, else =. Nothing is added by two threads, and a pixel's windows are added in
 // row-major order.
-#include "towers.cuh"
+#include "divisor.cuh"
 
 struct Windows {
-    u32 c, h, w, oh, ow, kh, kw, sh, sw, top, left;
+    u32 c, h, w, oh, ow, kh, kw;
+    Divisor sh, sw;
+    u32 top, left;
+    Divisor packs, down, across; // of the image whose pixels the threads take, with `packs` packs of channels each
 
     // The places of a window are numbered u * pitch + v, so that pixels between windows have numbers of their own.
-    __device__ u32 pitch() const { return kw > sw ? kw : sw; }
+    __device__ u32 pitch() const { return kw > sw.by ? kw : sw.by; }
 };
+
+// The last parameters of every kernel, and what they make.
+#define WINDOWS                                                                                                     \
+    u32 n, u32 c, u32 h, u32 w, u32 oh, u32 ow, u32 kh, u32 kw, u64 sh, u64 sw, u32 top, u32 left, u64 packs, u64 down, \
+        u64 across, u32 vector
+#define GATHER_WINDOWS                                                                                              \
+    Windows s = {c,    h,           w,             oh,             ow, kh, kw, Divisor(sh), Divisor(sw), top,       \
+                 left, Divisor(packs), Divisor(down), Divisor(across)}
 
 struct Range {
     u32 from, to;
@@ -26,9 +37,9 @@ __device__ inline Range under(u32 k, u32 kernel, u32 stride, u32 before, u32 siz
 }
 
 // The windows that contain a row or column; there may be none.
-__device__ inline Range over(u32 pixel, u32 kernel, u32 stride, u32 before, u32 count) {
-    u32 at = pixel + before, end = at / stride + 1;
-    return {at < kernel ? 0 : (at - kernel) / stride + 1, end < count ? end : count};
+__device__ inline Range over(u32 pixel, u32 kernel, const Divisor& stride, u32 before, u32 count) {
+    u32 at = pixel + before, end = stride.quotient(at) + 1;
+    return {at < kernel ? 0 : stride.quotient(at - kernel) + 1, end < count ? end : count};
 }
 
 // Channels of one pixel of an image.
@@ -36,14 +47,21 @@ struct Spot {
     u32 n, row, column, channel;
 };
 
-// The spot that is number `item` of an image of h x w pixels of `packs` packs of V channels.
+// The spot that is number `item` of the image whose pixels the threads take.
 template <int V>
-__device__ inline Spot spot(u64 item, u32 packs, u32 h, u32 w) {
-    // A division in 32 bits is several times as fast as one in 64.
-    bool small = item >> 32 == 0;
-    u32 pixel = small ? static_cast<u32>(item) / packs : static_cast<u32>(item / packs);
-    u32 pack = small ? static_cast<u32>(item) % packs : static_cast<u32>(item % packs);
-    return {pixel / w / h, pixel / w % h, pixel % w, pack * V};
+__device__ inline Spot spot(u64 item, const Windows& s) {
+    u32 pixel, line, sample;
+    if (item >> 31 == 0) {
+        pixel = s.packs.quotient(static_cast<u32>(item));
+        line = s.across.quotient(pixel);
+        sample = s.down.quotient(line);
+    } else {
+        pixel = static_cast<u32>(item / s.packs.by);
+        line = pixel / s.across.by;
+        sample = line / s.down.by;
+    }
+    u32 pack = static_cast<u32>(item - static_cast<u64>(pixel) * s.packs.by);
+    return {sample, line - sample * s.down.by, pixel - line * s.across.by, pack * V};
 }
 
 __device__ inline u64 place(u32 n, u32 row, u32 column, u32 h, u32 w) {
@@ -59,8 +77,8 @@ struct Largest {
 
 template <int V>
 __device__ inline Largest<V> largest(const act_t* x, u32 stride, Windows s, Spot y) {
-    Range rows = under(y.row, s.kh, s.sh, s.top, s.h), columns = under(y.column, s.kw, s.sw, s.left, s.w);
-    u32 pitch = s.pitch(), up = s.top - y.row * s.sh, back = s.left - y.column * s.sw;
+    Range rows = under(y.row, s.kh, s.sh.by, s.top, s.h), columns = under(y.column, s.kw, s.sw.by, s.left, s.w);
+    u32 pitch = s.pitch(), up = s.top - y.row * s.sh.by, back = s.left - y.column * s.sw.by;
     Largest<V> best;
 #pragma unroll
     for (int k = 0; k < V; ++k) {
@@ -88,28 +106,27 @@ template <int V>
 __device__ inline void max_forward(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 n, Windows s) {
     u64 items = static_cast<u64>(n) * s.oh * s.ow * (s.c / V);
     for (u64 item = global_thread(); item < items; item += global_threads()) {
-        Spot at = spot<V>(item, s.c / V, s.oh, s.ow);
+        Spot at = spot<V>(item, s);
         Largest<V> best = largest<V>(x, x_stride, s, at);
         store<V>(y + place(at.n, at.row, at.column, s.oh, s.ow) * y_stride + at.channel, best.value);
     }
 }
 
-KERNEL maxpool_fwd(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 n, u32 c, u32 h, u32 w, u32 oh, u32 ow,
-                   u32 kh, u32 kw, u32 sh, u32 sw, u32 top, u32 left, u32 vector) {
-    Windows s = {c, h, w, oh, ow, kh, kw, sh, sw, top, left};
+KERNEL maxpool_fwd(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, WINDOWS) {
+    GATHER_WINDOWS;
     if (vector == 1) max_forward<1>(x, x_stride, y, y_stride, n, s);
     else max_forward<PACK>(x, x_stride, y, y_stride, n, s);
 }
 
-// The backward pass where no two windows share a pixel: a thread takes a window with the pixels up to the next ones, of
-// `down` x `across` such cells an image.
+// The backward pass where no two windows share a pixel: a thread takes a window with the pixels up to the next ones, as a
+// pixel of an image of such cells.
 template <int V>
 __device__ inline void max_backward_apart(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx,
                                           u32 dx_stride, u32 n, Windows s, u32 add) {
-    u32 down = ceil_div(s.h + s.top, s.sh), across = ceil_div(s.w + s.left, s.sw), pitch = s.pitch();
-    u64 items = static_cast<u64>(n) * down * across * (s.c / V);
+    u32 pitch = s.pitch();
+    u64 items = static_cast<u64>(n) * s.down.by * s.across.by * (s.c / V);
     for (u64 item = global_thread(); item < items; item += global_threads()) {
-        Spot at = spot<V>(item, s.c / V, down, across);
+        Spot at = spot<V>(item, s);
         bool window = at.row < s.oh && at.column < s.ow; // else pixels that no window contains
         Largest<V> best = {};
         float gradient[V] = {};
@@ -117,11 +134,11 @@ __device__ inline void max_backward_apart(const act_t* x, u32 x_stride, const ac
             best = largest<V>(x, x_stride, s, at);
             load<V>(dy + place(at.n, at.row, at.column, s.oh, s.ow) * dy_stride + at.channel, gradient);
         }
-        Range rows = under(at.row, s.sh, s.sh, s.top, s.h), columns = under(at.column, s.sw, s.sw, s.left, s.w);
+        Range rows = under(at.row, s.sh.by, s.sh.by, s.top, s.h), columns = under(at.column, s.sw.by, s.sw.by, s.left, s.w);
         for (u32 row = rows.from; row < rows.to; ++row) {
             for (u32 column = columns.from; column < columns.to; ++column) {
                 act_t* to = dx + place(at.n, row, column, s.h, s.w) * dx_stride + at.channel;
-                u32 here = (row + s.top - at.row * s.sh) * pitch + column + s.left - at.column * s.sw;
+                u32 here = (row + s.top - at.row * s.sh.by) * pitch + column + s.left - at.column * s.sw.by;
                 float v[V] = {};
                 if (add) load<V>(to, v);
 #pragma unroll
@@ -133,9 +150,8 @@ __device__ inline void max_backward_apart(const act_t* x, u32 x_stride, const ac
 }
 
 KERNEL maxpool_bwd_apart(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
-                         u32 add, u32 n, u32 c, u32 h, u32 w, u32 oh, u32 ow, u32 kh, u32 kw, u32 sh, u32 sw,
-                         u32 top, u32 left, u32 vector) {
-    Windows s = {c, h, w, oh, ow, kh, kw, sh, sw, top, left};
+                         u32 add, WINDOWS) {
+    GATHER_WINDOWS;
     if (vector == 1) max_backward_apart<1>(x, x_stride, dy, dy_stride, dx, dx_stride, n, s, add);
     else max_backward_apart<PACK>(x, x_stride, dy, dy_stride, dx, dx_stride, n, s, add);
 }
@@ -152,7 +168,7 @@ template <int V>
 __device__ inline void find_winners(const act_t* x, u32 x_stride, u16* winners, u32 n, Windows s) {
     u64 items = static_cast<u64>(n) * s.oh * s.ow * (s.c / V);
     for (u64 item = global_thread(); item < items; item += global_threads()) {
-        Largest<V> best = largest<V>(x, x_stride, s, spot<V>(item, s.c / V, s.oh, s.ow));
+        Largest<V> best = largest<V>(x, x_stride, s, spot<V>(item, s));
         Winners<V> all;
 #pragma unroll
         for (int k = 0; k < V; ++k) all.at[k] = static_cast<u16>(best.at[k]);
@@ -161,9 +177,8 @@ __device__ inline void find_winners(const act_t* x, u32 x_stride, u16* winners, 
 }
 
 // winners: (n, oh, ow, c), back to back.
-KERNEL maxpool_winners(const act_t* x, u32 x_stride, u16* winners, u32 n, u32 c, u32 h, u32 w, u32 oh, u32 ow, u32 kh,
-                       u32 kw, u32 sh, u32 sw, u32 top, u32 left, u32 vector) {
-    Windows s = {c, h, w, oh, ow, kh, kw, sh, sw, top, left};
+KERNEL maxpool_winners(const act_t* x, u32 x_stride, u16* winners, WINDOWS) {
+    GATHER_WINDOWS;
     if (vector == 1) find_winners<1>(x, x_stride, winners, n, s);
     else find_winners<PACK>(x, x_stride, winners, n, s);
 }
@@ -173,7 +188,7 @@ __device__ inline void max_backward(const u16* winners, const act_t* dy, u32 dy_
                                     Windows s, u32 add) {
     u64 items = static_cast<u64>(n) * s.h * s.w * (s.c / V);
     for (u64 item = global_thread(); item < items; item += global_threads()) {
-        Spot at = spot<V>(item, s.c / V, s.h, s.w);
+        Spot at = spot<V>(item, s);
         Range rows = over(at.row, s.kh, s.sh, s.top, s.oh), columns = over(at.column, s.kw, s.sw, s.left, s.ow);
         act_t* to = dx + place(at.n, at.row, at.column, s.h, s.w) * dx_stride + at.channel;
         float v[V] = {};
@@ -182,7 +197,7 @@ __device__ inline void max_backward(const u16* winners, const act_t* dy, u32 dy_
             for (u32 j = columns.from; j < columns.to; ++j) {
                 u64 window = place(at.n, i, j, s.oh, s.ow);
                 Winners<V> won = *reinterpret_cast<const Winners<V>*>(winners + window * s.c + at.channel);
-                u32 here = (at.row + s.top - i * s.sh) * s.pitch() + at.column + s.left - j * s.sw;
+                u32 here = (at.row + s.top - i * s.sh.by) * s.pitch() + at.column + s.left - j * s.sw.by;
                 float gradient[V];
                 load<V>(dy + window * dy_stride + at.channel, gradient);
 #pragma unroll
@@ -193,9 +208,8 @@ __device__ inline void max_backward(const u16* winners, const act_t* dy, u32 dy_
     }
 }
 
-KERNEL maxpool_bwd(const u16* winners, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 add, u32 n, u32 c,
-                   u32 h, u32 w, u32 oh, u32 ow, u32 kh, u32 kw, u32 sh, u32 sw, u32 top, u32 left, u32 vector) {
-    Windows s = {c, h, w, oh, ow, kh, kw, sh, sw, top, left};
+KERNEL maxpool_bwd(const u16* winners, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 add, WINDOWS) {
+    GATHER_WINDOWS;
     if (vector == 1) max_backward<1>(winners, dy, dy_stride, dx, dx_stride, n, s, add);
     else max_backward<PACK>(winners, dy, dy_stride, dx, dx_stride, n, s, add);
 }
@@ -215,8 +229,8 @@ __device__ inline void average_forward(const act_t* x, u32 x_stride, act_t* y, u
     for (u64 first = global_thread() / 32 * TEAMS; first < items; first += global_threads() / 32 * TEAMS) {
         u64 item = first + lane % TEAMS;
         bool real = item < items; // others take part in the shuffles alone
-        Spot at = spot<V>(real ? item : first, s.c / V, s.oh, s.ow);
-        Range rows = under(at.row, s.kh, s.sh, s.top, s.h), columns = under(at.column, s.kw, s.sw, s.left, s.w);
+        Spot at = spot<V>(real ? item : first, s);
+        Range rows = under(at.row, s.kh, s.sh.by, s.top, s.h), columns = under(at.column, s.kw, s.sw.by, s.left, s.w);
         u32 row = rows.from, column = columns.from + member, width = columns.to - columns.from;
         float sum[V] = {};
         while (true) {
@@ -242,9 +256,8 @@ __device__ inline void average_forward(const act_t* x, u32 x_stride, act_t* y, u
 }
 
 // team: 1 or 16
-KERNEL avgpool_fwd(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 team, u32 n, u32 c, u32 h, u32 w, u32 oh,
-                   u32 ow, u32 kh, u32 kw, u32 sh, u32 sw, u32 top, u32 left, u32 vector) {
-    Windows s = {c, h, w, oh, ow, kh, kw, sh, sw, top, left};
+KERNEL avgpool_fwd(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 team, WINDOWS) {
+    GATHER_WINDOWS;
     if (team == 1 && vector == 1) average_forward<1, 1>(x, x_stride, y, y_stride, n, s);
     else if (team == 1) average_forward<PACK, 1>(x, x_stride, y, y_stride, n, s);
     else if (vector == 1) average_forward<1, 16>(x, x_stride, y, y_stride, n, s);
@@ -256,15 +269,15 @@ __device__ inline void average_backward(const act_t* dy, u32 dy_stride, act_t* d
                                         u32 add) {
     u64 items = static_cast<u64>(n) * s.h * s.w * (s.c / V);
     for (u64 item = global_thread(); item < items; item += global_threads()) {
-        Spot at = spot<V>(item, s.c / V, s.h, s.w);
+        Spot at = spot<V>(item, s);
         Range is = over(at.row, s.kh, s.sh, s.top, s.oh), js = over(at.column, s.kw, s.sw, s.left, s.ow);
         act_t* to = dx + place(at.n, at.row, at.column, s.h, s.w) * dx_stride + at.channel;
         float v[V] = {};
         if (add) load<V>(to, v);
         for (u32 i = is.from; i < is.to; ++i) {
-            Range rows = under(i, s.kh, s.sh, s.top, s.h);
+            Range rows = under(i, s.kh, s.sh.by, s.top, s.h);
             for (u32 j = js.from; j < js.to; ++j) {
-                float scale = weight(rows, under(j, s.kw, s.sw, s.left, s.w)), gradient[V];
+                float scale = weight(rows, under(j, s.kw, s.sw.by, s.left, s.w)), gradient[V];
                 load<V>(dy + place(at.n, i, j, s.oh, s.ow) * dy_stride + at.channel, gradient);
 #pragma unroll
                 for (int k = 0; k < V; ++k) v[k] += gradient[k] * scale;
@@ -274,9 +287,8 @@ __device__ inline void average_backward(const act_t* dy, u32 dy_stride, act_t* d
     }
 }
 
-KERNEL avgpool_bwd(const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 add, u32 n, u32 c, u32 h, u32 w,
-                   u32 oh, u32 ow, u32 kh, u32 kw, u32 sh, u32 sw, u32 top, u32 left, u32 vector) {
-    Windows s = {c, h, w, oh, ow, kh, kw, sh, sw, top, left};
+KERNEL avgpool_bwd(const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 add, WINDOWS) {
+    GATHER_WINDOWS;
     if (vector == 1) average_backward<1>(dy, dy_stride, dx, dx_stride, n, s, add);
     else average_backward<PACK>(dy, dy_stride, dx, dx_stride, n, s, add);
 }

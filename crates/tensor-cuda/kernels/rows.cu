@@ -21,9 +21,10 @@ struct Spot {
     __device__ bool inside(u32 c) const { return line < down && channel < c; }
 };
 
-template <int V>
+template <class Is>
 __device__ inline void move(const act_t* x, u32 x_stride, const float* bias, u32 act, act_t* y, u32 y_stride, u32 rows,
                             u32 c, bool add) {
+    constexpr int V = Is::V;
     Spot<V> spot(c);
     if (!spot.inside(c)) return;
     float b[V] = {};
@@ -46,7 +47,7 @@ __device__ inline void move(const act_t* x, u32 x_stride, const float* bias, u32
             u64 at = row + i * step;
             if (at >= rows) break;
 #pragma unroll
-            for (int v = 0; v < V; ++v) value[i][v] = old[i][v] + activate(value[i][v] + b[v], act);
+            for (int v = 0; v < V; ++v) value[i][v] = old[i][v] + activate<Is::SMOOTH>(value[i][v] + b[v], act);
             store<V>(y + at * y_stride + spot.channel, value[i]);
         }
     }
@@ -55,11 +56,7 @@ __device__ inline void move(const act_t* x, u32 x_stride, const float* bias, u32
 // y = act(x + bias), or with `add` +=; `bias` may be null, and y may be x.
 KERNEL move_rows(const act_t* x, u32 x_stride, const float* bias, u32 act, act_t* y, u32 y_stride, u32 rows, u32 c,
                  u32 add, u32 vector) {
-    if (vector == 1) {
-        move<1>(x, x_stride, bias, act, y, y_stride, rows, c, add != 0);
-    } else {
-        move<PACK>(x, x_stride, bias, act, y, y_stride, rows, c, add != 0);
-    }
+    CALL_VARIANT(PACK, vector, act, move, x, x_stride, bias, act, y, y_stride, rows, c, add != 0);
 }
 
 template <int V>
@@ -109,19 +106,46 @@ KERNEL column_sums(const act_t* x, u32 stride, u32 rows, u32 c, u32 rows_each, f
     }
 }
 
-// sums = those of all parts. Geometry: blocks of 256 threads for 32 columns each, in 8 lines.
-KERNEL add_column_sums(const float* parts, u32 count, u32 c, float* sums) {
-    __shared__ float shared[8][32];
-    u32 lane = threadIdx.x % 32, line = threadIdx.x / 32, column = blockIdx.x * 32 + lane;
-    float sum = 0.0f;
-    if (column < c) {
-#pragma unroll 4
-        for (u32 part = line; part < count; part += 8) sum += parts[static_cast<u64>(part) * c + column];
-    }
-    shared[line][lane] = sum;
-    __syncthreads();
-    if (line != 0 || column >= c) return;
+// out = the sum of `count` parts of `size` floats, or with `add` +=. Geometry: blocks of (32, lines) threads, for `vector`
+// (1 or 4) neighbours each; a line adds every so many parts.
+constexpr u32 MOST_LINES = 16;
+
+template <int V, class T>
+__device__ inline void add_parts(const float* parts, u32 count, u64 size, T* out, bool add) {
+    __shared__ float shared[MOST_LINES][V][32];
+    u32 lane = threadIdx.x, line = threadIdx.y;
+    u64 at = (static_cast<u64>(blockIdx.x) * 32 + lane) * V;
+    float sum[V] = {};
+    if (at < size) {
+#pragma unroll 8
+        for (u32 part = line; part < count; part += blockDim.y) {
+            float value[V];
+            load<V>(parts + part * size + at, value);
 #pragma unroll
-    for (int i = 1; i < 8; ++i) sum += shared[i][lane];
-    sums[column] = sum;
+            for (int v = 0; v < V; ++v) sum[v] += value[v];
+        }
+    }
+#pragma unroll
+    for (int v = 0; v < V; ++v) shared[line][v][lane] = sum[v];
+    __syncthreads();
+    if (line != 0 || at >= size) return;
+#pragma unroll 4
+    for (u32 other = 1; other < blockDim.y; ++other) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) sum[v] += shared[other][v][lane];
+    }
+    float old[V] = {};
+    if (add) load<V>(out + at, old);
+#pragma unroll
+    for (int v = 0; v < V; ++v) sum[v] += old[v];
+    store<V>(out + at, sum);
+}
+
+KERNEL sum_parts(const float* parts, u32 count, u64 size, act_t* out, u32 add, u32 vector) {
+    if (vector == 1) add_parts<1>(parts, count, size, out, add != 0);
+    else add_parts<4>(parts, count, size, out, add != 0);
+}
+KERNEL sum_parts_f32(const float* parts, u32 count, u64 size, float* out, u32 add, u32 vector) {
+    if (vector == 1) add_parts<1>(parts, count, size, out, add != 0);
+    else add_parts<4>(parts, count, size, out, add != 0);
 }

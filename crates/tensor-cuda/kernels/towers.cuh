@@ -101,12 +101,16 @@ struct alignas(2 * sizeof(T)) Pair {
     T first, second;
 };
 
-// V neighbouring elements as they lie in memory. V is 1, or fills 16 bytes; then they are aligned to them. A thread that
-// has many loads under way holds these: in half formats they take half the registers of floats.
+// V neighbouring elements as they lie in memory. V is 1, or fills 8 or 16 bytes or a multiple of 16; memory is aligned to
+// them, at most to 16. A thread that has many loads under way holds these: in half formats they take half the registers of floats.
 template <int V, class T>
 struct Raw {
-    static_assert(V * sizeof(T) % 16 == 0, "a vector is made of whole 16 bytes");
-    Wide wide[V * sizeof(T) / 16];
+    static constexpr int BYTES = V * sizeof(T), WORDS = BYTES < 16 ? BYTES / 4 : 4;
+    static_assert(BYTES == 8 || BYTES % 16 == 0, "a vector is one or more whole loads");
+    struct alignas(4 * WORDS) Load {
+        u32 word[WORDS];
+    };
+    Load loads[BYTES / (4 * WORDS)];
 };
 template <class T>
 struct Raw<1, T> {
@@ -143,15 +147,16 @@ __device__ inline void store(T* p, const float (&v)[V]) {
     if constexpr (V == 1) {
         *p = from_float<T>(v[0]);
     } else {
-        constexpr int WIDES = V * sizeof(T) / 16;
+        using Load = typename Raw<V, T>::Load;
+        constexpr int LOADS = V * sizeof(T) / sizeof(Load);
         union {
-            Wide wide[WIDES];
+            Load load[LOADS];
             T element[V];
         } all;
 #pragma unroll
         for (int k = 0; k < V; ++k) all.element[k] = from_float<T>(v[k]);
 #pragma unroll
-        for (int k = 0; k < WIDES; ++k) reinterpret_cast<Wide*>(p)[k] = all.wide[k];
+        for (int k = 0; k < LOADS; ++k) reinterpret_cast<Load*>(p)[k] = all.load[k];
     }
 }
 
@@ -220,13 +225,15 @@ struct Logistic {
     }
 };
 
-// By number: 1 relu, 2 gelu, 3 silu; a NaN passes.
+// Activations by their numbers: 0 none, 1 relu, 2 gelu, 3 silu; a NaN passes. Without SMOOTH it is one of the first two: code for
+// the others would cost registers and branches for each element.
+template <bool SMOOTH = true>
 __device__ inline float activate(float x, u32 act) {
-    if (act == 3) {
+    if (SMOOTH && act == 3) {
         Logistic of(x);
         return (x < 0.0f ? 0.0f : x) - of.distance * of.rest;
     }
-    if (act == 2) {
+    if (SMOOTH && act == 2) {
         Bell of(x);
         return (x < 0.0f ? 0.0f : x) - of.distance * of.tail;
     }
@@ -234,19 +241,35 @@ __device__ inline float activate(float x, u32 act) {
 }
 
 // The gradient before the activation, from the one after it and relu's output or input, or gelu's or silu's input. That of a NaN passes.
+template <bool SMOOTH = true>
 __device__ inline float before(float of, float dy, u32 act) {
-    if (act == 3) {
+    if (SMOOTH && act == 3) {
         Logistic at(of);
         float below = at.rest * (1.0f - at.distance * at.most);
         return dy * (of < 0.0f ? below : 1.0f - below);
     }
-    if (act == 2) {
+    if (SMOOTH && act == 2) {
         Bell at(of);
         float below = at.tail - at.distance * (0.3989423f * at.bell);
         return dy * (of < 0.0f ? below : 1.0f - below);
     }
     return act == 1 && of <= 0.0f ? 0.0f : dy;
 }
+
+// What a kernel is compiled for: V neighbouring elements a thread, and activations with or without SMOOTH ones.
+template <int V_, bool SMOOTH_>
+struct Variant {
+    static constexpr int V = V_;
+    static constexpr bool SMOOTH = SMOOTH_;
+};
+
+// Calls the variant of a function for `vector`, 1 or WIDE, and an activation.
+#define CALL_VARIANT(WIDE, vector, act, function, ...)                          \
+    do {                                                                        \
+        if (vector == 1) function<Variant<1, true>>(__VA_ARGS__);               \
+        else if (act >= 2) function<Variant<WIDE, true>>(__VA_ARGS__);          \
+        else function<Variant<WIDE, false>>(__VA_ARGS__);                       \
+    } while (false)
 
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), as in crate `philox`.
 struct Words {

@@ -88,7 +88,7 @@ impl Backend for Cuda {
     }
 
     fn captures_graphs(&self) -> bool {
-        true
+        !self.options().no_graph
     }
 
     /// A library's algorithm that can't be captured was replaced by another.

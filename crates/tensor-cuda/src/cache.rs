@@ -22,9 +22,9 @@ const MOST: usize = 256;
 /// Unfinished files of a process that was killed are removed after this time.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// The cache folder: `TOWERS_CACHE_DIR`, or `towers` in the user's cache folder. `None` for a user without a
+/// The folder of compiled kernels, of chosen algorithms and of checked GPUs: `TOWERS_CACHE_DIR`, or `towers` in the user's cache folder. `None` for a user without a
 /// home.
-pub(crate) fn folder() -> Option<PathBuf> {
+pub fn folder() -> Option<PathBuf> {
     folder_of(|name| std::env::var_os(name))
 }
 

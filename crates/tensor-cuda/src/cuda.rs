@@ -30,13 +30,12 @@ pub(crate) struct Inner {
     capturing: AtomicBool,
     /// Ops so far.
     ops: AtomicU64,
-    /// Algorithms of libraries that failed so far.
+    /// Algorithms of libraries that failed so far, and why the first one did.
     pub(crate) dropped: AtomicU64,
+    pub(crate) first_dropped: Mutex<Option<String>>,
     /// The least recently used of the counters.
     next_counter: AtomicU32,
     dependencies: Mutex<Dependencies>,
-    /// Whether captured work is one sequence, for comparisons: `TOWERS_CUDA_GRAPH=sequential`.
-    sequential: bool,
 }
 
 /// Matrix products and convolutions on prepared operands: tensors are contiguous, all numbers are in the
@@ -46,6 +45,11 @@ pub(crate) trait Engine: Send + Sync {
     /// Its name, and its choices so far, a line each.
     fn describe(&self) -> Vec<String> {
         vec!["own kernels".into()]
+    }
+
+    /// Why libraries are not used that it should use.
+    fn missing(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// Chooses algorithms and reserves scratch memory for inputs of up to this shape.
@@ -115,9 +119,9 @@ impl Cuda {
             capturing: AtomicBool::new(false),
             ops: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            first_dropped: Mutex::default(),
             next_counter: AtomicU32::new(0),
             dependencies: Mutex::default(),
-            sequential: std::env::var("TOWERS_CUDA_GRAPH").is_ok_and(|how| how == "sequential"),
         };
         Ok(Cuda { inner: Arc::new(inner) })
     }
@@ -141,6 +145,16 @@ impl Cuda {
     /// The engine of convolutions and dense layers, and its chosen algorithms, as lines of text.
     pub fn describe_engine(&self) -> Vec<String> {
         self.inner.engine.describe()
+    }
+
+    /// Why something slower takes the place of a library or of one of its algorithms, a sentence for each so far.
+    pub fn fallbacks(&self) -> Vec<String> {
+        let missing = self.inner.engine.missing().into_iter();
+        let missing = missing.map(|why| format!("our own kernels take the place of a library: {why}"));
+        let dropped = lock(&self.inner.first_dropped).clone();
+        missing
+            .chain(dropped.map(|why| format!("another algorithm takes the place of one that failed: {why}")))
+            .collect()
     }
 
     /// The number format of activations.
@@ -256,7 +270,7 @@ impl Cuda {
 
     /// A piece of work: all that `ask` queues on the stream, in this order.
     pub(crate) fn work<T>(&self, ask: impl FnOnce() -> Result<T>) -> Result<T> {
-        let ordered = self.is_capturing() && !self.inner.sequential;
+        let ordered = self.is_capturing() && !self.inner.options.one_stream;
         let after = if ordered { lock(&self.inner.dependencies).next() } else { None };
         let Some(after) = after else {
             self.driver().leave_work()?;

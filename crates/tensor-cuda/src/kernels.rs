@@ -11,6 +11,7 @@ pub const SOURCES: &[Source] = &[
     ops::elementwise::SOURCE,
     engine::product::SOURCE,
     engine::sliding::SOURCE,
+    engine::small_window::SOURCE,
     compute_copies::SOURCE,
     ops::rows::SOURCE,
     ops::normalization::SOURCE,

@@ -49,12 +49,14 @@ mod sum;
 mod version;
 
 pub use buffer::Buffer;
+pub use cache::folder as cache_folder;
 pub use captured_graph::CapturedGraph;
 pub use cuda::Cuda;
 pub use error::{Error, Result};
 pub use gpus::{Gpu, available, gpus};
 pub use libraries::{Found, Library, libraries};
-pub use options::Options;
+pub use open::software;
+pub use options::{Kernels, Options};
 pub use peers::Peers;
 pub use sum::Nodes;
 pub use version::Version;

@@ -102,13 +102,17 @@ impl Cuda {
         Err(Error::Device { device: self.name_of(), message })
     }
 
-    /// Elements that a kernel may handle at once: 16 bytes if every tensor's pixels start and end on such,
-    /// else 1.
+    /// Elements that a kernel may handle at once: those of 16 bytes, or 1, as [`neighbours`](Cuda::neighbours).
     pub(crate) fn vector(&self, places: &[&Place]) -> u32 {
-        let pack = 16 / self.format().bytes();
-        let wide = places
-            .iter()
-            .all(|p| p.shape.c % pack == 0 && p.stride % pack == 0 && p.ptr.0.is_multiple_of(16));
-        if wide { pack as u32 } else { 1 }
+        self.neighbours(16 / self.format().bytes(), places)
+    }
+
+    /// `wide` elements at once, if every tensor's pixels start and end on a multiple of their bytes; else 1.
+    pub(crate) fn neighbours(&self, wide: usize, places: &[&Place]) -> u32 {
+        let bytes = (wide * self.format().bytes()) as u64;
+        let fits = |p: &&Place| {
+            p.shape.c.is_multiple_of(wide) && p.stride.is_multiple_of(wide) && p.ptr.0.is_multiple_of(bytes)
+        };
+        if places.iter().all(fits) { wide as u32 } else { 1 }
     }
 }

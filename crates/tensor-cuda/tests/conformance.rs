@@ -27,7 +27,7 @@ fn subject(cuda: Cuda) -> Subject {
 /// The first GPU; without one none, saying why, or a failure if `TOWERS_REQUIRE_CUDA` is 1.
 fn gpu(precision: Precision) -> Subject {
     static SAID: Once = Once::new();
-    match Cuda::new(Options { gpu: 0, precision, deterministic: true }) {
+    match Cuda::new(Options { precision, ..Options::default() }) {
         Ok(cuda) => subject(cuda),
         Err(why) => {
             let required = var_os("TOWERS_REQUIRE_CUDA").is_some_and(|value| value == "1");

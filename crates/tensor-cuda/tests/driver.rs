@@ -8,7 +8,7 @@
 use play::{Played, play_on, play_on_old};
 use program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span, Storage};
 use std::sync::Barrier;
-use tensor_cuda::{Cuda, Nodes, Options, Peers, available, gpus, libraries};
+use tensor_cuda::{Cuda, Kernels, Nodes, Options, Peers, available, gpus, libraries};
 
 /// The variable that says which scenario a second start plays.
 const SCENARIO: &str = "TOWERS_TEST_SCENARIO";
@@ -72,7 +72,7 @@ fn scenario() {
 
 fn open() -> Result<Cuda, Error> {
     let gpu = std::env::var("TOWERS_TEST_GPU").map_or(0, |number| number.parse().unwrap());
-    Cuda::of_own_kernels(Options { gpu, ..Options::default() })
+    Cuda::new(Options { gpu, kernels: Kernels::Own, ..Options::default() })
 }
 
 fn work() {
@@ -182,7 +182,8 @@ fn nodes<'a>(earlier: &'a [Storage], counts: &'a [usize], joins: &'a [usize]) ->
 /// Two replicas on two GPUs or one, each on its thread.
 fn replicas() {
     let gpus = gpus().unwrap().len();
-    let open = |gpu| Cuda::of_own_kernels(Options { gpu: gpu % gpus, ..Options::default() }).unwrap();
+    let open =
+        |gpu| Cuda::new(Options { gpu: gpu % gpus, kernels: Kernels::Own, ..Options::default() }).unwrap();
     let devices: Vec<Cuda> = (0..2).map(open).collect();
     let peers = Peers::of(&devices).unwrap();
     let barrier = Barrier::new(2);

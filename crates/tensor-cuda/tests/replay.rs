@@ -9,7 +9,7 @@ use program::{
     Precision, ReplayArgs, Sgd, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, ViewMut,
     WeightDecay, Write,
 };
-use tensor_cuda::Cuda;
+use tensor_cuda::{Cuda, Options};
 
 /// Numbers of an arena.
 const LEN: usize = 333;
@@ -96,6 +96,27 @@ fn replays_have_the_bits_of_eager_steps() {
             assert_eq!(recorded.bits(), eager.bits(), "{args:?} in {precision}");
         }
     }
+}
+
+#[test]
+fn options_take_the_graph_or_its_branches_away() {
+    let open = |options| Cuda::emulated_with(options).unwrap();
+    assert!(open(Options::default()).captures_graphs());
+    assert!(!open(Options { no_graph: true, ..Options::default() }).captures_graphs());
+    let size = |one_stream| {
+        let cuda = open(Options { one_stream, ..Options::default() });
+        let [mut a, mut b] = [(); 2].map(|()| cuda.alloc(3).unwrap());
+        let mut fill = || {
+            cuda.fill(1.0, &mut a, Span::new(0, 3)).unwrap();
+            cuda.fill(1.0, &mut b, Span::new(0, 3)).unwrap();
+        };
+        fill();
+        cuda.begin_capture().unwrap();
+        fill();
+        cuda.end_capture().unwrap().size()
+    };
+    assert_eq!(size(false), [2, 1], "both may run at once");
+    assert_eq!(size(true), [0, 0], "one sequence, which is not looked at in pieces");
 }
 
 /// The emulated driver does the work of a capture in any order that it allows, so several replays see several.

@@ -37,10 +37,8 @@ pub fn on_every_device(mut test: impl FnMut(&Device)) {
 
 /// The first GPU, opened once: that takes long.
 fn gpu() -> Result<&'static Device, &'static str> {
-    static GPU: LazyLock<Result<Device, String>> = LazyLock::new(|| {
-        let options = CudaOptions { gpu: 0, precision: Precision::Fp32, deterministic: true };
-        tensor_cuda::device(options).map_err(|error| error.to_string())
-    });
+    static GPU: LazyLock<Result<Device, String>> =
+        LazyLock::new(|| tensor_cuda::device(CudaOptions::default()).map_err(|error| error.to_string()));
     GPU.as_ref().map_err(String::as_str)
 }
 

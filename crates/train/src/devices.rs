@@ -48,8 +48,9 @@ pub fn open_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<Vec<De
             (0..stages).map(|stage| open(stage).map(Device::from)).collect()
         }
         StageDevices::Gpus(gpus) => {
-            let Arithmetic { precision, deterministic, .. } = *arithmetic;
-            let open = |gpu| open_gpu(CudaOptions { gpu, precision, deterministic });
+            let precision = arithmetic.precision;
+            let Devices { kernels, no_graph, one_stream, .. } = *options;
+            let open = |gpu| open_gpu(CudaOptions { gpu, precision, kernels, no_graph, one_stream });
             gpus.into_iter().map(open).collect()
         }
     }
@@ -68,7 +69,7 @@ pub(crate) fn usable_gpus() -> cuda::Result<Vec<Gpu>> {
 fn open_gpu(options: CudaOptions) -> Result<Device> {
     #[cfg(feature = "emulation")]
     if crate::emulated::gpus().is_some() {
-        return Ok(tensor_cuda::emulated(options.precision)?);
+        return Ok(Cuda::emulated_with(CudaOptions { gpu: 0, ..options })?.into());
     }
     Ok(tensor_cuda::device(options)?)
 }

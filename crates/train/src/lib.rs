@@ -37,9 +37,9 @@ pub use callbacks::{
     SaveFreq, Snapshot, StepInfo, TensorBoardOptions, TrainState, is_control, printable, shortened,
 };
 pub use config::{
-    Arithmetic, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference, Placement,
-    RECIPES, Training, differences, find_recipe, is_training, parse_gpus, read_recipe, recipe, recipes,
-    save_config, table, tables, write_recipe,
+    Arithmetic, CheckDevice, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference,
+    Placement, RECIPES, Training, differences, find_recipe, is_training, parse_gpus, read_recipe, recipe,
+    recipes, save_config, table, tables, write_recipe,
 };
 pub use data::{Preview, check_data, fingerprint, load_data, load_test_data, preview, save_pictures};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
@@ -50,9 +50,10 @@ pub use process::{Process, Watch, with_device_facts};
 pub use program::Device;
 pub use resume::{Resume, Saved};
 pub use run::{
-    End, GraphCapture, Meter, Outcome, StepOptions, StopFlag, Totals, gradients, median, pipeline_cuts,
-    train, train_model, train_on, train_step, update,
+    End, GraphCapture, Meter, Outcome, REPLAY, SampleStep, StepOptions, StopFlag, Totals, comparison_device,
+    gradients, median, pipeline_cuts, train, train_model, train_on, train_step, update, way_around,
 };
+pub use tensor_cuda::Kernels;
 pub use trained::{ImageSize, Preprocessing};
 
 /// The data sets' crate, for callers with their own data.

@@ -24,6 +24,7 @@ const ARROWS: &[(&str, Allowed)] = &[
     ("towers-program", Only(&["towers-philox"])),
     ("towers-tensor-cpu", Only(&["towers-program", "towers-philox"])),
     ("towers-tensor-cuda", Only(&["towers-program"])),
+    ("towers-conformance", Only(&["towers-program", "towers-philox", "towers-tensor-cpu"])),
     ("towers-layers", Only(&["towers-program", "towers-philox"])),
     ("towers-interchange", Only(&["towers-checkpoint", "towers-layers", "towers-program"])),
     ("towers-optim", Only(&["towers-program"])),
@@ -71,6 +72,7 @@ const ARROWS: &[(&str, Allowed)] = &[
     (
         "towers-bench",
         Only(&[
+            "towers-conformance",
             "towers-layers",
             "towers-models",
             "towers-optim",
@@ -99,7 +101,6 @@ const ARROWS: &[(&str, Allowed)] = &[
     ("xtask", Only(&[])),
     ("towers-kernels", Only(&["towers-tensor-cuda"])),
     ("towers-scaling", Only(&[])),
-    ("towers-conformance", All),
     ("towers-testkit", All),
     ("towers-tests", All),
 ];

@@ -1,6 +1,7 @@
 //! From an architecture to a network that runs: graph, programs, arenas, passes, profile, stages, summary.
 
 mod arena;
+mod comparison;
 mod exchange;
 mod graph;
 mod instance;
@@ -13,6 +14,7 @@ mod step;
 mod summary;
 
 pub use arena::{Arena, Slot};
+pub use comparison::{Comparison, Tolerance};
 pub use exchange::Exchange;
 pub use graph::{Graph, Mode, Value};
 pub use instance::Network;

@@ -10,7 +10,7 @@ use super::profile::Traced;
 use crate::error::InLayer;
 use crate::{Draws, Error, Result};
 use core::ops::Range;
-use program::{Device, Layout, Memory, Phase, Span, StepArgs, View, ViewMut};
+use program::{Device, Layout, Memory, Phase, Span, StepArgs, TensorId, View, ViewMut};
 
 /// The metrics of a pass over some samples, as sums: divide by the number of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -239,6 +239,12 @@ impl Network {
         Ok(())
     }
 
+    /// The program of training, with its memory. It is that of the last pass from now on.
+    pub(super) fn begin_training(&mut self) -> Work<'_> {
+        self.micro_batches[self.micro_batch].pass = Pass::Training;
+        self.work()
+    }
+
     /// The program of the last pass, with its memory.
     fn work(&mut self) -> Work<'_> {
         let Network { device, micro_batches, micro_batch, infer, train, synchronized, arena, .. } = self;
@@ -258,22 +264,45 @@ fn reborrow<'a>(exchange: &'a mut Option<&mut dyn Exchange>) -> Option<&'a mut d
 }
 
 /// A program and its memory.
-struct Work<'a> {
+pub(super) struct Work<'a> {
     device: &'a Device,
-    prepared: &'a Prepared,
+    pub(super) prepared: &'a Prepared,
     micro_batch: &'a mut MicroBatch,
-    arena: &'a mut Arena,
+    pub(super) arena: &'a mut Arena,
 }
 
 impl Work<'_> {
-    fn args(&self, draws: Option<Draws>, label_smoothing: f32, global_batch: usize) -> StepArgs {
+    pub(super) fn args(&self, draws: Option<Draws>, label_smoothing: f32, global_batch: usize) -> StepArgs {
         let Draws { seed, step, first_sample } = draws.unwrap_or(Draws { seed: 0, step: 0, first_sample: 0 });
         let MicroBatch { n, mixed, .. } = *self.micro_batch;
         StepArgs { n, global_batch, seed, step, first_sample, label_smoothing, mixed }
     }
 
+    /// The numbers of a tensor, back to back. Those of labels are not read.
+    pub(super) fn read(&self, id: TensorId) -> program::Result<Vec<f32>> {
+        let Work { device, prepared, micro_batch, arena } = self;
+        let storage = match prepared.program().tensor(id).arena {
+            program::Arena::Activations => &micro_batch.activations,
+            program::Arena::Statistics => &micro_batch.statistics,
+            program::Arena::Parameters => &arena.params,
+            program::Arena::Gradients => &arena.grads,
+            program::Arena::Averages => &arena.running,
+            program::Arena::Labels => return Ok(Vec::new()),
+        };
+        let Layout { offset, shape, stride } = prepared.executable.layout(id, micro_batch.n);
+        if shape.is_empty() {
+            return Ok(Vec::new());
+        }
+        let end = (shape.rows() - 1) * stride + shape.c;
+        let mut numbers = storage.to_vec(device, offset, end)?;
+        if stride != shape.c {
+            numbers = numbers.chunks(stride).flat_map(|pixel| &pixel[..shape.c]).copied().collect();
+        }
+        Ok(numbers)
+    }
+
     /// Runs some steps, with their exchanges if there is anyone to exchange with.
-    fn run(
+    pub(super) fn run(
         &mut self,
         mut steps: Range<usize>,
         args: &StepArgs,

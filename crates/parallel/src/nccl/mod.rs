@@ -25,8 +25,8 @@ type Failed = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 /// Operations are queued on the device's stream, and the host does not wait for them. Sums are in NCCL's
 /// order. They have the same bits on all replicas. Except with NVLS they have the same bits in every run on
 /// the same machines (see [`Communicator::all_reduce_sum`]). With another number of replicas the bits differ.
-/// On deterministic devices, or after [`in_order`](Nccl::in_order), they are along a [`SumTree`], with the
-/// bits of [`Local`](crate::Local). That takes more memory and more launches. Sums of [`Nodes`] always are.
+/// Sums of [`Nodes`], and all after [`in_order`](Nccl::in_order), are along a [`SumTree`], with the bits of
+/// [`Local`](crate::Local). That takes more memory and more launches.
 ///
 /// Every wait is bounded: a rank that is gone, or silent for longer than the group's patience, is an error on
 /// every other. NCCL can't detect different lengths, so they appear as silence.
@@ -166,7 +166,6 @@ impl Nccl {
 
     fn of(communicator: Communicator, threads: Option<Arc<Threads>>, failed: Failed) -> Nccl {
         let (rank, world) = (communicator.rank(), communicator.world());
-        let in_order = communicator.cuda().options().deterministic;
         let communicator = Some(communicator);
         let (process, reports) = (None, false);
         let asks_processes = threads.as_ref().is_none_or(|threads| threads.barrier.world() < world);
@@ -178,7 +177,7 @@ impl Nccl {
             reports,
             asks_processes,
             failed,
-            in_order,
+            in_order: false,
             one_each,
             rank,
             world,

@@ -8,7 +8,7 @@ use crate::barrier::Barrier;
 use crate::hangs::PATIENCE;
 use crate::members::{Members, boxed};
 use crate::replicas::run_members;
-use crate::{Error, Nodes, Replica, SumTree, add_run, run_replicas};
+use crate::{Error, Exchanges, Nodes, Replica, SumTree, add_run, run_replicas};
 use everything::{EDGE, LENS, bring, everything, gpus, value};
 use program::{Device, GraphCache, ReplayArgs, Span, Storage};
 use std::sync::Arc;
@@ -54,6 +54,20 @@ fn otherwise_the_order_is_nccls() {
     let sums = run_members(&devices, emulated(&devices, false, PATIENCE), sum).unwrap();
     assert_eq!(sums, vec![expected; 3]);
     assert_ne!(sums, run_members(&devices, emulated(&devices, true, PATIENCE), sum).unwrap());
+}
+
+#[test]
+fn statistics_are_added_in_the_same_order_by_every_collective() {
+    let Some(devices) = gpus(3) else { return };
+    let sum = |mut replica: Replica| {
+        let (device, at) = (replica.device.clone(), Span::new(EDGE, 9));
+        let mut data = bring(&device, replica.rank(), 9)?;
+        let exchanges = Exchanges::of_replicas(replica.collective.as_mut());
+        exchanges.run(|exchange| Ok::<_, Error>(exchange.all_reduce(&device, &mut data, at)?))?;
+        Ok::<_, Error>(data.to_vec(&device, EDGE, 9)?)
+    };
+    let host = run_replicas(&vec![tensor_cpu::device(1); 3], sum).unwrap();
+    assert_eq!(run_members(&devices, emulated(&devices, false, PATIENCE), sum).unwrap(), host);
 }
 
 /// Three buckets of gradients, then the rest of 110 numbers.

@@ -75,6 +75,13 @@ typedef enum {
 typedef struct {
     unsigned char from_port, to_port, type, reserved[5];
 } CUgraphEdgeData;
+enum { CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8 };
+typedef enum { CU_GRAPH_NODE_TYPE_KERNEL = 0 } CUgraphNodeType;
+typedef enum { CU_LAUNCH_ATTRIBUTE_PRIORITY = 8 } CUlaunchAttributeID;
+typedef union {
+    char pad[64];
+    int priority;
+} CUlaunchAttributeValue;
 enum { CU_STREAM_SET_CAPTURE_DEPENDENCIES = 1 };
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
 #endif

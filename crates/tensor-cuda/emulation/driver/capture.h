@@ -81,10 +81,62 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode* node
     return CUDA_SUCCESS;
 }
 
+// A graph's nodes by their numbers from 1 on.
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
+    Call call{__func__};
+    if (!graphs.has(graph)) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such graph");
+    size_t all = graph->nodes.size(), room = nodes ? *count : 0;
+    for (size_t k = 0; k < all && k < room; ++k) nodes[k] = reinterpret_cast<CUgraphNode>(k + 1);
+    *count = all;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data, size_t* count) {
+    Call call{__func__};
+    if (!graphs.has(graph)) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such graph");
+    if (from && !data) return call.refuse(CUDA_ERROR_LOSSY_QUERY, "edges may have data");
+    size_t all = 0, room = from ? *count : 0;
+    for (size_t k = 0; k < graph->nodes.size(); ++k) {
+        for (size_t before : graph->nodes[k].after) {
+            if (all < room) {
+                from[all] = reinterpret_cast<CUgraphNode>(before + 1);
+                to[all] = reinterpret_cast<CUgraphNode>(k + 1);
+                data[all] = CUgraphEdgeData{};
+            }
+            ++all;
+        }
+    }
+    *count = all;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode, CUgraphNodeType* type) {
+    Call call{__func__};
+    *type = CU_GRAPH_NODE_TYPE_KERNEL; // as far as the stand-in cares
+    return CUDA_SUCCESS;
+}
+
+constexpr int GREATEST_PRIORITY = -5;
+
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+    Call call{__func__};
+    TRY(call.enter());
+    *least = 0, *greatest = GREATEST_PRIORITY;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode, CUlaunchAttributeID attribute, const CUlaunchAttributeValue* value) {
+    Call call{__func__};
+    if (attribute != CU_LAUNCH_ATTRIBUTE_PRIORITY || value->priority > 0 || value->priority < GREATEST_PRIORITY)
+        return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such priority");
+    return CUDA_SUCCESS;
+}
+
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long flags) {
     Call call{__func__};
     TRY(call.enter());
-    if (!graphs.has(graph) || flags) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such graph, or flags");
+    if (!graphs.has(graph) || flags & ~CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
+        return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such graph, or other flags");
     wait_for_all(call);
     *executable = executables.add(new CUgraphExec_st{graph->context, std::make_shared<const std::vector<Node>>(graph->nodes)});
     return CUDA_SUCCESS;

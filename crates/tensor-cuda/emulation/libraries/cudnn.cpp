@@ -2,7 +2,8 @@
 //
 // The environment: FAKE_CUDNN_LACKS, a list: `all` for algorithms at all, `add` for any that adds to what was there (which shows when
 // it runs), `math` for answers that name the kind of products which was asked for. FAKE_CUDNN_FAILS, a failure when one runs. One whose
-// status is 4000 or more leaves a result of NaNs.
+// status is 4000 or more leaves a result of NaNs. FAKE_CUDNN_WRONG, a list of passes (`forward`, `data`, `filter`) whose sums lack the
+// terms of a kernel's first element.
 #include "library.h"
 #include <atomic>
 
@@ -37,8 +38,6 @@ typedef struct {
 } cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionBwdDataAlgoPerf_t, cudnnConvolutionBwdFilterAlgoPerf_t;
 typedef CUstream cudaStream_t;
 #endif
-
-extern "C" CUresult cuStreamSynchronize(CUstream);
 
 static Objects objects{"cuDNN", {}, {}};
 
@@ -80,7 +79,7 @@ struct Offer {
     bool deterministic;
     bool scratch; // wants some
 };
-// The fastest first, as a GPU might find.
+// The fastest first, as the heuristic might list them.
 static const std::vector<Offer> offers[] = {
     {{0, false, false}, {1, true, true}},
     {{3, false, true}, {1, true, true}, {0, false, false}},
@@ -142,18 +141,17 @@ struct Problem {
     size_t scratch(const Offer& offer) const { return offer.scratch ? 512 + y.numbers() * 4 : 0; }
 
     template <class Performance>
-    cudnnStatus_t list(int most, int* count, Performance* list, bool measured, size_t room) const {
+    cudnnStatus_t list(int most, int* count, Performance* list) const {
         if (most < 1 || !count || !list) return refuse(name, CUDNN_STATUS_BAD_PARAM, "no room");
         *count = 0;
         for (const Offer& each : offers[pass]) {
             if (!is_possible() || *count == most) break;
             Performance& to = list[*count];
             memset(&to, 0, sizeof to);
-            bool fits = !measured || scratch(each) <= room;
             int math = says("FAKE_CUDNN_LACKS", "math") ? CUDNN_DEFAULT_MATH : conv.math;
             to.algo = static_cast<decltype(to.algo)>(each.number);
-            to.status = fits ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
-            to.time = measured && fits ? 0.01f * float(*count + 1) : -1;
+            to.status = CUDNN_STATUS_SUCCESS;
+            to.time = -1;
             to.memory = scratch(each);
             to.determinism = each.deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
             to.mathType = static_cast<cudnnMathType_t>(math);
@@ -176,7 +174,6 @@ struct Problem {
 
     cudnnStatus_t run(int algorithm, const void* alpha, const void* beta, const void* xp, const void* wp, const void* yp, void* scratch,
                       size_t bytes) const;
-    cudnnStatus_t measure(const void* xp, const void* wp, const void* yp, void* scratch, size_t bytes) const;
 };
 
 // Calls `term` with the places in x, w and y of all runs of channels that meet: a pixel of x, an element of the kernel, one of y.
@@ -232,7 +229,10 @@ cudnnStatus_t Problem::run(int algorithm, const void* alpha, const void* beta, c
         if (pass != DATA) xn = take(x, xs);
         if (pass != FILTER) wn = take(w, ws);
         if (pass != FORWARD) yn = take(y, ys);
+        static const char* const names[] = {"data", "filter", "forward"};
+        bool wrong = says("FAKE_CUDNN_WRONG", names[pass]);
         meet(x, w, y, conv, [&](size_t xk, int ky, int kx, size_t yk) {
+            if (wrong && ky + kx == 0) return;
             for (int k = 0; k < w.n; ++k) {
                 size_t wk = w.at(k, ky, kx);
                 for (size_t c = 0; c < size_t(w.c); ++c) {
@@ -249,19 +249,6 @@ cudnnStatus_t Problem::run(int algorithm, const void* alpha, const void* beta, c
         for (size_t k = 0; k < sums.size(); ++k) factors.store(to.format, out, k, sums[k] * other);
     };
     return ask(places(xp, wp, yp, scratch, needed), work);
-}
-
-// To measure is to overwrite the result, with NaNs here, and to wait.
-cudnnStatus_t Problem::measure(const void* xp, const void* wp, const void* yp, void* scratch, size_t bytes) const {
-    if (cudnnStatus_t status = judge()) return status;
-    void* out = const_cast<void*>(computed(pass, xp, wp, yp));
-    size_t size = computed(pass, x, w, y).numbers() * bytes_of(x.format);
-    if (cudnnStatus_t status = ask(places(xp, wp, yp, scratch, bytes), [=] {
-            memset(out, 0xff, size);
-            if (bytes) memset(scratch, 0xff, bytes);
-        }))
-        return status;
-    return cuStreamSynchronize(handle->stream) == CUDA_SUCCESS ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 extern "C" {
@@ -362,7 +349,7 @@ cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t con
                                                           int* count, Performance* list) {                                              \
         Problem problem(__func__, PASS, handle, x, w, y, conv);                                                                          \
         if (cudnnStatus_t status = problem.judge()) return status;                                                                       \
-        return problem.list(most, count, list, false, 0);                                                                                \
+        return problem.list(most, count, list);                                                                                          \
     }                                                                                                                                    \
     cudnnStatus_t cudnnGetConvolution##Name##WorkspaceSize(cudnnHandle_t handle, const T1 p1, const T2 p2,                               \
                                                            const cudnnConvolutionDescriptor_t conv, const T3 p3, Algo algorithm,        \
@@ -379,14 +366,6 @@ cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t con
                                          size_t bytes, const void* beta, const T3 p3, void* p3##_at) {                                   \
         Problem problem(__func__, PASS, handle, x, w, y, conv);                                                                          \
         return problem.run(algorithm, alpha, beta, x_at, w_at, y_at, scratch, bytes);                                                    \
-    }                                                                                                                                    \
-    cudnnStatus_t cudnnFindConvolution##Name##AlgorithmEx(cudnnHandle_t handle, const T1 p1, const void* p1##_at, const T2 p2,           \
-                                                          const void* p2##_at, const cudnnConvolutionDescriptor_t conv, const T3 p3,    \
-                                                          void* p3##_at, const int most, int* count, Performance* list,                  \
-                                                          void* scratch, size_t bytes) {                                                 \
-        Problem problem(__func__, PASS, handle, x, w, y, conv);                                                                          \
-        if (cudnnStatus_t status = problem.measure(x_at, w_at, y_at, scratch, bytes)) return status;                                     \
-        return problem.list(most, count, list, true, bytes);                                                                             \
     }
 
 OF_PASS(FORWARD, Forward, cudnnConvolutionFwdAlgo_t, cudnnConvolutionFwdAlgoPerf_t, cudnnTensorDescriptor_t, x, cudnnFilterDescriptor_t,

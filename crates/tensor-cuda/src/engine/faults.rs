@@ -2,6 +2,7 @@
 //! except where that would hide a lasting fault or compute a wrong result.
 
 use crate::Cuda;
+use crate::lock::lock;
 use crate::number::MISSING;
 use core::ops::RangeInclusive;
 use program::{Error, Result, Write};
@@ -59,6 +60,7 @@ impl Cuda {
     /// - If the algorithm may have added part of its result: the old values are lost.
     pub(crate) fn drop_algorithm(&self, fault: Fault, write: Write, what: String) -> Result<()> {
         self.inner.dropped.fetch_add(1, Ordering::Relaxed);
+        lock(&self.inner.first_dropped).get_or_insert_with(|| what.clone());
         if fault == Fault::Memory || self.is_capturing() {
             return Err(self.error(what));
         }

@@ -1,10 +1,10 @@
 //! NVIDIA's libraries if they are installed and support the operation. Our own kernels compute the rest, and
 //! the convolutions for which they were measured to be faster.
 
-use super::algorithms::Pass;
 use super::cublaslt::CublasLt;
 use super::cudnn::Cudnn;
 use super::own::Own;
+use super::product::Pass;
 use crate::cuda::Engine;
 use crate::driver::{Driver, Ptr};
 use crate::place::Place;
@@ -51,6 +51,10 @@ impl Engine for Installed {
         let mut lines = self.cudnn.as_ref().map_or_else(without, Cudnn::describe);
         lines.extend(self.cublaslt.as_ref().map_or_else(without, CublasLt::describe));
         lines
+    }
+
+    fn missing(&self) -> Vec<String> {
+        self.cudnn.as_ref().err().into_iter().chain(self.cublaslt.as_ref().err()).cloned().collect()
     }
 
     fn prepare_conv(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {

@@ -1,7 +1,5 @@
 //! The engines of convolutions and matrix products: NVIDIA's libraries, or our own kernels without them.
 
-mod algorithms;
-mod contest;
 mod cublaslt;
 mod cudnn;
 mod faults;
@@ -10,7 +8,7 @@ mod own;
 mod owned;
 pub(crate) mod product;
 pub(crate) mod sliding;
-mod store;
+pub(crate) mod small_window;
 
 pub(crate) use installed::Installed;
 pub(crate) use own::Own;

@@ -1,6 +1,5 @@
 //! Convolutions as matrix products, and sums in parts.
 
-use super::algorithms::Pass;
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::source::Source;
@@ -17,7 +16,6 @@ pub(crate) const SOURCE: Source = Source {
         "conv_bwd_filter",
         "conv_bwd_filter_image",
         "conv_bwd_filter_single",
-        "sum_parts",
     ],
 };
 
@@ -31,6 +29,16 @@ pub(super) const BLOCKS: usize = 256;
 const LEAST_STEPS: usize = 4;
 /// The limit of all counts: sizes and places of pixels stay far below 32 bits.
 const MOST: usize = 1 << 30;
+
+/// One of the three computations of a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Pass {
+    Forward,
+    /// The gradient of the input.
+    Data,
+    /// The gradient of the weights.
+    Filter,
+}
 
 /// One pass as a matrix product: `out[m, n]` is a sum over `k`.
 pub(super) struct Product<'a> {
@@ -152,16 +160,11 @@ pub(super) fn in_parts(
     }
     let partial = cuda.engine_scratch(partial_bytes([parts, size]))?;
     launch(partial)?;
-    let parts = u32_of(op, "the number of parts", parts)?;
-    let pack = 16 / cuda.format().bytes();
-    let vector = if size.is_multiple_of(pack) { pack } else { 1 };
-    let line = Geometry::line(cuda.blocks(size / vector, THREADS), THREADS);
-    let add = u32::from(write == Write::Add);
-    cuda.launch("sum_parts", line, args![partial, parts, size as u64, out, add, vector as u32])
+    cuda.sum_parts("sum_parts", op, partial, [parts, size], out, write)
 }
 
 /// The divisor below 2^30 for `struct Divisor` in divisor.cuh.
-pub(super) fn divisor(by: usize) -> u64 {
+pub(crate) fn divisor(by: usize) -> u64 {
     let by = by.max(1) as u64;
     let shift = 31 + by.next_power_of_two().ilog2();
     by | ((1_u64 << shift).div_ceil(by) << 32)

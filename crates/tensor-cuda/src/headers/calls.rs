@@ -18,6 +18,7 @@ pub(super) fn functions() -> Vec<(&'static str, &'static str)> {
     functions! {
     driver {
         cuCtxEnablePeerAccess(_ _)
+        cuCtxGetStreamPriorityRange(_ _)
         cuCtxPopCurrent_v2(_)
         cuCtxPushCurrent_v2(_)
         cuCtxSetCurrent(_)
@@ -42,8 +43,12 @@ pub(super) fn functions() -> Vec<(&'static str, &'static str)> {
         cuGetErrorString(_ _)
         cuGraphDestroy(_)
         cuGraphExecDestroy(_)
+        cuGraphGetEdges_v2(_ _ _ _ _)
+        cuGraphGetNodes(_ _ _)
         cuGraphInstantiateWithFlags(_ _ _)
+        cuGraphKernelNodeSetAttribute(_ _ _)
         cuGraphLaunch(_ _)
+        cuGraphNodeGetType(_ _)
         cuGraphUpload(_ _)
         cuInit(_)
         cuLaunchKernel(_ _ _ _ _ _ _ _ _ _ _)
@@ -115,9 +120,6 @@ pub(super) fn functions() -> Vec<(&'static str, &'static str)> {
         cudnnDestroyConvolutionDescriptor(_)
         cudnnDestroyFilterDescriptor(_)
         cudnnDestroyTensorDescriptor(_)
-        cudnnFindConvolutionBackwardDataAlgorithmEx(_ _ _ _ _ _ _ _ _ _ _ _ _)
-        cudnnFindConvolutionBackwardFilterAlgorithmEx(_ _ _ _ _ _ _ _ _ _ _ _ _)
-        cudnnFindConvolutionForwardAlgorithmEx(_ _ _ _ _ _ _ _ _ _ _ _ _)
         cudnnGetConvolution2dForwardOutputDim(_ _ _ _ _ _ _)
         cudnnGetConvolutionBackwardDataAlgorithm_v7(_ _ _ _ _ _ _ _)
         cudnnGetConvolutionBackwardDataWorkspaceSize(_ _ _ _ _ _ _)
@@ -165,7 +167,7 @@ macro_rules! constants {
 
 /// The constants, with their values.
 pub(super) fn constants() -> Vec<(&'static str, i64)> {
-    constants! {
+    let mut all = constants! {
     cublaslt::cublasLtMatmulDescAttributes_t {
         CUBLASLT_MATMUL_DESC_TRANSA
         CUBLASLT_MATMUL_DESC_TRANSB
@@ -284,6 +286,12 @@ pub(super) fn constants() -> Vec<(&'static str, i64)> {
         CU_EVENT_DEFAULT
         CU_EVENT_DISABLE_TIMING
     }
+    driver::CUgraphNodeType_enum {
+        CU_GRAPH_NODE_TYPE_KERNEL
+    }
+    driver::CUlaunchAttributeID_enum {
+        CU_LAUNCH_ATTRIBUTE_PRIORITY
+    }
     driver::CUfunction_attribute_enum {
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
@@ -317,7 +325,11 @@ pub(super) fn constants() -> Vec<(&'static str, i64)> {
     nccl::ncclRedOp_t {
         ncclSum
     }
-    }
+    };
+    // A type that cudarc declares as a set of flags.
+    let by_node = driver::sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+    all.push(("CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY", by_node.0.into()));
+    all
 }
 
 macro_rules! layouts {

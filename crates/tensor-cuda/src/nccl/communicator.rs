@@ -98,11 +98,6 @@ impl Communicator {
         self.session.world()
     }
 
-    /// The device.
-    pub fn cuda(&self) -> &Cuda {
-        &self.cuda
-    }
-
     /// With a `barrier`, all ranks wait at it before each operation outside of captures, and then for its
     /// end. `None` lets the device run ahead.
     pub fn set_blocking(&mut self, barrier: Option<HostBarrier>) {
@@ -125,7 +120,7 @@ impl Communicator {
     }
 
     /// Starts an asynchronous [`all_reduce_sum`](Communicator::all_reduce_sum) of the run `at` of `data`, on
-    /// the second stream, after all work so far. The run must not be used before
+    /// the second stream, after all work so far; with [`one_stream`](crate::Options::one_stream) on the first. The run must not be used before
     /// [`finish_all_reduce`](Communicator::finish_all_reduce).
     ///
     /// It may be captured. Then the two streams are a fork and a join of the graph.
@@ -136,6 +131,9 @@ impl Communicator {
         let run = self.cuda.run("start_all_reduce", "the run", data.on("collective")?, at)?;
         if at.len == 0 {
             return Ok(());
+        }
+        if self.cuda.options().one_stream {
+            return self.run("ncclAllReduce", &[Op::AllReduce { run, len: at.len }]);
         }
         self.cuda.fork()?;
         self.ask("ncclAllReduce", &[Op::AllReduce { run, len: at.len }], Way::Aside)

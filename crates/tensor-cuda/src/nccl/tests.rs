@@ -202,17 +202,23 @@ fn a_whole_life_is_in_order() {
 #[cfg(feature = "emulation")]
 #[test]
 fn buckets_are_a_fork_and_a_join() {
+    use crate::{Cuda, Options};
+    for one_stream in [false, true] {
+        match Cuda::emulated_with(Options { one_stream, ..Options::default() }) {
+            Ok(cuda) => assert_eq!(calls_of_buckets(&cuda), expected_calls(one_stream)),
+            Err(why) => return println!("SKIPPED: sums in a recording: {why}"),
+        }
+    }
+}
+
+/// The calls of two steps with asynchronous sums, of which the second is captured.
+#[cfg(feature = "emulation")]
+fn calls_of_buckets(cuda: &crate::Cuda) -> Vec<String> {
     use super::communicator::Communicator;
-    use crate::Cuda;
-    use program::{Backend, Span};
-    use program::{CapturedGraph as _, ReplayArgs};
-    let cuda = match Cuda::emulated(Default::default()) {
-        Ok(cuda) => cuda,
-        Err(why) => return println!("SKIPPED: sums in a recording: {why}"),
-    };
+    use program::{Backend, CapturedGraph as _, ReplayArgs, Span};
     let mock = Mock::default();
     let join = Join { id: UniqueId::from_bytes([1; 128]), rank: 1, world: 3, patience: LONG, failed: None };
-    let mut communicator = Communicator::begin_by(Box::new(mock.clone()), &cuda, join)
+    let mut communicator = Communicator::begin_by(Box::new(mock.clone()), cuda, join)
         .and_then(|joining| joining.finish())
         .unwrap();
     let mut grads = cuda.alloc(100).unwrap();
@@ -231,10 +237,23 @@ fn buckets_are_a_fork_and_a_join() {
     graph.replay(&ReplayArgs::default()).unwrap();
     communicator.finish_all_reduce(&mut rest, Span::new(0, 10)).unwrap();
     drop(communicator);
-    let buckets = ["all_reduce 30 aside", "all_reduce 40 aside", "all_reduce 20 aside"];
-    let step = [&buckets[..], &["all_reduce 10", "mark"]].concat();
-    let expected = [&["init 1 of 3"][..], &step, &step, &["finalize", "destroy"]].concat();
-    assert_eq!(mock.calls(), expected);
+    mock.calls()
+}
+
+/// On one stream all sums are alike, and outside of a capture each records a mark.
+#[cfg(feature = "emulation")]
+fn expected_calls(one_stream: bool) -> Vec<String> {
+    let sums = ["all_reduce 30", "all_reduce 40", "all_reduce 20"];
+    let aside = sums.map(|sum| format!("{sum} aside"));
+    let end = ["all_reduce 10", "mark"].map(str::to_owned);
+    let eager = sums.iter().flat_map(|&sum| [sum.to_owned(), "mark".to_owned()]);
+    let [eager, captured] = match one_stream {
+        true => [eager.collect(), sums.map(str::to_owned).to_vec()],
+        false => [aside.to_vec(), aside.to_vec()],
+    };
+    let life = |text: &str| vec![text.to_owned()];
+    let steps = [eager, end.to_vec(), captured, end.to_vec()].concat();
+    [life("init 1 of 3"), steps, life("finalize"), life("destroy")].concat()
 }
 
 /// Captured graphs hold the operation alone: marks are the host's, and a replay has none.

@@ -24,11 +24,13 @@ pub(crate) const SOURCE: Source = Source {
     ],
 };
 
-/// Blocks of a kernel that sums: two for each multiprocessor of the larger GPUs, so that all run at once.
-/// More would only give the last one more partial sums to add.
-const SUM_BLOCKS: u32 = 256;
-/// Blocks of a kernel that maps.
-const MAP_BLOCKS: u32 = 1024;
+/// Adjacent channels of a thread, where they fit.
+const QUAD: usize = 4;
+/// Blocks of a kernel that sums: three for each multiprocessor of the larger GPUs (132), so that all run at
+/// once. More would only give the last one more partial sums to add.
+const SUM_BLOCKS: u32 = 3 * 132;
+/// Blocks of a kernel that maps: twice as many.
+const MAP_BLOCKS: u32 = 2 * SUM_BLOCKS;
 
 impl Cuda {
     pub(crate) fn op_bn_act_fwd_train(
@@ -411,7 +413,7 @@ impl Cuda {
         let channels = u32_of(op, "the number of channels", shape.c)?;
         let element = self.format().bytes() as u32;
         // A place's rows fit, as was checked when it was made.
-        Ok(Tiles::new(shape.rows() as u32, channels, self.vector(places), element, blocks))
+        Ok(Tiles::new(shape.rows() as u32, channels, self.neighbours(QUAD, places), element, blocks))
     }
 
     /// The place of the blocks' two sums a channel, and the counters of finished blocks.

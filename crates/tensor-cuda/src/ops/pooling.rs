@@ -1,6 +1,7 @@
 //! Largest and mean elements of windows.
 
 use crate::driver::{Geometry, args, u32_of};
+use crate::engine::product::divisor;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
 use program::{Error, Pool2d, Result, Shape, View, Write};
@@ -30,24 +31,35 @@ struct Windows {
     x: [u32; 2],
     y: [u32; 2],
     kernel: [u32; 2],
-    stride: [u32; 2],
+    stride: [usize; 2],
     top: u32,
     left: u32,
 }
 
-/// Arguments of a kernel: its own, the windows, and the channels of a thread.
+/// Arguments of a kernel: its own, the windows, the image whose pixels the threads take, and the channels of a
+/// thread.
 macro_rules! window_args {
-    ($s:expr, $vector:expr, $($arg:expr),* $(,)?) => {
+    ($s:expr, $walk:expr, $vector:expr, $($arg:expr),* $(,)?) => {
         args![
             $($arg,)* $s.n, $s.c, $s.x[0], $s.x[1], $s.y[0], $s.y[1], $s.kernel[0], $s.kernel[1],
-            $s.stride[0], $s.stride[1], $s.top, $s.left, $vector
+            divisor($s.stride[0]), divisor($s.stride[1]), $s.top, $s.left, divisor($walk.c / $vector as usize),
+            divisor($walk.h), divisor($walk.w), $vector
         ]
     };
 }
 
 impl Windows {
     fn new(op: &'static str, pool: &Pool2d, x: Shape, y: Shape) -> Result<Windows> {
-        let u32_of = |what, value| u32_of(op, what, value);
+        // Places of pixels are divided by these sizes, in 31 bits.
+        let u32_of = |what, value| {
+            let number = u32_of(op, what, value)?;
+            let accepted = "below 2^30";
+            if value < 1 << 30 {
+                Ok(number)
+            } else {
+                Err(Error::Value { op, what, value: value as f64, accepted })
+            }
+        };
         let (pad, [kh, kw], [sh, sw]) = (pool.pad, pool.kernel, pool.stride);
         // Sums of a size and its padding do not overflow either.
         let sum = |parts: [usize; 4]| parts.into_iter().fold(0, usize::saturating_add);
@@ -59,7 +71,7 @@ impl Windows {
             x: [u32_of("the height", x.h)?, u32_of("the width", x.w)?],
             y: [u32_of("the output's height", y.h)?, u32_of("the output's width", y.w)?],
             kernel: [u32_of("the window's height", kh)?, u32_of("the window's width", kw)?],
-            stride: [u32_of("the stride", sh)?, u32_of("the stride", sw)?],
+            stride: [sh, sw],
             top: u32_of("the padding", pad.top)?,
             left: u32_of("the padding", pad.left)?,
         })
@@ -71,7 +83,7 @@ impl Cuda {
         let op = "maxpool_fwd";
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let (s, vector) = (Windows::new(op, pool, x.shape, y.shape)?, self.vector(&[&x, &y]));
-        let args = window_args![s, vector, x.ptr, x.stride as u32, y.ptr, y.stride as u32];
+        let args = window_args![s, y.shape, vector, x.ptr, x.stride as u32, y.ptr, y.stride as u32];
         self.over_channels("maxpool_fwd", y.shape, vector, args)
     }
 
@@ -97,7 +109,8 @@ impl Cuda {
             let (down, across) = (cells(x.shape.h, pool.pad.top, sh), cells(x.shape.w, pool.pad.left, sw));
             let cells = Shape::new(x.shape.n, down, across, x.shape.c);
             u32_of(op, "the number of windows", cells.rows())?;
-            let args = window_args![s, vector, x.ptr, x_stride, dy.ptr, dy_stride, dx.ptr, dx_stride, add];
+            let args =
+                window_args![s, cells, vector, x.ptr, x_stride, dy.ptr, dy_stride, dx.ptr, dx_stride, add];
             return self.over_channels("maxpool_bwd_apart", cells, vector, args);
         }
         let places = kh.saturating_mul(kw.max(sw));
@@ -106,9 +119,9 @@ impl Cuda {
             return Err(Error::Value { op, what, value: places as f64, accepted });
         }
         let winners = self.scratch(dy.shape.len().saturating_mul(size_of::<u16>()))?;
-        let args = window_args![s, vector, x.ptr, x_stride, winners];
+        let args = window_args![s, dy.shape, vector, x.ptr, x_stride, winners];
         self.over_channels("maxpool_winners", dy.shape, vector, args)?;
-        let args = window_args![s, vector, winners, dy.ptr, dy_stride, dx.ptr, dx_stride, add];
+        let args = window_args![s, dx.shape, vector, winners, dy.ptr, dy_stride, dx.ptr, dx_stride, add];
         self.over_channels("maxpool_bwd", dx.shape, vector, args)
     }
 
@@ -117,7 +130,8 @@ impl Cuda {
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let (s, vector) = (Windows::new(op, pool, x.shape, y.shape)?, self.vector(&[&x, &y]));
         let team = if pool.kernel[0].saturating_mul(pool.kernel[1]) < TEAM { 1 } else { TEAM };
-        let args = window_args![s, vector, x.ptr, x.stride as u32, y.ptr, y.stride as u32, team as u32];
+        let args =
+            window_args![s, y.shape, vector, x.ptr, x.stride as u32, y.ptr, y.stride as u32, team as u32];
         self.over_channels("avgpool_fwd", y.shape.with_n(y.shape.n * team), vector, args)
     }
 
@@ -132,7 +146,7 @@ impl Cuda {
         let (dy, dx) = (self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
         let (s, vector) = (Windows::new(op, pool, dx.shape, dy.shape)?, self.vector(&[&dy, &dx]));
         let add = u32::from(write == Write::Add);
-        let args = window_args![s, vector, dy.ptr, dy.stride as u32, dx.ptr, dx.stride as u32, add];
+        let args = window_args![s, dx.shape, vector, dy.ptr, dy.stride as u32, dx.ptr, dx.stride as u32, add];
         self.over_channels("avgpool_bwd", dx.shape, vector, args)
     }
 

@@ -9,7 +9,7 @@ use program::{Activation, Result, Shape, Write};
 pub(crate) const SOURCE: Source = Source {
     name: "rows.cu",
     text: include_str!("../../kernels/rows.cu"),
-    kernels: &["move_rows", "column_sums", "add_column_sums"],
+    kernels: &["move_rows", "column_sums", "sum_parts", "sum_parts_f32"],
 };
 
 /// Threads of a block, and loads of a thread at once, in rows.cu.
@@ -17,6 +17,9 @@ const THREADS: usize = 256;
 const BATCH: usize = 4;
 /// The most parts of column sums.
 const MOST_PARTS: usize = 256;
+/// Parts that a line of threads adds, if there are enough lines.
+const PARTS_OF_A_LINE: usize = 8;
+const MOST_LINES: usize = 16;
 
 impl Cuda {
     /// `y = act(x + bias)` or `y += ...`, for tensors of one shape; they may be the same.
@@ -77,8 +80,27 @@ impl Cuda {
         if parts == 1 {
             return Ok(());
         }
-        let geometry = Geometry::line(size(c.div_ceil(32))?, THREADS as u32);
-        self.launch("add_column_sums", geometry, args![partial, size(parts)?, size(c)?, sums])
+        self.sum_parts("sum_parts_f32", op, partial, [parts, c], sums, Write::Set)
+    }
+
+    /// `out = ...` or `out += ...`, the sum of this number of parts of `size` floats, by one of the kernels for
+    /// it.
+    pub(crate) fn sum_parts(
+        &self,
+        kernel: &'static str,
+        op: &'static str,
+        partial: Ptr,
+        [parts, size]: [usize; 2],
+        out: Ptr,
+        write: Write,
+    ) -> Result<()> {
+        // Small results need all the threads that they can have.
+        let vector = if size.is_multiple_of(4) && size >= 4096 { 4 } else { 1 };
+        let blocks = u32_of(op, "the size of a result", size.div_ceil(32 * vector))?;
+        let lines = parts.div_ceil(PARTS_OF_A_LINE).clamp(1, MOST_LINES) as u32;
+        let geometry = Geometry { grid: [blocks, 1, 1], block: [32, lines, 1], shared: 0 };
+        let (parts, add) = (u32_of(op, "the number of parts", parts)?, u32::from(write == Write::Add));
+        self.launch(kernel, geometry, args![partial, parts, size as u64, out, add, vector as u32])
     }
 
     /// Reserves the memory for column sums of tensors up to this large.
@@ -98,5 +120,5 @@ fn lines(c: usize, vector: u32) -> [usize; 2] {
 
 /// Rows of a part of the column sums, if a block handles `down` at once.
 fn rows_each(rows: usize, down: usize) -> usize {
-    rows.div_ceil(MOST_PARTS).max(4 * BATCH * down)
+    rows.div_ceil(MOST_PARTS).max(2 * BATCH * down)
 }

@@ -4,7 +4,7 @@ use program::{Backend, CapturedGraph as _, Error, ReplayArgs, Span, Storage};
 use std::thread;
 use std::time::Duration;
 use tensor_cuda::nccl::{Communicator, Join, unique_id};
-use tensor_cuda::{Cuda, Nodes, Options, gpus};
+use tensor_cuda::{Cuda, Kernels, Nodes, Options, gpus};
 
 const LEN: usize = 1000;
 const AT: Span = Span { offset: 3, len: LEN };
@@ -27,7 +27,7 @@ struct Rank {
 impl Rank {
     fn join(join: Join) -> Result<Rank, Error> {
         let gpu = join.rank % gpus().unwrap().len();
-        let cuda = Cuda::of_own_kernels(Options { gpu, ..Options::default() }).unwrap();
+        let cuda = Cuda::new(Options { gpu, kernels: Kernels::Own, ..Options::default() }).unwrap();
         let to_others = Communicator::join(&cuda, join)?;
         Ok(Rank { cuda, to_others })
     }

@@ -13,7 +13,7 @@ use tensor_cuda::{Cuda, Options};
 #[test]
 fn an_algorithm_that_fails_gives_way_to_the_next() {
     let settings = [("FAKE_CUDNN_FAILS", "1:always:5000"), ("FAKE_CUBLASLT_FAILS", "0:always:13")];
-    let Some(printed) = on_stand_ins(&["libraries_agree", "so_do_their"], &settings) else { return };
+    let Some(printed) = on_stand_ins(&["libraries_agree"], &settings) else { return };
     assert!(printed.contains(": implicit_gemm, ") && !printed.contains(": implicit_precomp_gemm, "));
     for line in choices(&printed) {
         assert!(!line.contains(": 1, "), "{line}");
@@ -52,24 +52,19 @@ fn a_layer_goes_on() {
     if std::env::var_os("FAKE_CUDNN_FAILS").is_none() {
         return;
     }
-    let cuda = Cuda::new(Options { deterministic: true, ..Options::default() }).unwrap();
+    let cuda = Cuda::new(Options::default()).unwrap();
     let mut layer = Layers::new(&cuda, false);
     layer.convolve().and_then(|()| layer.multiply()).unwrap();
     assert!(layer.outputs().iter().flatten().all(|y| y.is_finite()));
     println!("{}", cuda.describe_engine().join("\n"));
 }
 
-/// A failure in a capture is found in the race, or where nothing is raced, when a capture is made.
 #[test]
 fn what_can_not_be_recorded_gives_way_likewise() {
     for (cudnn, cublaslt) in [("1:recorded:5000", "0:recorded:14"), ("1:spoiled:0", "0:spoiled:0")] {
         let settings = [("FAKE_CUDNN_FAILS", cudnn), ("FAKE_CUBLASLT_FAILS", cublaslt)];
-        let tests = ["libraries_agree", "a_recording_is_made_without"];
-        let tests = if cudnn.contains("spoiled") { &tests[1..] } else { &tests[..] };
-        let Some(Played { printed, .. }) = on_failing_stand_ins(tests, &settings) else { return };
-        // Nothing is raced for batches that were not planned.
-        let mut raced = choices(&printed).filter(|line| line.contains(" filters ") && line.contains(" ms"));
-        assert!(raced.all(|line| !line.contains(": implicit_precomp_gemm, ")), "{printed}");
+        let played = on_failing_stand_ins(&["a_recording_is_made_without"], &settings);
+        let Some(Played { printed, .. }) = played else { return };
         assert!(printed.contains("dropped 2 for a recording"), "{printed}");
     }
 }
@@ -129,8 +124,7 @@ fn a_recording_is_made_without_what_can_not_be_recorded() {
     if std::env::var_os("FAKE_CUDNN_FAILS").is_none() {
         return;
     }
-    // Nothing is tried before on a deterministic device.
-    let cuda = Cuda::new(Options { deterministic: true, ..Options::default() }).unwrap();
+    let cuda = Cuda::new(Options::default()).unwrap();
     let mut layer = Layers::new(&cuda, true);
     layer.convolve().and_then(|()| layer.multiply()).unwrap();
     for dropped in 1..=2 {
@@ -161,7 +155,7 @@ fn the_first_failure_is_told() {
         return;
     }
     for is_dense in [false, true] {
-        let cuda = Cuda::new(Options { deterministic: true, ..Options::default() }).unwrap();
+        let cuda = Cuda::new(Options::default()).unwrap();
         let mut layer = Layers::new(&cuda, true);
         println!("told: {}", layer.add(is_dense).unwrap_err());
     }

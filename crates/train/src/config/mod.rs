@@ -5,6 +5,7 @@ mod device_weights;
 mod differences;
 mod file;
 mod forms;
+mod kernels;
 mod lr_scaling;
 mod placement;
 mod precision;
@@ -21,7 +22,7 @@ pub(crate) use differences::agreed;
 pub use differences::{Difference, differences};
 pub use file::{find_recipe, read_recipe, recipe, recipes, write_recipe};
 pub use forms::parse_gpus;
-pub use placement::{DataFiles, DeviceKind, Devices, Placement};
+pub use placement::{CheckDevice, DataFiles, DeviceKind, Devices, Placement};
 pub use recipe::RECIPES;
 pub use table::{is_training, table, tables};
 pub use training::{Arithmetic, DataSet, Training};
@@ -106,8 +107,7 @@ impl TryFrom<Map<String, Value>> for Config {
         let message = |error: serde_json::Error| error.to_string();
         Ok(Config {
             recipe: all["recipe"].as_str().unwrap_or_default().to_owned(),
-            changed: serde_json::from_value(all.get("changed").cloned().unwrap_or_default())
-                .unwrap_or_default(),
+            changed: table::known(&all["changed"]),
             training: Training::deserialize(&all).map_err(message)?,
             placement: Placement::deserialize(&all).map_err(message)?,
             outputs: Outputs::deserialize(&all).map_err(message)?,
@@ -188,11 +188,6 @@ impl Config {
     /// The number of shards per batch over `replicas` replicas; each shard has a separate pass.
     pub fn shards(&self, replicas: usize) -> usize {
         self.training.virtual_replicas.unwrap_or(replicas.saturating_mul(self.micro_batches()))
-    }
-
-    /// Whether results must be the same on other devices, so that only deterministic algorithms are allowed.
-    pub(crate) fn repeats(&self) -> bool {
-        self.training.virtual_replicas.is_some() || self.stages() > 1
     }
 
     /// Checks that each of `replicas` replicas has work, and that they can share statistics if they should.

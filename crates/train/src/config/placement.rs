@@ -1,10 +1,12 @@
 use super::device_weights::DeviceWeights;
 use super::forms;
 use super::forms::MOST;
+use super::kernels;
 use options::{Kind, Table, options};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
+use tensor_cuda::Kernels;
 
 /// The longest time-out, in seconds.
 const A_WEEK: u64 = 7 * 24 * 60 * 60;
@@ -53,6 +55,14 @@ options! {
         replicas: usize = 0, Kind::Between(0, MOST as u64), "--replicas N";
         /// CPU threads in total; by default one per core
         threads: usize = 0, Kind::Between(0, MOST as u64), "--threads N";
+        /// What computes convolutions and dense layers on a GPU: auto (the faster of both), own (our own kernels) or library (cuDNN and cuBLASLt)
+        kernels: Kernels = Kernels::Auto, Kind::OneOf(&["auto", "own", "library"]), "--kernels NAME", via "kernels";
+        /// Start the ops of a step one by one, and not as a CUDA graph
+        no_graph: bool = false, Kind::Switch, "--no-graph";
+        /// Run one kernel of a GPU after the other, and none side by side
+        one_stream: bool = false, Kind::Switch, "--one-stream";
+        /// Compare the first step with the CPU's, op by op: auto (once for each model of GPU, driver and libraries), always or never
+        check_device: CheckDevice = CheckDevice::Auto, Kind::OneOf(&["auto", "always", "never"]), "--check-device WHEN";
         ["Several replicas"]
         /// Split the network of every replica into S stages of consecutive layers, each on a separate device
         pipeline_stages: usize = 0, Kind::Between(0, MOST as u64), "--pipeline-stages S";
@@ -90,6 +100,19 @@ pub enum DeviceKind {
     Cpu,
     /// NVIDIA GPUs.
     Cuda,
+}
+
+/// When the first step on a device is compared with the CPU's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckDevice {
+    /// Once for each model of GPU, driver, libraries and version of this program. CPUs are not checked.
+    #[default]
+    Auto,
+    /// At the start of every run, on CPUs too.
+    Always,
+    /// Never.
+    Never,
 }
 
 /// The keys of a configuration that [`Placement`] holds.

@@ -15,6 +15,9 @@ static ALL: LazyLock<Vec<Table>> = LazyLock::new(|| {
     [own].into_iter().chain(parts.into_iter().flatten().copied()).collect()
 });
 
+/// Options of earlier versions that no run needs any more. Configurations may still have them.
+const RETIRED: [&str; 1] = ["devices.deterministic"];
+
 /// The table of options: every key of a configuration, with its flag, kind and help. The command line,
 /// recipes, `config.json`, the reference page and all errors use it.
 pub fn tables() -> &'static [Table] {
@@ -33,7 +36,7 @@ pub fn table(key: &str) -> Option<&'static Table> {
 
 /// Refuses unknown keys.
 pub(super) fn check_keys(all: &Map<String, Value>) -> Result<(), Error> {
-    let is_known = |key: &str| options::find(tables(), key).is_some();
+    let is_known = |key: &str| options::find(tables(), key).is_some() || RETIRED.contains(&key);
     for (key, value) in all {
         match value {
             Value::Object(own) if table(key).is_some() => {
@@ -46,6 +49,12 @@ pub(super) fn check_keys(all: &Map<String, Value>) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The keys of a list that are still options.
+pub(super) fn known(keys: &Value) -> Vec<String> {
+    let keys = keys.as_array().into_iter().flatten().filter_map(Value::as_str);
+    keys.filter(|key| options::find(tables(), key).is_some()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -89,6 +98,17 @@ mod tests {
             optional.iter().filter(|table| named(table)).map(|table| table.key.to_owned());
         let found: BTreeSet<String> = keys(&all).into_iter().chain(tables_that_are_options).collect();
         assert_eq!(found, known);
+    }
+
+    #[test]
+    fn configurations_of_earlier_versions_are_read() {
+        let mut all = serde_json::to_value(Config::default()).unwrap();
+        all["devices"]["deterministic"] = true.into();
+        all["changed"] = serde_json::json!(["devices.deterministic"]);
+        assert_eq!(serde_json::from_value::<Config>(all.clone()).unwrap(), Config::default());
+        all["devices"]["determined"] = true.into();
+        let error = serde_json::from_value::<Config>(all).unwrap_err().to_string();
+        assert!(error.starts_with("there is no key `devices.determined`"), "{error}");
     }
 
     #[test]

@@ -86,8 +86,6 @@ options! {
         ["Devices"]
         /// The number format: fp32; bf16 if the processor has AMX; on GPUs also tf32, bf16 or fp16
         precision: Precision = Precision::Fp32, Kind::OneOf(&["fp32", "tf32", "bf16", "fp16"]), "--precision NAME", via "precision";
-        /// Use only deterministic algorithms; on the CPU all are
-        deterministic: bool = false, Kind::Switch, "--deterministic";
         /// Compute convolutions on the CPU without Winograd transforms: slower, and about one digit more exact
         no_winograd: bool = false, Kind::Switch, "--no-winograd";
     }

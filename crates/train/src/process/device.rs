@@ -1,14 +1,12 @@
 use super::cores;
 use crate::devices::count_gpus;
-use crate::{Arithmetic, Config, DeviceKind, Devices, Error, Result, check_devices, open_devices};
+use crate::{Config, DeviceKind, Devices, Error, Result, check_devices, open_devices};
 use parallel::cluster::{Place, Source};
 use program::Device;
 
 /// Opens this process's devices, one for each of its replicas.
 pub(super) fn open(config: &Config, place: &Place) -> Result<Vec<Device>> {
-    let deterministic = config.training.arithmetic.deterministic || config.repeats();
-    let arithmetic = Arithmetic { deterministic, ..config.training.arithmetic };
-    open_devices(&share(config, place, count_gpus())?, &arithmetic)
+    open_devices(&share(config, place, count_gpus())?, &config.training.arithmetic)
 }
 
 /// The number of replicas of this process, without opening their devices.

@@ -33,8 +33,7 @@ pub(super) fn facts(run: &PreparedRun<'_>, device: &Device) -> Agreement {
     facts.with("validation images of the digest", digest_images(val.labels(), val.images()))
 }
 
-/// Adds the arithmetic of the devices: sums along the tree use other calls. The choice of devices
-/// need not agree.
+/// Adds the arithmetic of the devices. The choice of devices need not agree.
 ///
 /// ```
 /// use parallel::Agreement;
@@ -45,10 +44,8 @@ pub(super) fn facts(run: &PreparedRun<'_>, device: &Device) -> Agreement {
 /// # Ok::<(), train::Error>(())
 /// ```
 pub fn with_device_facts(facts: Agreement, config: &Config) -> Agreement {
-    let repeats = config.training.arithmetic.deterministic || config.repeats();
     facts
         .with("the precision", config.training.arithmetic.precision)
-        .with("`devices.deterministic`", repeats)
         .with("`devices.no_winograd`", config.training.arithmetic.no_winograd)
 }
 

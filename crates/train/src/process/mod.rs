@@ -155,6 +155,7 @@ impl Process {
         let devices = self.open(config)?;
         let mut run = PreparedRun::prepare(config, named(config, &data)?, data, resume, world, &devices[0])?;
         run.check_memory(resume, &devices[0], devices.len(), world)?;
+        run.check_devices(resume, &devices, world)?;
         let facts = facts::facts(&run, &devices[0]);
         let (mut kept, mut warning) = (None::<Box<Kept>>, None);
         loop {

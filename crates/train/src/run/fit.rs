@@ -54,7 +54,7 @@ impl PreparedRun<'_> {
         let (worker, train) = Worker::new(self.config, &self.data, model, resume, replica, stage)?;
         let may_have_ended = resume.is_some_and(|resume| resume.may_have_ended(self.config));
         let snapshots = &self.snapshots;
-        let (end, incomplete, warned) = (None, false, false);
+        let (end, incomplete, warned) = (None, false, Vec::new());
         Ok(Run {
             worker,
             train,
@@ -102,8 +102,8 @@ pub(crate) struct Run<'a, 'o> {
     end: Option<End>,
     /// Whether the run stops at the end of an epoch, because processes were lost.
     incomplete: bool,
-    /// Whether the observers have been warned why steps can't be captured.
-    warned: bool,
+    /// What the observers have been warned of that is slower than it could be.
+    warned: Vec<String>,
 }
 
 impl Run<'_, '_> {
@@ -218,9 +218,11 @@ impl Run<'_, '_> {
         let Run { worker, observers, warned, .. } = self;
         worker.read_losses()?;
         worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
-        if let Some(why) = worker.capture_refusal().filter(|_| !core::mem::replace(warned, true)) {
-            let warning = format!("steps run op by op, which takes longer: {why}");
-            observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
+        for warning in worker.fallbacks() {
+            if !warned.contains(&warning) {
+                observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
+                warned.push(warning);
+            }
         }
         self.end_epoch()
     }

@@ -1,6 +1,7 @@
 //! A run: its preparation, the training loop of each replica, and a training step.
 
 pub(crate) mod average;
+mod device_check;
 mod division;
 mod fit;
 mod graph_capture;
@@ -12,6 +13,7 @@ mod passes;
 pub(crate) mod pipeline;
 mod prepared_run;
 mod run_data;
+mod sample_step;
 mod speed;
 mod step;
 mod stop_flag;
@@ -25,6 +27,7 @@ pub use graph_capture::GraphCapture;
 pub use meter::{Meter, Totals};
 pub use pipeline::pipeline_cuts;
 pub(crate) use prepared_run::{PreparedRun, named};
+pub use sample_step::{REPLAY, SampleStep, comparison_device, way_around};
 pub use speed::median;
 pub use step::{StepOptions, gradients, train_step, update};
 pub use stop_flag::StopFlag;

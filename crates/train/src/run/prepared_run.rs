@@ -38,6 +38,8 @@ fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
 /// The state that all replicas of a run share.
 pub(crate) struct PreparedRun<'a> {
     pub(crate) config: &'a Config,
+    /// The network.
+    pub(super) model: Model,
     /// The network, or its stages.
     pub(crate) stages: Vec<Model>,
     /// The cuts: the last layer of each stage except the last.
@@ -86,12 +88,11 @@ impl<'a> PreparedRun<'a> {
             dataset: data.name,
             fingerprint,
         };
-        let batch = global_batch(config, resume, replicas).min(run_data.train.len());
-        let micro_batch = batch.div_ceil(config.shards(replicas)).max(1);
-        let stages = split_stages(config, model, device, micro_batch)?;
+        let micro_batch = micro_batch(config, resume, replicas, run_data.train.len());
+        let stages = split_stages(config, model.clone(), device, micro_batch)?;
         let cuts = cut_names(&stages);
         let (stage_tensors, snapshots) = (StageTensors::default(), Vec::new());
-        Ok(PreparedRun { config, stages, cuts, stage_tensors, data: run_data, snapshots })
+        Ok(PreparedRun { config, model, stages, cuts, stage_tensors, data: run_data, snapshots })
     }
 
     /// The run with the snapshots that these observers need.
@@ -117,6 +118,11 @@ impl<'a> PreparedRun<'a> {
         memory::check_host(&self.on_host(resume, device, replicas, world))
     }
 
+    /// The most samples that one of `replicas` replicas passes at once.
+    pub(super) fn micro_batch(&self, resume: Option<&Resume>, replicas: usize) -> usize {
+        micro_batch(self.config, resume, replicas, self.data.train.len())
+    }
+
     /// The memory-related properties of the run.
     pub(super) fn on_host<'r>(
         &'r self,
@@ -129,6 +135,10 @@ impl<'a> PreparedRun<'a> {
         let (config, stages, resumes) = (self.config, &self.stages[..], resume.is_some());
         HostRun { config, stages, device, replicas, world, batch, resumes }
     }
+}
+
+fn micro_batch(config: &Config, resume: Option<&Resume>, replicas: usize, samples: usize) -> usize {
+    global_batch(config, resume, replicas).min(samples).div_ceil(config.shards(replicas)).max(1)
 }
 
 /// Samples of a whole batch; a resumed run keeps its own.

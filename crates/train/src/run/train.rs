@@ -3,7 +3,7 @@
 use crate::run::fit::{Observers, Outcome};
 use crate::run::prepared_run::{PreparedRun, named};
 use crate::run::stop_flag::StopFlag;
-use crate::{Arithmetic, Config, Error, Result, Resume, open_devices};
+use crate::{Config, Error, Result, Resume, open_devices};
 use cifar::Dataset;
 use models::Model;
 use parallel::{Replica, Stage, run_stages};
@@ -15,8 +15,7 @@ use std::sync::Mutex;
 ///
 /// The observers see the first replica. Every replica reads its own share of every batch. Gradients are added
 /// along a fixed tree, so a run repeats bit for bit with any number of threads. With
-/// [`virtual_replicas`](crate::Training::virtual_replicas) the number of devices changes no bit either; on
-/// GPUs, this selects deterministic algorithms.
+/// [`virtual_replicas`](crate::Training::virtual_replicas) the number of devices changes no bit either.
 ///
 /// # Errors
 /// All reasons for an early end; see [`Error`]. Data other than those of the resumed run are
@@ -71,9 +70,7 @@ pub fn train_model(
 }
 
 fn devices_of(config: &Config) -> Result<Vec<Device>> {
-    // Two kinds of algorithms would not give the same bits.
-    let deterministic = config.training.arithmetic.deterministic || config.repeats();
-    open_devices(&config.placement.devices, &Arithmetic { deterministic, ..config.training.arithmetic })
+    open_devices(&config.placement.devices, &config.training.arithmetic)
 }
 
 /// As [`train`], on devices that the caller opened: one replica on each, or one on as many as it has pipeline
@@ -109,6 +106,7 @@ fn run(
     let replicas = devices.len() / stages;
     let run = PreparedRun::prepare(config, model, data, resume, replicas, device)?.watched_by(observers);
     run.check_memory(resume, device, replicas, replicas)?;
+    run.check_devices(resume, devices, replicas)?;
     let observers = Mutex::new(Some(observers));
     let patience = config.placement.devices.patience();
     let outcomes = run_stages(devices, stages, patience, |replica: Replica, stage: Stage| {

@@ -3,7 +3,7 @@ mod finish;
 mod rebalance;
 mod snapshot;
 
-pub(crate) use describe::arithmetic;
+pub(crate) use describe::{arithmetic, model_of};
 
 use crate::data::{Share, Source};
 use crate::run::average::Average;
@@ -28,6 +28,7 @@ use optim::{OptimizerState, Progress};
 use parallel::{Collective, Replica, Shards};
 use program::{Device, ReplayArgs, Span};
 use std::time::{Duration, Instant};
+use tensor_cuda::Cuda;
 
 /// One replica of a run: a network, its optimizer, and its share of the validation data.
 pub(crate) struct Worker<'a> {
@@ -400,9 +401,12 @@ impl<'a> Worker<'a> {
         self.collective.world() > 1 || self.stage.stages() > 1
     }
 
-    /// The reason if a device that can capture steps runs them op by op; `None` otherwise.
-    pub(crate) fn capture_refusal(&self) -> Option<&str> {
-        self.passes.capture_refusal()
+    /// Why steps take longer than they could, a sentence for each reason.
+    pub(crate) fn fallbacks(&self) -> Vec<String> {
+        let refusal = self.passes.capture_refusal();
+        let eager = refusal.map(|why| format!("steps run op by op, which takes longer: {why}"));
+        let of_device = self.device.get::<Cuda>().map(Cuda::fallbacks);
+        eager.into_iter().chain(of_device.into_iter().flatten()).collect()
     }
 
     /// The mean loss and accuracy on the validation data, over all replicas; NaN without data. `None` if a replica was asked to

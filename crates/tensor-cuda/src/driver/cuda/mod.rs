@@ -7,6 +7,7 @@ mod capture;
 mod context;
 mod events;
 mod functions;
+mod priorities;
 mod side;
 mod staging;
 mod waits;
@@ -347,11 +348,16 @@ impl Driver for CudaDriver {
             Err(_) if !keep => return Ok(Graph(0)),
             Err(error) => return Err(error),
         };
+        if keep {
+            self.set_priorities(graph)?;
+        }
         let mut ready = ptr::null_mut();
+        let by_node: u64 =
+            sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY.0.into();
         // SAFETY: the graph was captured just now; the instantiated graph does not need it any more.
         let instantiated = self.call("cuGraphInstantiate", || unsafe {
             let status = match keep {
-                true => number!(sys::cuGraphInstantiateWithFlags(&raw mut ready, graph, 0)),
+                true => number!(sys::cuGraphInstantiateWithFlags(&raw mut ready, graph, by_node)),
                 false => sys::CUresult::CUDA_SUCCESS as u32,
             };
             number!(sys::cuGraphDestroy(graph));

@@ -1,10 +1,10 @@
 //! One convolution of one batch size for cuDNN: its descriptors, and the calls of its three passes.
 
+use super::algorithms::{Algorithm, DATA, FILTER, FORWARD, Math};
 use super::handle::{Failure, Handle, check};
-use super::numbers::{DATA, FILTER, FORWARD, numbered};
 use crate::driver::Ptr;
-use crate::engine::algorithms::{Algorithm, Candidate, Math, Pass};
 use crate::engine::owned::Owned;
+use crate::engine::product::Pass;
 use crate::format::Format;
 use crate::number::number;
 use core::ffi::{c_int, c_void};
@@ -61,14 +61,11 @@ const _: () = {
 };
 
 impl Performance {
-    fn candidate(self) -> Option<Candidate> {
+    fn algorithm(self) -> Option<Algorithm> {
         let math =
             Math::of_number(self.math).filter(|_| self.status == Status::CUDNN_STATUS_SUCCESS as u32)?;
-        Some(Candidate {
-            algorithm: Algorithm { number: self.algorithm, math },
-            deterministic: self.determinism == sys::cudnnDeterminism_t::CUDNN_DETERMINISTIC as u32,
-            milliseconds: self.milliseconds,
-        })
+        let deterministic = self.determinism == sys::cudnnDeterminism_t::CUDNN_DETERMINISTIC as u32;
+        Some(Algorithm { number: self.algorithm, math, deterministic, workspace: self.memory })
     }
 }
 
@@ -120,38 +117,23 @@ impl Problem {
         check("cudnnSetConvolutionMathType", status)
     }
 
-    /// Measures all algorithms of a pass on these operands, one of which is overwritten.
-    ///
-    /// # Safety
-    /// The operands are as large as their descriptors say, the scratch memory as large as it says.
-    #[rustfmt::skip]
-    pub(super) unsafe fn measure(&self, handle: &Handle, pass: Pass, at: Operands, scratch: Scratch) -> Result<Vec<Candidate>, Failure> {
-        self.set_math(Math::of(self.precision))?;
-        let (h, xd, wd, yd, cd) = (handle.raw(), self.x.raw(), self.w.raw(), self.y.raw(), self.conv.raw());
-        let (x, w, y) = (pointer(at.x), pointer(at.w), pointer(at.y));
-        let (work, bytes) = (pointer(scratch.ptr), scratch.bytes);
-        candidates(|most, count, list| match pass {
-            // SAFETY: descriptors and handle are alive, `list` has room for `most`, and the caller vouches for the rest.
-            Pass::Forward => check("cudnnFindConvolutionForwardAlgorithmEx", unsafe {
-                number!(sys::cudnnFindConvolutionForwardAlgorithmEx(h, xd, x, wd, w, cd, yd, y, most, count, list.cast(), work, bytes))
-            }),
-            // SAFETY: as above.
-            Pass::Data => check("cudnnFindConvolutionBackwardDataAlgorithmEx", unsafe {
-                number!(sys::cudnnFindConvolutionBackwardDataAlgorithmEx(h, wd, w, yd, y, cd, xd, x, most, count, list.cast(), work, bytes))
-            }),
-            // SAFETY: as above.
-            Pass::Filter => check("cudnnFindConvolutionBackwardFilterAlgorithmEx", unsafe {
-                number!(sys::cudnnFindConvolutionBackwardFilterAlgorithmEx(h, xd, x, yd, y, cd, wd, w, most, count, list.cast(), work, bytes))
-            }),
-        })
+    /// The allowed algorithms of a pass, by cuDNN's heuristic the fastest first.
+    pub(super) fn algorithms(&self, handle: &Handle, pass: Pass) -> Result<Vec<Algorithm>, Failure> {
+        let with_workspace = |algorithm: Algorithm| {
+            // An algorithm without an answer can't compute this.
+            let workspace = self.workspace(handle, pass, algorithm).ok()?;
+            Some(Algorithm { workspace, ..algorithm })
+        };
+        let listed = self.expect(handle, pass)?.into_iter().filter_map(with_workspace);
+        Ok(listed.filter(|algorithm| algorithm.is_allowed(self.precision)).collect())
     }
 
-    /// The algorithms of a pass by cuDNN's heuristic, the fastest first.
+    /// All algorithms of a pass by cuDNN's heuristic.
     #[rustfmt::skip]
-    pub(super) fn expect(&self, handle: &Handle, pass: Pass) -> Result<Vec<Candidate>, Failure> {
+    fn expect(&self, handle: &Handle, pass: Pass) -> Result<Vec<Algorithm>, Failure> {
         self.set_math(Math::of(self.precision))?;
         let (h, xd, wd, yd, cd) = (handle.raw(), self.x.raw(), self.w.raw(), self.y.raw(), self.conv.raw());
-        candidates(|most, count, list| match pass {
+        listed(|most, count, list| match pass {
             // SAFETY: descriptors and handle are alive, and `list` has room for `most`.
             Pass::Forward => check("cudnnGetConvolutionForwardAlgorithm_v7", unsafe {
                 number!(sys::cudnnGetConvolutionForwardAlgorithm_v7(h, xd, wd, cd, yd, most, count, list.cast()))
@@ -169,27 +151,27 @@ impl Problem {
 
     /// Bytes of scratch memory that an algorithm of a pass needs.
     #[rustfmt::skip]
-    pub(super) fn workspace(&self, handle: &Handle, pass: Pass, algorithm: Algorithm) -> Result<usize, Failure> {
+    fn workspace(&self, handle: &Handle, pass: Pass, algorithm: Algorithm) -> Result<usize, Failure> {
         self.set_math(algorithm.math)?;
         let (h, xd, wd, yd, cd) = (handle.raw(), self.x.raw(), self.w.raw(), self.y.raw(), self.conv.raw());
         let mut bytes = 0;
         match pass {
             Pass::Forward => {
-                let number = numbered(&FORWARD, algorithm)?;
+                let number = algorithm.of(&FORWARD)?;
                 // SAFETY: descriptors and handle are alive.
                 check("cudnnGetConvolutionForwardWorkspaceSize", unsafe {
                     number!(sys::cudnnGetConvolutionForwardWorkspaceSize(h, xd, wd, cd, yd, number, &raw mut bytes))
                 })
             }
             Pass::Data => {
-                let number = numbered(&DATA, algorithm)?;
+                let number = algorithm.of(&DATA)?;
                 // SAFETY: as above.
                 check("cudnnGetConvolutionBackwardDataWorkspaceSize", unsafe {
                     number!(sys::cudnnGetConvolutionBackwardDataWorkspaceSize(h, wd, yd, cd, xd, number, &raw mut bytes))
                 })
             }
             Pass::Filter => {
-                let number = numbered(&FILTER, algorithm)?;
+                let number = algorithm.of(&FILTER)?;
                 // SAFETY: as above.
                 check("cudnnGetConvolutionBackwardFilterWorkspaceSize", unsafe {
                     number!(sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(h, xd, yd, cd, wd, number, &raw mut bytes))
@@ -216,21 +198,21 @@ impl Problem {
         let (alpha, beta) = ((&raw const *alpha).cast(), (&raw const *beta).cast());
         match pass {
             Pass::Forward => {
-                let number = numbered(&FORWARD, algorithm)?;
+                let number = algorithm.of(&FORWARD)?;
                 // SAFETY: descriptors, handle and both factors are alive, and the caller vouches for the rest.
                 check("cudnnConvolutionForward", unsafe {
                     number!(sys::cudnnConvolutionForward(h, alpha, xd, x, wd, w, cd, number, work, bytes, beta, yd, y))
                 })
             }
             Pass::Data => {
-                let number = numbered(&DATA, algorithm)?;
+                let number = algorithm.of(&DATA)?;
                 // SAFETY: as above.
                 check("cudnnConvolutionBackwardData", unsafe {
                     number!(sys::cudnnConvolutionBackwardData(h, alpha, wd, w, yd, y, cd, number, work, bytes, beta, xd, x))
                 })
             }
             Pass::Filter => {
-                let number = numbered(&FILTER, algorithm)?;
+                let number = algorithm.of(&FILTER)?;
                 // SAFETY: as above.
                 check("cudnnConvolutionBackwardFilter", unsafe {
                     number!(sys::cudnnConvolutionBackwardFilter(h, alpha, xd, x, yd, y, cd, number, work, bytes, beta, wd, w))
@@ -241,14 +223,14 @@ impl Problem {
 }
 
 /// The answer of a call that fills in a list of at most `most`.
-fn candidates(
+fn listed(
     call: impl FnOnce(c_int, *mut c_int, *mut Performance) -> Result<(), Failure>,
-) -> Result<Vec<Candidate>, Failure> {
+) -> Result<Vec<Algorithm>, Failure> {
     let mut list = [Performance::default(); MOST];
     let mut count = 0;
     call(MOST as c_int, &raw mut count, list.as_mut_ptr())?;
     let count = usize::try_from(count).unwrap_or(0);
-    Ok(list.iter().take(count).filter_map(|each| each.candidate()).collect())
+    Ok(list.iter().take(count).filter_map(|each| each.algorithm()).collect())
 }
 
 fn tensor(data: sys::cudnnDataType_t, shape: Shape) -> Result<Owned<sys::cudnnTensorStruct>, Failure> {

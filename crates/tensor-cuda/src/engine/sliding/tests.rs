@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
-use super::super::product::Product;
+use super::super::product::{BLOCKS, Pass, Product};
 use super::*;
 use program::{Backend, Precision, Storage};
 
@@ -22,20 +22,16 @@ fn numbers(cuda: &Cuda, seed: usize, len: usize) -> (Storage, Ptr) {
     (buffer, ptr)
 }
 
-/// Asserts that a pass equals the general kernels' result, except for rounding.
-fn agrees(cuda: &Cuda, sliding: &Sliding, conv: &Conv2d, pass: Pass, [x, y]: [Shape; 2], write: Write) {
-    let lens = match pass {
-        Pass::Forward => [x.len(), conv.weights(), y.len()],
-        Pass::Data => [y.len(), conv.weights(), x.len()],
-        Pass::Filter => [x.len(), y.len(), conv.weights()],
-    };
-    let (_image, image) = numbers(cuda, 1, lens[0]);
-    let (_other, other) = numbers(cuda, 2, lens[1]);
-    let outs = [(); 2].map(|()| numbers(cuda, 3, lens[2]));
-    sliding.run(cuda, "test", [image, other, outs[0].1], write).unwrap();
-    Product::new(cuda, conv, pass, x, y).run(cuda, "test", [image, other, outs[1].1], write).unwrap();
+/// Asserts that the gradient equals the general kernels' result, except for rounding.
+fn agrees(cuda: &Cuda, sliding: &Sliding, conv: &Conv2d) {
+    let Sliding { x, y, .. } = *sliding;
+    let ((_x, image), (_dy, dy)) = (numbers(cuda, 1, x.len()), numbers(cuda, 2, y.len()));
+    let outs = [(); 2].map(|()| numbers(cuda, 3, conv.weights()));
+    sliding.run(cuda, "test", [image, dy, outs[0].1]).unwrap();
+    let product = Product::new(cuda, conv, Pass::Filter, x, y);
+    product.run(cuda, "test", [image, dy, outs[1].1], Write::Set).unwrap();
     let [got, expected] = outs.map(|(buffer, _)| {
-        let mut values = vec![0.0; lens[2]];
+        let mut values = vec![0.0; conv.weights()];
         cuda.download(&buffer, 0, &mut values).unwrap();
         values
     });
@@ -44,27 +40,6 @@ fn agrees(cuda: &Cuda, sliding: &Sliding, conv: &Conv2d, pass: Pass, [x, y]: [Sh
     for (k, (got, expected)) in got.iter().zip(&expected).enumerate() {
         let near = (got - expected).abs() <= ulp * expected.abs() + 1e-5 * largest;
         assert!(near, "[{k}] is {got}, not {expected}, of {conv:?} from {x} by {sliding:?}");
-    }
-}
-
-/// Every tile in both passes, for whole and broken tiles and chunks, with one part and several.
-#[test]
-fn tiles_give_what_products_of_patches_give() {
-    for (precision, pads) in [(Precision::Bf16, &PADS[..]), (Precision::Fp16, &PADS[2..])] {
-        let cuda = Cuda::emulated(precision).unwrap();
-        for (&pads, tile) in pads.iter().flat_map(|pads| TILES.iter().map(move |tile| (pads, tile))) {
-            let x = Shape::new(5, 7, 5, 40);
-            let (conv, y) = convolution(x, 104, pads);
-            for pass in [Pass::Forward, Pass::Data] {
-                let (image, grid, pad) = Sliding::sides(&conv, pass, x, y);
-                let whole = Sliding::of(tile, pass, image, grid, pad);
-                assert!(whole.parts[0] > 1, "{whole:?}");
-                agrees(&cuda, &whole, &conv, pass, [x, y], Write::Add);
-                let one = Sliding { parts: [1, image.c.div_ceil(CHUNK)], ..whole };
-                let write = if pads == PADS[0] { Write::Set } else { Write::Add };
-                agrees(&cuda, &one, &conv, pass, [x, y], write);
-            }
-        }
     }
 }
 
@@ -79,64 +54,52 @@ fn gradients_of_weights_are_those_of_products_of_patches() {
         {
             let x = Shape::new(7, 9, 7, inputs);
             let (conv, y) = convolution(x, outputs, pads);
-            let pass = Pass::Filter;
-            let several = Sliding::cut(&conv, pass, x, y).unwrap();
+            let several = Sliding::cut(&conv, x, y).unwrap();
             assert!(several.parts[0] > 1, "{several:?}");
-            warps.push(several.threads / 32);
-            agrees(&cuda, &several, &conv, pass, [x, y], Write::Set);
-            let one = Sliding { parts: [1, usize::pow(2, 20)], ..several };
-            agrees(&cuda, &one, &conv, pass, [x, y], Write::Set);
+            warps.push(several.warps);
+            agrees(&cuda, &several, &conv);
+            agrees(&cuda, &Sliding { parts: [1, usize::pow(2, 20)], ..several }, &conv);
         }
         warps.sort_unstable();
         assert_eq!(warps, [1, 2, 3, 3, 4]);
     }
 }
 
-/// The kernels for the layers of MiniGoogLeNet: they compute all of its windows of 3 x 3 with a stride of 1.
+/// Layers of MiniGoogLeNet: large enough for a GPU, and not in more parts than that takes.
 #[test]
 fn layers_of_minigooglenet() {
-    let cut = |n, size, inputs, outputs, pass| {
-        let x = Shape::new(n, size, size, inputs);
-        let (conv, y) = convolution(x, outputs, PADS[0]);
-        let sliding = Sliding::cut(&conv, pass, x, y).unwrap();
-        let blocks = sliding.tiles[0] * sliding.tiles[1] * sliding.parts[0];
-        assert!(blocks >= 96, "{blocks} blocks: {sliding:?}");
-        assert!(sliding.parts[0] == 1 || blocks <= BLOCKS, "{blocks} blocks: {sliding:?}");
-        sliding.kernel
-    };
     let layers = [(32, 96, 32), (32, 64, 48), (15, 160, 48), (15, 160, 64), (15, 160, 80), (15, 160, 96)];
-    let mut kernels = Vec::new();
     for (size, inputs, outputs) in layers.into_iter().chain([(7, 240, 160), (7, 336, 160)]) {
-        let passes = [Pass::Forward, Pass::Data, Pass::Filter];
-        kernels.push([1024, 64].map(|n| passes.map(|pass| cut(n, size, inputs, outputs, pass))));
+        for n in [1024, 64] {
+            let x = Shape::new(n, size, size, inputs);
+            let (conv, y) = convolution(x, outputs, PADS[0]);
+            let sliding = Sliding::cut(&conv, x, y).unwrap();
+            let blocks = sliding.tiles[0] * sliding.tiles[1] * sliding.parts[0];
+            assert!((96..=BLOCKS).contains(&blocks), "{blocks} blocks: {sliding:?}");
+        }
     }
-    let forward: Vec<_> =
-        kernels.iter().map(|[large, _]| large[0].trim_start_matches("slide_fwd_")).collect();
-    assert_eq!(forward, ["256x32", "256x64", "256x64", "256x64", "256x96", "256x96", "256x64", "256x64"]);
 }
 
 #[test]
 fn others_are_left_to_others() {
     let x = Shape::new(2, 8, 8, 16);
     let (conv, y) = convolution(x, 24, PADS[0]);
-    assert!(Sliding::cut(&conv, Pass::Forward, x, y).is_some());
+    assert!(Sliding::cut(&conv, x, y).is_some());
     let wide = Conv2d { kernel: [3, 5], ..conv };
     let far = Conv2d { stride: [2, 1], ..conv };
     let padded = Conv2d { pad: Pad { left: 3, ..conv.pad }, ..conv };
     for other in [wide, far, padded] {
-        assert_eq!(Sliding::cut(&other, Pass::Forward, x, other.output(x).unwrap()), None, "{other:?}");
+        assert_eq!(Sliding::cut(&other, x, other.output(x).unwrap()), None, "{other:?}");
     }
     for (inputs, outputs) in [(12, 24), (16, 20)] {
         let x = x.with_c(inputs);
         let (conv, y) = convolution(x, outputs, PADS[0]);
-        assert_eq!(Sliding::cut(&conv, Pass::Filter, x, y), None, "{inputs} to {outputs}");
+        assert_eq!(Sliding::cut(&conv, x, y), None, "{inputs} to {outputs}");
     }
     let lines_too_long = Shape::new(1, 4, 4000, 16);
     let (conv, y) = convolution(lines_too_long, 24, PADS[0]);
-    for pass in [Pass::Forward, Pass::Data, Pass::Filter] {
-        assert_eq!(Sliding::cut(&conv, pass, lines_too_long, y), None);
-    }
+    assert_eq!(Sliding::cut(&conv, lines_too_long, y), None);
     let cuda = Cuda::emulated(Precision::Fp32).unwrap();
     let (conv, y) = convolution(x, 24, PADS[0]);
-    assert_eq!(Sliding::new(&cuda, &conv, Pass::Forward, x, y), None);
+    assert_eq!(Sliding::new(&cuda, &conv, x, y), None);
 }

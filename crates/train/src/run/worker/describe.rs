@@ -3,6 +3,7 @@
 use super::Worker;
 use crate::{DeviceWeights, TrainState};
 use program::Device;
+use tensor_cuda::{Cuda, Kernels};
 
 impl Worker<'_> {
     /// The number of replicas.
@@ -61,16 +62,19 @@ impl Worker<'_> {
     }
 }
 
-/// What decides the bits of sums and products on a device: the model of a GPU, or the instruction set of a CPU.
+/// What decides the bits of sums and products on a device: the model of a GPU with its kernels, or the instruction
+/// set of a CPU.
 pub(crate) fn arithmetic(device: &Device) -> String {
-    match device.kind() {
-        "cpu" => format!("a CPU with {}", tensor_cpu::simd_level()),
-        _ => model_of(&device.name()).to_owned(),
+    let name = device.name();
+    match device.get::<Cuda>().map(|cuda| cuda.options().kernels) {
+        None if device.kind() == "cpu" => format!("a CPU with {}", tensor_cpu::simd_level()),
+        None | Some(Kernels::Auto) => model_of(&name).to_owned(),
+        Some(kernels) => format!("{} with kernels {kernels}", model_of(&name)),
     }
 }
 
 /// A device's name without the number of its GPU, which differs between replicas.
-fn model_of(name: &str) -> &str {
+pub(crate) fn model_of(name: &str) -> &str {
     name.rsplit_once(" (cuda:").map_or(name, |(kind, _)| kind)
 }
 

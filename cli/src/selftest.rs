@@ -1,0 +1,51 @@
+//! `towers selftest`: a table of tests of a device, and a report.
+
+use crate::args::SelfTestArgs;
+use crate::device::warn_of_unused_gpu;
+use crate::error::usage;
+use crate::keys::in_flags;
+use crate::print;
+use anyhow::{Context as _, bail};
+use bench::{SelfTestOptions, TestRow};
+use std::process::ExitCode;
+
+pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
+    let config = args.devices.config()?;
+    let names = SelfTestOptions::names();
+    if let Some(unknown) = args.only.iter().find(|only| !names.contains(&only.as_str())) {
+        return Err(usage(format!("--only names `{unknown}`, but must name some of {}", names.join(", "))));
+    }
+    warn_of_unused_gpu(&config.placement.devices);
+    let given = args.devices.has("devices.precision").then_some(config.training.arithmetic.precision);
+    let options = SelfTestOptions { precisions: given.into_iter().collect(), only: args.only };
+    print::text(&line(["", "test", "results", "difference", "seconds", ""]))?;
+    let mut printed = Ok(ExitCode::SUCCESS);
+    let found = bench::selftest(&config, &options, |row| {
+        let TestRow { precision, name, results, seconds, .. } = row;
+        // Some tests are no comparison with the reference.
+        let results = if *results == 0 { "-".to_owned() } else { results.to_string() };
+        let cells = [precision.name(), name, &results, &row.percent(), &format!("{seconds:.1}"), row.word()];
+        printed = print::text(&line(cells));
+    })?;
+    printed?;
+    std::fs::write(&args.output, found.report())
+        .with_context(|| format!("can't write {}", args.output.display()))?;
+    let (all, output, device) = (found.rows.len(), args.output.display(), &found.device);
+    let failed = found.failures().count();
+    if failed == 0 {
+        return print::text(&format!(
+            "All {all} tests on {device} passed, in {:.0} s. Differences are in percent of what is allowed. The report is \
+             {output}.\n",
+            found.seconds
+        ));
+    }
+    for (row, why) in found.failures() {
+        print::text(&format!("\n{} in {}: {}\n", row.name, row.precision, in_flags(why)))?;
+    }
+    bail!("{failed} of {all} tests failed on {device}; please attach {output} to an issue")
+}
+
+/// A line of the table.
+fn line([precision, name, results, difference, seconds, word]: [&str; 6]) -> String {
+    format!("{precision:4}  {name:30} {results:>8} {difference:>11} {seconds:>8}  {word}\n")
+}

@@ -1,0 +1,165 @@
+//! The check of a device before the first run on it: its first step, compared with the CPU's.
+
+use super::prepared_run::PreparedRun;
+use super::sample_step::{SampleStep, comparison_device, way_around};
+use super::worker::model_of;
+use crate::{CheckDevice, Error, Result, Resume};
+use augment::{Draws, Scratch};
+use layers::{Comparison, Mode};
+use program::Device;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use tensor_cuda::Cuda;
+
+/// The file in the cache folder with a line for each device that passed.
+const PASSED: &str = "checked-devices.txt";
+
+/// Samples of a step on the CPU, which the slow reference repeats. A CPU's algorithms don't depend on their
+/// number.
+const ON_CPU: usize = 2;
+
+/// The most activations of a step that a CPU repeats: of a batch of 128 in a large network for CIFAR. That takes
+/// seconds, with large images too.
+const ACTIVATIONS: usize = 1 << 28;
+
+impl PreparedRun<'_> {
+    /// Compares the first step of a run of `world` replicas on these devices, the ones of this process, with
+    /// the CPU's. By default each GPU is checked once, and what passed is remembered.
+    ///
+    /// # Errors
+    /// [`Error::Device`] with the first op whose result is wrong, and a way around it. Those of the devices.
+    pub(crate) fn check_devices(
+        &self,
+        resume: Option<&Resume>,
+        devices: &[Device],
+        world: usize,
+    ) -> Result<()> {
+        let passed = tensor_cuda::cache_folder().map(|folder| folder.join(PASSED));
+        let mut checked: Vec<String> = Vec::new();
+        let when = self.config.placement.devices.check_device;
+        for device in devices {
+            let (name, remembers) = (name(device), is_real_gpu(device));
+            let is_known = || passed.as_deref().is_some_and(|passed| is_in(passed, &name));
+            let is_due =
+                || when == CheckDevice::Always || when == CheckDevice::Auto && remembers && !is_known();
+            if checked.contains(&name) || !is_due() {
+                continue;
+            }
+            // Processes of one machine wait for the first, and then find its line.
+            let passed = passed.as_deref().filter(|_| remembers).and_then(open_alone);
+            if is_due() {
+                self.check_device(device, self.micro_batch(resume, world))?;
+                if let Some(mut passed) = passed.filter(|_| !is_known()) {
+                    // A device that can't be remembered is checked again.
+                    let _ = passed.write_all(format!("{name}\n").as_bytes());
+                }
+            }
+            checked.push(name);
+        }
+        Ok(())
+    }
+
+    fn check_device(&self, device: &Device, samples: usize) -> Result<()> {
+        let other = comparison_device(device);
+        let mut samples = if device.kind() == "cpu" { samples.min(ON_CPU) } else { samples };
+        while samples > 1 && self.model.activation_len(samples, Mode::Training, false)? > ACTIVATIONS {
+            samples = samples.div_ceil(2);
+        }
+        let results = self.sample_step(samples)?.compare(device, &other)?;
+        match results.iter().find(|result| !result.agrees()) {
+            Some(wrong) => Err(refusal(device, &other, wrong)),
+            None => Ok(()),
+        }
+    }
+
+    /// The first step of the run: its first images, without augmentation.
+    fn sample_step(&self, samples: usize) -> Result<SampleStep> {
+        let (training, train) = (&self.config.training, &self.data.train);
+        let pipeline = self.data.augmentation.evaluation().build(train.shape())?;
+        let (mut images, mut scratch) = (Vec::new(), Scratch::default());
+        let mut image = vec![0.0; pipeline.image_len()];
+        for sample in 0..samples {
+            pipeline.apply(&Draws::default(), train.image(sample), &mut image, &mut scratch)?;
+            images.extend_from_slice(&image);
+        }
+        Ok(SampleStep {
+            model: self.model.clone(),
+            optimizer: training.optimizer,
+            lr: training.lr,
+            label_smoothing: training.label_smoothing as f32,
+            images,
+            labels: train.labels()[..samples].iter().copied().map(u32::from).collect(),
+        })
+    }
+}
+
+fn is_real_gpu(device: &Device) -> bool {
+    device.get::<Cuda>().is_some_and(|cuda| !cuda.is_emulated())
+}
+
+/// Everything that decides the results of a device: its model, the software, and the options.
+fn name(device: &Device) -> String {
+    let name = device.name();
+    let Some(cuda) = device.get::<Cuda>() else { return name };
+    let options = cuda.options();
+    let (software, precision) = (tensor_cuda::software().join(", "), options.precision);
+    format!("{}, {software}, {precision}, kernels {}", model_of(&name), options.kernels)
+}
+
+fn is_in(passed: &Path, name: &str) -> bool {
+    fs::read_to_string(passed).is_ok_and(|text| text.lines().any(|line| line == name))
+}
+
+/// The file to append to, which no other process has open so. `None` if that fails.
+fn open_alone(passed: &Path) -> Option<File> {
+    passed.parent().map_or(Ok(()), fs::create_dir_all).ok()?;
+    let file = OpenOptions::new().create(true).append(true).open(passed).ok()?;
+    file.lock().ok().map(|()| file)
+}
+
+fn refusal(device: &Device, other: &Device, wrong: &Comparison) -> Error {
+    Error::Device(format!(
+        "the first step on {} is not that of {}: {wrong}; {}; `towers selftest` writes a report for an issue, and \
+         `devices.check_device` never trains without this check",
+        device.name(),
+        other.name(),
+        way_around(device, &wrong.op)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{StopFlag, recipe, train};
+
+    /// By default only GPUs are checked. What is always checked may be a CPU, and a run on it has the same bits.
+    #[test]
+    fn a_run_begins_with_a_check_and_is_the_same_run() {
+        let of = |check_device| {
+            let mut config = recipe("quick").unwrap();
+            (config.training.epochs, config.training.batch_size) = (1, 8);
+            let devices = &mut config.placement.devices;
+            (devices.device, devices.threads, devices.check_device) =
+                (crate::DeviceKind::Cpu, 1, check_device);
+            train(&config, cifar::synthetic(1, 16, 8), None, &mut [], &StopFlag::default())
+                .unwrap()
+                .state
+                .history
+        };
+        let [always, never] = [CheckDevice::Always, CheckDevice::Never].map(of);
+        let loss = |history: &[crate::EpochRecord]| (history[0].loss, history[0].val_loss);
+        assert_eq!(loss(&always), loss(&never));
+    }
+
+    #[test]
+    fn a_device_is_known_by_its_whole_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let passed = folder.path().join("a/checked");
+        assert!(!is_in(&passed, "GPU, driver 1"));
+        open_alone(&passed).unwrap().write_all(b"GPU, driver 12\n").unwrap();
+        open_alone(&passed).unwrap().write_all(b"GPU, driver 3\n").unwrap();
+        let known = ["GPU, driver 12", "GPU, driver 3", "GPU, driver 1", ""].map(|name| is_in(&passed, name));
+        assert_eq!(known, [true, true, false, false]);
+    }
+}
