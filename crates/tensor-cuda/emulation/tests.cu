@@ -52,17 +52,20 @@ KERNEL missing_lane() {
     if (threadIdx.x != 9) __syncwarp();
 }
 
-// Each thread takes what the one before it leaves, twice, without the barrier of a number.
-KERNEL shift_in_block(float* y, u32 lacks) {
+// Each thread takes what the one before it leaves, twice, without the barrier of a number. A template has its shared memory
+// elsewhere.
+template <u32 ROUNDS>
+__device__ void shift(float* y, u32 lacks) {
     __shared__ float left[64];
     u32 k = threadIdx.x;
-    for (u32 round = 0; round < 2; ++round) {
+    for (u32 round = 0; round < ROUNDS; ++round) {
         if (lacks != 0) __syncthreads();
         left[k] = static_cast<float>(k);
         if (lacks != 1) __syncthreads();
         y[k] = left[k == 0 ? 0 : k - 1];
     }
 }
+KERNEL shift_in_block(float* y, u32 lacks) { shift<2>(y, lacks); }
 
 // The same for one warp; a shuffle orders nothing.
 KERNEL shift_in_warp(float* y, u32 lacks) {

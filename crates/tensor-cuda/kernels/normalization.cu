@@ -530,8 +530,7 @@ KERNEL group_norm_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy
             of_dz += dz;
             of_products += dz * xhat;
         }
-        __syncthreads(); // the sums of the tile before have been read
-        sums[0][threadIdx.x] = of_dz;
+        sums[0][threadIdx.x] = of_dz; // only the last tile has several rows, whose sums are read
         sums[1][threadIdx.x] = of_products;
         __syncthreads();
         if (threadIdx.x < lanes) {

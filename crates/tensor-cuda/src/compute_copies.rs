@@ -72,8 +72,6 @@ impl Cuda {
 
 #[cfg(all(test, feature = "emulation"))]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
-
     use super::*;
     use program::{Backend as _, CapturedGraph as _, Precision, ReplayArgs};
 
@@ -106,5 +104,30 @@ mod tests {
             let number = half::bf16::from_le_bytes([number[0], number[1]]).to_f32();
             assert_eq!(number, values[4 + input * outputs + output], "of input {input}, output {output}");
         }
+    }
+
+    /// Its blocks pass over the tiles of gradients outside of the run.
+    #[test]
+    fn a_captured_launch_passes_over_gradients_of_other_runs() {
+        let cuda = match Cuda::emulated(Precision::Bf16) {
+            Ok(cuda) => cuda,
+            Err(e) => return println!("SKIPPED: {e}"),
+        };
+        let (inputs, outputs, first) = (130, 70, Span::new(0, 4));
+        let values: Vec<f32> = (0..4 + inputs * outputs).map(|k| k as f32 + 1.0).collect();
+        let mut grads = cuda.alloc(values.len()).unwrap();
+        cuda.upload(&values, &mut grads, 0).unwrap();
+        let buffer = grads.on::<Buffer>("test").unwrap();
+        cuda.compute_grad("test", buffer, Weight { span: first, inputs: 2, outputs: 2 }).unwrap();
+        cuda.finish_compute_grads(buffer, first).unwrap(); // every op runs once before it is captured
+        cuda.begin_capture().unwrap();
+        cuda.finish_compute_grads(buffer, first).unwrap();
+        let graph = cuda.end_capture().unwrap();
+        let span = Span::new(4, inputs * outputs);
+        cuda.compute_grad("test", buffer, Weight { span, inputs, outputs }).unwrap();
+        graph.replay(&ReplayArgs::default()).unwrap();
+        let mut left = vec![0.0; values.len()];
+        cuda.download(&grads, 0, &mut left).unwrap();
+        assert_eq!((&left[..4], &left[4..]), (&[0.0; 4][..], &values[4..]));
     }
 }
