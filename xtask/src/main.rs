@@ -14,6 +14,7 @@ mod failure;
 mod golden;
 mod gpu;
 mod kernels;
+mod races;
 mod scaling;
 mod tally;
 mod test;
@@ -55,8 +56,14 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "kernels",
         arguments: "[FILE...]",
-        summary: "compile every CUDA kernel without a GPU; registers, memory and spills",
+        summary: "compile every CUDA kernel without a GPU; registers, memory, instructions",
         run: kernels::run,
+    },
+    Command {
+        name: "races",
+        arguments: "[--mutants [FILE...]]",
+        summary: "look for races in every CUDA kernel; or in mutants of them, to see that they are found",
+        run: races::run,
     },
     Command {
         name: "golden",

@@ -109,18 +109,30 @@ pub fn logits_that_are_no_numbers(subject: &Subject) {
     }
 }
 
-/// A label past the last class, and one that would be a negative number.
+/// Three samples of three classes, the second with labels that are none.
 #[derive(Debug)]
-struct Outside;
+struct Outside {
+    label: u32,
+    /// The second label of a mixed sample.
+    other: Option<u32>,
+}
 
 impl Case for Outside {
     fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (shape, mut ops) = (Shape::vectors(3, 3), bench.ops(3, ALONE));
         let (x, dx) = (ops.draw("x", shape), ops.draw("dx", shape));
-        let labels = ops.labels(&[1, 3, u32::MAX]);
+        let labels = match self.other {
+            None => vec![1, self.label, 2],
+            Some(other) => {
+                let pairs = [(1, 0), (self.label, other), (2, 2)];
+                pairs.map(|(label, other)| Target { label, other, weight: 0.5 }.to_words()).concat()
+            }
+        };
+        let labels = ops.labels(&labels);
         let metrics = ops.numbers(Arena::Gradients, "metrics", 2);
         ops.set(CrossEntropy { gradient: true }, &[x, labels], &[dx, metrics]);
-        let done = ops.run_with(&StepArgs { global_batch: 8, ..StepArgs::inference(3) })?;
+        let mixed = self.other.is_some();
+        let done = ops.run_with(&StepArgs { global_batch: 8, mixed, ..StepArgs::inference(3) })?;
         let metrics = done.output(metrics, "metrics", 1e-6)?;
         assert!(metrics.values[0].is_nan() && metrics.values[1].is_finite());
         Ok(vec![metrics, done.output(dx, "dlogits", 1e-6)?.times(1.0 / bench.loss_scale)])
@@ -128,8 +140,12 @@ impl Case for Outside {
 }
 
 /// The loss and that sample's gradient are NaN, and nothing is read outside of the tensor.
+///
+/// A label may lie just past the last class, or be a negative number.
 pub fn a_label_outside_of_the_classes_gives_nan(subject: &Subject) {
-    subject.agree(&Outside);
+    for (label, other) in [(3, None), (u32::MAX, None), (3, Some(0)), (0, Some(3))] {
+        subject.agree(&Outside { label, other });
+    }
 }
 
 /// No samples: both sums are 0.

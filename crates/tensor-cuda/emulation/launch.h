@@ -22,7 +22,7 @@ template <> struct Letter<float> { static constexpr char value = 'f'; };
 struct Words {
     const unsigned long long* next;
     template <class T>
-    T take() {
+    UNSEEN T take() {
         T x;
         memcpy(&x, next++, sizeof x);
         return x;
@@ -55,9 +55,11 @@ struct Launch {
     unsigned int grid[3], block[3], shared;
     Order order;
     unsigned long long seed; // not 0
+    const Allocation* allocations; // by their starts; null if accesses are not to be checked
+    unsigned int allocation_count;
 };
 
-inline unsigned long long common_divisor(unsigned long long a, unsigned long long b) {
+MACHINE unsigned long long common_divisor(unsigned long long a, unsigned long long b) {
     while (b != 0) {
         unsigned long long rest = a % b;
         a = b;
@@ -67,7 +69,7 @@ inline unsigned long long common_divisor(unsigned long long a, unsigned long lon
 }
 
 // Runs the blocks, in random order from any one on, with steps that visit each once.
-inline bool run_grid() {
+MACHINE bool run_grid() {
     unsigned long long x = gridDim.x, y = gridDim.y, blocks = x * y * gridDim.z, first = 0, step = 1;
     if (machine.order == Order::reverse) {
         first = blocks - 1;
@@ -89,7 +91,7 @@ inline bool run_grid() {
 }
 
 // Null, or what went wrong.
-inline const char* run_launch(const Kernel& kernel, const Launch& launch, const unsigned long long* words) {
+MACHINE const char* run_launch(const Kernel& kernel, const Launch& launch, const unsigned long long* words) {
     machine.kernel = kernel.run;
     machine.words = words;
     machine.order = launch.order;
@@ -97,6 +99,9 @@ inline const char* run_launch(const Kernel& kernel, const Launch& launch, const 
     machine.size = launch.block[0] * launch.block[1] * launch.block[2];
     machine.dynamic = launch.shared;
     machine.error[0] = 0;
+    anchor = 1; // makes the block, if this is the thread's first launch
+    dl_iterate_phdr(find_fixed, nullptr);
+    races_begin_launch(launch.allocations, launch.allocation_count);
     gridDim = {launch.grid[0], launch.grid[1], launch.grid[2]};
     blockDim = {launch.block[0], launch.block[1], launch.block[2]};
     machine.frees = 0;

@@ -8,8 +8,11 @@
 // ucontext starts a fiber. Later switches are _setjmp and _longjmp, which spare a system call.
 //
 // All state is static: the host runs one launch at a time in a loaded object.
+//
+// Kernels are compiled with the instrumentation of a thread sanitizer, which calls races.h. What is MACHINE or UNSEEN is not.
 #pragma once
 
+#include <link.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,17 +28,20 @@ struct uint3 {
 // What every thread of a kernel sees. The machine sets them when a thread goes on.
 static uint3 threadIdx, blockIdx, blockDim, gridDim;
 
-// The bounds of the section that holds all static __shared__ variables; absent if there are none.
+// Where the object lies in memory.
 extern "C" {
-extern char __start_towers_shared[] __attribute__((weak, visibility("hidden")));
-extern char __stop_towers_shared[] __attribute__((weak, visibility("hidden")));
+extern char __ehdr_start[] __attribute__((visibility("hidden")));
+extern char _end[] __attribute__((visibility("hidden")));
 }
+
+#define UNSEEN __attribute__((no_sanitize("thread")))
+#define MACHINE UNSEEN inline
 
 namespace emulation {
 
 constexpr unsigned int MAX_THREADS = 1024, WARP = 32;
 constexpr unsigned int MAX_COPIES = 64; // of a thread, under way at once
-constexpr size_t STACK = 128 << 10, MAX_DYNAMIC = 227 << 10, GUARD = 1024;
+constexpr size_t STACK = 128 << 10, MAX_DYNAMIC = 227 << 10;
 // A NaN as float, bfloat16 and half alike: what memory holds that nobody has written.
 constexpr unsigned short POISON = 0xffa5;
 // The lowest bytes of a stack: if they changed, it was too small.
@@ -48,7 +54,7 @@ struct Line {
     const char* file;
     int line;
 };
-inline bool same(const Line& a, const Line& b) {
+MACHINE bool same(const Line& a, const Line& b) {
     return a.line == b.line && (a.file == b.file || strcmp(a.file, b.file) == 0);
 }
 
@@ -67,8 +73,7 @@ using Finish = void (*)(void* const (&offers)[WARP], unsigned int mask);
 
 // A copy of 16 bytes that a thread has asked for, and the group that it belongs to.
 struct Copy {
-    char* to;
-    const char* from; // null for zeros
+    const char* to;
     unsigned int group;
 };
 
@@ -81,6 +86,11 @@ struct Thread {
     void* offer;
     unsigned int group, copies; // the group that copies go to now; how many are under way
     Copy under_way[MAX_COPIES];
+};
+
+// A piece of device memory.
+struct Allocation {
+    unsigned long long start, bytes;
 };
 
 struct Machine {
@@ -96,16 +106,19 @@ struct Machine {
     unsigned int met[MAX_THREADS / WARP];         // of each warp: lanes that wait in a meeting
     Thread threads[MAX_THREADS];
     Fiber fibers[MAX_THREADS];
+    char* stacks; // of all fibers
     Fiber* free[MAX_THREADS];
     unsigned int frees;
     unsigned int dynamic; // bytes of dynamic shared memory
+    char* fixed;          // all __shared__ variables
+    size_t fixed_bytes;
     jmp_buf host;
     char error[512];
 };
 static Machine machine;
-alignas(1024) static char dynamic_shared[MAX_DYNAMIC + GUARD];
+alignas(1024) static char dynamic_shared[MAX_DYNAMIC];
 
-inline unsigned int random_below(unsigned int n) {
+MACHINE unsigned int random_below(unsigned int n) {
     unsigned long long& x = machine.draws; // xorshift64
     x ^= x << 13;
     x ^= x >> 7;
@@ -113,13 +126,13 @@ inline unsigned int random_below(unsigned int n) {
     return static_cast<unsigned int>((x >> 32) * n >> 32);
 }
 
-inline void make_ready(unsigned int thread) {
+MACHINE void make_ready(unsigned int thread) {
     machine.threads[thread].wait = Wait::nothing;
     machine.ready[(machine.head + machine.count++) % MAX_THREADS] = thread;
 }
 
 // Takes a thread that could go on; there is one.
-inline unsigned int next_ready() {
+MACHINE unsigned int next_ready() {
     unsigned int& first = machine.ready[machine.head];
     if (machine.order == Order::random) {
         unsigned int& other = machine.ready[(machine.head + random_below(machine.count)) % MAX_THREADS];
@@ -133,7 +146,7 @@ inline unsigned int next_ready() {
 }
 
 // Lists threads [first, first + n) as ready, in the order's sense.
-inline void make_all_ready(unsigned int first, unsigned int n, unsigned int mask = ~0u) {
+MACHINE void make_all_ready(unsigned int first, unsigned int n, unsigned int mask = ~0u) {
     for (unsigned int k = 0; k < n; ++k) {
         unsigned int at = machine.order == Order::reverse ? n - 1 - k : k;
         if (mask >> (at % WARP) & 1) make_ready(first + at);
@@ -141,7 +154,7 @@ inline void make_all_ready(unsigned int first, unsigned int n, unsigned int mask
 }
 
 // Ends the launch with an error. What the fibers hold is lost, which harms nobody.
-[[noreturn]] __attribute__((format(printf, 1, 2))) inline void fail(const char* format, ...) {
+[[noreturn]] __attribute__((format(printf, 1, 2))) MACHINE void fail(const char* format, ...) {
     va_list args;
     va_start(args, format);
     vsnprintf(machine.error, sizeof machine.error, format, args);
@@ -149,7 +162,14 @@ inline void make_all_ready(unsigned int first, unsigned int n, unsigned int mask
     _longjmp(machine.host, 1);
 }
 
-inline void describe(unsigned int thread, char* text, size_t size) {
+// Memory that costs nothing until it is written. Null if there is none.
+MACHINE void* reserve(size_t bytes) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* all = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    return all == MAP_FAILED ? nullptr : all;
+}
+
+MACHINE void describe(unsigned int thread, char* text, size_t size) {
     const Thread& t = machine.threads[thread];
     const char* what = t.wait == Wait::block ? "waits at the barrier in" : "waits for its warp in";
     if (t.wait == Wait::ended) snprintf(text, size, "thread %u has ended", thread);
@@ -157,7 +177,7 @@ inline void describe(unsigned int thread, char* text, size_t size) {
 }
 
 // No thread can go on, and not all have ended: names one that waits and one that does something else.
-[[noreturn]] inline void fail_stuck() {
+[[noreturn]] MACHINE void fail_stuck() {
     unsigned int one = 0, other = 0;
     while (machine.threads[one].wait == Wait::ended) ++one;
     const Thread& waiting = machine.threads[one];
@@ -176,18 +196,21 @@ inline void describe(unsigned int thread, char* text, size_t size) {
 void run_fiber();
 
 // Goes on with a thread's fiber. Never comes back.
-[[noreturn]] inline void resume(Fiber* fiber) {
+[[noreturn]] MACHINE void resume(Fiber* fiber) {
     if (fiber->begun) _longjmp(fiber->at, 1);
     fiber->begun = true;
+    size_t number = static_cast<size_t>(fiber - machine.fibers);
     if (!fiber->stack) {
-        void* stack = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (stack == MAP_FAILED) fail("no memory for the stack of a thread");
-        fiber->stack = static_cast<char*>(stack);
+        if (!machine.stacks) {
+            machine.stacks = static_cast<char*>(reserve(MAX_THREADS * STACK));
+            if (!machine.stacks) fail("no memory for the stacks of threads");
+        }
+        fiber->stack = machine.stacks + number * STACK;
         memcpy(fiber->stack, STACK_END, sizeof STACK_END);
     }
     getcontext(&fiber->start);
     // Stacks that all began on the same bits of an address would share few lines of the processor's caches.
-    size_t number = static_cast<size_t>(fiber - machine.fibers), skip = number * 13 * 64 % (STACK / 4);
+    size_t skip = number * 13 * 64 % (STACK / 4);
     fiber->start.uc_stack.ss_sp = fiber->stack;
     fiber->start.uc_stack.ss_size = STACK - skip;
     fiber->start.uc_link = nullptr;
@@ -197,7 +220,7 @@ void run_fiber();
 }
 
 // Makes a thread the current one and gives it a fiber: `mine` if it has none yet and that is free.
-inline Fiber* enter(unsigned int thread, Fiber* mine) {
+MACHINE Fiber* enter(unsigned int thread, Fiber* mine) {
     Thread& t = machine.threads[thread];
     if (!t.fiber) t.fiber = mine ? mine : machine.free[--machine.frees];
     machine.current = thread;
@@ -208,7 +231,7 @@ inline Fiber* enter(unsigned int thread, Fiber* mine) {
 }
 
 // The current thread waits until it is made ready again.
-__attribute__((noinline)) inline void give_way() {
+__attribute__((noinline)) MACHINE void give_way() {
     Fiber* mine = machine.threads[machine.current].fiber;
     if (machine.count == 0) fail_stuck();
     Fiber* next = enter(next_ready(), nullptr);
@@ -217,7 +240,7 @@ __attribute__((noinline)) inline void give_way() {
 }
 
 // The life of a fiber: one thread after the other.
-__attribute__((noinline)) inline void live(Fiber* mine) {
+__attribute__((noinline)) MACHINE void live(Fiber* mine) {
     machine.kernel(machine.words);
     machine.threads[machine.current].wait = Wait::ended;
     ++machine.ended;
@@ -234,20 +257,40 @@ __attribute__((noinline)) inline void live(Fiber* mine) {
     _longjmp(machine.host, 1);
 }
 
-inline void run_fiber() {
+MACHINE void run_fiber() {
     Fiber* mine = machine.threads[machine.current].fiber;
     for (;;) live(mine);
 }
 
-inline void poison(char* from, size_t bytes) {
-    for (size_t k = 0; k + 1 < bytes; k += 2) memcpy(from + k, &POISON, 2);
+} // namespace emulation
+
+#include "races.h"
+
+namespace emulation {
+
+// All __shared__ variables are thread_local, and nothing else is but this: so they are the object's block for the host's thread. (A
+// section of their own will not do: GCC forgets it in templates.)
+static thread_local volatile char anchor;
+
+MACHINE int find_fixed(dl_phdr_info* info, size_t, void*) {
+    if (info->dlpi_addr != reinterpret_cast<size_t>(__ehdr_start)) return 0;
+    for (unsigned int k = 0; k < info->dlpi_phnum; ++k)
+        if (info->dlpi_phdr[k].p_type == PT_TLS) machine.fixed_bytes = info->dlpi_phdr[k].p_memsz;
+    machine.fixed = static_cast<char*>(info->dlpi_tls_data);
+    return 1;
 }
 
-inline void check_block() {
-    for (size_t k = 0; k + 1 < GUARD; k += 2) {
-        if (memcmp(dynamic_shared + machine.dynamic + k, &POISON, 2) != 0)
-            fail("it writes past its %u bytes of dynamic shared memory", machine.dynamic);
+// Doubles what is there already.
+MACHINE void poison(char* at, size_t bytes) {
+    for (size_t done = 0; done < bytes;) {
+        size_t next = done == 0 ? sizeof POISON : done;
+        if (next > bytes - done) next = bytes - done;
+        memcpy(at + done, done == 0 ? reinterpret_cast<const char*>(&POISON) : at, next);
+        done += next;
     }
+}
+
+MACHINE void check_stacks() {
     for (unsigned int k = 0; k < machine.size && machine.fibers[k].stack; ++k) {
         if (memcmp(machine.fibers[k].stack, STACK_END, sizeof STACK_END) != 0)
             fail("a thread needs more than %zu KiB of stack", STACK >> 10);
@@ -255,24 +298,25 @@ inline void check_block() {
 }
 
 // Runs all threads of the block at blockIdx. False on an error.
-__attribute__((noinline)) inline bool run_block() {
+__attribute__((noinline)) MACHINE bool run_block() {
     machine.ended = machine.arrived = machine.head = machine.count = 0;
     memset(machine.met, 0, sizeof machine.met);
     for (unsigned int k = 0; k < machine.size; ++k) {
         machine.threads[k].fiber = nullptr;
         machine.threads[k].group = machine.threads[k].copies = 0;
     }
+    races_begin_block();
     make_all_ready(0, machine.size);
-    poison(__start_towers_shared, static_cast<size_t>(__stop_towers_shared - __start_towers_shared));
-    poison(dynamic_shared, machine.dynamic + GUARD);
+    poison(machine.fixed, machine.fixed_bytes);
+    poison(dynamic_shared, machine.dynamic);
     if (_setjmp(machine.host) == 0) resume(enter(next_ready(), nullptr));
-    if (machine.error[0] == 0 && _setjmp(machine.host) == 0) check_block();
+    if (machine.error[0] == 0 && _setjmp(machine.host) == 0) check_stacks();
     asm volatile("" ::: "memory");
     return machine.error[0] == 0;
 }
 
 // Waits until all threads of the block are here.
-inline void meet_block(Line line) {
+MACHINE void meet_block(Line line) {
     if (machine.arrived == 0) machine.first = machine.current;
     const Line& other = machine.threads[machine.first].line;
     Thread& mine = machine.threads[machine.current];
@@ -283,13 +327,14 @@ inline void meet_block(Line line) {
     mine.line = line;
     if (++machine.arrived == machine.size) {
         machine.arrived = 0;
+        races_meet_block();
         make_all_ready(0, machine.size);
     }
     give_way();
 }
 
 // Waits until all lanes of the mask are here, the last of which does what was to be done with their offers.
-inline void meet_warp(unsigned int mask, Finish finish, void* offer, Line line) {
+MACHINE void meet_warp(unsigned int mask, Finish finish, void* offer, Line line) {
     unsigned int lane = machine.current % WARP, warp = machine.current / WARP, first = warp * WARP;
     if (!(mask >> lane & 1)) fail("lane %u is not in its own mask %#x in %s:%d", lane, mask, line.file, line.line);
     Thread& mine = machine.threads[machine.current];
@@ -311,6 +356,7 @@ inline void meet_warp(unsigned int mask, Finish finish, void* offer, Line line) 
             offers[k] = other.offer;
         }
         if (finish) finish(offers, mask);
+        else races_meet_warp(first, mask);
         met &= ~mask;
         make_all_ready(first, WARP, mask);
     }

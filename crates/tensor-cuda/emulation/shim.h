@@ -18,7 +18,7 @@
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
 // `used`: other threads see it, which the compiler cannot know.
-#define __shared__ static __attribute__((section("towers_shared"), used))
+#define __shared__ static thread_local __attribute__((used))
 #define DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(emulation::dynamic_shared)
 
 #define TOWERS_LINE int line = __builtin_LINE(), const char *file = __builtin_FILE()
@@ -29,9 +29,7 @@ inline void __syncthreads(TOWERS_LINE) { emulation::meet_block({file, line}); }
 inline void __syncwarp(unsigned int mask = 0xffffffffu, TOWERS_LINE) {
     emulation::meet_warp(mask, nullptr, nullptr, {file, line});
 }
-// Blocks run one after the other and threads in turns: all writes are seen at once.
-inline void __threadfence() {}
-inline void __threadfence_block() {}
+inline void __threadfence() { emulation::note_fence(); }
 
 #include "copies.h"
 #include "warp.h"
@@ -53,32 +51,43 @@ namespace emulation {
 // Keeps T from being deduced from an argument, as in a declaration for each type.
 template <class T>
 struct Same { using Type = T; };
-template <class T>
-inline T exchange(T* p, T x) {
+template <class T, class F>
+__attribute__((noinline)) UNSEEN inline T update(T* p, F next) {
+    note_atomic(p, sizeof(T), __builtin_return_address(0));
     T old = *p;
-    *p = x;
+    *p = next(old);
     return old;
 }
 } // namespace emulation
 
 template <class T>
-inline T atomicAdd(T* p, typename emulation::Same<T>::Type x) { return emulation::exchange<T>(p, *p + x); }
+inline T atomicAdd(T* p, typename emulation::Same<T>::Type x) {
+    return emulation::update(p, [=](T old) { return static_cast<T>(old + x); });
+}
 template <class T>
-inline T atomicExch(T* p, typename emulation::Same<T>::Type x) { return emulation::exchange<T>(p, x); }
+inline T atomicExch(T* p, typename emulation::Same<T>::Type x) { return emulation::update(p, [=](T) { return x; }); }
 template <class T>
-inline T atomicMax(T* p, typename emulation::Same<T>::Type x) { return emulation::exchange<T>(p, *p < x ? x : *p); }
+inline T atomicMax(T* p, typename emulation::Same<T>::Type x) {
+    return emulation::update(p, [=](T old) { return old < x ? x : old; });
+}
 template <class T>
-inline T atomicMin(T* p, typename emulation::Same<T>::Type x) { return emulation::exchange<T>(p, x < *p ? x : *p); }
+inline T atomicMin(T* p, typename emulation::Same<T>::Type x) {
+    return emulation::update(p, [=](T old) { return x < old ? x : old; });
+}
 template <class T>
-inline T atomicOr(T* p, typename emulation::Same<T>::Type x) { return emulation::exchange<T>(p, *p | x); }
+inline T atomicOr(T* p, typename emulation::Same<T>::Type x) {
+    return emulation::update(p, [=](T old) { return static_cast<T>(old | x); });
+}
 template <class T>
-inline T atomicAnd(T* p, typename emulation::Same<T>::Type x) { return emulation::exchange<T>(p, *p & x); }
+inline T atomicAnd(T* p, typename emulation::Same<T>::Type x) {
+    return emulation::update(p, [=](T old) { return static_cast<T>(old & x); });
+}
 template <class T>
 inline T atomicCAS(T* p, typename emulation::Same<T>::Type was, typename emulation::Same<T>::Type x) {
-    return emulation::exchange<T>(p, *p == was ? x : *p);
+    return emulation::update(p, [=](T old) { return old == was ? x : old; });
 }
 inline unsigned int atomicInc(unsigned int* p, unsigned int last) {
-    return emulation::exchange(p, *p >= last ? 0u : *p + 1);
+    return emulation::update(p, [=](unsigned int old) { return old >= last ? 0u : old + 1; });
 }
 
 // --- Arithmetic

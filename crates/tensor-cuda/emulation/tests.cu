@@ -52,15 +52,51 @@ KERNEL missing_lane() {
     if (threadIdx.x != 9) __syncwarp();
 }
 
-// Each thread takes what the one before it leaves, without waiting for it.
-KERNEL missing_barrier(float* y) {
+// Each thread takes what the one before it leaves, twice, without the barrier of a number. A template has its shared memory
+// elsewhere.
+template <u32 ROUNDS>
+__device__ void shift(float* y, u32 lacks) {
     __shared__ float left[64];
     u32 k = threadIdx.x;
-    left[k] = static_cast<float>(k);
-    y[k] = left[k == 0 ? 0 : k - 1];
+    for (u32 round = 0; round < ROUNDS; ++round) {
+        if (lacks != 0) __syncthreads();
+        left[k] = static_cast<float>(k);
+        if (lacks != 1) __syncthreads();
+        y[k] = left[k == 0 ? 0 : k - 1];
+    }
+}
+KERNEL shift_in_block(float* y, u32 lacks) { shift<2>(y, lacks); }
+
+// The same for one warp; a shuffle orders nothing.
+KERNEL shift_in_warp(float* y, u32 lacks) {
+    __shared__ float left[64];
+    u32 k = threadIdx.x;
+    for (u32 round = 0; round < 2; ++round) {
+        if (lacks != 0) __syncwarp();
+        left[k] = __shfl_sync(0xffffffffu, 1.0f, 0);
+        if (lacks != 1) __syncwarp();
+        y[k] = left[k == 0 ? 0 : k - 1];
+    }
 }
 
+// The last block adds what all leave, without the fence of a number, or without the barrier.
+KERNEL sum_of_blocks(float* y, u32 lacks) {
+    __shared__ u32 last;
+    if (threadIdx.x == 0) {
+        y[1 + blockIdx.x] = 1.0f;
+        if (lacks != 0) __threadfence();
+        last = atomicInc(reinterpret_cast<u32*>(y), gridDim.x - 1) == gridDim.x - 1;
+        if (lacks != 1) __threadfence();
+    }
+    if (lacks != 2) __syncthreads();
+    if (last && threadIdx.x == 1) y[10] = y[1] + y[2] + y[3];
+}
+
+KERNEL all_write(float* y, u32) { y[0] = 1.0f; }
+
 KERNEL writes_past(float* y, i32 at) { y[at] = 1.0f; }
+
+KERNEL reads_past(float* y, i32 at) { y[0] = y[at]; }
 
 KERNEL writes_past_shared() {
     DYNAMIC_SHARED(float, buffer);

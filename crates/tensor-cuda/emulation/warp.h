@@ -13,7 +13,7 @@ struct Shuffle {
     T value, taken;
     unsigned int from;
 
-    static void finish(void* const (&offers)[WARP], unsigned int mask) {
+    UNSEEN static void finish(void* const (&offers)[WARP], unsigned int mask) {
         for (unsigned int lane = 0; lane < WARP; ++lane) {
             if (!(mask >> lane & 1)) continue;
             Shuffle& mine = *static_cast<Shuffle*>(offers[lane]);
@@ -37,7 +37,7 @@ struct Vote {
     bool yes;
     unsigned int all;
 
-    static void finish(void* const (&offers)[WARP], unsigned int mask) {
+    UNSEEN static void finish(void* const (&offers)[WARP], unsigned int mask) {
         unsigned int all = 0;
         for (unsigned int lane = 0; lane < WARP; ++lane)
             if (mask >> lane & 1 && static_cast<Vote*>(offers[lane])->yes) all |= 1u << lane;
@@ -75,7 +75,7 @@ struct Mma {
     const unsigned int (*a)[4];
     const unsigned int (*b)[2];
 
-    static void finish(void* const (&offers)[WARP], unsigned int) {
+    UNSEEN static void finish(void* const (&offers)[WARP], unsigned int) {
         float a[16][16];
         Row b[16], d[16];
         for (unsigned int lane = 0; lane < WARP; ++lane) {

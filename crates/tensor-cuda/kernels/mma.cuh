@@ -35,15 +35,16 @@ __device__ inline void wait_copies() {}
 #elif defined(TOWERS_EMULATION)
 template <bool TURNED>
 struct LoadMatrices {
-    const u16* row;
+    Wide row;
     u32 (*out)[4];
 
-    static void finish(void* const (&offers)[emulation::WARP], u32) {
+    UNSEEN static void finish(void* const (&offers)[emulation::WARP], u32) {
         for (u32 lane = 0; lane < emulation::WARP; ++lane) {
             u32 along = 2 * (lane % 4), across = lane / 4;
             for (u32 matrix = 0; matrix < 4; ++matrix) {
-                const auto element = [&](u32 row, u32 column) -> u32 {
-                    return static_cast<const LoadMatrices*>(offers[8 * matrix + row])->row[column];
+                const auto element = [&](u32 row, u32 column) UNSEEN {
+                    u32 pair = static_cast<const LoadMatrices*>(offers[8 * matrix + row])->row.word[column / 2];
+                    return pair >> column % 2 * 16 & 0xffffu;
                 };
                 u32 low = TURNED ? element(along, across) : element(across, along);
                 u32 high = TURNED ? element(along + 1, across) : element(across, along + 1);
@@ -54,7 +55,7 @@ struct LoadMatrices {
 };
 template <bool TURNED>
 inline void load_matrices(u32 (&out)[4], const u16* base, u32 offset, TOWERS_LINE) {
-    LoadMatrices<TURNED> mine{base + offset, &out};
+    LoadMatrices<TURNED> mine{*reinterpret_cast<const Wide*>(base + offset), &out};
     emulation::meet_warp(0xffffffffu, LoadMatrices<TURNED>::finish, &mine, {file, line});
 }
 inline void copy_async(void* to, const void* from, bool there, TOWERS_LINE) {

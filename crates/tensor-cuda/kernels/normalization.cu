@@ -90,21 +90,6 @@ __device__ void add_rows(float (&sums)[N]) {
     }
 }
 
-// Whether this block is the last of its tile; then it sees what the others wrote. The counter, 0 before, is 0 again after.
-__device__ inline bool is_last(u32* counters) {
-    __shared__ u32 last;
-    __syncthreads();
-    if (threadIdx.x == 0 && threadIdx.y == 0) {
-        __threadfence(); // what the block wrote comes before the count
-        u32* counter = counters + blockIdx.x;
-        last = atomicAdd(counter, 1u) == gridDim.y - 1;
-        if (last) *counter = 0;
-        __threadfence(); // and what it reads now comes after it
-    }
-    __syncthreads();
-    return last;
-}
-
 // Where a slab leaves the first or second of its two numbers of a channel.
 __device__ inline float* partial(float* partials, u32 slab, u32 which, u32 channels, u32 channel) {
     return partials + (static_cast<u64>(slab) * 2 + which) * channels + channel;
@@ -249,7 +234,7 @@ __device__ void statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels,
         store<V>(partial(partials, blockIdx.y, 0, channels, part.channel), mean);
         store<V>(partial(partials, blockIdx.y, 1, channels, part.channel), squares);
     }
-    if (!is_last(counters)) return;
+    if (!is_last(counters + blockIdx.x, gridDim.y)) return;
     finish_statistics<V>(part, rows, channels, slab_rows, partials, to);
 }
 
@@ -336,7 +321,7 @@ __device__ void gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32
         store<V>(partial(partials, blockIdx.y, 0, channels, part.channel), first);
         store<V>(partial(partials, blockIdx.y, 1, channels, part.channel), second);
     }
-    if (!is_last(counters)) return;
+    if (!is_last(counters + blockIdx.x, gridDim.y)) return;
 #pragma unroll
     for (int k = 0; k < 2 * V; ++k) total[k] = 0.0f;
 #pragma unroll 8
@@ -545,8 +530,7 @@ KERNEL group_norm_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy
             of_dz += dz;
             of_products += dz * xhat;
         }
-        __syncthreads(); // the sums of the tile before have been read
-        sums[0][threadIdx.x] = of_dz;
+        sums[0][threadIdx.x] = of_dz; // only the last tile has several rows, whose sums are read
         sums[1][threadIdx.x] = of_products;
         __syncthreads();
         if (threadIdx.x < lanes) {

@@ -100,7 +100,7 @@ KERNEL count_step(const StepState* state, float* steps) {
     if (!state->halted && !state->overflow) steps[0] += 1.0f;
 }
 
-// Half precision only, before a step: notes whether a gradient is not finite. All that write write the same.
+// Half precision only, before a step: notes whether a gradient is not finite.
 KERNEL find_overflow(StepState* state, const float* grads, u64 n, u32 vector) {
     u64 wide = vector == 4 ? n / 4 * 4 : 0;
     bool finite = true;
@@ -111,7 +111,7 @@ KERNEL find_overflow(StepState* state, const float* grads, u64 n, u32 vector) {
         for (int i = 0; i < 4; ++i) finite = finite && is_finite(g[i]);
     }
     for (u64 k = wide + global_thread(); k < n; k += global_threads()) finite = finite && is_finite(grads[k]);
-    if (!finite) state->overflow = 1;
+    if (!finite) atomicExch(&state->overflow, 1u);
 }
 
 // Half precision only, after a step: halves the loss scale if the gradients overflowed, and doubles it after 2000 steps

@@ -90,7 +90,7 @@ struct Filter {
         u32 *begun = table(run), *shown = begun + RUN;
         for (u32 k = threadIdx.x; k < RUN; k += blockDim.x) begun[k] = p.begun(run * RUN + k);
         for (u32 k = threadIdx.x; k < rows; k += blockDim.x) shown[k] = p.shown(run * RUN + k);
-        __syncwarp();
+        __syncwarp(); // products want all lanes together
     }
 
     __device__ void copy(u32 run) const {

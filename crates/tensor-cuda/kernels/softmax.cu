@@ -112,20 +112,6 @@ __device__ inline void write_gradient(const Row& row, const Target& target, floa
     }
 }
 
-// Whether this block is the last to come here; then it sees what the others wrote. The counter, 0 before, is 0 again
-// after.
-__device__ inline bool is_last(u32* counter) {
-    __shared__ u32 last;
-    if (threadIdx.x == 0) {
-        __threadfence();
-        last = atomicAdd(counter, 1u) == gridDim.x - 1;
-        if (last) *counter = 0;
-        __threadfence();
-    }
-    __syncthreads();
-    return last;
-}
-
 // The gradient is multiplied by `scale` and by the loss scale of half precision; d may be null. A block leaves the
 // sums of its losses and of its correct answers in `partials`; the last block adds these up, in order, to `sums`.
 KERNEL softmax_xent(const StepState* state, const act_t* x, u32 x_stride, const u32* labels, u32 mixed, act_t* d, u32 d_stride,
@@ -144,7 +130,7 @@ KERNEL softmax_xent(const StepState* state, const act_t* x, u32 x_stride, const 
         partials[2 * blockIdx.x] = losses;
         partials[2 * blockIdx.x + 1] = right;
     }
-    if (!is_last(counter)) return;
+    if (!is_last(counter, gridDim.x)) return;
     losses = right = 0.0f;
     for (u32 k = threadIdx.x; k < gridDim.x; k += blockDim.x) {
         losses += partials[2 * k];

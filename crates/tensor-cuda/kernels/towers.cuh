@@ -182,6 +182,20 @@ __device__ inline float block_sum(float x) {
     return warp_sum(lane < warps ? parts[lane] : 0.0f);
 }
 
+// Whether this block is the last of so many to come here; then it sees what the others wrote. The counter, 0 before, is 0 again
+// after. All threads call it.
+__device__ inline bool is_last(u32* counter, u32 blocks) {
+    __shared__ u32 last;
+    __syncthreads(); // what the block wrote comes before the fence
+    if (threadIdx.x == 0 && threadIdx.y == 0) {
+        __threadfence(); // and before the count
+        last = atomicInc(counter, blocks - 1) == blocks - 1;
+        __threadfence(); // what is read from now on comes after it
+    }
+    __syncthreads();
+    return last;
+}
+
 __device__ inline u32 ceil_div(u32 a, u32 b) { return (a + b - 1) / b; }
 
 // What GELU is made of, at a distance from 0, up to 12, where nothing is left: the bell exp(-distance^2 / 2), and what of the

@@ -69,3 +69,65 @@ impl Cuda {
         }
     }
 }
+
+#[cfg(all(test, feature = "emulation"))]
+mod tests {
+    use super::*;
+    use program::{Backend as _, CapturedGraph as _, Precision, ReplayArgs};
+
+    /// Its blocks then take several tiles, one after the other.
+    #[test]
+    fn a_captured_launch_covers_weights_that_came_later() {
+        let cuda = match Cuda::emulated(Precision::Bf16) {
+            Ok(cuda) => cuda,
+            Err(e) => return println!("SKIPPED: {e}"),
+        };
+        let (inputs, outputs) = (130, 70);
+        let values: Vec<f32> = (0..4 + inputs * outputs).map(|k| (k % 251) as f32).collect();
+        let mut params = cuda.alloc(values.len()).unwrap();
+        cuda.upload(&values, &mut params, 0).unwrap();
+        let buffer = params.on::<Buffer>("test").unwrap();
+        cuda.compute_weight("test", buffer, Weight { span: Span::new(0, 4), inputs: 2, outputs: 2 }).unwrap();
+        cuda.begin_capture().unwrap();
+        cuda.refresh_compute_copies(buffer).unwrap();
+        let graph = cuda.end_capture().unwrap();
+        let weight = Weight { span: Span::new(4, inputs * outputs), inputs, outputs };
+        let copy = cuda.compute_weight("test", buffer, weight).unwrap();
+        let mut bytes = vec![0; 2 * weight.span.len];
+        // SAFETY: a copy has as many numbers as its weight, of two bytes.
+        unsafe { cuda.driver().clear(copy, bytes.len()) }.unwrap();
+        graph.replay(&ReplayArgs::default()).unwrap();
+        // SAFETY: as above.
+        unsafe { cuda.driver().read(copy, &mut bytes) }.unwrap();
+        for (k, number) in bytes.chunks_exact(2).enumerate() {
+            let (output, input) = (k / inputs, k % inputs);
+            let number = half::bf16::from_le_bytes([number[0], number[1]]).to_f32();
+            assert_eq!(number, values[4 + input * outputs + output], "of input {input}, output {output}");
+        }
+    }
+
+    /// Its blocks pass over the tiles of gradients outside of the run.
+    #[test]
+    fn a_captured_launch_passes_over_gradients_of_other_runs() {
+        let cuda = match Cuda::emulated(Precision::Bf16) {
+            Ok(cuda) => cuda,
+            Err(e) => return println!("SKIPPED: {e}"),
+        };
+        let (inputs, outputs, first) = (130, 70, Span::new(0, 4));
+        let values: Vec<f32> = (0..4 + inputs * outputs).map(|k| k as f32 + 1.0).collect();
+        let mut grads = cuda.alloc(values.len()).unwrap();
+        cuda.upload(&values, &mut grads, 0).unwrap();
+        let buffer = grads.on::<Buffer>("test").unwrap();
+        cuda.compute_grad("test", buffer, Weight { span: first, inputs: 2, outputs: 2 }).unwrap();
+        cuda.finish_compute_grads(buffer, first).unwrap(); // every op runs once before it is captured
+        cuda.begin_capture().unwrap();
+        cuda.finish_compute_grads(buffer, first).unwrap();
+        let graph = cuda.end_capture().unwrap();
+        let span = Span::new(4, inputs * outputs);
+        cuda.compute_grad("test", buffer, Weight { span, inputs, outputs }).unwrap();
+        graph.replay(&ReplayArgs::default()).unwrap();
+        let mut left = vec![0.0; values.len()];
+        cuda.download(&grads, 0, &mut left).unwrap();
+        assert_eq!((&left[..4], &left[4..]), (&[0.0; 4][..], &values[4..]));
+    }
+}

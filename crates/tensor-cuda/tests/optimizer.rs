@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::harness::*;
+use core::ops::Range;
 use program::{
     Adam, Backend, Moments, OptimizerStep, ParamRun, Precision, Result, Rmsprop, Sgd, Span, Velocity,
     WeightDecay,
@@ -210,10 +211,10 @@ struct Scaled {
 
 impl Scaled {
     /// The loss scale that a step with these gradients works with; 0 if it moves nothing.
-    fn step(&self, odd: Option<(usize, f32)>) -> f32 {
+    fn step(&self, odd: Option<(Range<usize>, f32)>) -> f32 {
         let mut grads = vec![1.0; self.len];
         if let Some((at, odd)) = odd {
-            grads[at] = odd;
+            grads[at].fill(odd);
         }
         let (grads, mut params) = (upload(&self.cuda, &grads).unwrap(), self.cuda.alloc(self.len).unwrap());
         let at = Span::new(0, self.len);
@@ -229,9 +230,11 @@ impl Scaled {
 fn gradients_that_overflow_move_nothing_and_halve_the_loss_scale() {
     let run = Scaled { cuda: emulated(Precision::Fp16), len: 1030 };
     let mut scale = FIRST_LOSS_SCALE;
-    for odd in [(0, f32::INFINITY), (517, f32::NAN), (1029, f32::NEG_INFINITY)] {
+    for odd in
+        [(0..1, f32::INFINITY), (517..518, f32::NAN), (1029..1030, f32::NEG_INFINITY), (0..1030, f32::NAN)]
+    {
         assert_eq!(run.step(None), scale);
-        assert_eq!(run.step(Some(odd)), 0.0, "{odd:?}");
+        assert_eq!(run.step(Some(odd.clone())), 0.0, "{odd:?}");
         scale /= 2.0;
         assert_eq!(run.step(None), scale);
     }
@@ -266,7 +269,7 @@ fn two_thousand_good_steps_double_the_loss_scale() {
     for _ in 0..1999 {
         assert_eq!(run.step(None), FIRST_LOSS_SCALE);
     }
-    assert_eq!(run.step(Some((1, f32::NAN))), 0.0);
+    assert_eq!(run.step(Some((1..2, f32::NAN))), 0.0);
     // The count begins anew.
     for _ in 0..2000 {
         assert_eq!(run.step(None), FIRST_LOSS_SCALE / 2.0);
@@ -279,7 +282,7 @@ fn two_thousand_good_steps_double_the_loss_scale() {
 fn the_loss_scale_never_vanishes() {
     let run = Scaled { cuda: emulated(Precision::Fp16), len: 2 };
     for _ in 0..200 {
-        run.step(Some((0, f32::NAN)));
+        run.step(Some((0..1, f32::NAN)));
     }
     let scale = run.step(None);
     assert!(scale > 0.0 && scale.is_finite(), "{scale}");

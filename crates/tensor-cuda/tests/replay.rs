@@ -233,4 +233,13 @@ fn a_loss_waits_for_its_labels() {
     };
     let left = || run.borrow().read(metrics, 3).unwrap();
     replays_agree(&cuda, begin, &mut ops, left);
+    // A place behind the table of draws shows too.
+    cuda.begin_capture().unwrap();
+    ops();
+    let graph = cuda.end_capture().unwrap();
+    graph.replay(&ReplayArgs { first: 1, ..ReplayArgs::default() }).unwrap();
+    let mut loaded = vec![0.0; load.shape(3).len()];
+    cuda.download(&x, 0, &mut loaded).unwrap();
+    let (known, behind) = loaded.split_at(load.shape(2).len());
+    assert!(known.iter().all(|x| x.is_finite()) && behind.iter().all(|x| x.is_nan()), "{loaded:?}");
 }

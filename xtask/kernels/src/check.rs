@@ -1,6 +1,7 @@
 //! Compiles all kernels, and checks the result.
 
 use crate::ptxas::{self, Usage};
+use crate::sass::{self, Instructions};
 use anyhow::{Result, bail, ensure};
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,6 +15,89 @@ const TARGETS: [Target; 3] = [Target::Cubin(80), Target::Cubin(90), Target::Ptx(
 
 /// Kernels that may spill registers, with the format and the reason.
 const ACCEPTED: &[(&str, &str, &str)] = &[];
+
+/// An instruction that kernels must have.
+struct Wanted {
+    what: &'static str,
+    count: fn(&Instructions) -> u32,
+    /// Whether in the formats of 16 bits alone.
+    halves_only: bool,
+    kernels: &'static [&'static str],
+}
+
+/// Where vectors of 16 bytes and tensor cores are meant.
+const WANTED: &[Wanted] = &[
+    Wanted {
+        what: "load of 16 bytes",
+        count: |has| has.wide_loads,
+        halves_only: false,
+        kernels: &[
+            "act_bwd",
+            "adam_step",
+            "avgpool_bwd",
+            "avgpool_fwd",
+            "bn_gradient_sums",
+            "bn_input_gradient",
+            "bn_normalize",
+            "bn_statistics",
+            "column_sums",
+            "copy_act",
+            "copy_f32",
+            "dropout",
+            "find_overflow",
+            "maxpool_bwd",
+            "maxpool_bwd_apart",
+            "maxpool_fwd",
+            "maxpool_winners",
+            "move_rows",
+            "rmsprop_step",
+            "sgd_step",
+            "sum_parts",
+        ],
+    },
+    Wanted {
+        what: "store of 16 bytes",
+        count: |has| has.wide_stores,
+        halves_only: false,
+        kernels: &[
+            "act_bwd",
+            "adam_step",
+            "avgpool_bwd",
+            "avgpool_fwd",
+            "bn_input_gradient",
+            "bn_normalize",
+            "copy_act",
+            "copy_f32",
+            "dropout",
+            "fill_act",
+            "fill_f32",
+            "maxpool_bwd",
+            "maxpool_bwd_apart",
+            "maxpool_fwd",
+            "move_rows",
+            "rmsprop_step",
+            "sgd_step",
+            "sum_parts",
+        ],
+    },
+    Wanted {
+        what: "copy of 16 bytes",
+        count: |has| has.copies,
+        halves_only: true,
+        kernels: &["conv_bwd_data", "conv_bwd_filter", "conv_fwd", "slide_*"],
+    },
+    Wanted {
+        what: "product on tensor cores",
+        count: |has| has.products,
+        halves_only: true,
+        kernels: &["conv_*", "slide_*"],
+    },
+];
+
+/// Whether a name is the pattern, or begins like one that ends with `*`.
+fn is_meant(pattern: &str, kernel: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == kernel, |start| kernel.starts_with(start))
+}
 
 /// What the command line asks for.
 struct Options {
@@ -47,7 +131,7 @@ fn stem(source: &Source) -> &'static str {
 }
 
 /// Compiles with the NVRTC of a folder, prints, and says whether all is well.
-pub fn run(folder: &Path, arguments: &[String]) -> Result<ExitCode> {
+pub fn run(folder: &Path, nvdisasm: &Path, arguments: &[String]) -> Result<ExitCode> {
     let options = parse(arguments)?;
     let start = Instant::now();
     let nvrtc = Nvrtc::find()?;
@@ -61,8 +145,17 @@ pub fn run(folder: &Path, arguments: &[String]) -> Result<ExitCode> {
         .flatten()
         .collect();
     let results = nvrtc.compile_all(&jobs, &[ptxas::VERBOSE]);
+    let pairs = jobs.iter().zip(&results);
+    let images: Vec<&[u8]> = pairs
+        .map(|(job, result)| match (job.target, result) {
+            (Target::Cubin(_), Ok(compiled)) => &compiled.image[..],
+            _ => &[],
+        })
+        .collect();
+    let instructions = sass::read_all(nvdisasm, &images)?;
+    let all = jobs.iter().zip(results).zip(instructions);
     let outcomes: Vec<Outcome> =
-        jobs.iter().zip(results).map(|(job, result)| Outcome::new(*job, result)).collect();
+        all.map(|((job, result), instructions)| Outcome::new(*job, result, instructions)).collect();
 
     if !options.summary {
         print!("{}\n{}\n", usages(&outcomes), sizes(&outcomes));
@@ -84,16 +177,23 @@ struct Outcome {
     size: usize,
     /// What its kernels take; for PTX only their names.
     kernels: Vec<Usage>,
+    /// What they are made of; nothing for PTX.
+    instructions: Vec<Instructions>,
     /// What is wrong, if anything.
     trouble: Option<String>,
 }
 
 impl Outcome {
-    fn new(job: Job, result: Result<Compiled, tensor_cuda::Error>) -> Outcome {
+    fn new(
+        job: Job,
+        result: Result<Compiled, tensor_cuda::Error>,
+        instructions: Vec<Instructions>,
+    ) -> Outcome {
         let compiled = match result {
             Ok(compiled) => compiled,
             Err(error) => {
-                return Outcome { job, size: 0, kernels: vec![], trouble: Some(error.to_string()) };
+                let trouble = Some(error.to_string());
+                return Outcome { job, size: 0, kernels: vec![], instructions, trouble };
             }
         };
         let (mut kernels, warnings) = ptxas::read(&compiled.log);
@@ -105,9 +205,10 @@ impl Outcome {
         wrong.extend(Some(warnings.trim_end().to_owned()).filter(|warnings| !warnings.is_empty()));
         wrong.extend(names(job.source.kernels, &kernels));
         wrong.extend(kernels.iter().filter_map(|usage| spill(usage, job.format.0)));
+        wrong.extend(instructions.iter().flat_map(|has| lacks(has, job.format.1 != 0)));
         let head = || format!("{} for {} with {} activations:\n", job.source.name, job.target, job.format.0);
         let trouble = (!wrong.is_empty()).then(|| head() + &wrong.join("\n"));
-        Outcome { job, size: compiled.image.len(), kernels, trouble }
+        Outcome { job, size: compiled.image.len(), kernels, instructions, trouble }
     }
 }
 
@@ -128,26 +229,45 @@ fn spill(usage: &Usage, format: &str) -> Option<String> {
         .then(|| format!("kernel `{}` spills {} bytes of registers", usage.kernel, usage.spilled))
 }
 
+/// What a kernel's instructions are not as they are meant.
+fn lacks(has: &Instructions, in_halves: bool) -> Vec<String> {
+    let is_wanted = |wanted: &&Wanted| {
+        let meant = wanted.kernels.iter().any(|pattern| is_meant(pattern, &has.kernel));
+        meant && (in_halves || !wanted.halves_only) && (wanted.count)(has) == 0
+    };
+    let missing = WANTED.iter().filter(is_wanted);
+    let mut all: Vec<String> =
+        missing.map(|wanted| format!("kernel `{}` has no {}", has.kernel, wanted.what)).collect();
+    if has.local > 0 {
+        all.push(format!("kernel `{}` has {} instructions with local memory", has.kernel, has.local));
+    }
+    all
+}
+
 fn troubles(outcomes: &[Outcome]) -> Vec<&str> {
     let mut all: Vec<&str> = outcomes.iter().filter_map(|outcome| outcome.trouble.as_deref()).collect();
     all.sort_unstable();
     all
 }
 
-/// A row for each kernel, format and architecture.
+/// A row for each kernel, format and architecture. Loads, stores and copies are those of 16 bytes.
 fn usages(outcomes: &[Outcome]) -> String {
-    let row = |words: [&str; 4], numbers: [String; 4]| {
+    let row = |words: [&str; 4], numbers: [String; 8]| {
         let [file, kernel, format, target] = words;
-        let [registers, shared, stack, spilled] = numbers;
-        let words = format!("{file:20} {kernel:44} {format:6} {target:10}");
-        words + &format!(" {registers:>9} {shared:>9} {stack:>9} {spilled:>9}\n")
+        let numbers: String = numbers.iter().map(|number| format!(" {number:>9}")).collect();
+        format!("{file:20} {kernel:44} {format:6} {target:10}{numbers}\n")
     };
-    let numbers = ["registers", "shared", "stack", "spilled"].map(str::to_owned);
-    let mut table = row(["file", "kernel", "format", "for"], numbers);
-    for Outcome { job, kernels, .. } in outcomes.iter().filter(|o| matches!(o.job.target, Target::Cubin(_))) {
-        for usage in kernels {
+    let numbers = ["registers", "shared", "stack", "spilled", "loads", "stores", "copies", "products"];
+    let mut table = row(["file", "kernel", "format", "for"], numbers.map(str::to_owned));
+    for outcome in outcomes.iter().filter(|outcome| matches!(outcome.job.target, Target::Cubin(_))) {
+        let job = &outcome.job;
+        for usage in &outcome.kernels {
             let words = [stem(job.source), &usage.kernel, job.format.0, &job.target.to_string()];
-            let numbers = [usage.registers, usage.shared, usage.stack, usage.spilled];
+            let has = outcome.instructions.iter().find(|has| has.kernel == usage.kernel);
+            let Instructions { wide_loads, wide_stores, copies, products, .. } =
+                has.cloned().unwrap_or_default();
+            let Usage { registers, shared, stack, spilled, .. } = *usage;
+            let numbers = [registers, shared, stack, spilled, wide_loads, wide_stores, copies, products];
             table += &row(words, numbers.map(|number| number.to_string()));
         }
     }
@@ -202,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_good_file_is_no_trouble() {
-        let outcome = Outcome::new(JOB, compiled(&log(&[("two", 0), ("one", 0)])));
+        let outcome = Outcome::new(JOB, compiled(&log(&[("two", 0), ("one", 0)])), vec![]);
         assert_eq!(outcome.trouble, None);
         assert_eq!(usages(std::slice::from_ref(&outcome)).lines().count(), 3);
         assert!(sizes(std::slice::from_ref(&outcome)).contains("3000"));
@@ -212,7 +332,7 @@ mod tests {
 
     #[test]
     fn everything_that_is_wrong_is_said() {
-        let trouble = |result| Outcome::new(JOB, result).trouble.unwrap_or_default();
+        let trouble = |result| Outcome::new(JOB, result, vec![]).trouble.unwrap_or_default();
         let spills = trouble(compiled(&log(&[("one", 8), ("two", 0)])));
         assert_eq!(spills, "a.cu for sm_80 with bf16 activations:\nkernel `one` spills 8 bytes of registers");
         let missing = trouble(compiled(&log(&[("one", 0)])));
@@ -227,10 +347,30 @@ mod tests {
     }
 
     #[test]
+    fn instructions_that_are_meant_may_not_be_missing() {
+        let has = |kernel: &str| Instructions { kernel: kernel.into(), ..Instructions::default() };
+        assert_eq!(lacks(&has("conv_fwd"), false), [""; 0]);
+        let [copy, product] = ["no copy of 16 bytes", "no product on tensor cores"];
+        assert_eq!(
+            lacks(&has("conv_fwd"), true),
+            [copy, product].map(|what| format!("kernel `conv_fwd` has {what}"))
+        );
+        assert_eq!(lacks(&Instructions { products: 16, ..has("conv_fwd_single") }, true), [""; 0]);
+        assert_eq!(lacks(&has("fill_f32"), false), ["kernel `fill_f32` has no store of 16 bytes"]);
+        let local = Instructions { local: 3, ..has("set_step") };
+        assert_eq!(lacks(&local, false), ["kernel `set_step` has 3 instructions with local memory"]);
+        for pattern in WANTED.iter().flat_map(|wanted| wanted.kernels) {
+            let known =
+                SOURCES.iter().flat_map(|source| source.kernels).any(|kernel| is_meant(pattern, kernel));
+            assert!(known, "{pattern} is no kernel");
+        }
+    }
+
+    #[test]
     fn the_names_of_ptx_are_compared_too() {
         let job = Job { target: Target::Ptx(75), ..JOB };
         let image = b".visible .entry one()\n{}\n\0".to_vec();
-        let trouble = Outcome::new(job, Ok(Compiled { image, log: String::new() })).trouble;
+        let trouble = Outcome::new(job, Ok(Compiled { image, log: String::new() }), vec![]).trouble;
         assert!(trouble.is_some_and(|trouble| trouble.contains("`two`") && !trouble.contains("`one`")));
     }
 

@@ -26,6 +26,27 @@ pub const NVRTC: [Package; 2] = [
     },
 ];
 
+/// Prints the instructions of what both compile.
+pub const NVDISASM: Package = Package {
+    title: "nvdisasm",
+    name: "nvidia-cuda-nvdisasm",
+    version: "13.5.37",
+    inside: "nvidia/cu13/",
+    only: &["bin/nvdisasm"],
+    wheels: &[
+        wheel(
+            "x86_64",
+            "manylinux2014_x86_64.manylinux_2_17_x86_64",
+            "d3fdbdd49fa53e2e4aacd3db8259d052bd2b049ececdcb69e92e083c6728e7ca",
+        ),
+        wheel(
+            "aarch64",
+            "manylinux2014_aarch64.manylinux_2_17_aarch64",
+            "a3a8248074edb9fba63b74c38a5416b712a91ab09e70b8ab37186c3d293fc605",
+        ),
+    ],
+};
+
 const OLDEST_NVRTC: Package = Package {
     title: "NVRTC",
     name: "nvidia-cuda-nvrtc-cu12",

@@ -12,6 +12,8 @@ constexpr int STATIC_SHARED = 1024; // what every kernel is said to have
 struct Launch {
     unsigned int grid[3], block[3], shared, order;
     unsigned long long seed;
+    const void* allocations = nullptr; // the driver checks its memory itself
+    unsigned int allocation_count = 0;
 };
 
 struct CUmod_st {

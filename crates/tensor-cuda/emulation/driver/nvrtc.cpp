@@ -14,7 +14,7 @@
 
 enum Result { SUCCESS, INVALID_INPUT = 3, INVALID_PROGRAM = 4, INVALID_OPTION = 5, COMPILATION = 6 };
 
-// As in src/driver/emulated/compiler.rs, for the same bits.
+// As in src/driver/emulated/compiler.rs, for the same bits; without what finds races.
 #define FLAGS " -std=c++17 -O2 -ffp-contract=off -fno-strict-aliasing -fPIC -shared -U_FORTIFY_SOURCE -DTOWERS_EMULATION"
 
 struct Program {
@@ -110,7 +110,7 @@ Result nvrtcCompileProgram(Program* program, int count, const char* const* optio
     if (target != (program->ptx ? "compute_90" : "sm_90")) return INVALID_OPTION;
     std::string all = program->name + act + program->source;
     for (const auto& [name, text] : program->headers) all += text;
-    for (const char* name : {"shim.h", "copies.h", "half.h", "warp.h", "machine.h", "launch.h"}) all += read(std::string(EMULATION "/") + name);
+    for (const char* name : {"shim.h", "copies.h", "half.h", "warp.h", "machine.h", "races.h", "launch.h"}) all += read(std::string(EMULATION "/") + name);
     std::string object = getenv("FAKE_OBJECTS");
     object += "/" + program->name + "-" + std::to_string(std::hash<std::string>()(all)) + ".so";
     if (access(object.c_str(), R_OK) && !build(*program, act, object)) return COMPILATION;

@@ -11,18 +11,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs, io, process};
 
 /// The files of `emulation/`, by their names.
-const SHIM: [(&str, &str); 6] = [
+const SHIM: [(&str, &str); 7] = [
     ("copies.h", include_str!("../../../emulation/copies.h")),
     ("half.h", include_str!("../../../emulation/half.h")),
     ("launch.h", include_str!("../../../emulation/launch.h")),
     ("machine.h", include_str!("../../../emulation/machine.h")),
+    ("races.h", include_str!("../../../emulation/races.h")),
     ("shim.h", include_str!("../../../emulation/shim.h")),
     ("warp.h", include_str!("../../../emulation/warp.h")),
 ];
 
 /// No fused multiply-adds except explicit ones, and no strict aliasing, which kernels break for wide loads.
 /// Warnings that no correct kernel causes are errors. So is a kernel that no list names, since it could not
-/// be launched.
+/// be launched. The instrumentation of the thread sanitizer calls `races.h`, so the sanitizer's own library is
+/// left out. Loops stay loops, since it does not see `memset` and `memcpy`. `-g1` gives the lines of a race.
 const FLAGS: &[&str] = &[
     "-std=c++17",
     "-O2",
@@ -30,6 +32,11 @@ const FLAGS: &[&str] = &[
     "-fno-strict-aliasing",
     "-fPIC",
     "-shared",
+    "-fsanitize=thread",
+    "-fno-exceptions",
+    "-nodefaultlibs",
+    "-fno-tree-loop-distribute-patterns",
+    "-g1",
     "-U_FORTIFY_SOURCE", // which takes a switch of stacks for damage
     "-DTOWERS_EMULATION",
     "-Werror=return-type",
@@ -79,8 +86,10 @@ impl Unit {
     pub(super) fn new(source: &Source, (format, number): (&'static str, u32)) -> Result<Unit> {
         let define = format!("-DTOWERS_ACT={number}");
         let fixed = SHIM.iter().chain(HEADERS).copied().chain([(source.name, source.text)]);
-        let files: Vec<(&str, String)> =
-            fixed.map(|(name, text)| (name, text.into())).chain([("unit.cpp", unit(source))]).collect();
+        let files: Vec<(&str, String)> = fixed
+            .map(|(name, text)| (name, changed(name, text)))
+            .chain([("unit.cpp", unit(source))])
+            .collect();
         let path = folder().join(format!("{}-{format}-{}.so", source.name, key(&files, &define)?));
         Ok(Unit { name: source.name, format, define, files, path })
     }
@@ -116,7 +125,7 @@ impl Unit {
         let output = Command::new(command())
             .current_dir(build)
             .args(FLAGS)
-            .args([&self.define, "unit.cpp", "-o", "unit.so"])
+            .args([&self.define, "unit.cpp", "-o", "unit.so", "-lc", "-lm", "-lgcc"])
             .output()
             .map_err(|e| error(format!("{} cannot be run: {e}", command())))?;
         if output.status.success() {
@@ -126,6 +135,23 @@ impl Unit {
         let first: Vec<&str> = said.lines().take(30).collect();
         Err(error(format!("{} does not compile for {}:\n{}", self.name, self.format, first.join("\n"))))
     }
+}
+
+/// The kernel file's line at a place in the code of an object, and those from which it was inlined. `None` without
+/// binutils' `addr2line`.
+pub(super) fn lines(object: &Path, place: &str) -> Option<String> {
+    // A place is that behind a call: the call ends one byte before.
+    let place = u64::from_str_radix(place.trim_start_matches("0x"), 16).ok()?.checked_sub(1)?;
+    let mut command = Command::new("addr2line");
+    let output = command
+        .args(["--inlines", "--basenames", &format!("{place:#x}"), "--exe"])
+        .arg(object)
+        .output()
+        .ok()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let lines = said.lines().map(|line| line.split(" (").next().unwrap_or(line));
+    let lines: Vec<&str> = lines.filter(|line| line.contains(".cu")).collect();
+    (!lines.is_empty()).then(|| lines.join(" < "))
 }
 
 /// The translation unit: the kernel file in an unnamed namespace, so that its inline functions and their
@@ -138,6 +164,13 @@ fn unit(source: &Source) -> String {
         source.name,
         kernels.concat()
     )
+}
+
+/// The text of a file, or of the one with its name in the folder `$TOWERS_EMULATION_SOURCES`: to try changed kernels without
+/// building this crate.
+fn changed(name: &str, text: &str) -> String {
+    let there = env::var_os("TOWERS_EMULATION_SOURCES").map(|folder| Path::new(&folder).join(name));
+    there.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_else(|| text.into())
 }
 
 /// A digest of all inputs of an object.

@@ -1,34 +1,24 @@
-//! Device memory on the host: every allocation between two guards, whose bytes must not change.
+//! Device memory on the host. A launch is told of all allocations, and may access nothing else.
 
 use super::error::error;
+use super::object::Allocation;
 use crate::driver::Ptr;
 use program::Result;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 
-/// Bytes on both sides of an allocation.
-const GUARD: usize = 4096;
-
 /// An allocation begins on a multiple of this, as on a GPU.
 const ALIGN: u64 = 256;
 
-/// The bytes of a guard: NaNs as float, bfloat16 and half alike, so that reading them shows too.
-static POISON: [u8; GUARD] = {
-    let mut bytes = [0xa5; GUARD];
-    let mut odd = 1;
-    while odd < GUARD {
-        bytes[odd] = 0xff;
-        odd += 2;
-    }
-    bytes
-};
+/// Bytes behind an allocation that belong to none, so that what runs past its end meets no other one.
+const GAP: usize = 4096;
 
 /// All live allocations, by their addresses.
 #[derive(Default)]
 pub(super) struct Memory {
     live: BTreeMap<u64, usize>,
-    /// Damage that was found where no error could be returned. The next check reports it.
-    damage: Option<String>,
+    /// A mistake that was found where no error could be returned. The next check reports it.
+    mistake: Option<String>,
 }
 
 impl Memory {
@@ -43,28 +33,21 @@ impl Memory {
         if base == 0 {
             return Err(error(format!("no memory is left for {bytes} bytes")));
         }
-        let start = (base + size_of::<u64>() as u64 + GUARD as u64).next_multiple_of(ALIGN);
-        // SAFETY: in front of the guard the block has room for an address, on 8 bytes as the guard is.
+        let start = (base + size_of::<u64>() as u64).next_multiple_of(ALIGN);
+        // SAFETY: in front of the allocation the block has room for an address, on 8 bytes as both are.
         unsafe { *base_of(start) = base };
-        for at in [start - GUARD as u64, start + bytes as u64] {
-            // SAFETY: both guards lie in the block, whose address is still private.
-            unsafe { core::ptr::copy_nonoverlapping(POISON.as_ptr(), at as *mut u8, GUARD) };
-        }
         self.live.insert(start, bytes);
         Ok(Ptr(start))
     }
 
-    /// Frees an allocation. If its guards are damaged, the next check says so.
+    /// Frees an allocation. If it was not allocated so, the next check says so.
     pub(super) fn free(&mut self, ptr: Ptr, bytes: usize) {
         if ptr == Ptr::NULL {
             return;
         }
         if self.live.remove(&ptr.0) != Some(bytes) {
-            self.damage.get_or_insert(format!("{bytes} bytes were freed that were not allocated so"));
+            self.mistake.get_or_insert(format!("{bytes} bytes were freed that were not allocated so"));
             return;
-        }
-        if let Some(damage) = damage(ptr.0, bytes) {
-            self.damage.get_or_insert(damage);
         }
         // SAFETY: `alloc` made it with this layout, and it is live no more.
         unsafe { release(ptr.0, bytes) };
@@ -79,10 +62,15 @@ impl Memory {
 
     pub(super) fn read(&mut self, src: Ptr, dst: &mut [u8]) -> Result<()> {
         self.check_range("a read of the host", src, dst.len())?;
-        self.check_guards()?;
+        self.check()?;
         // SAFETY: the range lies in one allocation, which no slice of Rust's overlaps.
         unsafe { core::ptr::copy_nonoverlapping(src.0 as *const u8, dst.as_mut_ptr(), dst.len()) };
         Ok(())
+    }
+
+    /// All live allocations, sorted.
+    pub(super) fn allocations(&self) -> Vec<Allocation> {
+        self.live.iter().map(|(start, bytes)| Allocation(*start, *bytes as u64)).collect()
     }
 
     /// Whether a range lies within one allocation. An empty one may be anywhere.
@@ -104,19 +92,9 @@ impl Memory {
         Err(error(format!("kernel {kernel}: argument {place} points to no live allocation")))
     }
 
-    /// Whether the guards around a kernel's pointer are intact after the launch.
-    pub(super) fn check_guards_at(&self, kernel: &str, ptr: Ptr) -> Result<()> {
-        match self.around(ptr).and_then(|(start, bytes)| damage(start, bytes)) {
-            Some(damage) => Err(error(format!("kernel {kernel}: {damage}"))),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether all guards are intact.
-    pub(super) fn check_guards(&mut self) -> Result<()> {
-        let found = self.damage.take();
-        let found = found.or_else(|| self.live.iter().find_map(|(start, bytes)| damage(*start, *bytes)));
-        found.map_or(Ok(()), |damage| Err(error(damage)))
+    /// Reports a mistake, once.
+    pub(super) fn check(&mut self) -> Result<()> {
+        self.mistake.take().map_or(Ok(()), |mistake| Err(error(mistake)))
     }
 
     /// The allocation before or around an address: its start, and its bytes.
@@ -135,17 +113,17 @@ impl Drop for Memory {
     }
 }
 
-/// The block of an allocation: its bytes, padding and the guards. No alignment is requested, since the
+/// The block of an allocation: its bytes, padding and the gap. No alignment is requested, since the
 /// allocator would write to all of an aligned block. Untouched pages of this one cost nothing, however large
 /// it is.
 fn layout(bytes: usize) -> Option<Layout> {
-    let more = size_of::<u64>() + ALIGN as usize + 2 * GUARD;
+    let more = size_of::<u64>() + ALIGN as usize + GAP;
     Layout::from_size_align(bytes.checked_add(more)?, align_of::<u64>()).ok()
 }
 
-/// Where an allocation keeps its block's address: in front of its guard.
+/// Where an allocation keeps its block's address: in front of it.
 fn base_of(start: u64) -> *mut u64 {
-    (start as usize - GUARD - size_of::<u64>()) as *mut u64
+    (start as usize - size_of::<u64>()) as *mut u64
 }
 
 /// # Safety
@@ -154,23 +132,4 @@ unsafe fn release(start: u64, bytes: usize) {
     let Some(layout) = layout(bytes) else { return };
     // SAFETY: `alloc` left there where the block with this layout begins.
     unsafe { dealloc(*base_of(start) as *mut u8, layout) };
-}
-
-/// A description of a write outside of a live allocation, if there was one.
-fn damage(start: u64, bytes: usize) -> Option<String> {
-    let changed = |at: u64| {
-        // SAFETY: both guards of a live allocation lie in its block.
-        let guard = unsafe { core::slice::from_raw_parts(at as *const u8, GUARD) };
-        if guard == POISON {
-            None
-        } else {
-            guard.iter().zip(&POISON).position(|(byte, poison)| byte != poison)
-        }
-    };
-    let place = match (changed(start + bytes as u64), changed(start - GUARD as u64)) {
-        (Some(at), _) => format!("{at} bytes behind the end"),
-        (None, Some(at)) => format!("{} bytes before the start", GUARD - at),
-        (None, None) => return None,
-    };
-    Some(format!("something wrote {place} of an allocation of {bytes} bytes"))
 }

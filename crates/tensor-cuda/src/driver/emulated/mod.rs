@@ -1,8 +1,8 @@
 //! The emulated driver: the kernels, compiled by the host's C++ compiler, run on the CPU.
 //!
-//! It is stricter than a GPU. Memory has guards, arguments are compared with the kernel's parameters, shared
-//! memory begins as NaN, and the order of threads changes from launch to launch. Every launch is complete
-//! when the call returns, and reports its own error. See "The emulation" in docs/testing.md.
+//! It is stricter than a GPU. Races and accesses outside of allocations are errors. Arguments are compared with
+//! the kernel's parameters. Shared memory begins as NaN. The order of threads changes from launch to launch. Every
+//! launch is complete when the call returns, and reports its own error. See "The emulation" in docs/testing.md.
 
 mod compiler;
 mod error;
@@ -178,15 +178,9 @@ impl State {
             }
             Work::Launch { kernel, geometry, args } => {
                 let Loaded { name, object, index } = &self.kernels[kernel.0];
-                // SAFETY: `check` compared the arguments with the parameters. That the kernel keeps to its memory is the
-                // caller's promise; the guards find most of what breaks it.
-                unsafe { object.launch(name, *index, geometry, args, self.order.next()) }?;
-                for arg in args {
-                    if let Arg::Ptr(ptr) = arg {
-                        self.memory.check_guards_at(name, *ptr)?;
-                    }
-                }
-                Ok(())
+                let allocations = self.memory.allocations();
+                // SAFETY: `check` compared the arguments with the parameters.
+                unsafe { object.launch(name, *index, geometry, args, self.order.next(), &allocations) }
             }
         }
     }
@@ -265,7 +259,7 @@ impl Driver for EmulatedDriver {
     fn synchronize(&self) -> Result<()> {
         let mut state = lock(&self.state);
         state.refuse_in_capture("the host waited")?;
-        state.memory.check_guards()
+        state.memory.check()
     }
 
     fn begin_capture(&self) -> Result<()> {

@@ -1,6 +1,6 @@
 //! A compiled kernel file in this process.
 
-use super::compiler::Unit;
+use super::compiler::{self, Unit};
 use super::error::error;
 use super::order::Sense;
 use crate::driver::{Arg, Geometry};
@@ -22,13 +22,20 @@ struct Launch {
     shared: u32,
     sense: Sense,
     draws: u64,
+    allocations: *const Allocation,
+    allocation_count: u32,
 }
+
+/// `emulation::Allocation` of emulation/machine.h: an address and a number of bytes.
+#[repr(C)]
+pub(super) struct Allocation(pub u64, pub u64);
 
 type LaunchFn = unsafe extern "C" fn(u32, *const Launch, *const u64) -> *const c_char;
 type SignatureFn = unsafe extern "C" fn(u32) -> *const c_char;
 
 /// A loaded object. It is never unloaded: its threads' stacks live in it.
 pub(super) struct Object {
+    path: PathBuf,
     signatures: Vec<Vec<u8>>,
     launch: LaunchFn,
     /// One launch at a time: the threads' state is static.
@@ -69,7 +76,7 @@ impl Object {
         // SAFETY: the object has so many kernels, and a signature is a constant string of C.
         let signature_of = |kernel| unsafe { CStr::from_ptr(signature(kernel)) }.to_bytes().to_vec();
         let signatures = (0..kernels as u32).map(signature_of).collect();
-        Ok(Object { signatures, launch, busy: Mutex::default() })
+        Ok(Object { path: path.into(), signatures, launch, busy: Mutex::default() })
     }
 
     /// Whether arguments match the kernel's parameters.
@@ -93,10 +100,10 @@ impl Object {
         Ok(())
     }
 
-    /// Runs a kernel to its end.
+    /// Runs a kernel to its end. It may access these allocations, which are sorted.
     ///
     /// # Safety
-    /// The arguments match the kernel's parameters, and it stays within valid memory.
+    /// The arguments match the kernel's parameters.
     pub(super) unsafe fn launch(
         &self,
         name: &str,
@@ -104,10 +111,18 @@ impl Object {
         geometry: &Geometry,
         args: &[Arg],
         (sense, draws): (Sense, u64),
+        allocations: &[Allocation],
     ) -> Result<()> {
         let words: Vec<u64> = args.iter().map(|arg| arg.word()).collect();
-        let launch =
-            Launch { grid: geometry.grid, block: geometry.block, shared: geometry.shared, sense, draws };
+        let launch = Launch {
+            grid: geometry.grid,
+            block: geometry.block,
+            shared: geometry.shared,
+            sense,
+            draws,
+            allocations: allocations.as_ptr(),
+            allocation_count: allocations.len() as u32,
+        };
         let _alone = lock(&self.busy);
         // SAFETY: the kernel is there, it finds a word for each parameter, and no other thread is in the object.
         let message = unsafe { (self.launch)(kernel, &launch, words.as_ptr()) };
@@ -116,8 +131,20 @@ impl Object {
         }
         // SAFETY: it is a string of C, which stays until the next launch.
         let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
-        Err(error(format!("kernel {name}: {message}")))
+        Err(error(format!("kernel {name}: {}", with_lines(&message, &self.path))))
     }
+}
+
+/// The message with files and lines in place of `{0x12ab}`, a place in the object's code.
+fn with_lines(message: &str, object: &Path) -> String {
+    let mut parts = message.split('{');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (place, rest) = part.split_once('}').unwrap_or((part, ""));
+        text += &compiler::lines(object, place).unwrap_or_else(|| place.to_owned());
+        text += rest;
+    }
+    text
 }
 
 /// A format's place in [`FORMATS`].

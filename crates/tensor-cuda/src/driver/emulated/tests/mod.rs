@@ -24,8 +24,12 @@ const KERNELS: Source = Source {
         "divergent",
         "two_barriers",
         "missing_lane",
-        "missing_barrier",
+        "shift_in_block",
+        "shift_in_warp",
+        "sum_of_blocks",
+        "all_write",
         "writes_past",
+        "reads_past",
         "writes_past_shared",
         "unwritten_shared",
         "tickets",
@@ -71,7 +75,7 @@ fn download(driver: &dyn Driver, ptr: Ptr, len: usize) -> Vec<u32> {
 
 fn try_run(driver: &dyn Driver, kernel: &str, geometry: Geometry, args: &[Arg]) -> Result<()> {
     let kernel = driver.kernel(kernel)?;
-    // SAFETY: the emulation checks arguments; wrong kernels stay within the guards.
+    // SAFETY: the emulation checks arguments and accesses.
     unsafe { driver.launch(kernel, geometry, args) }
 }
 
