@@ -103,14 +103,24 @@ impl Shown {
 /// Additional flags, so that a command is quick.
 fn little(args: &[String]) -> Vec<&'static str> {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    let few =
-        [["--limit-train", "16"], ["--limit-test", "10"], ["--epochs", "1"], ["--dataset", "synthetic"]];
+    // As many images as one batch at least: some recipes leave out a shorter one.
+    let (images, own) = match args.iter().any(|arg| arg.contains("batch-size")) {
+        true => ("64", 4),
+        false => ("32", 5),
+    };
+    let few = [
+        ["--limit-train", images],
+        ["--limit-test", "10"],
+        ["--epochs", "1"],
+        ["--dataset", "synthetic"],
+        ["--batch-size", "4"],
+    ];
     let bench = [["--seconds", "0"], ["--repeats", "1"], ["--batch", "2"]];
     let more: &[[&str; 2]] = match args.first().map(String::as_str) {
         // A resumed run knows its data.
         Some("train") if has("--resume") => &[],
-        Some("train") => &few,
-        Some("preview" | "fetch") => &few[3..],
+        Some("train") => &few[..own],
+        Some("preview" | "fetch") => &few[3..4],
         // A run knows its data too; weights of other programs don't.
         Some("evaluate") if args.iter().any(|arg| arg.ends_with(".keras")) => &[few[1], few[3]],
         Some("bench") => &bench,

@@ -7,7 +7,7 @@ use crate::cuda::Engine;
 use crate::driver::Ptr;
 use crate::place::Place;
 use crate::{Cuda, Kernels};
-use program::{Conv2d, Linear, Pad, Result, Shape, Write};
+use program::{Conv2d, Linear, Pad, Precision, Result, Shape, Write};
 
 /// Needs nothing but the driver and NVRTC, and gives the same bits every time. The 16-bit formats use tensor
 /// cores if the GPU has them. f32 stays f32, even where TF32 would be allowed.
@@ -53,15 +53,16 @@ fn one_pixel(linear: &Linear) -> Conv2d {
 }
 
 /// Whether our own kernels compute a pass even where cuDNN could, unless
-/// [`Kernels::Library`] forbids it. Measured with cuDNN 9.19 on an H200, it takes
-/// 1.3 to 3 times as long for few channels, and for gradients of the weights of few filters.
+/// [`Kernels::Library`] forbids it. On an H200, cuDNN 9.19 takes 1.3 to 3 times as long for few channels and for
+/// gradients of the weights of few filters. In fp32 a step takes 1.5 times as long.
 pub(super) fn is_ours(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape) -> bool {
     if cuda.options().kernels == Kernels::Library {
         return false;
     }
     let Ok(y) = conv.output(x) else { return false };
     let few_filters = conv.outputs <= 32 || conv.outputs <= 64 && conv.inputs >= 96;
-    SmallWindow::new(cuda, conv, pass, x, y).is_some()
+    cuda.options().precision == Precision::Fp32
+        || SmallWindow::new(cuda, conv, pass, x, y).is_some()
         || few_filters && sliding(cuda, conv, pass, x, y).is_some()
 }
 
@@ -126,7 +127,6 @@ impl Engine for Own {
 mod tests {
     use super::*;
     use crate::Options;
-    use program::Precision;
 
     #[test]
     fn few_channels_are_ours_unless_only_libraries_are_allowed() -> Result<()> {

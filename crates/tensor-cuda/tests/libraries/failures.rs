@@ -7,7 +7,7 @@ use program::{
     Activation, Arena, CapturedGraph as _, Error, ReplayArgs, Shape, StepArgs, TensorId, Trial, TrialRun,
     Write,
 };
-use tensor_cuda::{Cuda, Options};
+use tensor_cuda::{Cuda, Kernels, Options};
 
 /// The next algorithm takes its place; half-written results are overwritten.
 #[test]
@@ -52,7 +52,7 @@ fn a_layer_goes_on() {
     if std::env::var_os("FAKE_CUDNN_FAILS").is_none() {
         return;
     }
-    let cuda = Cuda::new(Options::default()).unwrap();
+    let cuda = Cuda::new(Options { kernels: Kernels::Library, ..Options::default() }).unwrap();
     let mut layer = Layers::new(&cuda, false);
     layer.convolve().and_then(|()| layer.multiply()).unwrap();
     assert!(layer.outputs().iter().flatten().all(|y| y.is_finite()));
@@ -124,7 +124,7 @@ fn a_recording_is_made_without_what_can_not_be_recorded() {
     if std::env::var_os("FAKE_CUDNN_FAILS").is_none() {
         return;
     }
-    let cuda = Cuda::new(Options::default()).unwrap();
+    let cuda = Cuda::new(Options { kernels: Kernels::Library, ..Options::default() }).unwrap();
     let mut layer = Layers::new(&cuda, true);
     layer.convolve().and_then(|()| layer.multiply()).unwrap();
     for dropped in 1..=2 {
@@ -155,7 +155,7 @@ fn the_first_failure_is_told() {
         return;
     }
     for is_dense in [false, true] {
-        let cuda = Cuda::new(Options::default()).unwrap();
+        let cuda = Cuda::new(Options { kernels: Kernels::Library, ..Options::default() }).unwrap();
         let mut layer = Layers::new(&cuda, true);
         println!("told: {}", layer.add(is_dense).unwrap_err());
     }
