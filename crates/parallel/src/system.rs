@@ -8,7 +8,7 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, 
 pub(crate) use std::thread::sleep;
 pub(crate) use std::time::Instant;
 
-/// Starts a thread that nobody joins.
+/// Starts a detached thread.
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
 }
