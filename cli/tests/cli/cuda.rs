@@ -212,7 +212,8 @@ fn libraries_are_found_by_the_names_of_wheels() {
 #[test]
 fn a_killed_process_is_named_and_the_job_goes_on() {
     let Some(cuda) = with_cuda() else { return };
-    let train = TRAIN.replace("--virtual-replicas 2", "--precision bf16").replace("--epochs 2", "--epochs 6");
+    let train =
+        TRAIN.replace("--no-progress", "--precision bf16 --no-progress").replace("--epochs 2", "--epochs 6");
     run(&cuda, &format!("launch -- {train} --output straight"));
     let restarts = "launch --max-restarts 1 --grace 5 --verbose --";
     let launcher = spawn(command(&cuda, &format!("{restarts} {train} --collective-timeout 60 --output run")));

@@ -9,9 +9,13 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
 
-/// Two replicas, and batches of two and one.
+/// Batches of two and one for each of two replicas.
 const TRAIN: &str = "train --quick --dataset synthetic --limit-train 6 --limit-test 4 --global-batch-size 4 \
                      --schedule constant --threads 1 --no-progress --device cuda";
+
+/// With as many virtual replicas, sums do not depend on who adds them.
+const TWO: &str = "--virtual-replicas 2";
+const FOUR: &str = "--virtual-replicas 4";
 
 /// A folder where this machine seems to have two GPUs, with files that processes leave; `None` without a
 /// compiler.
@@ -44,7 +48,7 @@ fn run(place: &Place, args: &str) -> (Option<i32>, String) {
 /// The result of two replicas in one process.
 pub fn expected(place: &Place, epochs: u64) -> Vec<u8> {
     let (status, err) =
-        run(place, &format!("{TRAIN} --epochs {epochs} --replicas 2 --gpus 2 --output straight"));
+        run(place, &format!("{TRAIN} {TWO} --epochs {epochs} --replicas 2 --gpus 2 --output straight"));
     assert_eq!(status, Some(0), "{err}");
     place.model("straight")
 }
@@ -63,12 +67,13 @@ fn nothing_left(place: &Place) {
 #[test]
 fn launched_processes_train_as_towers_of_one() {
     let Some(place) = with_gpus() else { return };
-    let (status, err) = run(&place, &format!("launch -- {TRAIN} --epochs 2 --output run"));
+    let (status, err) = run(&place, &format!("launch -- {TRAIN} {TWO} --epochs 2 --output run"));
     assert_eq!(status, Some(0), "{err}");
     nothing_left(&place);
     assert!(place.model("run") == expected(&place, 2), "the processes trained another network");
     // Only the error of rank 0 counts; the other rank may report the failure differently.
-    let (status, err) = run(&place, &format!("launch --max-restarts 1 -- {TRAIN} --epochs 2 --output run"));
+    let (status, err) =
+        run(&place, &format!("launch --max-restarts 1 -- {TRAIN} {TWO} --epochs 2 --output run"));
     assert_eq!(status, Some(2), "{err}");
     assert!(err.contains("run already holds a run") && !err.contains("restarting"), "{err}");
 }
@@ -84,7 +89,7 @@ fn process(place: &Place, line: &str, variables: &[(&str, String)], rank: usize)
 
 /// Starts both, the second with one option changed.
 fn job(place: &Place, variables: &[(&str, String)], (option, other): (&str, &str)) -> [Child; 2] {
-    let line = format!("{TRAIN} --epochs 1 --output run");
+    let line = format!("{TRAIN} {TWO} --epochs 1 --output run");
     [(0, line.clone()), (1, line.replace(option, other))]
         .map(|(rank, line)| process(place, &line, variables, rank))
 }
@@ -159,13 +164,13 @@ fn a_process_takes_all_gpus_of_its_machine() {
     let workers = format!(r#"{{"cluster":{{"worker":["127.0.0.1:{one}","localhost:{other}"]}},"#);
     let task = r##""task":{"type":"worker","index":#}}"##;
     let secret = ("TOWERS_JOB_SECRET", "a secret of the job".to_owned());
-    for (child, rank) in
-        job(&place, &[("TF_CONFIG", format!("{workers}{task}")), secret], SAME).into_iter().zip(0..)
-    {
+    let variables = [("TF_CONFIG", format!("{workers}{task}")), secret];
+    let line = format!("{TRAIN} {FOUR} --epochs 1 --output run");
+    for (child, rank) in [0, 1].map(|rank| process(&place, &line, &variables, rank)).into_iter().zip(0..) {
         let (output, err) = end(child);
         assert!(output.status.success(), "rank {rank}: {err}");
     }
-    let straight = format!("{TRAIN} --epochs 1 --replicas 4 --gpus 2 --output straight");
+    let straight = format!("{TRAIN} {FOUR} --epochs 1 --replicas 4 --gpus 2 --output straight");
     let (status, err) = run(&place, &straight);
     assert_eq!(status, Some(0), "{err}");
     assert!(place.model("run") == place.model("straight"), "the processes trained another network");
@@ -186,7 +191,7 @@ fn torchrun_starts_a_job_and_starts_it_again() {
     let options = "-m torch.distributed.run --nnodes 1 --nproc-per-node 2 --rdzv-backend c10d \
                    --rdzv-endpoint 127.0.0.1:0 --max-restarts 1 --no-python";
     torchrun.args(options.split_whitespace()).arg(env!("CARGO_BIN_EXE_towers"));
-    torchrun.args(format!("{TRAIN} --epochs 8 --output run").split_whitespace());
+    torchrun.args(format!("{TRAIN} {TWO} --epochs 8 --output run").split_whitespace());
     torchrun.current_dir(place.path());
     let launcher = spawn(on_two_gpus(&place, torchrun));
     let ranks = ranks(&launcher, 2);
@@ -221,7 +226,7 @@ fn lost_processes_are_named_and_the_job_goes_on() {
         ("-KILL", 0, "error: stopped because rank 0 (127.0.0.1) has ended unexpectedly (last step "),
         ("-STOP", 1, "error: stopped because rank 1 (127.0.0.1) has not been heard of for 15 s (last step "),
     ] {
-        let train = format!("{TRAIN} --epochs 8 --collective-timeout 150 --output run");
+        let train = format!("{TRAIN} {TWO} --epochs 8 --collective-timeout 150 --output run");
         let launch = format!("launch --max-restarts 1 --grace 5 --verbose -- {train}");
         let launcher = spawn(command(&place, &launch));
         let ranks = ranks(&launcher, 2);
@@ -247,7 +252,7 @@ fn processes_without_a_common_launcher_say_that_the_run_goes_on() {
         let mut variables = of_torchrun();
         variables.retain(|(name, _)| torchrun || !name.starts_with("TORCHELASTIC_"));
         let option = format!("--epochs {epochs} --backup-and-restore");
-        let line = format!("{TRAIN} {option} --output run");
+        let line = format!("{TRAIN} {TWO} {option} --output run");
         let processes = [0, 1].map(|rank| process(&place, &line, &variables, rank));
         if let Some(rank) = stopped {
             let before = place.read("run/history.csv").lines().count();
@@ -269,7 +274,7 @@ fn processes_without_a_common_launcher_say_that_the_run_goes_on() {
 fn processes_that_count_restarts_apart_go_on_together() {
     let Some(place) = with_gpus() else { return };
     for (epochs, counts) in [(1, ["0", "2"]), (2, ["0", "1"]), (4, ["3", "0"])] {
-        let line = format!("{TRAIN} --epochs {epochs} --output run");
+        let line = format!("{TRAIN} {TWO} --epochs {epochs} --output run");
         let variables = of_torchrun();
         let processes = [0, 1].map(|rank| {
             // Of a repeated variable the last one counts.
@@ -296,7 +301,7 @@ fn processes_that_wait_end_at_once() {
         if rank == 1 {
             variables.push(("MASTER_PORT", port.to_string()));
         }
-        let child = process(&place, &format!("{TRAIN} --epochs 1 --output run"), &variables, rank);
+        let child = process(&place, &format!("{TRAIN} {TWO} --epochs 1 --output run"), &variables, rank);
         let came = if rank == 0 {
             let (_, master) = variables.iter().find(|(name, _)| *name == "MASTER_PORT").unwrap();
             let port = master.parse::<u16>().unwrap() + 1;

@@ -307,15 +307,6 @@ impl Cuda {
         self.inner.driver.join()
     }
 
-    /// Milliseconds that the device takes for `work`, by the device's clock (the host's for an emulation). It
-    /// waits for all of it. Work of the second stream is not part of it.
-    ///
-    /// # Errors
-    /// The errors of `work` and of the driver. A capture can't be timed.
-    pub fn time(&self, mut work: impl FnMut() -> Result<()>) -> Result<f32> {
-        self.inner.driver.time(&mut work)
-    }
-
     /// Whether ops are being captured.
     pub(crate) fn is_capturing(&self) -> bool {
         self.inner.capturing.load(Ordering::Relaxed)

@@ -35,10 +35,6 @@ const BEGIN: &str = r#"
 #include <cublasLt.h>
 #include <cudnn.h>
 #include <nccl.h>
-// It came with CUDA 12.8. Before that the first version serves, which has the same type.
-#if CUDA_VERSION < 12080
-#define cuEventElapsedTime_v2 cuEventElapsedTime
-#endif
 template <class T> const char* type() { return abi::__cxa_demangle(typeid(T).name(), nullptr, nullptr, nullptr); }
 #define FUNCTION(name) printf("%s\t%s\n", #name, type<decltype(name)>());
 #define NUMBER(what) printf("%s\t%lld\n", #what, (long long)(what));
@@ -236,9 +232,7 @@ fn the_lists_are_complete() {
         begins && (word.ends_with('(') || word.ends_with('"'))
     };
     let called = words_behind(&marks).into_iter().filter(|word| is_call(word));
-    let mut called: BTreeSet<String> = called.map(|word| word[..word.len() - 1].to_owned()).collect();
-    // The first version of a function whose second one is listed.
-    assert!(called.remove("cuEventElapsedTime"));
+    let called: BTreeSet<String> = called.map(|word| word[..word.len() - 1].to_owned()).collect();
     let listed: BTreeSet<String> = calls::functions().into_iter().map(|(name, _)| name.to_owned()).collect();
     assert_eq!(
         called.symmetric_difference(&listed).collect::<Vec<_>>(),

@@ -71,11 +71,11 @@ pub fn device(options: Options) -> program::Result<Device> {
     Ok(Cuda::new(options)?.into())
 }
 
-/// This backend without a GPU: its kernels run on the CPU, for tests. Slow.
+/// This backend without a GPU: its kernels run on the CPU, for tests of whole runs. Slow.
 ///
 /// # Errors
 /// If there is no C++ compiler.
 #[cfg(feature = "emulation")]
 pub fn emulated(precision: program::Precision) -> program::Result<Device> {
-    Ok(Cuda::emulated(precision)?.into())
+    Ok(Cuda::emulated_with(Options { precision, ..Options::default() })?.into())
 }

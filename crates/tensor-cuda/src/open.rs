@@ -53,16 +53,19 @@ impl Cuda {
     /// [`program::Error::Device`] if no C++ compiler is found, or it rejects a kernel.
     #[cfg(feature = "emulation")]
     pub fn emulated(precision: Precision) -> Result<Cuda> {
-        Cuda::emulated_with(Options { precision, ..Options::default() })
+        let options = Options { precision, ..Options::default() };
+        let driver = Arc::new(crate::driver::emulated::EmulatedDriver::new(&options, SOURCES)?);
+        Cuda::with(driver, Box::new(Own), options)
     }
 
-    /// As [`emulated`](Cuda::emulated), with other options. There is one such GPU, without libraries.
+    /// As [`emulated`](Cuda::emulated), with other options, for whole runs: it is faster, since it does not look
+    /// for races. There is one such GPU, without libraries.
     ///
     /// # Errors
     /// As [`emulated`](Cuda::emulated).
     #[cfg(feature = "emulation")]
     pub fn emulated_with(options: Options) -> Result<Cuda> {
-        let driver = Arc::new(crate::driver::emulated::EmulatedDriver::new(&options, SOURCES)?);
+        let driver = Arc::new(crate::driver::emulated::EmulatedDriver::without_races(&options, SOURCES)?);
         Cuda::with(driver, Box::new(Own), options)
     }
 

@@ -4,8 +4,6 @@
 // be. A wrong call is refused with the documented error and a line on the standard error stream that begins with FAKE. What is
 // left over when the last context goes is wrong too.
 //
-// With OLD_DRIVER set to 1 it has no function that is newer than CUDA 12.4.
-//
 // The environment: FAKE_VERSION (13000), FAKE_GPUS (1), FAKE_CAPABILITY (90), FAKE_MEMORY (bytes, 1 GiB), FAKE_PEERS (0: GPUs
 // do not reach each other), FAKE_BREAK (the number of the launch that fails), FAKE_INIT
 // (what cuInit answers), FAKE_PACE (streams.h).

@@ -40,14 +40,12 @@ inline std::condition_variable& changed = *new std::condition_variable;
 // Work on a device. An error of it breaks the context.
 using Work = std::function<CUresult()>;
 
-using Clock = std::chrono::steady_clock;
 
-// That a piece of work is done, and when.
+// That a piece of work is done.
 struct Done {
     CUstream stream;
     unsigned long long number;
     bool yet = false;
-    Clock::time_point at;
 };
 using DonePtr = std::shared_ptr<Done>;
 
@@ -101,9 +99,7 @@ struct CUstream_st {
 
 struct CUevent_st {
     CUcontext context;
-    bool timed;
-    // When it was recorded, if ever, and behind what.
-    std::optional<Clock::time_point> recorded;
+    // Behind what it was recorded.
     DonePtr done;
     CapturePtr capture;
     CUstream behind = nullptr; // in that capture

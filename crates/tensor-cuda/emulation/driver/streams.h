@@ -58,7 +58,7 @@ inline void serve(CUstream stream) {
                 stream->context->broken = result;
             }
         }
-        task.done->yet = true, task.done->at = Clock::now();
+        task.done->yet = true;
         stream->queue.pop_front();
         changed.notify_all();
     }
@@ -163,9 +163,9 @@ CUresult cuStreamSynchronize(CUstream stream) {
 CUresult cuEventCreate(CUevent* event, unsigned int flags) {
     Call call{__func__};
     TRY(call.enter());
-    if (flags != CU_EVENT_DEFAULT && flags != CU_EVENT_DISABLE_TIMING)
+    if (flags != CU_EVENT_DISABLE_TIMING)
         return call.refuse(CUDA_ERROR_INVALID_VALUE, "a kind of event that nobody asked for before");
-    *event = events.add(new CUevent_st{call.context(), flags == CU_EVENT_DEFAULT});
+    *event = events.add(new CUevent_st{call.context()});
     return CUDA_SUCCESS;
 }
 
@@ -189,7 +189,6 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
         return CUDA_SUCCESS;
     }
     event->done = stream->last;
-    event->recorded = Clock::now();
     return CUDA_SUCCESS;
 }
 
@@ -212,29 +211,6 @@ CUresult cuEventSynchronize(CUevent event) {
     TRY(check_event(call, event));
     finish(call.lock, event->done);
     return event->context->broken;
-}
-
-// When an event passed: when it was recorded, or when the work before it was done, if that was later.
-static CUresult passed(Call& call, CUevent event, Clock::time_point* at) {
-    TRY(check_event(call, event));
-    if (!event->timed) return call.refuse(CUDA_ERROR_INVALID_HANDLE, "the event takes no time");
-    if (!event->recorded) return call.refuse(CUDA_ERROR_INVALID_HANDLE, "the event was not recorded");
-    if (event->done && !event->done->yet) return call.refuse(CUDA_ERROR_NOT_READY, "nobody waited for the event");
-    *at = event->done ? std::max(*event->recorded, event->done->at) : *event->recorded;
-    return CUDA_SUCCESS;
-}
-
-#if OLD_DRIVER
-#define cuEventElapsedTime_v2 cuEventElapsedTime
-#endif
-CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent from, CUevent to) {
-    Call call{__func__};
-    Clock::time_point begin, end;
-    TRY(passed(call, from, &begin));
-    TRY(passed(call, to, &end));
-    if (from->context != to->context) return call.refuse(CUDA_ERROR_INVALID_HANDLE, "of two contexts");
-    *milliseconds = std::chrono::duration<float, std::milli>(end - begin).count();
-    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {

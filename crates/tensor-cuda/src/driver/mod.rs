@@ -15,7 +15,6 @@ pub(crate) use watch::{Pause, Watch};
 use core::ffi::c_void;
 use program::{Error, Result};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// An address in the device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,16 +188,6 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Waits for all work, and reports its errors.
     fn synchronize(&self) -> Result<()>;
-
-    /// Milliseconds that the first stream takes for `work`, and waits for it. An error in a capture. By
-    /// default by the host's clock, which does not see a second device.
-    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f32> {
-        self.synchronize()?;
-        let begin = Instant::now();
-        work()?;
-        self.synchronize()?;
-        Ok(begin.elapsed().as_secs_f32() * 1e3)
-    }
 
     /// Begins a capture.
     fn begin_capture(&self) -> Result<()>;

@@ -32,7 +32,6 @@ pub(super) fn functions() -> Vec<(&'static str, &'static str)> {
         cuDriverGetVersion(_)
         cuEventCreate(_ _)
         cuEventDestroy_v2(_)
-        cuEventElapsedTime_v2(_ _ _)
         cuEventQuery(_)
         cuEventRecord(_ _)
         cuEventSynchronize(_)
@@ -283,7 +282,6 @@ pub(super) fn constants() -> Vec<(&'static str, i64)> {
         CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
     }
     driver::CUevent_flags_enum {
-        CU_EVENT_DEFAULT
         CU_EVENT_DISABLE_TIMING
     }
     driver::CUgraphNodeType_enum {

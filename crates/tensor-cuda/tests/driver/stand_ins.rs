@@ -70,10 +70,10 @@ impl StandIns {
         std::thread::scope(|scope| {
             let nvrtc = scope.spawn(|| compile(DRIVER[1], &driver, &[]));
             compile(DRIVER[0], &driver, &[])?;
-            compile(DRIVER[0], &old, &["-DOLD_DRIVER=1"])?;
             LIBRARIES.iter().try_for_each(|&source| compile(source, &libraries, &[linked]))?;
             nvrtc.join().expect("it compiles")
         })?;
+        link(&driver.join(DRIVER[0].1), &old.join(DRIVER[0].1));
         link(&driver.join(DRIVER[1].1), &old.join("libnvrtc.so.12"));
         Ok(StandIns { driver, old, libraries, objects })
     }
@@ -90,7 +90,7 @@ impl StandIns {
 
 #[allow(dead_code, reason = "not every program of tests plays with the names")]
 impl StandIns {
-    /// Has a program find the old driver and its NVRTC alone.
+    /// Has a program find a driver of CUDA 12.4 and its NVRTC alone.
     pub fn prepare_as_old(&self, command: &mut Command) {
         command.env("LD_LIBRARY_PATH", &self.old).env("FAKE_VERSION", "12040").env("FAKE_NVRTC", "12040");
     }

@@ -9,10 +9,7 @@ use std::ptr;
 
 /// An event without a timestamp, in the thread's current context.
 pub(super) fn create() -> Result<sys::CUevent> {
-    create_with(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
-}
-
-fn create_with(flags: sys::CUevent_flags) -> Result<sys::CUevent> {
+    let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
     let mut raw = ptr::null_mut();
     // SAFETY: a context is current; it writes the event.
     check("cuEventCreate", unsafe { number!(sys::cuEventCreate(&raw mut raw, flags as u32)) })?;
@@ -33,20 +30,4 @@ pub(super) fn raw(event: &Event) -> sys::CUevent {
 pub(super) fn query(event: sys::CUevent) -> u32 {
     // SAFETY: the events of a driver are there as long as the driver; one that was never recorded has passed.
     unsafe { number!(sys::cuEventQuery(event)) }
-}
-
-/// An event with a timestamp.
-pub(super) struct Moment(pub(super) sys::CUevent);
-
-impl Moment {
-    /// In the thread's current context.
-    pub(super) fn new() -> Result<Moment> {
-        create_with(sys::CUevent_flags::CU_EVENT_DEFAULT).map(Moment)
-    }
-}
-
-impl Drop for Moment {
-    fn drop(&mut self) {
-        destroy(self.0);
-    }
 }

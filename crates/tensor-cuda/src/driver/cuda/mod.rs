@@ -308,10 +308,6 @@ impl Driver for CudaDriver {
         self.wait_for_stream()
     }
 
-    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f32> {
-        self.time_work(work)
-    }
-
     /// In the mode that ignores other threads: an allocation of a neighbouring replica does not end this
     /// capture.
     fn begin_capture(&self) -> Result<()> {

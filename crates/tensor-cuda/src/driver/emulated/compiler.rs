@@ -21,10 +21,13 @@ const SHIM: [(&str, &str); 7] = [
     ("warp.h", include_str!("../../../emulation/warp.h")),
 ];
 
+/// The instrumentation of the thread sanitizer calls `races.h`, so the sanitizer's own library is left out.
+const RACES: &str = "-fsanitize=thread";
+
 /// No fused multiply-adds except explicit ones, and no strict aliasing, which kernels break for wide loads.
 /// Warnings that no correct kernel causes are errors. So is a kernel that no list names, since it could not
-/// be launched. The instrumentation of the thread sanitizer calls `races.h`, so the sanitizer's own library is
-/// left out. Loops stay loops, since it does not see `memset` and `memcpy`. `-g1` gives the lines of a race.
+/// be launched. Loops stay loops, since [`RACES`] does not see `memset` and `memcpy`. `-g1` gives the lines of a
+/// race.
 const FLAGS: &[&str] = &[
     "-std=c++17",
     "-O2",
@@ -32,7 +35,6 @@ const FLAGS: &[&str] = &[
     "-fno-strict-aliasing",
     "-fPIC",
     "-shared",
-    "-fsanitize=thread",
     "-fno-exceptions",
     "-nodefaultlibs",
     "-fno-tree-loop-distribute-patterns",
@@ -79,19 +81,22 @@ pub(super) struct Unit {
     format: &'static str,
     define: String,
     files: Vec<(&'static str, String)>,
+    flags: Vec<&'static str>,
     path: PathBuf,
 }
 
 impl Unit {
-    pub(super) fn new(source: &Source, (format, number): (&'static str, u32)) -> Result<Unit> {
+    /// Whether races are found too: its accesses of memory then take several times as long.
+    pub(super) fn new(source: &Source, (format, number): (&'static str, u32), races: bool) -> Result<Unit> {
         let define = format!("-DTOWERS_ACT={number}");
+        let flags: Vec<&str> = FLAGS.iter().copied().chain(races.then_some(RACES)).collect();
         let fixed = SHIM.iter().chain(HEADERS).copied().chain([(source.name, source.text)]);
         let files: Vec<(&str, String)> = fixed
             .map(|(name, text)| (name, changed(name, text)))
             .chain([("unit.cpp", unit(source))])
             .collect();
-        let path = folder().join(format!("{}-{format}-{}.so", source.name, key(&files, &define)?));
-        Ok(Unit { name: source.name, format, define, files, path })
+        let path = folder().join(format!("{}-{format}-{}.so", source.name, key(&files, &flags, &define)?));
+        Ok(Unit { name: source.name, format, define, files, flags, path })
     }
 
     /// The object's file, whether it is there or not.
@@ -124,7 +129,7 @@ impl Unit {
         // In that folder, so that messages show bare file names.
         let output = Command::new(command())
             .current_dir(build)
-            .args(FLAGS)
+            .args(&self.flags)
             .args([&self.define, "unit.cpp", "-o", "unit.so", "-lc", "-lm", "-lgcc"])
             .output()
             .map_err(|e| error(format!("{} cannot be run: {e}", command())))?;
@@ -174,9 +179,9 @@ fn changed(name: &str, text: &str) -> String {
 }
 
 /// A digest of all inputs of an object.
-fn key(files: &[(&str, String)], define: &str) -> Result<String> {
+fn key(files: &[(&str, String)], flags: &[&str], define: &str) -> Result<String> {
     let mut hash = Sha256::new();
-    let flags = FLAGS.iter().copied().chain([define, env::consts::ARCH, version()?]);
+    let flags = flags.iter().copied().chain([define, env::consts::ARCH, version()?]);
     for part in flags.chain(files.iter().flat_map(|(name, text)| [*name, text])) {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);

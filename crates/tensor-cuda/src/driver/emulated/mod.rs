@@ -30,6 +30,8 @@ const MULTIPROCESSORS: u32 = 3;
 
 /// A GPU in host memory.
 pub(crate) struct EmulatedDriver {
+    /// Whether races in kernels are found.
+    races: bool,
     format: Format,
     sources: Vec<Source>,
     state: Mutex<State>,
@@ -92,9 +94,14 @@ enum Work {
 }
 
 impl EmulatedDriver {
-    /// With the kernels of these files.
+    /// With the kernels of these files, whose races are errors.
     pub(crate) fn new(options: &Options, sources: &[Source]) -> Result<EmulatedDriver> {
         EmulatedDriver::in_order(options, sources, Order::from_environment()?)
+    }
+
+    /// The same faster, without looking for races.
+    pub(crate) fn without_races(options: &Options, sources: &[Source]) -> Result<EmulatedDriver> {
+        Ok(EmulatedDriver { races: false, ..EmulatedDriver::new(options, sources)? })
     }
 
     /// The same with an order of threads.
@@ -102,6 +109,7 @@ impl EmulatedDriver {
         compiler::version()?;
         Ok(EmulatedDriver {
             format: Format::of_activations(options.precision),
+            races: true,
             sources: sources.to_vec(),
             state: Mutex::new(State {
                 memory: Memory::default(),
@@ -247,7 +255,7 @@ impl Driver for EmulatedDriver {
             .iter()
             .find_map(|source| Some((source, find(source)?)))
             .ok_or_else(|| error(format!("there is no kernel {name}: is it in its file's SOURCE?")))?;
-        let object = Object::of(source, self.format)?;
+        let object = Object::of(source, self.format, self.races)?;
         state.kernels.push(Loaded { name: source.kernels[index], object, index: index as u32 });
         Ok(Kernel(state.kernels.len() - 1))
     }

@@ -47,9 +47,9 @@ type Slot = Arc<Mutex<Option<Arc<Object>>>>;
 
 impl Object {
     /// The object of a kernel file. All devices of the process share it, and the first user compiles it.
-    pub(super) fn of(source: &Source, format: Format) -> Result<Arc<Object>> {
+    pub(super) fn of(source: &Source, format: Format, races: bool) -> Result<Arc<Object>> {
         static LOADED: OnceLock<Mutex<HashMap<PathBuf, Slot>>> = OnceLock::new();
-        let unit = Unit::new(source, FORMATS[number_of(format)])?;
+        let unit = Unit::new(source, FORMATS[number_of(format)], races)?;
         let slot: Slot =
             lock(LOADED.get_or_init(Mutex::default)).entry(unit.path().into()).or_default().clone();
         let mut loaded = lock(&slot);
