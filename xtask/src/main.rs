@@ -62,7 +62,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "races",
         arguments: "[--mutants [FILE...]]",
-        summary: "look for races in every CUDA kernel; or in mutants of them, to see that they are found",
+        summary: "look for races in every CUDA kernel, or in mutants of them",
         run: races::run,
     },
     Command {
