@@ -254,10 +254,10 @@ __device__ inline void product(Arithmetic& sums, const A& a, const B& b, u32 fir
         }
         return;
     }
-    static_assert(STAGES >= 2, "the step before may still be read while the next is written");
     side_a.fetch(k);
     side_b.fetch(k);
     for (u32 stage = 0; k < k_end; stage = (stage + 1) % STAGES) {
+        if (STAGES == 1) __syncthreads(); // in 16 bits without tensor cores: the step before has read what is written over
         side_a.stash(shared_a[stage]);
         side_b.stash(shared_b[stage]);
         __syncthreads();
