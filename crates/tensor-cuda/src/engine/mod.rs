@@ -1,5 +1,7 @@
 //! The engines of convolutions and matrix products: NVIDIA's libraries, or our own kernels without them.
 
+#[cfg(all(test, feature = "emulation", target_os = "linux"))]
+mod compared;
 mod cublaslt;
 mod cudnn;
 mod faults;

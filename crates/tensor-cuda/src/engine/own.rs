@@ -13,38 +13,41 @@ use program::{Conv2d, Linear, Pad, Precision, Result, Shape, Write};
 /// cores if the GPU has them. f32 stays f32, even where TF32 would be allowed.
 pub(crate) struct Own;
 
-/// Bytes of scratch memory for a pass of a convolution.
-fn scratch(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape, y: Shape) -> usize {
-    partial_bytes(if let Some(small) = SmallWindow::new(cuda, conv, pass, x, y) {
-        small.partial()
-    } else if let Some(sliding) = sliding(cuda, conv, pass, x, y) {
-        sliding.partial()
-    } else {
-        Product::new(cuda, conv, pass, x, y).partial(cuda)
-    })
+/// The most suitable kernels for a pass of a convolution.
+enum Suited<'a> {
+    SmallWindow(SmallWindow<'a>),
+    Sliding(Sliding),
+    Product(Product<'a>),
 }
 
-/// A pass of a convolution by the most suitable kernels.
-fn convolve(
-    cuda: &Cuda,
-    op: &'static str,
-    conv: &Conv2d,
-    pass: Pass,
-    [x, y]: [Shape; 2],
-    places: [Ptr; 3],
-    write: Write,
-) -> Result<()> {
-    if let Some(small) = SmallWindow::new(cuda, conv, pass, x, y) {
-        small.run(cuda, op, places)
-    } else if let Some(sliding) = sliding(cuda, conv, pass, x, y) {
-        sliding.run(cuda, op, places)
-    } else {
-        Product::new(cuda, conv, pass, x, y).run(cuda, op, places, write)
+impl<'a> Suited<'a> {
+    fn new(cuda: &Cuda, conv: &'a Conv2d, pass: Pass, [x, y]: [Shape; 2]) -> Suited<'a> {
+        if let Some(small) = SmallWindow::new(cuda, conv, pass, x, y) {
+            return Suited::SmallWindow(small);
+        }
+        match pass {
+            Pass::Filter => Sliding::new(cuda, conv, x, y).map(Suited::Sliding),
+            Pass::Forward | Pass::Data => None,
+        }
+        .unwrap_or_else(|| Suited::Product(Product::new(cuda, conv, pass, x, y)))
     }
-}
 
-fn sliding(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape, y: Shape) -> Option<Sliding> {
-    if pass == Pass::Filter { Sliding::new(cuda, conv, x, y) } else { None }
+    /// Parts of the result, and the floats of each.
+    fn partial(&self, cuda: &Cuda) -> [usize; 2] {
+        match self {
+            Suited::SmallWindow(small) => small.partial(),
+            Suited::Sliding(sliding) => sliding.partial(),
+            Suited::Product(product) => product.partial(cuda),
+        }
+    }
+
+    fn run(&self, cuda: &Cuda, op: &'static str, places: [Ptr; 3], write: Write) -> Result<()> {
+        match self {
+            Suited::SmallWindow(small) => small.run(cuda, op, places),
+            Suited::Sliding(sliding) => sliding.run(cuda, op, places),
+            Suited::Product(product) => product.run(cuda, op, places, write),
+        }
+    }
 }
 
 /// A dense layer as a convolution of one pixel.
@@ -52,18 +55,20 @@ fn one_pixel(linear: &Linear) -> Conv2d {
     Conv2d { inputs: linear.inputs, outputs: linear.outputs, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID }
 }
 
-/// Whether our own kernels compute a pass even where cuDNN could, unless
-/// [`Kernels::Library`] forbids it. On an H200, cuDNN 9.19 takes 1.3 to 3 times as long for few channels and for
-/// gradients of the weights of few filters. In fp32 a step takes 1.5 times as long.
+/// Whether our own kernels compute a pass even where cuDNN could, unless [`Kernels::Library`] forbids it. On
+/// an H200, cuDNN 9.19 takes 1.3 to 3 times as long for few channels and for gradients of the weights of few
+/// filters. In fp32 a step takes 1.5 times as long.
 pub(super) fn is_ours(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape) -> bool {
     if cuda.options().kernels == Kernels::Library {
         return false;
     }
     let Ok(y) = conv.output(x) else { return false };
-    let few_filters = conv.outputs <= 32 || conv.outputs <= 64 && conv.inputs >= 96;
-    cuda.options().precision == Precision::Fp32
-        || SmallWindow::new(cuda, conv, pass, x, y).is_some()
-        || few_filters && sliding(cuda, conv, pass, x, y).is_some()
+    match Suited::new(cuda, conv, pass, [x, y]) {
+        _ if cuda.options().precision == Precision::Fp32 => true,
+        Suited::SmallWindow(_) => true,
+        Suited::Sliding(_) => conv.outputs <= 32 || conv.outputs <= 64 && conv.inputs >= 96,
+        Suited::Product(_) => false,
+    }
 }
 
 impl Engine for Own {
@@ -71,7 +76,8 @@ impl Engine for Own {
         let y = conv.output(x)?;
         let passes = [Pass::Forward, Pass::Data, Pass::Filter];
         let passes = passes.into_iter().take(if training { 3 } else { 1 });
-        let most = passes.map(|pass| scratch(cuda, conv, pass, x, y)).max();
+        let most =
+            passes.map(|pass| partial_bytes(Suited::new(cuda, conv, pass, [x, y]).partial(cuda))).max();
         cuda.engine_scratch(most.unwrap_or(0)).map(drop)
     }
 
@@ -81,7 +87,7 @@ impl Engine for Own {
 
     fn conv_fwd(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, w: Ptr, y: &Place) -> Result<()> {
         let (shapes, places) = ([x.shape, y.shape], [x.ptr, w, y.ptr]);
-        convolve(cuda, "conv2d_fwd", conv, Pass::Forward, shapes, places, Write::Set)
+        Suited::new(cuda, conv, Pass::Forward, shapes).run(cuda, "conv2d_fwd", places, Write::Set)
     }
 
     fn conv_bwd_data(
@@ -94,12 +100,12 @@ impl Engine for Own {
         write: Write,
     ) -> Result<()> {
         let (shapes, places) = ([dx.shape, dy.shape], [dy.ptr, w, dx.ptr]);
-        convolve(cuda, "conv2d_bwd_data", conv, Pass::Data, shapes, places, write)
+        Suited::new(cuda, conv, Pass::Data, shapes).run(cuda, "conv2d_bwd_data", places, write)
     }
 
     fn conv_bwd_filter(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, dy: &Place, dw: Ptr) -> Result<()> {
         let (shapes, places) = ([x.shape, dy.shape], [x.ptr, dy.ptr, dw]);
-        convolve(cuda, "conv2d_bwd_filter", conv, Pass::Filter, shapes, places, Write::Set)
+        Suited::new(cuda, conv, Pass::Filter, shapes).run(cuda, "conv2d_bwd_filter", places, Write::Set)
     }
 
     fn linear_fwd(&self, cuda: &Cuda, linear: &Linear, x: &Place, w: Ptr, y: &Place) -> Result<()> {

@@ -108,37 +108,9 @@ impl<'a> SmallWindow<'a> {
 
 #[cfg(all(test, feature = "emulation", target_os = "linux"))]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
-
-    use super::super::product::Product;
+    use super::super::compared;
     use super::*;
-    use program::{Backend, Pad, Precision};
-
-    /// The result of a pass by these kernels and by those of [`Product`], in this order.
-    fn both(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape) -> [Vec<f32>; 2] {
-        let y = conv.output(x).unwrap();
-        let numbers = |seed: usize, len: usize| {
-            let mut buffer = cuda.alloc_activations(len).unwrap();
-            let value = |k: usize| ((k * 7919 + seed * 104_729) % 1999) as f32 / 1000.0 - 1.0;
-            cuda.upload(&(0..len).map(value).collect::<Vec<f32>>(), &mut buffer, 0).unwrap();
-            let ptr = buffer.on::<crate::Buffer>("test").unwrap().memory.ptr();
-            (buffer, ptr)
-        };
-        let lens = if pass == Pass::Forward { [conv.weights(), y.len()] } else { [y.len(), conv.weights()] };
-        let ((_x, image), (_other, other)) = (numbers(1, x.len()), numbers(2, lens[0]));
-        [true, false].map(|small| {
-            let (out, place) = numbers(3, lens[1]);
-            let places = [image, other, place];
-            if small {
-                SmallWindow::new(cuda, conv, pass, x, y).unwrap().run(cuda, "test", places).unwrap();
-            } else {
-                Product::new(cuda, conv, pass, x, y).run(cuda, "test", places, Write::Set).unwrap();
-            }
-            let mut values = vec![0.0; lens[1]];
-            cuda.download(&out, 0, &mut values).unwrap();
-            values
-        })
-    }
+    use program::{Pad, Precision};
 
     /// Whole and broken tiles of pixels and outputs, strides, padding that differs by side, windows of all
     /// widths.
@@ -156,13 +128,10 @@ mod tests {
                 let pad = Pad { top, bottom, left, right };
                 let conv = Conv2d { inputs: x.c, outputs, kernel, stride, pad };
                 for pass in [Pass::Forward, Pass::Filter] {
-                    let [got, expected] = both(&cuda, &conv, pass, x);
-                    let largest = expected.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
-                    let ulp = if precision == Precision::Bf16 { 1.0 / 128.0 } else { 1.0 / 1024.0 };
-                    for (k, (got, expected)) in got.iter().zip(&expected).enumerate() {
-                        let near = (got - expected).abs() <= ulp * expected.abs() + 1e-5 * largest;
-                        assert!(near, "[{k}] is {got}, not {expected}: {pass:?} of {conv:?} from {x}");
-                    }
+                    let y = conv.output(x).unwrap();
+                    let small = SmallWindow::new(&cuda, &conv, pass, x, y).unwrap();
+                    let run = |places| small.run(&cuda, "test", places);
+                    compared::agrees(&cuda, &conv, pass, x, "kernels for small windows", run);
                 }
             }
         }

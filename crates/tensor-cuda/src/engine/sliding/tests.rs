@@ -1,8 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
-use super::super::product::{BLOCKS, Pass, Product};
+use super::super::compared;
+use super::super::product::{BLOCKS, Pass};
 use super::*;
-use program::{Backend, Precision, Storage};
+use program::Precision;
 
 const PADS: [[usize; 4]; 3] = [[1, 1, 1, 1], [0, 0, 0, 0], [2, 0, 1, 2]];
 
@@ -12,35 +13,10 @@ fn convolution(x: Shape, outputs: usize, [top, bottom, left, right]: [usize; 4])
     (conv, conv.output(x).unwrap())
 }
 
-/// Numbers on the device in the format of activations, and their places.
-fn numbers(cuda: &Cuda, seed: usize, len: usize) -> (Storage, Ptr) {
-    let mut buffer = cuda.alloc_activations(len).unwrap();
-    let values: Vec<f32> =
-        (0..len).map(|k| ((k * 7919 + seed * 104_729) % 1999) as f32 / 1000.0 - 1.0).collect();
-    cuda.upload(&values, &mut buffer, 0).unwrap();
-    let ptr = buffer.on::<crate::Buffer>("test").unwrap().memory.ptr();
-    (buffer, ptr)
-}
-
 /// Asserts that the gradient equals the general kernels' result, except for rounding.
 fn agrees(cuda: &Cuda, sliding: &Sliding, conv: &Conv2d) {
-    let Sliding { x, y, .. } = *sliding;
-    let ((_x, image), (_dy, dy)) = (numbers(cuda, 1, x.len()), numbers(cuda, 2, y.len()));
-    let outs = [(); 2].map(|()| numbers(cuda, 3, conv.weights()));
-    sliding.run(cuda, "test", [image, dy, outs[0].1]).unwrap();
-    let product = Product::new(cuda, conv, Pass::Filter, x, y);
-    product.run(cuda, "test", [image, dy, outs[1].1], Write::Set).unwrap();
-    let [got, expected] = outs.map(|(buffer, _)| {
-        let mut values = vec![0.0; conv.weights()];
-        cuda.download(&buffer, 0, &mut values).unwrap();
-        values
-    });
-    let largest = expected.iter().fold(0.0, |m: f32, x| m.max(x.abs()));
-    let ulp = if cuda.options().precision == Precision::Bf16 { 1.0 / 128.0 } else { 1.0 / 1024.0 };
-    for (k, (got, expected)) in got.iter().zip(&expected).enumerate() {
-        let near = (got - expected).abs() <= ulp * expected.abs() + 1e-5 * largest;
-        assert!(near, "[{k}] is {got}, not {expected}, of {conv:?} from {x} by {sliding:?}");
-    }
+    let run = |places| sliding.run(cuda, "test", places);
+    compared::agrees(cuda, conv, Pass::Filter, sliding.x, &format!("{sliding:?}"), run);
 }
 
 /// All numbers of warps, with the last outputs present and not, with one part and several.
