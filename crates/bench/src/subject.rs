@@ -4,7 +4,7 @@ use layers::{Draws, Initializer, Mode, Network, Work};
 use models::Model;
 use optim::OptimizerState;
 use program::Device;
-use train::{Config, Devices, Meter, StepOptions, open_devices};
+use train::{Arithmetic, Config, Devices, Meter, StepOptions, open_devices};
 
 /// What a benchmark measures: a network with a batch of random data in place.
 pub(crate) struct Subject {
@@ -42,11 +42,14 @@ impl Subject {
 
 /// The first of the devices that the configuration asks for.
 pub(crate) fn device(config: &Config) -> Result<Device> {
-    let devices = open_devices(
-        &Devices { replicas: 1, ..config.placement.devices.clone() },
-        &config.training.arithmetic,
-    )?;
-    devices.into_iter().next().ok_or_else(|| Error::Device("there is no device".into()))
+    device_with(config, &config.training.arithmetic)
+}
+
+/// The same with another arithmetic.
+pub(crate) fn device_with(config: &Config, arithmetic: &Arithmetic) -> Result<Device> {
+    let one = Devices { replicas: 1, ..config.placement.devices.clone() };
+    let first = open_devices(&one, arithmetic)?.into_iter().next();
+    first.ok_or_else(|| Error::Device("there is no device".into()))
 }
 
 /// The recipe's network, for ten classes.

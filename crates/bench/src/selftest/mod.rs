@@ -4,7 +4,7 @@ mod report;
 
 pub use report::{SelfTest, TestRow};
 
-use crate::{Error, Result};
+use crate::{Error, Result, subject};
 use conformance::{Subject, checks};
 use layers::{Comparison, Initializer};
 use parallel::run_replicas;
@@ -64,13 +64,9 @@ impl SelfTestOptions {
 pub fn selftest(config: &Config, options: &SelfTestOptions, tell: impl FnMut(&TestRow)) -> Result<SelfTest> {
     let began = Instant::now();
     let of = |precision| Arithmetic { precision, ..config.training.arithmetic };
-    let open = |arithmetic: &Arithmetic| -> Result<Device> {
-        let one = Devices { replicas: 1, ..config.placement.devices.clone() };
-        let first = open_devices(&one, arithmetic)?.into_iter().next();
-        first.ok_or_else(|| Error::Device("there is no device".into()))
-    };
+    let open = |precision| subject::device_with(config, &of(precision));
     let mut tests = Tests { rows: Vec::new(), options, tell };
-    let first = open(&of(options.precisions.first().copied().unwrap_or_default()))?;
+    let first = open(options.precisions.first().copied().unwrap_or_default())?;
     let kind = first.kind();
     let precisions = match &options.precisions[..] {
         [] if kind != "cpu" => Precision::ALL.to_vec(),
@@ -81,7 +77,7 @@ pub fn selftest(config: &Config, options: &SelfTestOptions, tell: impl FnMut(&Te
     let (mut facts, device) = (report::facts(config), report::model(&first));
     for &precision in &precisions {
         let is_open = precision == first.precision();
-        let opened = match if is_open { Ok(first.clone()) } else { open(&of(precision)) } {
+        let opened = match if is_open { Ok(first.clone()) } else { open(precision) } {
             Ok(opened) => opened,
             Err(why) => {
                 tests.test(precision, "open the device", || Err(why));
