@@ -5,7 +5,7 @@
 #
 # Lies in a bundle that `cargo xtask gpu` made, beside the release binary and the test programs: nothing is built here, so
 # the machine needs no Rust. OUT receives a log of each test program, results.jsonl (one JSON object a measurement), the
-# algorithms that were chosen (engine-*.txt), the time by kernel (profile-*.txt) and summary.txt. DATA is a folder with
+# algorithms that were chosen (engine-*.txt), the time by kernel (profile-*.txt), the last launches (timeline-*.txt) and summary.txt. DATA is a folder with
 # CIFAR-10; without it training is measured on random data alone. PyTorch is measured beside it where `python3` has it. CUDA's
 # libraries are found as `pip` installs them. TOWERS_GPU_SECONDS (560) is all the time there is: what is told most by comes
 # first, and what finds no time left says so.
@@ -69,7 +69,7 @@ torch() { # model, batch, precision, way
 profile() { # recipe, batch, precision: time by kernel, and which algorithms were chosen
     short 30 "profile $1 $2 $3" && return
     local name="$1-$2-$3"
-    TOWERS_PROFILE="$out/profile-$name.txt" CUDA_INJECTION64_PATH="$here/time_by_kernel.so" \
+    TOWERS_PROFILE="$out/profile-$name.txt" TOWERS_TIMELINE="$out/timeline-$name.txt" CUDA_INJECTION64_PATH="$here/time_by_kernel.so" \
         bench $(cell "$@") --seconds 1 --repeats 1 >"$out/engine-$name.txt" 2>"$out/profile-$name.log"
     say "profile $name: exit $?; $(tail -1 "$out/engine-$name.txt")"
     head -13 "$out/profile-$name.txt" 2>/dev/null | cut -c1-150 | tee -a "$summary"

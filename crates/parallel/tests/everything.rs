@@ -91,7 +91,7 @@ pub fn everything(mut replica: Replica, lens: &[usize]) -> Result<Vec<u32>, Erro
     Ok(all)
 }
 
-/// Asynchronous sums in buckets, from the last one to the first, while the pass goes on.
+/// Asynchronous sums in buckets, from the last one to the first, during the pass.
 fn in_buckets(
     replica: &mut Replica,
     parts: Option<(&SumTree, Range<usize>)>,
