@@ -166,6 +166,7 @@ pub fn layers_of_real_networks(subject: &Subject) {
     {
         subject.agree(&case(subject.fit(Shape::new(n, side, side, c), 16 * c), place));
     }
+    subject.agree(&Normalization { act: Activation::Gelu, ..case(Shape::new(2, 7, 7, 32), ALONE) });
     groups_of_real_networks(subject);
 }
 
