@@ -199,8 +199,12 @@ fn load(
     resume: Option<&Resume>,
     warn: fn(&str),
 ) -> anyhow::Result<Dataset> {
-    if resume.is_some() && !args.options.has("data.dataset") {
+    if (resume.is_some() || args.repeats_run()) && !args.options.has("data.dataset") {
         config.training.data.check_folder("the run's config.json")?;
+    }
+    if resume.is_none() {
+        let warning = config.take_weights()?;
+        warning.iter().for_each(|warning| warn(&format!("warning: {warning}")));
     }
     let trial = args.quick && resume.is_none();
     let data = match data::load(&config.training.data, &config.placement.files, args.keep.no_progress) {

@@ -81,7 +81,7 @@ impl Layer for BatchNormalization {
         }
         let operands = [x, gamma, beta, mean, variance];
         if to.is_training() && self.activation.reads_input() {
-            // Its gradient reads what a fused activation would overwrite.
+            // Its gradient reads the input of the activation.
             let y =
                 to.push(ops::BatchNormInfer { bn: BatchNorm { act: Activation::None, ..bn } }, &operands)?;
             return to.push(ops::Activate { act: self.activation }, &[y]);
