@@ -118,22 +118,11 @@ impl Problem {
     }
 
     /// The allowed algorithms of a pass, by cuDNN's heuristic the fastest first.
-    pub(super) fn algorithms(&self, handle: &Handle, pass: Pass) -> Result<Vec<Algorithm>, Failure> {
-        let with_workspace = |algorithm: Algorithm| {
-            // An algorithm without an answer can't compute this.
-            let workspace = self.workspace(handle, pass, algorithm).ok()?;
-            Some(Algorithm { workspace, ..algorithm })
-        };
-        let listed = self.expect(handle, pass)?.into_iter().filter_map(with_workspace);
-        Ok(listed.filter(|algorithm| algorithm.is_allowed(self.precision)).collect())
-    }
-
-    /// All algorithms of a pass by cuDNN's heuristic.
     #[rustfmt::skip]
-    fn expect(&self, handle: &Handle, pass: Pass) -> Result<Vec<Algorithm>, Failure> {
+    pub(super) fn algorithms(&self, handle: &Handle, pass: Pass) -> Result<Vec<Algorithm>, Failure> {
         self.set_math(Math::of(self.precision))?;
         let (h, xd, wd, yd, cd) = (handle.raw(), self.x.raw(), self.w.raw(), self.y.raw(), self.conv.raw());
-        listed(|most, count, list| match pass {
+        let listed = listed(|most, count, list| match pass {
             // SAFETY: descriptors and handle are alive, and `list` has room for `most`.
             Pass::Forward => check("cudnnGetConvolutionForwardAlgorithm_v7", unsafe {
                 number!(sys::cudnnGetConvolutionForwardAlgorithm_v7(h, xd, wd, cd, yd, most, count, list.cast()))
@@ -146,39 +135,8 @@ impl Problem {
             Pass::Filter => check("cudnnGetConvolutionBackwardFilterAlgorithm_v7", unsafe {
                 number!(sys::cudnnGetConvolutionBackwardFilterAlgorithm_v7(h, xd, yd, cd, wd, most, count, list.cast()))
             }),
-        })
-    }
-
-    /// Bytes of scratch memory that an algorithm of a pass needs.
-    #[rustfmt::skip]
-    fn workspace(&self, handle: &Handle, pass: Pass, algorithm: Algorithm) -> Result<usize, Failure> {
-        self.set_math(algorithm.math)?;
-        let (h, xd, wd, yd, cd) = (handle.raw(), self.x.raw(), self.w.raw(), self.y.raw(), self.conv.raw());
-        let mut bytes = 0;
-        match pass {
-            Pass::Forward => {
-                let number = algorithm.of(&FORWARD)?;
-                // SAFETY: descriptors and handle are alive.
-                check("cudnnGetConvolutionForwardWorkspaceSize", unsafe {
-                    number!(sys::cudnnGetConvolutionForwardWorkspaceSize(h, xd, wd, cd, yd, number, &raw mut bytes))
-                })
-            }
-            Pass::Data => {
-                let number = algorithm.of(&DATA)?;
-                // SAFETY: as above.
-                check("cudnnGetConvolutionBackwardDataWorkspaceSize", unsafe {
-                    number!(sys::cudnnGetConvolutionBackwardDataWorkspaceSize(h, wd, yd, cd, xd, number, &raw mut bytes))
-                })
-            }
-            Pass::Filter => {
-                let number = algorithm.of(&FILTER)?;
-                // SAFETY: as above.
-                check("cudnnGetConvolutionBackwardFilterWorkspaceSize", unsafe {
-                    number!(sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(h, xd, yd, cd, wd, number, &raw mut bytes))
-                })
-            }
-        }?;
-        Ok(bytes)
+        })?;
+        Ok(listed.into_iter().filter(|algorithm| algorithm.is_allowed(self.precision)).collect())
     }
 
     /// Runs a pass. Its output becomes the result plus `beta` (0 or 1) times its old value.
