@@ -4,6 +4,7 @@ use crate::device::{Gpus, SingleArgs, gpus};
 use crate::export::ExportArgs;
 use crate::flags::{All, Flags, Limit, Pictures, Several, Source, TestData};
 use crate::model::ClassifierArgs;
+use crate::summary::SummaryArgs;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -37,6 +38,8 @@ pub enum Command {
     Devices,
     /// List the recipes, or print one as TOML, to edit and use as --recipe FILE.toml
     Recipes(RecipesArgs),
+    /// Print the layers of a network, with shapes, parameters, FLOPs and memory
+    Summary(SummaryArgs),
     /// List runs: recipe, what differs, epochs, best accuracy, start, end
     Runs(RunsArgs),
     /// Print the ops of a training step or an inference pass: shapes, memory offsets, costs
@@ -95,7 +98,7 @@ pub struct TrainArgs {
 #[command(next_help_heading = "Output")]
 pub struct KeepArgs {
     /// The run's folder, or a picture (.png, .svg) for the curves; by default runs/RECIPE-N
-    #[arg(long, value_name = "PATH")]
+    #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// Resume from the newest checkpoint of DIR, of --output, or of the newest run
     #[arg(long, value_name = "DIR", num_args = 0..=1)]
@@ -163,7 +166,7 @@ pub struct ReportArgs {
     #[arg(value_name = "RUN")]
     pub runs: Vec<PathBuf>,
     /// The page to write; by default report.html in the run's folder or, for several runs, in the current folder
-    #[arg(long, value_name = "HTML")]
+    #[arg(short, long, value_name = "HTML")]
     pub output: Option<PathBuf>,
     /// Test images per batch
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 256)]
@@ -191,7 +194,7 @@ pub struct PreviewArgs {
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "minigooglenet")]
     pub recipe: String,
     /// The picture to write
-    #[arg(long, value_name = "PNG", default_value = "preview.png")]
+    #[arg(short, long, value_name = "PNG", default_value = "preview.png")]
     pub output: PathBuf,
     /// Training images, one per row
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 8)]
@@ -323,7 +326,7 @@ pub struct BenchArgs {
 #[derive(Debug, clap::Args)]
 pub struct SelfTestArgs {
     /// The report to write
-    #[arg(long, value_name = "FILE", default_value = "towers-selftest.md")]
+    #[arg(short, long, value_name = "FILE", default_value = "towers-selftest.md")]
     pub output: PathBuf,
     /// Run these tests alone, named as in the table: pooling,resnet18
     #[arg(long, value_name = "TEST,...", value_delimiter = ',')]
@@ -340,7 +343,7 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "gpus")]
     pub processes: Option<usize>,
     /// One process on each of N GPUs, or on each of the GPUs with these ids
-    #[arg(long, value_name = "N|IDS", allow_negative_numbers = true, value_parser = gpus)]
+    #[arg(short, long, value_name = "N|IDS", allow_negative_numbers = true, value_parser = gpus)]
     pub gpus: Option<Gpus>,
     /// When a process fails, restart all of them, at most N times; if the others can continue, at the end of the epoch
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 0)]

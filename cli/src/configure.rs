@@ -3,16 +3,17 @@
 use crate::args::TrainArgs;
 use crate::error::usage;
 use crate::output::is_picture;
+use crate::print::note;
 use std::path::Path;
 use train::augment::ImageDataGenerator;
-use train::{Config, differences, find_recipe};
+use train::{Architecture, Config, differences, find_recipe};
 
 impl TrainArgs {
     /// The configuration of a new run.
     pub fn config(&self) -> anyhow::Result<Config> {
         let recipe = find_recipe(self.recipe_name())?;
         let mut config = recipe.clone();
-        self.apply(&mut config)?;
+        self.apply(&mut config)?.iter().for_each(note);
         let changed = differences(&recipe, &config).into_iter().map(|differs| differs.key);
         // Each machine has its own folder for data. A run as a recipe differs already from its own recipe.
         let new = changed.filter(|key| key != "data.data_dir" && !recipe.changed.contains(key));
@@ -32,8 +33,8 @@ impl TrainArgs {
         })
     }
 
-    /// Overrides the options whose flags are given.
-    pub fn apply(&self, config: &mut Config) -> anyhow::Result<()> {
+    /// Overrides the options whose flags are given. Returns notes for the user.
+    pub fn apply(&self, config: &mut Config) -> anyhow::Result<Vec<String>> {
         if self.forget_outputs {
             config.outputs.forget_outside();
         }
@@ -41,6 +42,11 @@ impl TrainArgs {
             config.training.augmentation = without_random_steps(&config.training.augmentation);
         }
         self.options.apply(config)?;
+        let mut notes = Vec::new();
+        if self.options.has("model") {
+            config.training.layer = Architecture::default();
+            notes = config.read_layers(Path::new(""), !self.options.has("data.image_size"))?;
+        }
         self.apply_short_forms(config)?;
         if self.options.has("devices.pipeline_stages") && !self.options.has("devices.split_at") {
             config.placement.devices.split_at.clear();
@@ -56,7 +62,8 @@ impl TrainArgs {
             config.outputs.plot = Some(picture.clone());
         }
         config.outputs.make_absolute().map_err(train::Error::from)?;
-        Ok(config.check()?)
+        config.check()?;
+        Ok(notes)
     }
 
     /// Applies flags that set a part of an option, or several options.
@@ -193,7 +200,7 @@ mod tests {
             let Command::Train(args) = Args::try_parse_from(line).unwrap().command else { panic!("train") };
             let mut resumed = saved.clone();
             args.check_resumed(saved, false)?;
-            args.apply(&mut resumed).map(|()| resumed.training.sync_batch_norm)
+            args.apply(&mut resumed).map(|_| resumed.training.sync_batch_norm)
         };
         assert!(resumed(&[], &synchronized).unwrap() && !resumed(&[], &plain).unwrap());
         assert!(resumed(&["--sync-batch-norm"], &synchronized).unwrap());

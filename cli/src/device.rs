@@ -26,7 +26,7 @@ pub fn gpus(text: &str) -> Result<Gpus, String> {
 #[command(next_help_heading = "Devices")]
 pub struct SingleArgs {
     /// The GPU: 1 for the first, or an id with a comma (2,); implies --device cuda
-    #[arg(long, value_name = "1|ID,", allow_negative_numbers = true, value_parser = gpus)]
+    #[arg(short, long, value_name = "1|ID,", allow_negative_numbers = true, value_parser = gpus)]
     pub gpus: Option<Gpus>,
     /// The arithmetic.
     #[command(flatten)]

@@ -15,7 +15,7 @@ pub struct ExportArgs {
     #[arg(value_name = "RUN")]
     pub model: Option<PathBuf>,
     /// The file to write: .onnx, .py for PyTorch (its weights beside it as .safetensors), or .safetensors for towers
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Weights of other programs.
     #[command(flatten)]

@@ -140,6 +140,10 @@ fn arg<K: Keys>(option: &'static Opt, flag: &'static str) -> Arg {
         }
         None => arg.allow_hyphen_values(!matches!(option.kind, Kind::Text | Kind::OneOf(_))),
     };
+    // As in the tutorial's script.
+    if flag == "--gpus" {
+        arg = arg.short('g');
+    }
     if flag == "--data-dir" {
         arg = arg.env("TOWERS_DATA_DIR").value_parser(NonEmptyStringValueParser::new());
     }

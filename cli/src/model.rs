@@ -20,7 +20,7 @@ pub struct WeightsArgs {
     /// Height and width of the images, as in 64 or 48x40; by default those of the file, or 32x32
     #[arg(long, value_name = "N|HxW", allow_hyphen_values = true, value_parser = image_size)]
     pub image_size: Option<ImageSize>,
-    /// The preprocessing of pixels: divide-by-255, subtract-pixel-mean or standardize; by default that of the file, or of the recipe
+    /// The preprocessing of pixels: none, divide-by-255, subtract-pixel-mean or standardize; by default that of the file, or of the recipe
     #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
     pub preprocessing: Option<First>,
 }
@@ -28,6 +28,8 @@ pub struct WeightsArgs {
 /// `--preprocessing`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum First {
+    /// Values from 0 to 255, as they are
+    None,
     /// x / 255
     #[value(name = "divide-by-255")]
     DivideBy255,
@@ -40,6 +42,7 @@ pub enum First {
 impl From<First> for Preprocessing {
     fn from(first: First) -> Self {
         match first {
+            First::None => Preprocessing::None,
             First::DivideBy255 => Preprocessing::DivideBy255,
             First::SubtractPixelMean => Preprocessing::SubtractPixelMean,
             First::Standardize => Preprocessing::Standardize,

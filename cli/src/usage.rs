@@ -8,8 +8,8 @@ use clap::{CommandFactory, FromArgMatches};
 const ELSEWHERE: [(&str, &[&str], &str); 5] = [
     (
         "train",
-        &["--model", "--network", "--arch"],
-        "a network comes with its recipe: give --recipe NAME; `towers recipes` lists them",
+        &["--network", "--arch"],
+        "a network is named by --model NAME|FILE, or comes with its recipe, by --recipe NAME",
     ),
     (
         "train",

@@ -289,7 +289,8 @@ fn keras_and_towers_exchange_weights() {
         for ending in ["weights.h5", "keras", "h5"] {
             let path = at.join(format!("{name}.{ending}"));
             let trained = open_model(&path, &assumed, |_, _| unreachable!("nothing is measured")).unwrap();
-            assert_eq!(trained.network, name);
+            // The others have layers of their own, under their own names.
+            assert_eq!(trained.network == name, ending == "weights.h5");
             assert_close(&format!("{name}.{ending}"), &logits(&trained, &pictures), &rows.concat(), 1e-5);
         }
     }

@@ -123,7 +123,9 @@ fn little(args: &[String]) -> Vec<&'static str> {
         Some("train") => &few[..own],
         Some("preview" | "fetch") => &few[3..4],
         // A run knows its data too; weights of other programs don't.
-        Some("evaluate") if args.iter().any(|arg| arg.ends_with(".keras")) => &[few[1], few[3]],
+        Some("evaluate") if args.iter().any(|arg| arg.ends_with(".keras") || arg.ends_with(".onnx")) => {
+            &[few[1], few[3]]
+        }
         Some("bench") => &bench,
         Some("selftest") => &[["--only", "pooling,small_cnn,sums"]],
         _ => &[],
@@ -161,6 +163,8 @@ fn furnished() -> Place {
     }
     fs::copy(root().join("tests/golden/keras/small_cnn.keras"), at("cnn.keras")).unwrap();
     place.run("export runs/a --output back.py").ends(0);
+    place.run("export runs/a --output net.onnx").ends(0);
+    place.write("mine.toml", recipes_in("docs/models.md").remove(0));
     place
 }
 
@@ -225,14 +229,19 @@ fn every_command_of_the_pages_runs() {
     assert!(tried > 25, "only {tried} commands were found");
 }
 
-/// `recipes.md` shows recipe files.
+/// The recipe files that a page shows.
+fn recipes_in(page: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    let blocks = text.split("```").filter_map(|block| block.strip_prefix("toml\n"));
+    let blocks: Vec<String> = blocks.map(str::to_owned).collect();
+    assert!(!blocks.is_empty(), "{page}");
+    blocks
+}
+
 #[test]
 fn recipe_files_of_the_pages_are_recipes() {
     let place = Place::new();
-    let text = fs::read_to_string(root().join("docs/recipes.md")).unwrap();
-    let blocks: Vec<_> = text.split("```").filter_map(|block| block.strip_prefix("toml\n")).collect();
-    assert!(!blocks.is_empty());
-    for block in blocks {
+    for block in ["docs/recipes.md", "docs/models.md"].into_iter().flat_map(recipes_in) {
         place.write("shown.toml", block);
         place.run("recipes shown.toml").ends(0);
     }

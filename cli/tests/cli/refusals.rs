@@ -34,7 +34,7 @@ fn bad_values_name_the_option() {
         ("bench --mode trian", "'train'"),
         ("nonsense", "nonsense"),
         ("train --tta=flip", "tip: it belongs to towers evaluate and towers predict"),
-        ("train --model resnet18", "tip: a network comes with its recipe: give --recipe NAME"),
+        ("train --arch resnet18", "tip: a network is named by --model NAME|FILE"),
         ("train --dropout 0.5", "unexpected argument '--dropout' found\n\nUsage: towers train [OPTIONS]\n"),
         ("train --output-dir a", "a similar argument exists: '--output'"),
         ("train --weight-decay 1e-4", "tip: it is an option of the optimizer"),
@@ -48,7 +48,7 @@ fn bad_values_name_the_option() {
         assert!(!ran.err().contains("panicked"), "{args}: {}", ran.err());
     }
     assert!(!place.exists("runs"));
-    assert!(!place.run("train --model resnet18").ends(2).err().contains("'--mode'"));
+    assert!(!place.run("train --arch resnet18").ends(2).err().contains("'--mode'"));
 }
 
 /// The usage in an error is that of the help, however many flags were given.

@@ -104,7 +104,59 @@ fn weights_of_keras_are_taken_as_they_are() {
     assert_eq!(direct["loss"], exported["loss"]);
     place.run("preview --dataset synthetic --recipe quick --samples 1 --columns 1 --output cat.png").ends(0);
     place.prints(&format!("predict cat.png --model {keras}"), "cat.png: ");
-    place.refuses(&format!("evaluate {keras} --preprocessing none"), "divide-by-255");
+    place.refuses(&format!("evaluate {keras} --preprocessing nothing"), "divide-by-255");
+}
+
+/// A network that no Rust knows: from a file of Keras, and from tables in a recipe.
+#[test]
+fn layers_of_ones_own_are_trained() {
+    let place = Place::new();
+    let keras = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/keras/tiny.keras");
+    let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 20 --no-progress";
+    let line = format!("{train} --epochs 1 --image-size 32 --model {} --output a", keras.display());
+    place.run(&line).ends(0).complains("functional on synthetic");
+    place.run(&format!("{train} --resume a --epochs 2")).ends(0);
+    place.write(
+        "mine.toml",
+        "like = 'quick'\n[[layer]]\nclass = 'Rescaling'\nscale = 0.5\noffset = -0.25\n\
+         [[layer]]\nclass = 'Conv2D'\nfilters = 4\nkernel_size = [3, 1]\nstrides = 2\nactivation = 'gelu'\n\
+         [[layer]]\nclass = 'GlobalMaxPooling2D'\n[[layer]]\nclass = 'Dense'\n",
+    );
+    let line = train.replace("--quick", "--recipe mine.toml");
+    place.run(&format!("{line} --epochs 1 --output b")).ends(0).complains("mine on synthetic");
+    // Nothing beside the run is needed any more.
+    place.remove("mine.toml");
+    place
+        .prints("summary b --batch 8", "re")
+        .says("rescaling (Rescaling)")
+        .says("FLOPs of an image")
+        .says("batches of 8");
+    for run in ["a", "b"] {
+        let measured = place.run(&format!("evaluate {run} --json")).ends(0).json();
+        place.prints(&format!("export {run} -o {run}.safetensors"), "wrote");
+        place.prints(&format!("export {run} --output {run}.onnx"), "wrote");
+        let again =
+            place.run(&format!("evaluate {run}.safetensors --json --dataset synthetic --limit-test 20"));
+        assert_eq!(again.ends(0).json()["loss"], measured["loss"], "{run}");
+        let graph = place
+            .run(&format!("evaluate {run}.onnx --json --dataset synthetic --limit-test 20"))
+            .ends(0)
+            .json();
+        let loss = |measured: &Value| measured["loss"].as_f64().unwrap();
+        assert!((loss(&graph) - loss(&measured)).abs() < 1e-5, "{graph} {measured}");
+    }
+    place.run("train --recipe b --epochs 1 --no-progress --output c").ends(0);
+    assert_eq!(place.model("b"), place.model("c"));
+    place.prints(&format!("summary {}", keras.display()), "Model: \"functional\"").says("(None, 3)");
+    place.prints("summary b.onnx --classes 7 --image-size 48x40", "(None, 23, 20, 4)").says("(None, 7)");
+    place.refuses("summary b --classes 7", "leave --image-size and --classes out");
+    place.fails("train --model nothing.keras", "can't read nothing.keras");
+    place.refuses("train --model resnet81", "--model is `resnet81`, but must be one of airbench94");
+    place.write("x.json", r#"{"class_name": "Sequential", "config": {"layers": [{"class_name": "LSTM", "config": {"name": "a"}}]}}"#);
+    place.fails(
+        "train --model x.json",
+        "x.json: its layer `a` is a LSTM, which is not there; there are Activation, Add",
+    );
 }
 
 /// Runs begin with weights of a run, of Keras and of PyTorch; other classes need a new last layer.

@@ -53,7 +53,7 @@ pub fn first_step(config: &Config, options: &BenchOptions, started: Instant) -> 
     let built_s = now();
     network.init(config.training.seed)?;
     let initialized_s = now();
-    let (images, labels) = random_batch(batch, network.sample_len());
+    let (images, labels) = random_batch(batch, &network);
     network.set_input(&images, &labels)?;
     let began_s = now();
     let mut step = |step: u64| -> Result<f64> {

@@ -28,6 +28,7 @@ mod replica_bench;
 mod roofline;
 mod selftest;
 mod subject;
+mod summary;
 mod throughput;
 mod timeline;
 
@@ -38,6 +39,7 @@ pub use programs::programs;
 pub use replica_bench::{ReplicaBench, bench_process, bench_replicas};
 pub use roofline::{Roof, Roofline, roofline};
 pub use selftest::{SelfTest, SelfTestOptions, TestRow, selftest};
+pub use summary::summary;
 pub use throughput::{BenchResult, bench};
 pub use timeline::{Timeline, timeline};
 pub use train::{Error, Result};

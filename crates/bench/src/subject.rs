@@ -33,7 +33,7 @@ impl Subject {
         let mut network = model.build(&device, batch, mode)?;
         network.init(config.training.seed)?;
         let optimizer = config.optimizer_on(&network)?;
-        let (images, labels) = random_batch(batch, network.sample_len());
+        let (images, labels) = random_batch(batch, &network);
         network.set_input(&images, &labels)?;
         let (meter, work) = (Meter::new(&device)?, model.graph().work());
         Ok(Subject { device, network, work, optimizer, meter, batch, images, labels })
@@ -54,14 +54,14 @@ pub(crate) fn device_with(config: &Config, arithmetic: &Arithmetic) -> Result<De
 
 /// The recipe's network, for ten classes, with its frozen layers.
 pub(crate) fn model(config: &Config) -> Result<Model> {
-    let model = models::by_name_for(&config.training.model, config.training.data.image_size.shape(), 10);
-    config.frozen(model.ok_or_else(|| Error::Device("there is no such network".into()))??)
+    config.frozen(config.network(config.training.data.image_size.shape(), 10)?)
 }
 
-/// Images of so many numbers each, and labels.
-pub(crate) fn random_batch(batch: usize, sample_len: usize) -> (Vec<f32>, Vec<u32>) {
-    let images = Initializer::Normal(0.0, 1.0).values(0, "bench", &[batch, sample_len]);
-    (images, (0..batch as u32).map(|k| (k * 7 + 3) % 10).collect())
+/// Images and labels for a network.
+pub(crate) fn random_batch(batch: usize, network: &Network) -> (Vec<f32>, Vec<u32>) {
+    let images = Initializer::Normal(0.0, 1.0).values(0, "bench", &[batch, network.sample_len()]);
+    let classes = network.logits().layout.shape.c as u32;
+    (images, (0..batch as u32).map(|k| (k * 7 + 3) % classes).collect())
 }
 
 /// The numbers of a step: the configuration's learning rate, and no label smoothing.

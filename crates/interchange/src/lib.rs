@@ -1,8 +1,8 @@
 //! Trained networks to and from other programs.
 //!
-//! - [`keras`] reads the weights of Keras' files (`.weights.h5`, `.h5`, `.keras`) into a network of ours;
+//! - [`keras`] reads the layers and the weights of Keras' files (`.keras`, `.h5`, `.weights.h5`, JSON);
 //! - [`pytorch`] writes a network as a PyTorch module with its state dict, and reads such state dicts;
-//! - [`onnx`] writes it as an ONNX graph.
+//! - [`onnx`] writes it as an ONNX graph, and reads such graphs.
 //!
 //! An export writes a [`Source`]: the steps of a graph, its tensors, and its preprocessing. The exported
 //! network takes pictures in PyTorch's layout, `(N, 3, height, width)`, with values from 0 to 255, and gives
@@ -41,6 +41,7 @@
 
 mod error;
 mod file;
+mod imported;
 pub mod keras;
 mod layout;
 pub mod onnx;
@@ -48,4 +49,5 @@ pub mod pytorch;
 mod source;
 
 pub use error::{Error, Result};
+pub use imported::Imported;
 pub use source::{Pixels, Source};

@@ -1,9 +1,9 @@
 //! What the writer wrote, decoded again: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto has the numbers of the fields.
-#![allow(clippy::unwrap_used)]
 
 use checkpoint::Tensors;
+use interchange::onnx::OnnxNetwork;
 use interchange::{Error, Pixels, Source, onnx, pytorch};
-use layers::{Graph, Initializer, Layer, Lower, MaxPooling2D, Padding, ParamSpec, Role};
+use layers::{Graph, Initializer, Layer, Lower, MaxPooling2D, Mode, Network, Padding, ParamSpec, Role};
 use models::Model;
 use program::{Activation, Shape, TensorId, ops};
 use std::collections::HashSet;
@@ -183,6 +183,91 @@ fn tensors_lie_as_in_pytorch() {
     ] {
         assert!(module.contains(line), "{line}\n{module}");
     }
+}
+
+/// Logits of a picture, by a network with these tensors; without them its first weights, which are returned.
+fn predicted(model: &Model, tensors: Option<&Tensors>) -> (Vec<f32>, Tensors) {
+    let device = tensor_cpu::device(1);
+    let mut network: Network = model.build(&device, 1, Mode::Inference).unwrap();
+    network.init(3).unwrap();
+    let mut own = Tensors::new();
+    for slot in network.arena().slots().to_vec() {
+        if let Some(tensors) = tensors {
+            let tensor = tensors.get(&slot.name).unwrap();
+            network.arena_mut().load(&device, &slot, tensor.data()).unwrap();
+        }
+        let values = network.arena().storage(&slot).to_vec(&device, slot.span.offset, slot.span.len).unwrap();
+        own.insert(&slot.name, slot.shape.clone(), values).unwrap();
+    }
+    let images: Vec<f32> = (0..network.sample_len()).map(|k| (k * 37 % 101) as f32 / 101.0 - 0.5).collect();
+    network.set_input(&images, &[0]).unwrap();
+    network.predict().unwrap();
+    let logits = network.logits();
+    (logits.data.to_vec(&device, logits.layout.offset, logits.layout.shape.len()).unwrap(), own)
+}
+
+#[test]
+fn graphs_come_back_with_the_same_logits() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("net.onnx");
+    let classes = classes(10);
+    for name in models::NAMES {
+        let model = models::by_name(name, 10).unwrap().unwrap();
+        let (expected, tensors) = predicted(&model, None);
+        let pixels = Pixels { scale: vec![0.5; 3], shift: (0..3072).map(|k| k as f32).collect() };
+        std::fs::write(
+            &file,
+            onnx::write(&source(&model, name, &tensors, &classes, pixels.clone())).unwrap(),
+        )
+        .unwrap();
+        let read = OnnxNetwork::read(&file).unwrap();
+        let network = read.network();
+        assert_eq!((network.classes, network.image), (Some(10), Some([32, 32])), "{name}");
+        assert_eq!(
+            (read.pixels(), read.named(10).unwrap().unwrap().classes),
+            (Some(pixels), classes.clone())
+        );
+        let back = network.architecture.build(&network.name, [32, 32, 3], 10).unwrap();
+        let tensors = read.assign(&back.steps()).unwrap();
+        assert_eq!(predicted(&back, Some(&tensors)).0, expected, "{name}");
+    }
+}
+
+#[test]
+fn hostile_graphs_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("net.onnx");
+    let model = models::small_cnn(10).unwrap();
+    let (tensors, classes) = (tensors(&model), classes(10));
+    let pixels = Pixels { scale: vec![0.5; 3], shift: vec![0.0; 3] };
+    let whole = onnx::write(&source(&model, "small_cnn", &tensors, &classes, pixels)).unwrap();
+    let read = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).unwrap();
+        let read = OnnxNetwork::read(&file).map_err(|error| error.to_string())?;
+        let Some(network) = Some(read.network()).filter(|network| network.architecture.layers.len() < 99)
+        else {
+            return Err(String::new());
+        };
+        let model = network.architecture.build("net", [32, 32, 3], 10).map_err(|error| error.to_string())?;
+        read.assign(&model.steps()).map_err(|error| error.to_string())
+    };
+    assert!(read(&whole).is_ok());
+    assert!(read(b"").unwrap_err().ends_with("there is no graph in it"));
+    assert!(read(b"\xff\xff").unwrap_err().contains("it is no ONNX file"));
+    let (mut word, mut refused) = (1_u64, 0);
+    for part in 0..300 {
+        let mut bytes = whole.clone();
+        bytes.truncate(if part < 30 { whole.len() * part / 30 } else { whole.len() });
+        for _ in 0..4 {
+            // Knuth's generator; most of the structure is at the beginning.
+            word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            if let Some(byte) = bytes.get_mut((word >> 33) as usize % 2500) {
+                *byte = (word >> 8) as u8;
+            }
+        }
+        refused += usize::from(read(&bytes).is_err());
+    }
+    assert!(refused > 100, "{refused}");
 }
 
 /// `x` times the logistic function of `x`.

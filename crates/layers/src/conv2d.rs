@@ -2,7 +2,7 @@ use crate::activation::check_fused;
 use crate::{Initializer, Layer, Lower, ParamSpec, Role};
 use program::{Activation, Conv2d, Error, Pad, Result, Shape, TensorId, ops};
 
-/// Zeros around an image: Keras' two kinds, or a given width.
+/// Zeros around an image: Keras' two kinds, or given widths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Padding {
     /// None.
@@ -14,6 +14,9 @@ pub enum Padding {
     /// without padding. For a stride of 1 and a kernel of `2 N + 1` it is [`Padding::Same`]. With larger
     /// strides the windows lie elsewhere.
     Pixels(usize),
+    /// Another width on each side, as `ZeroPadding2D(((top, bottom), (left, right)))` before a layer without
+    /// padding.
+    Sides(Pad),
 }
 
 impl Padding {
@@ -23,6 +26,7 @@ impl Padding {
             Padding::Same if stride.contains(&0) => Pad::VALID,
             Padding::Same => Pad::same(x.h, x.w, kernel, stride),
             Padding::Pixels(n) => Pad { top: n, bottom: n, left: n, right: n },
+            Padding::Sides(pad) => pad,
         }
     }
 }
@@ -57,6 +61,11 @@ impl Conv2D {
         }
     }
 
+    /// Windows of another number of rows than columns.
+    pub fn kernel_size(self, kernel: [usize; 2]) -> Self {
+        Conv2D { kernel, ..self }
+    }
+
     /// `padding="same"`.
     pub fn same(self) -> Self {
         self.padding(Padding::Same)
@@ -69,7 +78,12 @@ impl Conv2D {
 
     /// Rows and columns from one window to the next.
     pub fn strides(self, stride: usize) -> Self {
-        Conv2D { stride: [stride; 2], ..self }
+        self.strides_by([stride; 2])
+    }
+
+    /// Rows and columns from one window to the next, where they differ.
+    pub fn strides_by(self, stride: [usize; 2]) -> Self {
+        Conv2D { stride, ..self }
     }
 
     /// The activation after the convolution. GELU must be a separate layer.

@@ -12,12 +12,14 @@ pub struct BatchNormalization {
     momentum: f32,
     epsilon: f32,
     scale: bool,
+    center: bool,
     activation: Activation,
 }
 
 impl Default for BatchNormalization {
     fn default() -> Self {
-        BatchNormalization { momentum: 0.99, epsilon: 1e-3, scale: true, activation: Activation::None }
+        let (scale, center, activation) = (true, true, Activation::None);
+        BatchNormalization { momentum: 0.99, epsilon: 1e-3, scale, center, activation }
     }
 }
 
@@ -43,6 +45,11 @@ impl BatchNormalization {
         BatchNormalization { scale, ..self }
     }
 
+    /// Whether beta is trained. Otherwise it stays 0, and Keras' `center=False` has none in its files.
+    pub fn center(self, center: bool) -> Self {
+        BatchNormalization { center, ..self }
+    }
+
     /// The activation after the normalization.
     pub fn activation(self, activation: Activation) -> Self {
         BatchNormalization { activation, ..self }
@@ -58,7 +65,7 @@ impl Layer for BatchNormalization {
         let running = Role::Running { momentum: self.momentum };
         [
             ("gamma", Initializer::Ones, Role::trained(self.scale)),
-            ("beta", Initializer::Zeros, Role::Trainable),
+            ("beta", Initializer::Zeros, Role::trained(self.center)),
             ("moving_mean", Initializer::Zeros, running),
             ("moving_variance", Initializer::Ones, running),
         ]
@@ -100,12 +107,15 @@ impl Layer for BatchNormalization {
 pub struct GroupNormalization {
     groups: usize,
     epsilon: f32,
+    scale: bool,
+    center: bool,
     activation: Activation,
 }
 
 impl Default for GroupNormalization {
     fn default() -> Self {
-        GroupNormalization { groups: 32, epsilon: 1e-3, activation: Activation::None }
+        let (scale, center, activation) = (true, true, Activation::None);
+        GroupNormalization { groups: 32, epsilon: 1e-3, scale, center, activation }
     }
 }
 
@@ -125,6 +135,16 @@ impl GroupNormalization {
         GroupNormalization { epsilon, ..self }
     }
 
+    /// Whether gamma is trained. Otherwise it stays 1.
+    pub fn scale(self, scale: bool) -> Self {
+        GroupNormalization { scale, ..self }
+    }
+
+    /// Whether beta is trained. Otherwise it stays 0.
+    pub fn center(self, center: bool) -> Self {
+        GroupNormalization { center, ..self }
+    }
+
     /// The activation after the normalization.
     pub fn activation(self, activation: Activation) -> Self {
         GroupNormalization { activation, ..self }
@@ -137,8 +157,13 @@ impl Layer for GroupNormalization {
     }
 
     fn params(&self, x: Shape) -> Vec<ParamSpec> {
-        [("gamma", Initializer::Ones), ("beta", Initializer::Zeros)]
-            .map(|(name, init)| ParamSpec { name, shape: vec![x.c], init, role: Role::Trainable })
+        [("gamma", Initializer::Ones, self.scale), ("beta", Initializer::Zeros, self.center)]
+            .map(|(name, init, trained)| ParamSpec {
+                name,
+                shape: vec![x.c],
+                init,
+                role: Role::trained(trained),
+            })
             .into()
     }
 

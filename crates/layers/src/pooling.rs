@@ -8,19 +8,29 @@ macro_rules! pooling {
         /// Defaults as in Keras: windows side by side, valid padding.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct $name {
-            pool_size: usize,
-            strides: usize,
+            pool_size: [usize; 2],
+            strides: [usize; 2],
             padding: Padding,
         }
 
         impl $name {
             /// Windows of `pool_size x pool_size`, side by side.
             pub fn new(pool_size: usize) -> Self {
+                $name::of([pool_size; 2])
+            }
+
+            /// Windows of another number of rows than columns, side by side.
+            pub fn of(pool_size: [usize; 2]) -> Self {
                 $name { pool_size, strides: pool_size, padding: Padding::Valid }
             }
 
             /// Rows and columns from one window to the next.
             pub fn strides(self, strides: usize) -> Self {
+                self.strides_by([strides; 2])
+            }
+
+            /// Rows and columns from one window to the next, where they differ.
+            pub fn strides_by(self, strides: [usize; 2]) -> Self {
                 $name { strides, ..self }
             }
 
@@ -30,7 +40,7 @@ macro_rules! pooling {
             }
 
             fn spec(&self, x: Shape) -> Pool2d {
-                let (kernel, stride) = ([self.pool_size; 2], [self.strides; 2]);
+                let (kernel, stride) = (self.pool_size, self.strides);
                 Pool2d { kernel, stride, pad: self.padding.resolve(x, kernel, stride) }
             }
         }

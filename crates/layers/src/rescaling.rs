@@ -1,21 +1,41 @@
-use crate::{Layer, Lower};
-use program::{Result, TensorId, ops};
+use crate::{Initializer, Layer, Lower, ParamSpec, Role};
+use program::{Activation, Conv2d, Pad, Result, Shape, TensorId, ops};
 
-/// All numbers times a constant: Keras' `Rescaling(scale)`.
+/// All numbers times a constant, plus another one: Keras' `Rescaling(scale, offset)`.
+///
+/// With an offset it is a 1x1 convolution whose weights are not trained.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rescaling {
     scale: f32,
+    offset: f32,
 }
 
 impl Rescaling {
     /// `scale * x`.
     pub fn new(scale: f32) -> Self {
-        Rescaling { scale }
+        Rescaling { scale, offset: 0.0 }
+    }
+
+    /// `scale * x + offset`.
+    pub fn offset(self, offset: f32) -> Self {
+        Rescaling { offset, ..self }
     }
 }
 
 impl Layer for Rescaling {
+    fn params(&self, x: Shape) -> Vec<ParamSpec> {
+        if self.offset == 0.0 {
+            return Vec::new();
+        }
+        let kernel = ("kernel", vec![1, 1, x.c, x.c], Initializer::Identity(self.scale));
+        let bias = ("bias", vec![x.c], Initializer::Constant(self.offset));
+        [kernel, bias].map(|(name, shape, init)| ParamSpec { name, shape, init, role: Role::Frozen }).into()
+    }
+
     fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        to.push(ops::Scale { factor: self.scale }, &[x])
+        let &[kernel, bias] = to.params() else { return to.push(ops::Scale { factor: self.scale }, &[x]) };
+        let c = to.shape(x).c;
+        let conv = Conv2d { inputs: c, outputs: c, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+        to.push(ops::Conv2dForward { conv, act: Activation::None }, &[x, kernel, bias])
     }
 }

@@ -1,7 +1,8 @@
 //! The networks of the `towers` recipes.
 //!
 //! Each is a function of the number of classes that returns a [`Model`]: a graph for 32x32 RGB images and the value of its
-//! logits. [`by_name_for`] makes them for images of another size.
+//! logits. [`by_name_for`] makes them for images of another size. An [`Architecture`] is any other network,
+//! as a list of layers in Keras' terms.
 //!
 //! ```
 //! let model = models::minigooglenet(10)?;
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod airbench94;
+mod architecture;
 mod keras_cnn;
 mod minigooglenet;
 mod model;
@@ -20,6 +22,7 @@ mod resnet18;
 mod small_cnn;
 
 pub use airbench94::airbench94;
+pub use architecture::{Architecture, CLASSES, IMAGES, LayerSpec, options_of};
 pub use keras_cnn::keras_cnn;
 pub use minigooglenet::minigooglenet;
 pub use model::{IMAGE, Model};
@@ -67,18 +70,13 @@ pub fn by_name_for(name: &str, image: [usize; 3], classes: usize) -> Option<Resu
         "small_cnn" => small_cnn::for_images,
         _ => return None,
     };
-    Some(build(image, classes).map_err(|error| too_small(name, build, image, classes).unwrap_or(error)))
+    let takes = |side| build([side, side, image[2]], classes).is_ok();
+    Some(build(image, classes).map_err(|error| too_small(name, takes, IMAGE[0], image).unwrap_or(error)))
 }
 
-/// The error for images that are too small, if that is the cause.
-fn too_small(
-    name: &str,
-    build: fn([usize; 3], usize) -> Result<Model>,
-    [h, w, c]: [usize; 3],
-    classes: usize,
-) -> Option<Error> {
-    let takes = |side: &usize| build([*side, *side, c], classes).is_ok();
-    let smallest = (1..=IMAGE[0]).find(takes).filter(|&side| h.min(w) < side)?;
+/// The error for images that are too small, if that is the cause. Squares are tried up to the side `most`.
+fn too_small(name: &str, takes: impl Fn(usize) -> bool, most: usize, [h, w, _]: [usize; 3]) -> Option<Error> {
+    let smallest = (1..=most).find(|&side| takes(side)).filter(|&side| h.min(w) < side)?;
     Some(Error::Images {
         network: name.to_owned(),
         given: format!("{h}x{w}"),

@@ -1,6 +1,5 @@
 //! Opens trained networks: runs, checkpoints, files of Keras and of PyTorch.
 
-use crate::config::unknown_network;
 use crate::data::split;
 use crate::{
     CHECKPOINTS, Config, DataFiles, DataSet, Error, RECIPES, Result, Saved, check_data, load_data, recipe,
@@ -8,6 +7,7 @@ use crate::{
 use checkpoint::{Checkpoint, Store};
 use cifar::Dataset;
 use interchange::keras::KerasWeights;
+use interchange::onnx::OnnxNetwork;
 use interchange::pytorch::{TorchWeights, is_state_dict};
 use std::fs::File;
 use std::io::Read;
@@ -16,8 +16,8 @@ use trained::standardization::measure;
 use trained::{Assumed, Description, ForeignWeights, Preprocessing, Trained, Weights};
 
 /// Reads the trained network at `path`, which may be a run's folder, a model file, or a checkpoint; a folder
-/// of checkpoints stands for the newest. It may also be weights of Keras (`.keras`, `.weights.h5`, `.h5`), or
-/// a state dict of PyTorch for an exported network (`.safetensors`).
+/// of checkpoints stands for the newest. It may also be a model or weights of Keras (`.keras`, `.weights.h5`,
+/// `.h5`), a state dict of PyTorch for an exported network (`.safetensors`), or an ONNX graph (`.onnx`).
 ///
 /// `load` loads the data for values that are in neither a checkpoint nor such files, such as the mean of the
 /// training images. They must be the training data of the network, whatever it is evaluated on later.
@@ -41,11 +41,7 @@ pub fn open_model(
         ModelKind::PyTorch => {
             foreign(ForeignWeights::PyTorch(TorchWeights::read(path)?), path, assumed, load)
         }
-        ModelKind::Towers if has_ending(path, "onnx") => {
-            let reason =
-                "ONNX files are written, not read; name the model that it was exported from".to_owned();
-            Err(Error::Run { path: path.to_owned(), reason })
-        }
+        ModelKind::Onnx => foreign(ForeignWeights::Onnx(OnnxNetwork::read(path)?), path, assumed, load),
         ModelKind::Towers => {
             let trained = Trained::read(path)?;
             assumed.refuse_beside(path)?;
@@ -59,15 +55,13 @@ pub fn open_model(
 pub(crate) fn open_weights(path: &Path, config: &Config) -> Result<(Weights, PathBuf)> {
     let foreign = |weights: ForeignWeights| {
         let size = config.training.data.image_size;
-        let build = |image, classes| {
-            let model = models::by_name_for(&config.training.model, image, classes);
-            Ok::<_, Error>(model.ok_or_else(|| unknown_network("the model", &config.training.model))??)
-        };
+        let build = |image, classes| config.network(image, classes);
         Ok((weights.weights(path, size, build)?, path.to_owned()))
     };
     match ModelKind::of(path) {
         ModelKind::Keras => foreign(ForeignWeights::Keras(KerasWeights::read(path)?)),
         ModelKind::PyTorch => foreign(ForeignWeights::PyTorch(TorchWeights::read(path)?)),
+        ModelKind::Onnx => foreign(ForeignWeights::Onnx(OnnxNetwork::read(path)?)),
         ModelKind::Towers | ModelKind::Checkpoint => {
             let load = |set: DataSet, files: DataFiles| load_data(&set, &files, |_| ());
             let weights = Weights::from(open_model(path, &Assumed::default(), load)?);
@@ -91,6 +85,8 @@ pub enum ModelKind {
     Keras,
     /// A state dict of PyTorch.
     PyTorch,
+    /// An ONNX graph.
+    Onnx,
 }
 
 impl ModelKind {
@@ -108,7 +104,8 @@ impl ModelKind {
         let sniffed = File::open(path).and_then(|mut file| file.read_exact(&mut start));
         match sniffed.map(|()| start) {
             Ok(start) if start == *b"\x89HDF" || start == *b"PK\x03\x04" => ModelKind::Keras,
-            Ok(_) if !has_ending(path, "onnx") && is_state_dict(path) => ModelKind::PyTorch,
+            Ok(_) if has_ending(path, "onnx") => ModelKind::Onnx,
+            Ok(_) if is_state_dict(path) => ModelKind::PyTorch,
             // A safetensors file, or an invalid one, which is reported when it is read.
             _ => ModelKind::Towers,
         }
@@ -183,6 +180,7 @@ fn from_checkpoint(
         measure(config.training.preprocessing, &config.training.augmentation, &train)?;
     let about = Description {
         network: &config.training.model,
+        layers: &config.training.layer.layers,
         classes: &classes,
         dataset: &dataset,
         image,

@@ -206,6 +206,7 @@ mod tests {
         let trained = Trained {
             path: "model".into(),
             network: "mine".into(),
+            architecture: models::Architecture::default(),
             classes: vec!["a".into(), "b".into()],
             named: true,
             dataset: "synthetic".into(),

@@ -2,12 +2,15 @@
 
 use crate::image_size::SIDES;
 use crate::pixels::{Measured, of_pixels, plain};
-use crate::{Error, ImageSize, Input, Preprocessing, Result, Trained};
+use crate::{Error, ImageSize, Input, Preprocessing, Result, Task, Trained};
 use checkpoint::Tensors;
 use cifar::{Dataset, Kind, class_names};
+use interchange::Imported;
 use interchange::keras::KerasWeights;
+use interchange::onnx::OnnxNetwork;
 use interchange::pytorch::{Named, TorchWeights};
 use layers::Step;
+use models::Architecture;
 use std::path::Path;
 
 /// Assumptions about a file that holds weights alone. A file of towers needs none but its data.
@@ -63,6 +66,8 @@ pub enum ForeignWeights {
     Keras(KerasWeights),
     /// A state dict of PyTorch.
     PyTorch(TorchWeights),
+    /// An ONNX graph.
+    Onnx(OnnxNetwork),
 }
 
 impl ForeignWeights {
@@ -70,6 +75,7 @@ impl ForeignWeights {
         match self {
             ForeignWeights::Keras(weights) => weights.classes(),
             ForeignWeights::PyTorch(weights) => weights.classes(),
+            ForeignWeights::Onnx(graph) => graph.network().classes,
         }
     }
 
@@ -90,14 +96,16 @@ impl ForeignWeights {
         Ok(match self {
             ForeignWeights::Keras(weights) => weights.assign(steps)?,
             ForeignWeights::PyTorch(weights) => weights.assign(steps)?,
+            ForeignWeights::Onnx(graph) => graph.assign(steps)?,
         })
     }
 
     /// Height and width of the images, where the file has them.
     pub(crate) fn image_size(&self) -> Option<ImageSize> {
         let told = match self {
-            ForeignWeights::Keras(weights) => weights.image_size(),
+            ForeignWeights::Keras(weights) => weights.network().and_then(|network| network.image),
             ForeignWeights::PyTorch(weights) => weights.image_size(),
+            ForeignWeights::Onnx(graph) => graph.network().image,
         };
         told.map(|[height, width]| ImageSize { height, width })
     }
@@ -125,17 +133,22 @@ impl ForeignWeights {
     }
 
     /// What the file says about its classes.
-    pub(crate) fn named(&self) -> Result<Option<Named>> {
+    pub(crate) fn named(&self, classes: usize) -> Result<Option<Named>> {
         match self {
             ForeignWeights::Keras(_) => Ok(None),
             ForeignWeights::PyTorch(weights) => Ok(weights.named()?),
+            ForeignWeights::Onnx(graph) => Ok(graph.named(classes)?),
         }
     }
 
     /// What turns pictures into the network's input, where the file says it: an exported module has it in it.
     pub(crate) fn input(&self, path: &Path, image: [usize; 3]) -> Result<Option<Measured>> {
-        let ForeignWeights::PyTorch(weights) = self else { return Ok(None) };
-        let Some(pixels) = weights.pixels() else { return Ok(None) };
+        let pixels = match self {
+            ForeignWeights::Keras(_) => None,
+            ForeignWeights::PyTorch(weights) => weights.pixels(),
+            ForeignWeights::Onnx(graph) => graph.pixels(),
+        };
+        let Some(pixels) = pixels else { return Ok(None) };
         let reason = || {
             "its pixel_scale must be one positive number a channel, and its pixel_shift one number a channel or a value of an \
              image, all of them finite; or name what happens to pixels by --preprocessing"
@@ -159,19 +172,27 @@ impl ForeignWeights {
         usual: impl Fn(&str) -> Option<Preprocessing>,
         load: impl FnOnce(String, ImageSize) -> Result<Dataset, E>,
     ) -> Result<Trained, E> {
-        let classes = self.checked_classes(path)?;
         let image = self.image(path, assumed.image_size)?;
-        let (network, tensors) = self.fitting(path, image, classes, assumed.network.as_deref())?;
-        let preprocessing =
-            assumed.preprocessing.or_else(|| usual(&network)).unwrap_or(Preprocessing::DivideBy255);
-        let input = match assumed.preprocessing {
-            Some(Preprocessing::DivideBy255) => Some(plain(Input::DivideBy255)),
-            Some(_) => None,
-            None => self
-                .input(path, image)?
-                .or((preprocessing == Preprocessing::DivideBy255).then(|| plain(Input::DivideBy255))),
+        let Fit { network, architecture, classes, like, tensors } = match self.described() {
+            Some(described) => self.fit_described(described, path, image, assumed)?,
+            None => self.fit(path, image, assumed)?,
         };
-        let own = self.named()?;
+        let usual = if architecture.scales_pixels() {
+            Some(Preprocessing::None)
+        } else {
+            like.and_then(|like| usual(&like))
+        };
+        let preprocessing = assumed.preprocessing.or(usual).unwrap_or(Preprocessing::DivideBy255);
+        let constant = match preprocessing {
+            Preprocessing::None => Some(plain(Input::None)),
+            Preprocessing::DivideBy255 => Some(plain(Input::DivideBy255)),
+            _ => None,
+        };
+        let input = match assumed.preprocessing {
+            Some(_) => constant,
+            None => self.input(path, image)?.or(constant),
+        };
+        let own = self.named(classes)?;
         let of_own = own.as_ref().and_then(|named| named.dataset.clone());
         let dataset = match (assumed.dataset.clone().or_else(|| of_own.clone()), classes) {
             (Some(dataset), _) => dataset,
@@ -205,6 +226,7 @@ impl ForeignWeights {
         Ok(Trained {
             path,
             network,
+            architecture,
             classes: names,
             named,
             dataset,
@@ -216,31 +238,71 @@ impl ForeignWeights {
         })
     }
 
-    /// The network called `wanted` with these weights, or the one that they fit.
-    fn fitting(
+    /// The network that the file describes, besides its weights.
+    fn described(&self) -> Option<&Imported> {
+        match self {
+            ForeignWeights::Keras(weights) => weights.network(),
+            ForeignWeights::PyTorch(_) => None,
+            ForeignWeights::Onnx(graph) => Some(graph.network()),
+        }
+    }
+
+    /// The described network with its weights.
+    fn fit_described(
         &self,
+        described: &Imported,
         path: &Path,
         image: [usize; 3],
-        classes: usize,
-        wanted: Option<&str>,
-    ) -> Result<(String, Tensors)> {
-        let of = |name: &str| -> Result<Option<Tensors>> {
-            let Some(model) = models::by_name_for(name, image, classes) else { return Ok(None) };
-            Ok(Some(self.assign(&model?.steps())?))
-        };
-        if let Some(wanted) = wanted {
-            let tensors = of(wanted)?.ok_or_else(|| Error::UnknownNetwork { name: wanted.to_owned() })?;
-            return Ok((wanted.to_owned(), tensors));
+        assumed: &Assumed,
+    ) -> Result<Fit> {
+        if let Some(network) = &assumed.network {
+            let accepted = format!("left out with {}: it has the layers of its network", path.display());
+            return Err(Error::Option { option: "--network", value: format!("`{network}`"), accepted });
         }
-        let fit = models::NAMES.into_iter().find_map(|name| Some((name.to_owned(), of(name).ok()??)));
-        fit.ok_or_else(|| {
+        let refuse = |error: layers::Error| Error::Run { path: path.to_owned(), reason: error.to_string() };
+        let Imported { name, architecture, classes, .. } = described.clone();
+        let model = architecture.build(&name, image, classes.unwrap_or(1)).map_err(refuse)?;
+        let Task { classes, .. } = Task::of(&model);
+        let tensors = self.assign(&model.steps())?;
+        let fits = |network: &str| match (self, models::by_name_for(network, image, classes)) {
+            (ForeignWeights::Keras(weights), Some(Ok(model))) => weights.fits(&model.steps()),
+            _ => false,
+        };
+        let like = models::NAMES.into_iter().find(|name| fits(name)).map(str::to_owned);
+        Ok(Fit { network: name, architecture, classes, like, tensors })
+    }
+
+    /// The built-in network with these weights: the assumed one, or the one that they fit.
+    fn fit(&self, path: &Path, image: [usize; 3], assumed: &Assumed) -> Result<Fit> {
+        let refuse = |reason: String| Error::Run { path: path.to_owned(), reason };
+        let classes = self.checked_classes(path)?;
+        let fit = |name: &str| -> Result<Option<Fit>> {
+            let Some(model) = models::by_name_for(name, image, classes) else { return Ok(None) };
+            let (network, architecture) = (name.to_owned(), Architecture::default());
+            let tensors = self.assign(&model?.steps())?;
+            Ok(Some(Fit { like: Some(network.clone()), network, architecture, classes, tensors }))
+        };
+        if let Some(wanted) = &assumed.network {
+            return fit(wanted)?.ok_or_else(|| Error::UnknownNetwork { name: wanted.to_owned() });
+        }
+        models::NAMES.into_iter().find_map(|name| fit(name).ok()?).ok_or_else(|| {
             let names = models::NAMES.join(", ");
-            let reason = format!(
+            refuse(format!(
                 "its weights fit none of {names} for images of {}; name the one that is meant by --network, to be told why, or \
                  their size by --image-size",
                 ImageSize::of(image)
-            );
-            Error::Run { path: path.to_owned(), reason }
+            ))
         })
     }
+}
+
+/// A network with weights of a file.
+struct Fit {
+    network: String,
+    /// The layers of a network that is not built in.
+    architecture: Architecture,
+    classes: usize,
+    /// The built-in network whose preprocessing is likely.
+    like: Option<String>,
+    tensors: Tensors,
 }

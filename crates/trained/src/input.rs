@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preprocessing {
+    /// Nothing: the network takes values from 0 to 255.
+    None,
     /// `x / 255`: from 0 to 1.
     #[serde(rename = "divide-by-255")]
     DivideBy255,
@@ -19,6 +21,8 @@ pub enum Preprocessing {
 /// A [`Preprocessing`] with its measurements of the training data. It turns a picture into a network's input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
+    /// `x`, from 0 to 255.
+    None,
     /// `x / 255`.
     DivideBy255,
     /// `x - mean`.
@@ -44,6 +48,7 @@ impl Input {
     /// If there are no images.
     pub fn fit(preprocessing: Preprocessing, train: &Split) -> Result<Self> {
         match preprocessing {
+            Preprocessing::None => Ok(Input::None),
             Preprocessing::DivideBy255 => Ok(Input::DivideBy255),
             Preprocessing::SubtractPixelMean => match Mean::per_pixel(train.images.view())? {
                 Mean::PerPixel { shape: image, values: mean } => Ok(Input::SubtractPixelMean { image, mean }),
@@ -63,6 +68,7 @@ impl Input {
     /// The preprocessing that these are measurements of.
     pub fn kind(&self) -> Preprocessing {
         match self {
+            Input::None => Preprocessing::None,
             Input::DivideBy255 => Preprocessing::DivideBy255,
             Input::SubtractPixelMean { .. } => Preprocessing::SubtractPixelMean,
             Input::Standardize { .. } => Preprocessing::Standardize,
@@ -72,6 +78,7 @@ impl Input {
     /// The augmentation `options` with these steps before it, in training and in evaluation.
     pub fn options(&self, options: ImageDataGenerator) -> ImageDataGenerator {
         match self {
+            Input::None => options,
             // A factor of the options' own takes the place.
             Input::DivideBy255 => {
                 let factor = options.rescale.unwrap_or(1.0 / 255.0);

@@ -23,7 +23,7 @@
 //! let data = cifar::synthetic(1, 10, 20);
 //! let (network, classes, dataset, image) = ("small_cnn", &data.classes[..], &data.name[..], data.test.shape());
 //! let (input, options) = (&Input::DivideBy255, &Input::DivideBy255.options(ImageDataGenerator::new()));
-//! let about = Description { network, classes, dataset, image, input, options };
+//! let about = Description { network, layers: &[], classes, dataset, image, input, options };
 //! let mut classifier = Classifier::new(&Trained::new("memory", &about, tensors), &device, 20)?;
 //! let evaluation = evaluate(&mut classifier, &data, |_, _| {})?;
 //! assert_eq!(evaluation.samples, 20);

@@ -3,7 +3,7 @@ use crate::tensors::{finite_values, is_training_state, parameter};
 use crate::{Error, ImageSize, Input, Result, Task};
 use augment::ImageDataGenerator;
 use checkpoint::{Tensors, load_tensors};
-use models::Model;
+use models::{Architecture, LayerSpec, Model};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,12 @@ const ASSUMED: &str = "towers.classes_assumed";
 
 /// The key of the metadata with the height and width of the images; files without it are of 32x32.
 const IMAGE_SIZE: &str = "towers.image_size";
+
+/// The key of the metadata with the layers of a network that is not built in, as JSON.
+const ARCHITECTURE: &str = "towers.architecture";
+
+/// The longest such JSON that is read, in bytes.
+const LONGEST_ARCHITECTURE: usize = 4 << 20;
 
 /// What a model may be.
 const NO_MODEL: &str = "this is no model; name a run's folder, its model.safetensors, a checkpoint's folder, or weights of Keras \
@@ -34,6 +40,8 @@ pub struct Trained {
     pub path: PathBuf,
     /// The network's name: one of [`models::NAMES`], or the name of a custom network.
     pub network: String,
+    /// The layers of a custom network, if the file has them.
+    pub(crate) architecture: Architecture,
     /// The class names, by label.
     pub classes: Vec<String>,
     /// Whether these names are known, or assumed by the number of classes.
@@ -99,6 +107,7 @@ impl Trained {
         let size = tensors.metadata().get(IMAGE_SIZE).map_or(Ok(ImageSize::default()), |text| text.parse());
         let image = size.map_err(|_| refuse("the size of its images can't be read"))?.shape();
         let input = match about("towers.preprocessing")?.as_str() {
+            "none" => Input::None,
             "divide-by-255" => Input::DivideBy255,
             "subtract-pixel-mean" => {
                 let mean = finite_values(&tensors, &file, MEAN, &image)?.to_vec();
@@ -113,9 +122,19 @@ impl Trained {
         let options = input.options(standardization::read(&tensors, &file, image)?);
         let (network, dataset) = (about("towers.model")?, about("towers.dataset")?);
         let named = !tensors.metadata().contains_key(ASSUMED);
+        let architecture = match tensors.metadata().get(ARCHITECTURE) {
+            None => Architecture::default(),
+            Some(text) if text.len() > LONGEST_ARCHITECTURE => {
+                return Err(refuse("the layers in its metadata take more than 4 MiB"));
+            }
+            Some(text) => {
+                serde_json::from_str(text).map_err(|_| refuse("the layers in its metadata can't be read"))?
+            }
+        };
         Ok(Trained {
             path: file,
             network,
+            architecture,
             classes,
             named,
             dataset,
@@ -134,7 +153,7 @@ impl Trained {
     /// # use trained::{Description, Input, Trained};
     /// let (input, options) = (&Input::DivideBy255, &ImageDataGenerator::new().rescale(1.0 / 255.0));
     /// let (classes, image) = (&["cat".to_owned(), "dog".to_owned()], [32, 32, 3]);
-    /// let about = Description { network: "small_cnn", classes, dataset: "pets", image, input, options };
+    /// let about = Description { network: "small_cnn", layers: &[], classes, dataset: "pets", image, input, options };
     /// let trained = Trained::new("memory", &about, checkpoint::Tensors::new());
     /// let error = trained.model().unwrap_err().to_string();
     /// assert_eq!(error, "memory: there is no tensor `conv2d/kernel`");
@@ -143,6 +162,7 @@ impl Trained {
         Trained {
             path: path.into(),
             network: about.network.to_owned(),
+            architecture: Architecture { layers: about.layers.to_vec() },
             classes: about.classes.to_vec(),
             named: true,
             dataset: about.dataset.to_owned(),
@@ -187,7 +207,7 @@ impl Trained {
     /// # tensors.insert("dense/bias", [2], vec![0.5; 2])?;
     /// # let (input, options) = (&Input::DivideBy255, &Input::DivideBy255.options(ImageDataGenerator::new()));
     /// # let (classes, image) = (&["cat".to_owned(), "dog".to_owned()], [32, 32, 3]);
-    /// # Description { network: "mine", classes, dataset: "pets", image, input, options }.add_to(&mut tensors)?;
+    /// # Description { network: "mine", layers: &[], classes, dataset: "pets", image, input, options }.add_to(&mut tensors)?;
     /// # save_tensors(file, &tensors, tensors.metadata())?;
     /// let trained = Trained::read(file)?.with_model(mine(2)?)?;
     /// let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 1)?;
@@ -242,6 +262,7 @@ impl Trained {
     pub fn model(&self) -> Result<Model> {
         let model = match &self.own {
             Some(own) => own.clone(),
+            None if !self.architecture.is_empty() => self.described_model()?,
             None => self.named_model()?,
         };
         for step in model.steps() {
@@ -250,6 +271,18 @@ impl Trained {
             }
         }
         Ok(model)
+    }
+
+    /// The network of the layers in the file.
+    fn described_model(&self) -> Result<Model> {
+        let refuse = |reason: String| Error::Run { path: self.path.clone(), reason };
+        let model = self.architecture.build(&self.network, self.image, self.classes.len());
+        let model = model.map_err(|error| refuse(error.to_string()))?;
+        let own = Task { image: self.image, classes: self.classes.len() };
+        match Task::of(&model) {
+            task if task == own => Ok(model),
+            task => Err(refuse(format!("its layers are for {task}, but it has the names for {own}"))),
+        }
     }
 
     /// The built-in architecture of this name.
@@ -287,11 +320,12 @@ impl Trained {
 
     /// Adds the description that inference needs.
     fn describe(&self, tensors: &mut Tensors) -> Result<()> {
-        let Trained { network, classes, dataset, image, input, options, .. } = self;
+        let Trained { network, architecture, classes, dataset, image, input, options, .. } = self;
+        let (layers, image) = (&architecture.layers[..], *image);
         if !self.named {
             tensors.metadata_mut().insert(ASSUMED.to_owned(), "true".to_owned());
         }
-        Description { network, classes, dataset, image: *image, input, options }.add_to(tensors)
+        Description { network, layers, classes, dataset, image, input, options }.add_to(tensors)
     }
 }
 
@@ -318,7 +352,7 @@ pub(crate) fn surplus<'t>(tensors: &'t Tensors, names: &HashSet<String>) -> Opti
 /// let (input, options) = (&Input::DivideBy255, &Input::DivideBy255.options(ImageDataGenerator::new()));
 /// let classes = &["cat".to_owned(), "dog".to_owned()];
 /// let image = [32, 32, 3];
-/// Description { network: "small_cnn", classes, dataset: "pets", image, input, options }.add_to(&mut tensors)?;
+/// Description { network: "small_cnn", layers: &[], classes, dataset: "pets", image, input, options }.add_to(&mut tensors)?;
 /// assert_eq!(tensors.metadata()["towers.classes"], r#"["cat","dog"]"#);
 /// # Ok::<(), trained::Error>(())
 /// ```
@@ -326,6 +360,8 @@ pub(crate) fn surplus<'t>(tensors: &'t Tensors, names: &HashSet<String>) -> Opti
 pub struct Description<'a> {
     /// The network's name: one of [`models::NAMES`], or any other for a custom network.
     pub network: &'a str,
+    /// The layers of a custom network, if they are known; none for a built-in one.
+    pub layers: &'a [LayerSpec],
     /// The class names, by label.
     pub classes: &'a [String],
     /// The name of the training data set.
@@ -345,6 +381,7 @@ impl Description<'_> {
     /// [`Error::Checkpoint`] for a tensor that is there already.
     pub fn add_to(&self, tensors: &mut Tensors) -> Result<()> {
         let preprocessing = match self.input {
+            Input::None => "none",
             Input::DivideBy255 => "divide-by-255",
             Input::SubtractPixelMean { image, mean } => {
                 tensors.insert(MEAN, *image, mean.clone())?;
@@ -367,6 +404,9 @@ impl Description<'_> {
             ("towers.preprocessing", preprocessing),
         ] {
             metadata.insert(key.to_owned(), value.to_owned());
+        }
+        if !self.layers.is_empty() {
+            metadata.insert(ARCHITECTURE.to_owned(), serde_json::json!(self.layers).to_string());
         }
         standardization::write(self.input, self.options, tensors)
     }
@@ -394,7 +434,8 @@ mod tests {
         let (path, network, dataset) = ("a.safetensors".into(), "mine".into(), "mine".into());
         let (input, options) = (Input::DivideBy255, ImageDataGenerator::new());
         let (classes, named, own, image) = (vec!["a".into(), "b".into()], true, None, [32, 32, 3]);
-        Trained { path, network, classes, named, dataset, image, input, options, own, tensors }
+        let architecture = Architecture::default();
+        Trained { path, network, architecture, classes, named, dataset, image, input, options, own, tensors }
     }
 
     /// NaN, infinities, negative variances and other shapes would give answers without a meaning.

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 /// }
 /// # let (input, options) = (&Input::DivideBy255, &Input::DivideBy255.options(ImageDataGenerator::new()));
 /// # let (classes, image) = (&["cat".to_owned(), "dog".to_owned()], [8, 8, 3]);
-/// # let about = Description { network: "linear", classes, dataset: "pets", image, input, options };
+/// # let about = Description { network: "linear", layers: &[], classes, dataset: "pets", image, input, options };
 /// # let mut tensors = Tensors::new();
 /// # tensors.insert("dense/kernel", [192, 2], vec![0.5; 384])?;
 /// # tensors.insert("dense/bias", [2], vec![0.5; 2])?;
@@ -79,7 +79,7 @@ impl ForeignWeights {
         let classes = self.checked_classes(path)?;
         let image = self.image(path, self.image_size().or(Some(size)))?;
         let tensors = self.assign(&build(image, classes)?.steps())?;
-        let names = self.named()?.map(|named| named.classes).filter(|names| names.len() == classes);
+        let names = self.named(classes)?.map(|named| named.classes).filter(|names| names.len() == classes);
         let preprocessing = self.input(path, image)?;
         Ok(Weights { path: path.to_owned(), network: None, classes, names, image, preprocessing, tensors })
     }

@@ -26,7 +26,7 @@ const ARROWS: &[(&str, Allowed)] = &[
     ("towers-tensor-cuda", Only(&["towers-program"])),
     ("towers-conformance", Only(&["towers-program", "towers-philox", "towers-tensor-cpu"])),
     ("towers-layers", Only(&["towers-program", "towers-philox"])),
-    ("towers-interchange", Only(&["towers-checkpoint", "towers-layers", "towers-program"])),
+    ("towers-interchange", Only(&["towers-checkpoint", "towers-layers", "towers-models", "towers-program"])),
     ("towers-optim", Only(&["towers-program"])),
     ("towers-models", Only(&["towers-layers", "towers-program"])),
     (

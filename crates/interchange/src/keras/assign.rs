@@ -1,11 +1,10 @@
 //! Which layer of a file is which of a network.
 
-use super::config;
+use super::model::Place;
 use super::unit::{Kind, Unit, kind, told};
 use checkpoint::Tensors;
-use layers::Step;
-use serde_json::Value;
-use std::collections::HashMap;
+use layers::{Role, Step};
+use std::collections::{HashMap, HashSet};
 
 /// Layers that are matched as one: a convolution with its normalization, or a single one.
 type Group = Vec<usize>;
@@ -13,22 +12,77 @@ type Group = Vec<usize>;
 /// The shapes of a layer's tensors.
 type Shapes<'a> = Vec<&'a [usize]>;
 
-/// The tensors of the steps, or the first thing that differs.
-pub(super) fn assign(
+/// Whether all layers with weights are among those of the configuration.
+pub(super) fn has(places: &[Place], steps: &[Step]) -> bool {
+    let given = |step: &Step| step.params.iter().all(|spec| spec.role == Role::Frozen);
+    steps.iter().all(|step| given(step) || places.iter().any(|place| place.layer == step.name))
+}
+
+/// The tensors of a network that was built from the file's configuration, by the places of its layers.
+pub(super) fn described(
     units: &[Unit],
-    ordered: bool,
-    config: Option<&Value>,
+    named: bool,
+    places: &[Place],
     steps: &[Step],
 ) -> Result<Tensors, String> {
+    let (mut tensors, mut taken) = (Tensors::new(), HashSet::new());
+    for step in steps.iter().filter(|step| !step.params.is_empty()) {
+        let place = places.iter().find(|place| place.layer == step.name);
+        let unit = place.map(|place| find(units, named, place)).transpose()?;
+        let mut arrays = unit.map(|k| units[k].arrays.iter()).unwrap_or_default();
+        for spec in &step.params {
+            let name = format!("{}/{}", step.name, spec.name);
+            // What is not trained is not in the file: a gamma of `scale=False`, or a scale that was given.
+            let data = match spec.role {
+                Role::Frozen => spec.init.values(0, &name, &spec.shape),
+                _ => match arrays.next() {
+                    Some(array) if array.shape == spec.shape => array.read()?,
+                    found => {
+                        let found = found.map(|array| array.shape.as_slice());
+                        let (is, needs) = (told(found.into_iter()), told(std::iter::once(&spec.shape[..])));
+                        let is = if is.is_empty() { "nothing".to_owned() } else { is };
+                        return Err(format!("its layer `{}` has {is} where {needs} belongs", step.name));
+                    }
+                },
+            };
+            tensors.insert(name, spec.shape.clone(), data).map_err(|error| error.to_string())?;
+        }
+        if let Some(more) = arrays.next() {
+            return Err(format!(
+                "its layer `{}` has `{}`, which its configuration has not",
+                step.name, more.name
+            ));
+        }
+        taken.extend(unit);
+    }
+    match (0..units.len()).find(|k| !taken.contains(k)) {
+        Some(k) => Err(format!("it has weights of `{}`, which its configuration has not", units[k].name)),
+        None => Ok(tensors),
+    }
+}
+
+/// The layer at this place. In `.h5` of Keras 2 a layer of a model inside of another has its own name alone.
+fn find(units: &[Unit], named: bool, place: &Place) -> Result<usize, String> {
+    let path = if named { &place.named } else { &place.numbered };
+    let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
+    let exact = units.iter().position(|unit| unit.path == *path);
+    let alike = || {
+        let mut alike = (0..units.len()).filter(|&k| named && last(&units[k].path) == last(path));
+        alike.next().filter(|_| alike.next().is_none())
+    };
+    exact.or_else(alike).ok_or_else(|| format!("it has no weights of its layer `{}`", place.layer))
+}
+
+/// Whether the layers are those of the steps, by their kinds and shapes.
+pub(super) fn fits(units: &[Unit], ordered: bool, steps: &[Step]) -> bool {
+    let own: Vec<&Step> = steps.iter().filter(|step| !step.params.is_empty()).collect();
+    places(&own, units, ordered).is_ok()
+}
+
+/// The tensors of the steps by kinds, shapes and order, or the first thing that differs.
+pub(super) fn by_shape(units: &[Unit], ordered: bool, steps: &[Step]) -> Result<Tensors, String> {
     let own: Vec<&Step> = steps.iter().filter(|step| !step.params.is_empty()).collect();
     let taken = places(&own, units, ordered)?;
-    if let Some(config) = config {
-        let is_convolution = |k: &usize| kind(shapes(own[*k]).into_iter()) == Some(Kind::Convolution);
-        let mut convolutions: Vec<usize> = (0..own.len()).filter(is_convolution).collect();
-        convolutions.sort_by_key(|&k| taken[k]);
-        let convolutions: Vec<&Step> = convolutions.into_iter().map(|k| own[k]).collect();
-        config::compare(config, steps, &convolutions)?;
-    }
     let mut tensors = Tensors::new();
     for (step, &unit) in own.iter().zip(&taken) {
         for (spec, array) in step.params.iter().zip(&units[unit].arrays) {

@@ -25,8 +25,23 @@ const NOT_LAYERS: [&str; 4] = ["optimizer", "seed_generator", "metrics", "loss_t
 /// A tensor and its name within the layer.
 type Named = (String, Dataset);
 
-/// The layers with weights, whether their order is the model's, and the model's configuration if it is there.
-pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<(Vec<Unit>, bool, Option<Value>)> {
+/// The content of a file.
+pub(super) struct Layers {
+    /// The layers with weights.
+    pub(super) units: Vec<Unit>,
+    /// Whether their order is the model's.
+    pub(super) ordered: bool,
+    /// Whether they have the names of the model's layers, or numbers.
+    pub(super) named: bool,
+    /// The model's configuration, if it is there.
+    pub(super) config: Option<Value>,
+}
+
+/// Groups that hold layers, in files of Keras 3 and of late versions of Keras 2.
+const HOLDERS: [&str; 3] = ["", "layers", "_layer_checkpoint_dependencies"];
+
+/// Reads the layers with weights, and the model's configuration.
+pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<Layers> {
     // Each chunk is read once, so that none need be kept.
     let options = OpenOptions::default()
         .with_max_read_bytes(MAX_FILE as usize)
@@ -47,11 +62,11 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<(Vec<Unit>, bool, Opti
         for layer in layers {
             reader.listed(&top, &layer)?;
         }
-        return Ok((reader.units, true, config));
+        return Ok(Layers { units: reader.units, ordered: true, named: true, config });
     }
     reader.walk(&root, "", 0)?;
     let ordered = unit::are_numbered(&reader.units);
-    Ok((reader.units, ordered, config))
+    Ok(Layers { units: reader.units, ordered, named: false, config })
 }
 
 struct Reader<'a> {
@@ -99,7 +114,7 @@ impl Reader<'_> {
                 let mut tensors = child.datasets().map_err(|error| self.damaged(path, error))?;
                 tensors.sort_by_key(|tensor| unit::number(tensor.name()));
                 let tensors = tensors.into_iter().map(|tensor| (tensor.name().to_owned(), tensor)).collect();
-                self.unit(path.rsplit('/').next().unwrap_or(path), tensors)?;
+                self.unit(path, tensors)?;
             } else if !NOT_LAYERS.contains(&name) {
                 self.walk(child, &format!("{path}/{name}"), depth + 1)?;
             }
@@ -107,14 +122,17 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn unit(&mut self, name: &str, tensors: Vec<Named>) -> Result<()> {
+    /// Adds the layer of the groups in `path`.
+    fn unit(&mut self, path: &str, tensors: Vec<Named>) -> Result<()> {
+        let name = path.rsplit('/').next().unwrap_or(path);
         let arrays: Result<Vec<Array>> = tensors
             .into_iter()
             .map(|(tensor, dataset)| self.array(format!("{name}/{tensor}"), dataset))
             .collect();
         let arrays = arrays?;
         if !arrays.is_empty() {
-            self.units.push(Unit { name: name.to_owned(), arrays });
+            let parts: Vec<&str> = path.split('/').filter(|part| !HOLDERS.contains(part)).collect();
+            self.units.push(Unit { name: name.to_owned(), path: parts.join("/"), arrays });
         }
         Ok(())
     }

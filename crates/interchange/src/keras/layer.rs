@@ -1,38 +1,234 @@
-//! What a configuration says of one layer.
+//! One layer of a configuration.
 
-use serde_json::Value;
+use models::{LayerSpec, options_of};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
-pub(super) fn name(layer: &Value) -> &str {
-    layer["config"]["name"].as_str().unwrap_or_default()
+/// A layer as a configuration has it.
+pub(super) struct Layer<'a> {
+    pub(super) value: &'a Value,
+    pub(super) class: &'a str,
+    pub(super) name: &'a str,
 }
 
-/// How often a layer is used: one of `Activation` may stand at many places.
-pub(super) fn uses(layer: &Value) -> usize {
-    layer["inbound_nodes"].as_array().map_or(1, |nodes| nodes.len().max(1))
-}
+/// Options that don't change what a layer computes.
+const NEUTRAL: [&str; 9] = [
+    "name",
+    "dtype",
+    "batch_shape",
+    "batch_input_shape",
+    "seed",
+    "fused",
+    "renorm_momentum",
+    "interpolation",
+    "input_dtype",
+];
 
-/// What a layer does to each element by itself, as Keras calls it.
-pub(super) fn activation(layer: &Value) -> Option<String> {
-    let (class, options) = (layer["class_name"].as_str()?, &layer["config"]);
-    let zero = |option: &str| options[option].as_f64().unwrap_or(0.0) == 0.0;
-    let plain = options["max_value"].is_null() && zero("negative_slope") && zero("threshold");
-    match class {
-        "ReLU" if plain => Some("relu".to_owned()),
-        "Softmax" => Some("softmax".to_owned()),
-        "ReLU" | "LeakyReLU" | "PReLU" | "ELU" | "ThresholdedReLU" => Some(class.to_owned()),
-        _ => {
-            let named = &options["activation"];
-            let name = named.as_str().or(named["config"].as_str()).or(named["class_name"].as_str())?;
-            Some(name.to_owned()).filter(|name| name != "linear")
+/// Functions of Keras that a functional model holds like layers, and the layers that do the same.
+const FUNCTIONS: [(&str, &str); 2] = [("Relu", "ReLU"), ("Softmax", "Softmax")];
+
+impl<'a> Layer<'a> {
+    pub(super) fn of(value: &'a Value) -> Self {
+        let class = value["class_name"].as_str().unwrap_or_default();
+        let name = value["config"]["name"].as_str().or(value["name"].as_str()).unwrap_or_default();
+        let class = FUNCTIONS.into_iter().find(|(own, _)| *own == class).map_or(class, |(_, class)| class);
+        Layer { value, class, name }
+    }
+
+    pub(super) fn is_model(&self) -> bool {
+        ["Sequential", "Functional", "Model"].contains(&self.class)
+    }
+
+    /// Whether files have weights of it.
+    pub(super) fn has_weights(&self) -> bool {
+        ["Conv2D", "Dense", "BatchNormalization", "GroupNormalization"].contains(&self.class)
+    }
+
+    /// The layers that each call reads, with the number of their call.
+    pub(super) fn calls(&self) -> Vec<Vec<(String, usize)>> {
+        let nodes = self.value["inbound_nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        nodes
+            .iter()
+            .map(|node| {
+                let mut tensors = Vec::new();
+                tensors_in(node, &mut tensors);
+                tensors
+            })
+            .collect()
+    }
+
+    /// Height and width of the images, in the configuration of an input layer, or of the first layer in Keras 2.
+    pub(super) fn image_size(&self) -> Result<Option<[usize; 2]>, String> {
+        let side =
+            |side: &Value| side.as_u64().filter(|&side| side > 0).and_then(|side| side.try_into().ok());
+        let shapes = ["batch_shape", "batch_input_shape"].map(|key| self.value["config"][key].as_array());
+        let Some(shape) = shapes.into_iter().flatten().next() else { return Ok(None) };
+        match shape.as_slice() {
+            [_, h, w, channels] if *channels == 3 || channels.is_null() => {
+                Ok(side(h).zip(side(w)).map(|(h, w)| [h, w]))
+            }
+            _ => Err(format!(
+                "its input `{}` has the shape {}, but must have rows, columns and 3 channels",
+                shortened(self.name),
+                shortened(&Value::from(shape.clone()).to_string())
+            )),
+        }
+    }
+
+    /// The class and its options. Options for training alone that are left out are added to `left_out`.
+    pub(super) fn spec(&self, left_out: &mut Vec<(String, String)>) -> Result<LayerSpec, String> {
+        let known = options_of(self.class).ok_or_else(|| {
+            let names = models::CLASSES.join(", ");
+            format!(
+                "its layer `{}` is a {}, which is not there; there are {names}",
+                shortened(self.name),
+                shortened(self.class)
+            )
+        })?;
+        let mut options = Map::new();
+        for (key, value) in self.value["config"].as_object().into_iter().flatten() {
+            if known.contains(&key.as_str()) {
+                if !value.is_null() {
+                    options.insert(key.clone(), plain(value));
+                }
+            } else if !self.is_neutral(key, value) {
+                if key == "data_format" {
+                    return Err(format!(
+                        "its layer `{}` has data_format=\"channels_first\", and towers reads \"channels_last\" alone; build the \
+                         model with that, set its weights, and save it anew",
+                        shortened(self.name)
+                    ));
+                }
+                if !is_for_training(key) {
+                    return Err(format!(
+                        "its layer `{}` has {}={}, which is not there",
+                        shortened(self.name),
+                        shortened(key),
+                        shortened(&plain(value).to_string())
+                    ));
+                }
+                left_out.push((self.name.to_owned(), key.clone()));
+            }
+        }
+        Ok(LayerSpec { class: self.class.to_owned(), options, ..LayerSpec::default() })
+    }
+
+    /// Whether an option has the value that changes nothing.
+    fn is_neutral(&self, key: &str, value: &Value) -> bool {
+        let ones = |value: &Value| match value {
+            Value::Array(values) => values.iter().all(|value| *value == 1),
+            value => *value == 1,
+        };
+        let initializer =
+            || value["class_name"].as_str().or(value.as_str()).unwrap_or_default().to_lowercase();
+        match key {
+            _ if value.is_null() || *value == false || NEUTRAL.contains(&key) => true,
+            "trainable" => *value == true,
+            "data_format" => value == "channels_last",
+            "groups" => ones(value),
+            // A kernel of one pixel has no gaps.
+            "dilation_rate" => ones(value) || ones(&self.value["config"]["kernel_size"]),
+            "axis" => self.is_last(value),
+            "bias_initializer" | "beta_initializer" | "moving_mean_initializer" => initializer() == "zeros",
+            "gamma_initializer" | "moving_variance_initializer" => initializer() == "ones",
+            _ => false,
+        }
+    }
+
+    /// Whether an axis is that of the channels: the last one.
+    fn is_last(&self, axis: &Value) -> bool {
+        let axis = match axis {
+            Value::Array(axes) if axes.len() == 1 => axes[0].as_i64(),
+            axis => axis.as_i64(),
+        };
+        let shape = self.value["build_config"]["input_shape"].as_array();
+        let rank = shape.map(|shape| shape.first().and_then(Value::as_array).unwrap_or(shape).len());
+        match axis {
+            Some(-1 | 3) => true,
+            Some(axis) => rank.is_some_and(|rank| axis + 1 == rank as i64),
+            None => false,
         }
     }
 }
 
-/// Rows and columns: of `[h, w]`, or of one number for both.
-pub(super) fn two(value: &Value) -> Option<[usize; 2]> {
-    let number = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
-    match number(value) {
-        Some(n) => Some([n; 2]),
-        None => Some([number(&value[0])?, number(&value[1])?]),
+/// Adds the tensors that a call reads: `{"config": {"keras_history": ["name", 0, 0]}}` in Keras 3, and
+/// `["name", 0, 0, {}]` in Keras 2. The parser bounds how deep a value may be.
+fn tensors_in(value: &Value, found: &mut Vec<(String, usize)>) {
+    let history = &value["config"]["keras_history"];
+    let tensor = |listed: &Value| Some((listed[0].as_str()?.to_owned(), listed[1].as_u64()? as usize));
+    if let Some(one) = tensor(history).or_else(|| tensor(value)) {
+        found.push(one);
+        return;
+    }
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| tensors_in(value, found)),
+        Value::Object(values) => values.values().for_each(|value| tensors_in(value, found)),
+        _ => (),
+    }
+}
+
+/// Options of training that an architecture has no words for: they are named, and left out.
+fn is_for_training(key: &str) -> bool {
+    key.ends_with("_regularizer") || key.ends_with("_constraint") || key == "trainable"
+}
+
+/// The sentences about options that were left out.
+pub(super) fn notes(left_out: Vec<(String, String)>) -> Vec<String> {
+    let mut by_option: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    left_out.into_iter().for_each(|(layer, option)| by_option.entry(option).or_default().push(layer));
+    let note = |(option, layers): (String, Vec<String>)| {
+        let remedy = match option.as_str() {
+            "trainable" => "give --freeze NAME",
+            "kernel_regularizer" => "give --param-group 'NAME/kernel:l2=X', with X twice Keras' number",
+            _ => "it only matters in training, and is left out",
+        };
+        format!("{option} of {} is not taken over: {remedy}", shortened(&layers.join(", ")))
+    };
+    by_option.into_iter().map(note).collect()
+}
+
+/// A value without what Keras adds to say where it is from: an initializer keeps its name and its numbers, a
+/// function its name.
+fn plain(value: &Value) -> Value {
+    let Value::Object(table) = value else { return value.clone() };
+    let class = value["class_name"].as_str().unwrap_or_default();
+    match (&value["config"], class) {
+        // A function, such as an activation.
+        (Value::String(name), _) => name.clone().into(),
+        (Value::Object(options), _) => {
+            let numbers: Map<String, Value> = options
+                .iter()
+                .filter(|(_, value)| value.is_number())
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect();
+            // The seed of an initializer is not ours.
+            let numbers: Map<String, Value> = numbers.into_iter().filter(|(key, _)| key != "seed").collect();
+            match numbers.is_empty() {
+                true => class.into(),
+                false => json!({"class_name": class, "config": numbers}),
+            }
+        }
+        _ => table.clone().into(),
+    }
+}
+
+/// `BatchNormalization` becomes `batch_normalization`, as in the names of files.
+pub(super) fn snake(class: &str) -> String {
+    let (mut name, mut lower) = (String::new(), false);
+    for ch in class.chars() {
+        if lower && ch.is_uppercase() {
+            name.push('_');
+        }
+        lower = ch.is_lowercase();
+        name.extend(ch.to_lowercase());
+    }
+    name
+}
+
+/// A text of a file may be of any length.
+pub(crate) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }

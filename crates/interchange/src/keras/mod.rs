@@ -1,4 +1,4 @@
-//! Weights of Keras' files.
+//! Layers and weights of Keras' files.
 //!
 //! Keras has written weights in several ways, and this reads them all:
 //!
@@ -8,40 +8,70 @@
 //! | `x.keras` | `model.save`: a ZIP archive of such a file and the model's configuration | the same |
 //! | `x.h5` | `model.save`, or `model.save_weights` of Keras 2 | from its attributes |
 //!
-//! Names are of no use beyond that: a second model of a session has a `conv2d_19` where the first has a `conv2d`. So layers are
-//! matched by their kind, shapes and order, see [`KerasWeights::assign`].
+//! Files of `model.save` have the model's configuration, from which the network is [built](read_network), and weights are
+//! assigned in its order. Other files have weights alone. Their names are of no use: a second model of a session has a
+//! `conv2d_19` where the first has a `conv2d`. So layers are matched by their kind, shapes and order, see
+//! [`KerasWeights::assign`].
 //!
 //! Files are hostile: sizes are bounded, and a mismatch is an error of one sentence.
 
 mod archive;
 mod assign;
 mod config;
-mod convolution;
-mod graph;
 mod h5;
 mod layer;
-mod pooling;
-#[cfg(test)]
-mod refusals;
+mod model;
 mod unit;
 
 pub use crate::file::MAX_FILE;
+pub(crate) use layer::shortened;
 
-use crate::{Error, Result, file};
+use crate::{Error, Imported, Result, file};
 use checkpoint::Tensors;
 use layers::Step;
+use model::Read;
 use std::path::{Path, PathBuf};
 use unit::Unit;
 
-/// The weights of a file, layer by layer, and the model's configuration where the file has it. Their values are read when
-/// they are [assigned](KerasWeights::assign), since a small file may claim any number of them.
+/// Reads the layers in a file of `model.save` or `model.to_json`.
+///
+/// # Errors
+/// [`Error::Io`]; [`Error::File`] if it is none of Keras', has weights alone, or has a layer that is not there.
+pub fn read_network(path: &Path) -> Result<Imported> {
+    let bytes = file::read(path)?;
+    let config = match bytes.first() {
+        Some(b'P') => Some(archive::open(path, bytes)?.1),
+        Some(b'{') => Some(config::parse(path, &bytes)?),
+        _ => h5::read(path, hdf5(path, bytes)?)?.config,
+    };
+    let config = config.ok_or_else(|| {
+        Error::file(
+            path,
+            "it has weights alone, and no layers; save the whole model by model.save(\"x.keras\")",
+        )
+    })?;
+    model::read(&config).map(|read| read.network).map_err(|reason| Error::file(path, reason))
+}
+
+/// Checks that the bytes are of an HDF5 file.
+fn hdf5(path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    if bytes.starts_with(b"\x89HDF\r\n\x1a\n") {
+        return Ok(bytes);
+    }
+    Err(Error::file(path, "it is no file of Keras' weights: neither HDF5 nor a .keras archive"))
+}
+
+/// The weights of a file, layer by layer, and the model's layers where the file has its configuration. Their values are
+/// read when they are [assigned](KerasWeights::assign), since a small file may claim any number of them.
 #[derive(Debug)]
 pub struct KerasWeights {
     path: PathBuf,
     units: Vec<Unit>,
     /// Whether `units` have the order of the model's layers, or that of names somebody chose.
     ordered: bool,
-    config: Option<serde_json::Value>,
+    /// Whether layers have their own names, as in `.h5`, or are numbered by their classes.
+    named: bool,
+    described: Option<Read>,
 }
 
 impl KerasWeights {
@@ -56,21 +86,18 @@ impl KerasWeights {
             true => archive::open(path, bytes).map(|(bytes, config)| (bytes, Some(config)))?,
             false => (bytes, None),
         };
-        if !bytes.starts_with(b"\x89HDF\r\n\x1a\n") {
-            return Err(Error::file(
-                path,
-                "it is no file of Keras' weights: neither HDF5 nor a .keras archive",
-            ));
-        }
-        let (units, ordered, own) = h5::read(path, bytes)?;
+        let h5::Layers { units, ordered, named, config: own } = h5::read(path, hdf5(path, bytes)?)?;
         if units.is_empty() {
             return Err(Error::file(path, "there are no weights in it"));
         }
-        let config = config.or(own);
-        if let Some(config) = &config {
-            config::check_axes(config).map_err(|reason| Error::file(path, reason))?;
-        }
-        Ok(KerasWeights { path: path.to_owned(), units, ordered, config })
+        let described = config.or(own).map(|config| model::read(&config)).transpose();
+        let described = described.map_err(|reason| Error::file(path, reason))?;
+        Ok(KerasWeights { path: path.to_owned(), units, ordered, named, described })
+    }
+
+    /// The network that the file describes. `None` if it has weights alone.
+    pub fn network(&self) -> Option<&Imported> {
+        self.described.as_ref().map(|read| &read.network)
     }
 
     /// The outputs of the last dense layer: the number of classes.
@@ -78,61 +105,26 @@ impl KerasWeights {
         self.units.iter().rev().find_map(Unit::units)
     }
 
-    /// Height and width of the images, where the file has the model's configuration and that says it.
-    pub fn image_size(&self) -> Option<[usize; 2]> {
-        config::image_size(self.config.as_ref()?)
+    /// Whether weights of these kinds and shapes are those of a network with these layers.
+    pub fn fits(&self, steps: &[Step]) -> bool {
+        assign::fits(&self.units, self.ordered, steps)
     }
 
     /// The tensors of a network with these layers, under the names of its slots.
     ///
-    /// Convolutions, normalizations and dense layers of one shape correspond in their order; where every convolution has a
-    /// normalization, the two are matched as one. If the file has the model's configuration, strides, paddings, dilations, groups,
-    /// activations, poolings and the normalizations' epsilon are compared too.
+    /// Layers with the names of the [described](KerasWeights::network) network have its weights. Otherwise convolutions,
+    /// normalizations and dense layers of one shape correspond in their order; where every convolution has a
+    /// normalization, the two are matched as one.
     ///
     /// # Errors
     /// [`Error::Mismatch`] with the first thing that differs.
     pub fn assign(&self, steps: &[Step]) -> Result<Tensors> {
-        let tensors = assign::assign(&self.units, self.ordered, self.config.as_ref(), steps);
-        tensors.map_err(|reason| Error::Mismatch { path: self.path.clone(), reason })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{Cursor, Read as _, Write as _};
-    use zip::write::SimpleFileOptions;
-    use zip::{ZipArchive, ZipWriter};
-
-    /// Before anything is read from the shape of their images.
-    #[test]
-    fn channels_first_are_refused() {
-        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/keras/small_cnn.keras");
-        let mut archive = ZipArchive::new(std::fs::File::open(golden).unwrap()).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let read = |archive: &mut ZipArchive<_>, axes: &str| {
-            let mut changed = ZipWriter::new(Cursor::new(Vec::new()));
-            for name in ["config.json", "model.weights.h5"] {
-                let mut bytes = Vec::new();
-                archive.by_name(name).unwrap().read_to_end(&mut bytes).unwrap();
-                if name == "config.json" {
-                    let text = String::from_utf8(bytes).unwrap();
-                    assert!(text.contains("channels_last") && text.contains("[null, 32, 32, 3]"), "{text}");
-                    let text = text.replace("[null, 32, 32, 3]", "[null, 3, 32, 32]");
-                    bytes = text.replace("channels_last", axes).into_bytes();
-                }
-                changed.start_file(name, SimpleFileOptions::default()).unwrap();
-                changed.write_all(&bytes).unwrap();
+        let tensors = match &self.described {
+            Some(read) if assign::has(&read.places, steps) => {
+                assign::described(&self.units, self.named, &read.places, steps)
             }
-            let path = folder.path().join("changed.keras");
-            std::fs::write(&path, changed.finish().unwrap().into_inner()).unwrap();
-            KerasWeights::read(&path)
+            _ => assign::by_shape(&self.units, self.ordered, steps),
         };
-        assert_eq!(read(&mut archive, "channels_last").unwrap().image_size(), Some([3, 32]));
-        let told = read(&mut archive, "channels_first").unwrap_err().to_string();
-        assert!(
-            told.contains("its layer `") && told.contains("has data_format=\"channels_first\""),
-            "{told}"
-        );
+        tensors.map_err(|reason| Error::Mismatch { path: self.path.clone(), reason })
     }
 }

@@ -32,6 +32,8 @@ impl Array {
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) name: String,
+    /// Its name behind those of the groups around it, without the groups that only hold layers.
+    pub(super) path: String,
     pub(super) arrays: Vec<Array>,
 }
 

@@ -58,7 +58,7 @@ pub(super) fn lines(source: &Source<'_>) -> String {
 }
 
 /// What the `metadata` of the file at `path` say about the classes of a network with `outputs` of them.
-pub(super) fn read(
+pub(crate) fn read(
     path: &Path,
     metadata: &BTreeMap<String, String>,
     outputs: usize,

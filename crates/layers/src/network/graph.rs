@@ -100,7 +100,7 @@ impl Graph {
     /// # Errors
     /// If the layer can't take inputs of this shape.
     pub fn add(&mut self, layer: impl Layer + 'static, x: Value) -> Result<Value> {
-        let name = self.auto_name(&layer.kind());
+        let name = self.next_name(&layer.kind());
         self.add_named(&name, layer, x)
     }
 
@@ -122,8 +122,16 @@ impl Graph {
     /// # Errors
     /// If there are none, or their sizes differ.
     pub fn concat(&mut self, values: &[Value]) -> Result<Value> {
-        let name = self.auto_name("Concatenate");
-        let refuse = |what: String| Err(Error::Graph { layer: name.clone(), what });
+        let name = self.next_name("Concatenate");
+        self.concat_named(&name, values)
+    }
+
+    /// As [`concat`](Graph::concat), under the given name.
+    ///
+    /// # Errors
+    /// As [`concat`](Graph::concat), or if the name is taken.
+    pub fn concat_named(&mut self, name: &str, values: &[Value]) -> Result<Value> {
+        let refuse = |what: String| Err(Error::Graph { layer: name.to_owned(), what });
         let Some(first) = values.first() else {
             return refuse("there is nothing to join".into());
         };
@@ -136,7 +144,7 @@ impl Graph {
         }
         let channels = values.iter().map(|v| self.shapes[v.0].c).sum();
         let flat = self.flat[first.0];
-        self.push(&name.clone(), Kind::Concatenate, values.to_vec(), size.with_c(channels), flat)
+        self.push(name, Kind::Concatenate, values.to_vec(), size.with_c(channels), flat)
     }
 
     /// Adds two tensors of one shape, named as Keras would: `add`, `add_1`, ... Keras' `Add()([a, b])`.
@@ -160,14 +168,22 @@ impl Graph {
     /// # Errors
     /// If the tensors' shapes differ.
     pub fn merge(&mut self, add: Add, values: [Value; 2]) -> Result<Value> {
-        let name = self.auto_name(&add.kind());
+        let name = self.next_name(&add.kind());
+        self.merge_named(&name, add, values)
+    }
+
+    /// As [`merge`](Graph::merge), under the given name.
+    ///
+    /// # Errors
+    /// As [`merge`](Graph::merge), or if the name is taken.
+    pub fn merge_named(&mut self, name: &str, add: Add, values: [Value; 2]) -> Result<Value> {
         let [a, b] = values.map(|value| self.shapes[value.0]);
         if a != b {
-            return Err(Error::Graph { layer: name, what: format!("cannot add {a} and {b}") });
+            return Err(Error::Graph { layer: name.to_owned(), what: format!("cannot add {a} and {b}") });
         }
-        check_fused("add", add.act()).in_layer(&name)?;
+        check_fused("add", add.act()).in_layer(name)?;
         let flat = self.flat[values[0].0];
-        self.push(&name, Kind::Add(add), values.to_vec(), a, flat)
+        self.push(name, Kind::Add(add), values.to_vec(), a, flat)
     }
 
     fn push(
@@ -217,8 +233,9 @@ impl Graph {
         }
     }
 
-    /// `Conv2D` becomes `conv2d`, then `conv2d_1`. A fused activation stays out of the name.
-    fn auto_name(&mut self, kind: &str) -> String {
+    /// The next name for a layer of this kind, as Keras numbers them: of `Conv2D` it is `conv2d`, then
+    /// `conv2d_1`. A fused activation stays out of the name.
+    pub fn next_name(&mut self, kind: &str) -> String {
         let mut name = String::new();
         let mut lower = false;
         for ch in kind.split('+').next().unwrap_or(kind).chars() {

@@ -67,8 +67,10 @@ pub fn find_recipe(name: &str) -> Result<Config> {
     let text = checkpoint::read_text(path).map_err(Error::io("read", path))?;
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let read = || {
-        let mut config = read_recipe(&text, &stem)?;
-        beside(path, &mut config).map_err(|reason| Error::Recipe { name: stem.clone(), reason })?;
+        let refuse = |reason| Error::Recipe { name: stem.clone(), reason };
+        let mut config = read(&text, &stem)?;
+        beside(path, &mut config).map_err(refuse)?;
+        check(&config).map_err(refuse)?;
         Ok(config)
     };
     read().map_err(|error| match error {
@@ -94,8 +96,12 @@ fn of_run(path: &Path) -> Result<Config> {
     Ok(config)
 }
 
-/// Resolves a folder of pictures and a file of weights relative to the recipe's file, if they exist there.
+/// Resolves a folder of pictures, and files of layers and of weights, relative to the recipe's file, if they exist there.
 fn beside(recipe: &Path, config: &mut Config) -> Result<(), String> {
+    let folder = recipe.parent().unwrap_or(Path::new(""));
+    if folder.join(&config.training.model).is_file() {
+        config.read_layers(folder, true).map_err(|error| error.to_string())?;
+    }
     if let Some(weights) = &mut config.training.weights
         && let Some(beside) = recipe.parent().map(|folder| folder.join(&*weights))
     {
@@ -157,7 +163,8 @@ fn read(text: &str, name: &str) -> Result<Config> {
                 )))
             })?,
         None => {
-            if let Some(missing) = NEEDED.into_iter().find(|key| !file.contains_key(*key)) {
+            let own = |key: &str| key == "model" && file.contains_key("layer");
+            if let Some(missing) = NEEDED.into_iter().find(|key| !file.contains_key(*key) && !own(key)) {
                 return Err(refuse(format!(
                     "`{missing}` is missing; give it, or the recipe that this one is `like`"
                 )));
@@ -166,6 +173,9 @@ fn read(text: &str, name: &str) -> Result<Config> {
         }
     };
     config.recipe = name.to_owned();
+    if file.contains_key("layer") {
+        config.training.model = name.to_owned();
+    }
     for (key, value) in file {
         let set = |config: &mut Config, path: &[&str], value: &Value| {
             let with_line = |error: Error| refuse(format!("{}{error}", line(text, path)));
@@ -280,7 +290,8 @@ pub fn write_recipe(config: &Config) -> Result<String> {
     let is_table = |key: &str| table(key).is_some();
     for option in tables().iter().filter(|table| table.key.is_empty()).flat_map(|table| table.options) {
         let (key, value) = (option.name, &own[option.name]);
-        let is_written = NEEDED.contains(&key) || ["recipe", "changed"].contains(&key) || is_table(key);
+        let is_written =
+            NEEDED.contains(&key) || ["recipe", "changed", "layer"].contains(&key) || is_table(key);
         if !is_written && !value.is_null() && *value != blank[key] {
             text += &line(key, value)?;
         }
@@ -301,6 +312,14 @@ pub fn write_recipe(config: &Config) -> Result<String> {
             text += &line(name, value)?;
         }
     }
+    for layer in own["layer"].as_array().into_iter().flatten().filter_map(Value::as_object) {
+        text += "\n[[layer]]\n";
+        let first = ["class", "name", "inputs"].map(|key| layer.get_key_value(key));
+        let others = layer.iter().filter(|(key, _)| !["class", "name", "inputs"].contains(&key.as_str()));
+        for (key, value) in first.into_iter().flatten().chain(others) {
+            text += &line(key, value)?;
+        }
+    }
     Ok(text)
 }
 
@@ -316,6 +335,32 @@ mod tests {
             config.check().unwrap();
             let text = write_recipe(&config).unwrap();
             assert_eq!(read_recipe(&text, "another").unwrap(), config, "{text}");
+        }
+    }
+
+    #[test]
+    fn layers_of_ones_own_come_back() {
+        let text = "like = 'quick'\nepochs = 1\n[[layer]]\nclass = 'Conv2D'\nfilters = 4\nkernel_size = [3, 1]\n\
+                    [[layer]]\nclass = 'Flatten'\ninputs = ['conv2d']\n[[layer]]\nclass = 'Dense'\nname = 'scores'\n";
+        let config = read_recipe(text, "mine").unwrap();
+        assert_eq!((config.training.model.as_str(), config.training.layer.layers.len()), ("mine", 3));
+        let model = config.network([9, 8, 3], 7).unwrap();
+        assert_eq!(model.summary().trainable, 3 * 3 * 4 + 4 + 7 * 8 * 4 * 7 + 7);
+        let written = write_recipe(&config).unwrap();
+        assert_eq!(read_recipe(&written, "another").unwrap(), config, "{written}");
+        let json = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<Config>(&json).unwrap(), config);
+        for (text, says) in [
+            (
+                text.replace("'Dense'", "'Dence'"),
+                "layer scores: there is no layer `Dence` here; there are Activation",
+            ),
+            (text.replace("[[layer]]\nclass = 'Conv2D'", "[[layer]]\nkind = 'Conv2D'"), "`layer` is [{"),
+            (text.replace("epochs = 1", "model = 'a\nb'"), "line"),
+            (text.replace("like = 'quick'", ""), "`batch_size` is missing"),
+        ] {
+            let told = read_recipe(&text, "mine").unwrap_err().to_string();
+            assert!(told.contains(says), "{told}");
         }
     }
 
@@ -423,7 +468,7 @@ mod tests {
             ("like = 'quick'\noptimizer = 'lion'", "line 2: `optimizer`: the optimizer `lion` is unknown"),
             ("like = 'quick'\nparam_groups = ['*/bias:lr=2']", "option `lr` is unknown; there are lr-multi"),
             ("like = 'quick'\nparam_groups = ['bias']", "the parameter group `bias` takes no parameter"),
-            ("like = 'quick'\npreprocessing = 'none'", "but must be one of divide-by-255"),
+            ("like = 'quick'\npreprocessing = 'nothing'", "but must be one of none, divide-by-255"),
             ("like = 'quick'\nmodel = 'resnet81'", "did you mean `resnet18`?"),
             ("like = 'quick'\n[devices]\ndevice = 'cdua'", "did you mean `cuda`?"),
             ("like = 'quick'\n[augmentation]\nhorizontal_flop = true", "did you mean `horizontal_flip`?"),

@@ -6,6 +6,7 @@ mod differences;
 mod file;
 mod forms;
 mod kernels;
+mod layers_file;
 mod lr_scaling;
 mod placement;
 mod precision;
@@ -265,14 +266,14 @@ impl Config {
         self.check_name()?;
         let image_size = self.training.data.image_size;
         image_size.check()?;
-        match self.model(10) {
-            Some(Err(layers::Error::Images { network, given, smallest })) => refuse(
+        match self.network(image_size.shape(), 10) {
+            Err(Error::Network(layers::Error::Images { network, given, smallest })) => refuse(
                 "`data.image_size`",
                 given,
                 format!("at least {smallest} (height x width) with the network {network}"),
             ),
-            Some(Err(error)) => Err(error.into()),
-            _ => self.check_for(image_size.shape()),
+            Err(error) => Err(error),
+            Ok(_) => self.check_for(image_size.shape()),
         }
     }
 
@@ -287,24 +288,43 @@ impl Config {
         if self.stages() == 1 && param_groups.is_empty() && freeze.is_empty() {
             return Ok(());
         }
-        let Some(model) = models::by_name_for(&self.training.model, image, 10) else { return Ok(()) };
-        let model = self.frozen(model?)?;
+        let model = self.frozen(self.network(image, 10)?)?;
         if self.stages() > 1 {
             crate::run::pipeline::check_cuts(self.stages(), &self.placement.devices.split_at, &model)?;
         }
         self.check_groups(model.graph())
     }
 
+    /// Checks that the network is a built-in one, or one with layers and any name.
     fn check_name(&self) -> Result<()> {
-        match models::NAMES.contains(&self.training.model.as_str()) {
+        let Training { model, layer, .. } = &self.training;
+        match models::NAMES.contains(&model.as_str()) {
             true => Ok(()),
-            false => Err(unknown_network("the model", &self.training.model)),
+            false if layer.is_empty() => Err(unknown_network("`model`", model)),
+            false if is_plain(model) => Ok(()),
+            false => refuse(
+                "`model`",
+                format!("`{}`", callbacks::shortened(model)),
+                "a name of at most 100 characters",
+            ),
         }
     }
 
-    /// The configured network, for its images and this number of classes; `None` if there is no such network.
-    pub(crate) fn model(&self, classes: usize) -> Option<layers::Result<models::Model>> {
-        models::by_name_for(&self.training.model, self.training.data.image_size.shape(), classes)
+    /// The network, for images of `[height, width, channels]` and this number of classes.
+    ///
+    /// ```
+    /// let network = train::recipe("quick")?.network([32, 32, 3], 10)?;
+    /// assert_eq!(network.graph().name(), "small_cnn");
+    /// # Ok::<(), train::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Option`] if there is none with this name; [`Error::Network`] if its layers don't fit the images.
+    pub fn network(&self, image: [usize; 3], classes: usize) -> Result<models::Model> {
+        self.check_name()?;
+        let Training { model, layer, .. } = &self.training;
+        let built_in = models::by_name_for(model, image, classes).filter(|_| layer.is_empty());
+        Ok(built_in.unwrap_or_else(|| layer.build(model, image, classes))?)
     }
 
     /// As [`check_for`](Self::check_for), except for the name of the network, which may be a custom one.
@@ -400,10 +420,18 @@ impl Config {
     }
 }
 
+/// Whether a network may have this name, which is shown and written into files.
+pub(super) fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 100 && !name.contains(char::is_control)
+}
+
 /// The error for an `option` that is not one of [`models::NAMES`].
 pub(crate) fn unknown_network(option: &'static str, name: &str) -> Error {
-    let accepted = format!("one of {}{}", models::NAMES.join(", "), hint(name, models::NAMES));
-    Error::Option { option, value: format!("`{name}`"), accepted }
+    let names = models::NAMES.join(", ");
+    let or_file =
+        if option == "`model`" { ", or a file with layers (.keras, .h5, .json, .onnx, .toml)" } else { "" };
+    let accepted = format!("one of {names}{or_file}{}", hint(name, models::NAMES));
+    Error::Option { option, value: format!("`{}`", callbacks::shortened(name)), accepted }
 }
 
 /// Writes `config.json` into a run directory, atomically.

@@ -5,8 +5,9 @@ use super::precision;
 use crate::{ImageSize, Preprocessing};
 use augment::ImageDataGenerator;
 use callbacks::ReduceLrOnPlateau;
+use models::Architecture;
 use optim::{Curve, Ema, LinearScaling, Optimizer, ParamGroup, Schedule, Sgd};
-use options::{Kind, Table, options};
+use options::{Kind, Refused, Table, options};
 use program::Precision;
 use serde_json::json;
 use std::path::PathBuf;
@@ -17,8 +18,10 @@ options! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct Training {
         [""]
-        /// The network
-        model: String = "minigooglenet".to_owned(), Kind::Text;
+        /// The network: a name, or the name of your own one, whose layers are in `layer`; for the flag also a file with layers
+        model: String = "minigooglenet".to_owned(), Kind::Text, "--model NAME|FILE";
+        /// The layers of a network of your own, as tables [[layer]] with Keras' names
+        layer: Architecture = Architecture::default(), Kind::List(&LAYER, None);
         /// Passes over the training data; by default those of the recipe
         epochs: u64 = 70, Kind::Whole(1), "--epochs N";
         /// Samples per batch of each replica, or of each virtual replica
@@ -101,9 +104,11 @@ options! {
     }
 }
 
-const PREPROCESSING: Kind = Kind::OneOf(&["divide-by-255", "subtract-pixel-mean", "standardize"]);
+const PREPROCESSING: Kind = Kind::OneOf(&["none", "divide-by-255", "subtract-pixel-mean", "standardize"]);
 /// Steps are computed in f32.
 const LR: Kind = Kind::Such(|lr| (lr as f32).is_finite() && lr >= 0.0, "a number from 0 to 3.4e38");
+const LAYER: Kind = Kind::form(|_| Err(Refused::MustBe(LAYER_TABLE.to_owned())), LAYER_TABLE);
+const LAYER_TABLE: &str = "a table with a `class` and the options of that class";
 const GROUP: Kind =
     Kind::form(of_optim::<ParamGroup>, "a pattern with options, as in */beta:lr-multiplier=64");
 

@@ -17,9 +17,7 @@ use trained::{Task, check_labels};
 
 /// The configured network.
 pub(crate) fn named(config: &Config, data: &Dataset) -> Result<Model> {
-    let unknown = || Error::Device(format!("there is no network {}", config.training.model));
-    let model = models::by_name_for(&config.training.model, data.train.shape(), data.classes.len());
-    Ok(model.ok_or_else(unknown)??)
+    config.network(data.train.shape(), data.classes.len())
 }
 
 /// Refuses a network for images of another size, or with another number of classes.

@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::data::draw_batch as draw;
 use crate::run::run_data::RunData;
-use crate::{Picture, Plateau, Result, Resume, Saved, Snapshot};
+use crate::{Picture, Plateau, Result, Resume, Saved, Snapshot, Training};
 use checkpoint::Tensors;
 use layers::Role;
 use serde_json::Value;
@@ -111,8 +111,9 @@ impl Worker<'_> {
     /// Adds the classes, the preprocessing, and all else that inference needs beside the parameters.
     fn describe_model(&self, tensors: &mut Tensors) -> Result<()> {
         let RunData { classes, dataset, input, augmentation, train, .. } = self.data;
-        let (network, image) = (&self.config.training.model, train.shape());
-        let about = Description { network, classes, dataset, image, input, options: augmentation };
+        let Training { model: network, layer, .. } = &self.config.training;
+        let (layers, image, options) = (&layer.layers[..], train.shape(), augmentation);
+        let about = Description { network, layers, classes, dataset, image, input, options };
         Ok(about.add_to(tensors)?)
     }
 

@@ -1,0 +1,62 @@
+//! `towers summary`: the layers of a network, their shapes and parameters, and what a training step costs.
+
+use crate::data::image_size;
+use crate::error::{at_least_one, usage};
+use crate::print;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use train::{Config, Model};
+use trained::{ImageSize, Trained};
+
+/// `towers summary`.
+#[derive(Debug, clap::Args)]
+pub struct SummaryArgs {
+    /// A built-in network; a model of Keras (.keras, .h5, .json), an ONNX graph, a TOML file with layers; or a run
+    #[arg(value_name = "NAME|FILE|RUN", default_value = "minigooglenet")]
+    pub model: PathBuf,
+    /// Height and width of the images, as in 64 or 48x40; by default those of the file, or 32x32
+    #[arg(long, value_name = "N|HxW", allow_hyphen_values = true, value_parser = image_size)]
+    pub image_size: Option<ImageSize>,
+    /// The number of classes; by default that of the file, or 10
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub classes: Option<usize>,
+    /// Samples per batch, for the memory of a training step
+    #[arg(long, alias = "batch-size", value_name = "N", allow_hyphen_values = true, default_value_t = 64)]
+    pub batch: usize,
+}
+
+pub fn run(args: SummaryArgs) -> anyhow::Result<ExitCode> {
+    at_least_one("--batch", args.batch)?;
+    at_least_one("--classes", args.classes.unwrap_or(1))?;
+    let model = model(&args)?;
+    print::text(&bench::summary(&model, args.batch)?)
+}
+
+/// The network, for its number of classes.
+fn model(args: &SummaryArgs) -> anyhow::Result<Model> {
+    let name = args.model.to_string_lossy();
+    if is_trained(&args.model) {
+        if args.image_size.is_some() || args.classes.is_some() {
+            return Err(usage(format!("leave --image-size and --classes out: {name} has both")));
+        }
+        return Ok(Trained::read(&args.model)?.model()?);
+    }
+    let mut config = Config::default();
+    config.training.model = name.into_owned();
+    let network = config.layers_file(Path::new(""))?;
+    let (size, classes) = network.as_ref().map_or((None, None), |network| (network.image, network.classes));
+    let size =
+        args.image_size.or(size.map(|[height, width]| ImageSize { height, width })).unwrap_or_default();
+    let classes = args.classes.or(classes).unwrap_or(10);
+    Ok(match network {
+        Some(network) => {
+            network.architecture.build(&network.name, size.shape(), classes).map_err(train::Error::from)?
+        }
+        None => config.network(size.shape(), classes)?,
+    })
+}
+
+/// Whether it is a run's folder or a model file.
+fn is_trained(path: &Path) -> bool {
+    path.is_dir() || path.extension().is_some_and(|ending| ending == "safetensors")
+}

@@ -1,0 +1,16 @@
+use models::Architecture;
+
+/// A network as a file of another program describes it, without its weights.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Imported {
+    /// The network's name.
+    pub name: String,
+    /// Its layers. The number of classes is [left open](Architecture::take_classes).
+    pub architecture: Architecture,
+    /// The number of classes, if a dense layer at the end says it.
+    pub classes: Option<usize>,
+    /// Height and width of its images, if the file says them.
+    pub image: Option<[usize; 2]>,
+    /// Options of training in the file that the layers have no words for, a sentence each.
+    pub notes: Vec<String>,
+}

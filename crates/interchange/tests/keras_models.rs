@@ -1,0 +1,231 @@
+//! Random models of Keras, built from their configuration: tests/golden/keras_models.py drew them.
+
+use interchange::keras::{KerasWeights, read_network};
+use layers::{Draws, Mode, Network, Role};
+use program::Device;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+const BATCH: usize = 2;
+const CLASSES: usize = 5;
+
+/// Numbers from -1 to 1 by the name of a tensor, as in the script.
+fn numbers(name: &str, len: usize) -> Vec<f32> {
+    let mut word = crc32(name.as_bytes()) | 1;
+    let draw = |_| {
+        word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (f64::from(word >> 8) / f64::from(1 << 23) - 1.0) as f32
+    };
+    (0..len).map(draw).collect()
+}
+
+/// The checksum of ZIP archives.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0_u32, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xEDB8_8320 & 0_u32.wrapping_sub(crc & 1)))
+    })
+}
+
+/// The values of a parameter, as `set_weights` in the script.
+fn values(name: &str, shape: &[usize]) -> Vec<f32> {
+    let numbers = numbers(name, shape.iter().product());
+    let inputs: usize = shape[..shape.len() - 1].iter().product();
+    let limit = (3.0 / inputs as f64).sqrt() as f32;
+    let value = |x: f32| match name.rsplit('/').next() {
+        Some("moving_variance") => 1.0 + 0.5 * x,
+        Some("gamma") => 1.0 + 0.3 * x,
+        Some("kernel") => x * limit,
+        _ => 0.3 * x,
+    };
+    numbers.into_iter().map(value).collect()
+}
+
+/// Tells where numbers differ from Keras' by more than this share of the largest.
+fn compare(what: &str, got: &[f32], expected: &Value, tolerance: f64) -> Option<String> {
+    let expected: Vec<f64> = expected.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+    assert_eq!(got.len(), expected.len(), "{what}");
+    let scale = expected.iter().fold(1.0_f64, |scale, x| scale.max(x.abs()));
+    let far = |(got, expected): &(&f32, &f64)| (f64::from(**got) - **expected).abs() > tolerance * scale;
+    let (got, expected) = got.iter().zip(&expected).find(far)?;
+    Some(format!("{what}: {got}, but Keras has {expected}"))
+}
+
+/// The model of an entry on a device, with its weights.
+fn built(entry: &Value, file: &Path, mode: Mode, device: &Device) -> Network {
+    fs::write(file, entry["config"].to_string()).unwrap();
+    let mut imported = read_network(file).unwrap();
+    assert_eq!((imported.classes, imported.notes.len()), (Some(CLASSES), 0));
+    if mode == Mode::Training {
+        let dropouts = imported.architecture.layers.iter_mut().filter(|layer| layer.class == "Dropout");
+        dropouts.for_each(|layer| layer.options["rate"] = 0.0.into());
+    }
+    let [h, w] = imported.image.unwrap();
+    let model = imported.architecture.build(&imported.name, [h, w, 3], CLASSES).unwrap();
+    let mut network = model.build(device, BATCH, mode).unwrap();
+    network.init(1).unwrap();
+    for slot in network.arena().slots().to_vec().iter().filter(|slot| slot.role != Role::Frozen) {
+        network.arena_mut().load(device, slot, &values(&slot.name, &slot.shape)).unwrap();
+    }
+    let images: Vec<f32> = numbers("images", BATCH * h * w * 3).into_iter().map(|x| 2.0 * x).collect();
+    network.set_input(&images, &[0, 1]).unwrap();
+    network
+}
+
+/// The first differences of a model from Keras', and whether it was differentiated.
+fn differences(
+    what: &str,
+    entry: &Value,
+    file: &Path,
+    device: &Device,
+    tolerance: f64,
+) -> (Vec<String>, bool) {
+    let mut differ = Vec::new();
+    let mut network = built(entry, file, Mode::Inference, device);
+    network.predict().unwrap();
+    let logits = network.logits();
+    let got = logits.data.to_vec(device, logits.layout.offset, BATCH * CLASSES).unwrap();
+    differ.extend(compare(what, &got, &entry["logits"], tolerance));
+    let Some(gradients) = entry["gradients"].as_object() else { return (differ, false) };
+    let mut network = built(entry, file, Mode::Training, device);
+    network.train_pass(Draws { seed: 0, step: 0, first_sample: 0 }, 0.0, BATCH).unwrap();
+    let slots = network.arena().slots().iter().filter(|slot| slot.role == Role::Trainable);
+    let slots: Vec<_> = slots.cloned().collect();
+    assert_eq!(slots.len(), gradients.len(), "{what}");
+    for slot in slots {
+        let got = network.arena().grads.to_vec(device, slot.span.offset, slot.span.len).unwrap();
+        let what = format!("{what}: {}", slot.name);
+        // Keras computes group normalization in f32 in any case.
+        differ.extend(compare(&what, &got, &gradients[&slot.name], tolerance.max(5e-5)));
+    }
+    (differ, true)
+}
+
+/// The committed models, or those of a file that the script made elsewhere. Keras computed them in f64, and so does the
+/// reference. Normalizations of few numbers, which these models have, make more of f32's rounding.
+#[test]
+fn random_models_compute_what_keras_computes() {
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/keras_models.json");
+    let golden = std::env::var_os("TOWERS_KERAS_MODELS").map_or(committed, Into::into);
+    let golden: Vec<Value> = serde_json::from_slice(&fs::read(golden).unwrap()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.json");
+    let (mut differentiated, mut differ) = (0, Vec::new());
+    for (device, tolerance) in [(tensor_cpu::reference(), 1e-5), (tensor_cpu::device(1), 1e-4)] {
+        for (k, entry) in golden.iter().enumerate() {
+            let what = format!("model {k} on {}", device.kind());
+            let (more, has_gradients) = differences(&what, entry, &file, &device, tolerance);
+            differentiated += usize::from(has_gradients);
+            differ.extend(more);
+        }
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+    assert!(golden.len() >= 40 && differentiated >= 20);
+}
+
+/// Weights of layers in models inside of models are found by both layouts' names.
+#[test]
+fn weights_are_assigned_by_their_places() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/keras");
+    for name in ["nested.keras", "nested.h5"] {
+        let weights = KerasWeights::read(&golden.join(name)).unwrap();
+        let network = weights.network().unwrap();
+        let model = network.architecture.build(&network.name, [8, 8, 3], CLASSES).unwrap();
+        let tensors = weights.assign(&model.steps()).unwrap();
+        let mut compared = 0;
+        for step in model.steps() {
+            for spec in step.params {
+                let name = format!("{}/{}", step.name, spec.name);
+                let expected = match spec.role {
+                    Role::Frozen => spec.init.values(0, &name, &spec.shape),
+                    _ => values(&name, &spec.shape),
+                };
+                assert_eq!(tensors.get(&name).unwrap().data(), expected, "{name}");
+                compared += 1;
+            }
+        }
+        assert_eq!(compared, 21);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.json");
+    let read = |config: Value| {
+        fs::write(&file, config.to_string()).unwrap();
+        read_network(&file).map_err(|error| error.to_string())
+    };
+    let layer = |class: &str, options: Value| json!({"class_name": class, "config": options});
+    let sequential = |layers: &[Value]| {
+        let input = layer("InputLayer", json!({"name": "i", "batch_shape": [null, 8, 8, 3]}));
+        let layers = [&[input][..], layers].concat();
+        json!({"class_name": "Sequential", "config": {"name": "s", "layers": layers}})
+    };
+    let conv = |key: &str, value: Value| {
+        let mut options = json!({"name": "c", "filters": 3, "kernel_size": [3, 3]});
+        options[key] = value;
+        sequential(&[layer("Conv2D", options)])
+    };
+    for (config, says) in [
+        (
+            sequential(&[layer("LSTM", json!({"name": "a"}))]),
+            "its layer `a` is a LSTM, which is not there; there are",
+        ),
+        (
+            sequential(&[layer("Lambda", json!({"name": "a"}))]),
+            "its layer `a` is a Lambda, which is not there",
+        ),
+        (conv("dilation_rate", json!([2, 2])), "its layer `c` has dilation_rate=[2,2], which is not there"),
+        (conv("groups", json!(3)), "its layer `c` has groups=3, which is not there"),
+        (
+            conv("data_format", json!("channels_first")),
+            "its layer `c` has data_format=\"channels_first\", and towers",
+        ),
+        (conv("bias_initializer", json!({"class_name": "Ones"})), "its layer `c` has bias_initializer="),
+        (
+            json!({"class_name": "Sequential", "config": {"layers": [
+                layer("InputLayer", json!({"name": "j", "batch_shape": [null, 8, 8, 1]}))]}}),
+            "its input `j` has the shape [null,8,8,1], but must have rows, columns and 3 channels",
+        ),
+        (
+            json!({"class_name": "MyModel", "config": {}}),
+            "it is a model of the class `MyModel`, but only Sequential",
+        ),
+        (
+            json!({"class_name": "Functional", "config": {"layers": [], "input_layers": [["a", 0, 0], ["b", 0, 0]]}}),
+            "it has 2 inputs, but a network has one",
+        ),
+        (sequential(&[]), "its output is none of its layers"),
+        (sequential(&vec![layer("ReLU", json!({"name": "r"})); 5000]), "it has more than 4000 layers"),
+    ] {
+        let told = read(config).err().unwrap_or_default();
+        assert!(told.contains(says), "{told}");
+    }
+    let tensor = |name: &str, call: u32| json!({"config": {"keras_history": [name, call, 0]}});
+    let called = |class: &str, options: Value, calls: &[Value]| {
+        let calls: Vec<Value> = calls.iter().map(|x| json!({"args": [x], "kwargs": {}})).collect();
+        json!({"class_name": class, "config": options, "inbound_nodes": calls})
+    };
+    let twice = |class: &str, options: Value| {
+        let layers = json!([
+            called("InputLayer", json!({"name": "i", "batch_shape": [null, 8, 8, 3]}), &[]),
+            called(class, options, &[tensor("i", 0), tensor("a", 0)]),
+            called("Flatten", json!({"name": "f"}), &[tensor("a", 1)]),
+        ]);
+        json!({"class_name": "Functional", "config":
+            {"name": "m", "layers": layers, "input_layers": ["i", 0, 0], "output_layers": ["f", 0, 0]}})
+    };
+    let shared = read(twice("ReLU", json!({"name": "a"}))).unwrap().architecture;
+    let names: Vec<&str> = shared.layers.iter().map(|layer| layer.name.as_str()).collect();
+    assert_eq!(names, ["a", "a_call1", "f"]);
+    let told = read(twice("Conv2D", json!({"name": "a", "filters": 3, "kernel_size": 1}))).unwrap_err();
+    assert!(told.ends_with("its layer `a` is used 2 times, but its weights can only be used once"), "{told}");
+    let noted = read(conv("kernel_regularizer", json!({"class_name": "L2", "config": {"l2": 0.1}}))).unwrap();
+    assert_eq!(
+        noted.notes,
+        [
+            "kernel_regularizer of c is not taken over: give --param-group 'NAME/kernel:l2=X', with X twice Keras' number"
+        ]
+    );
+}

@@ -1,0 +1,312 @@
+//! The table of layers: Keras' class, its options, and the layer that they make.
+
+use super::options::Options;
+use super::zeros::Tensor;
+use layers::{
+    Add, AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, GlobalAveragePooling2D,
+    Graph, GroupNormalization, Layer, MaxPooling2D, Padding, Rescaling, Result,
+};
+use program::Activation;
+
+/// A class of layers.
+#[derive(Clone, Copy)]
+pub(super) struct Class {
+    /// Keras' name.
+    pub(super) name: &'static str,
+    /// The options that are read.
+    pub(super) options: &'static [&'static str],
+    /// Whether it reads several tensors, or one.
+    pub(super) joins: bool,
+    /// Whether an activation behind it can be computed in the same op.
+    pub(super) fuses: fn(Activation) -> bool,
+    /// Whether it gives no negative numbers if it gets none.
+    pub(super) keeps_sign: bool,
+    /// Adds the layer to a graph.
+    pub(super) build: fn(&mut Site<'_>) -> Result<Tensor>,
+}
+
+/// Where a layer is added.
+pub(super) struct Site<'a> {
+    pub(super) graph: &'a mut Graph,
+    pub(super) options: Options<'a>,
+    pub(super) inputs: Vec<Tensor>,
+    /// The activation to fuse.
+    pub(super) act: Activation,
+    /// The number of classes, for the last dense layer without `units`.
+    pub(super) classes: Option<usize>,
+}
+
+/// The names of the classes.
+pub const CLASSES: [&str; TABLE.len()] = {
+    let mut names = [""; TABLE.len()];
+    let mut k = 0;
+    while k < names.len() {
+        names[k] = TABLE[k].name;
+        k += 1;
+    }
+    names
+};
+
+/// The options that a class takes, by Keras' names. `None` for an unknown class.
+///
+/// ```
+/// assert_eq!(models::options_of("Dropout"), Some(&["rate"][..]));
+/// ```
+pub fn options_of(class: &str) -> Option<&'static [&'static str]> {
+    Some(find(class)?.options)
+}
+
+pub(super) fn find(class: &str) -> Option<&'static Class> {
+    TABLE.iter().find(|known| known.name == class)
+}
+
+/// A class without options that reads one tensor.
+const PLAIN: Class =
+    Class { name: "", options: &[], joins: false, fuses: |_| false, keeps_sign: false, build: flatten };
+
+/// All classes. A new one is an entry here.
+const TABLE: &[Class] = &[
+    Class { name: "Activation", options: &["activation"], build: activation, ..PLAIN },
+    Class { name: "Add", joins: true, fuses: without_input, keeps_sign: true, build: add, ..PLAIN },
+    Class {
+        name: "AveragePooling2D",
+        options: &["pool_size", "strides", "padding"],
+        keeps_sign: true,
+        build: average_pooling,
+        ..PLAIN
+    },
+    Class {
+        name: "BatchNormalization",
+        options: &["momentum", "epsilon", "center", "scale"],
+        fuses: |_| true,
+        build: batch_normalization,
+        ..PLAIN
+    },
+    Class { name: "Concatenate", joins: true, keeps_sign: true, build: concatenate, ..PLAIN },
+    Class {
+        name: "Conv2D",
+        options: &[
+            "filters",
+            "kernel_size",
+            "strides",
+            "padding",
+            "activation",
+            "use_bias",
+            "kernel_initializer",
+        ],
+        fuses: without_input,
+        build: conv2d,
+        ..PLAIN
+    },
+    Class {
+        name: "Dense",
+        options: &["units", "activation", "use_bias", "kernel_initializer"],
+        fuses: without_input,
+        build: dense,
+        ..PLAIN
+    },
+    Class { name: "Dropout", options: &["rate"], keeps_sign: true, build: dropout, ..PLAIN },
+    Class { name: "Flatten", keeps_sign: true, ..PLAIN },
+    Class {
+        name: "GlobalAveragePooling2D",
+        options: &["keepdims"],
+        keeps_sign: true,
+        build: global_average_pooling,
+        ..PLAIN
+    },
+    Class {
+        name: "GlobalMaxPooling2D",
+        options: &["keepdims"],
+        keeps_sign: true,
+        build: global_max_pooling,
+        ..PLAIN
+    },
+    Class {
+        name: "GroupNormalization",
+        options: &["groups", "epsilon", "center", "scale"],
+        fuses: |_| true,
+        build: group_normalization,
+        ..PLAIN
+    },
+    Class {
+        name: "MaxPooling2D",
+        options: &["pool_size", "strides", "padding"],
+        keeps_sign: true,
+        build: max_pooling,
+        ..PLAIN
+    },
+    Class {
+        name: "ReLU",
+        options: &["max_value", "negative_slope", "threshold"],
+        build: activation,
+        ..PLAIN
+    },
+    Class { name: "Rescaling", options: &["scale", "offset"], build: rescaling, ..PLAIN },
+    Class { name: "Softmax", build: activation, ..PLAIN },
+    Class { name: "ZeroPadding2D", options: &["padding"], keeps_sign: true, build: zero_padding, ..PLAIN },
+];
+
+/// Convolutions, dense layers and sums can't fuse an activation whose gradient needs its input.
+fn without_input(act: Activation) -> bool {
+    !act.reads_input()
+}
+
+impl Site<'_> {
+    /// Adds a layer that reads the first input.
+    fn add(&mut self, layer: impl Layer + 'static) -> Result<Tensor> {
+        let x = self.inputs[0].without_zeros(&self.options)?;
+        Ok(Tensor::of(self.graph.add_named(self.options.name, layer, x)?))
+    }
+
+    /// Windows, their strides, and the padding with the zeros before it.
+    fn windows(&self, exact: bool) -> Result<([usize; 2], [usize; 2], Padding)> {
+        let pool = self.options.pair("pool_size")?.unwrap_or([2; 2]);
+        let strides = self.options.pair("strides")?.unwrap_or(pool);
+        let x = self.inputs[0];
+        if !exact && x.is_padded() {
+            return Err(self.options.refuse(
+                "a ZeroPadding2D is before it; that is possible before a Conv2D, and before a MaxPooling2D of \
+                 numbers that a ReLU makes",
+            ));
+        }
+        let padding = x.padding(self.graph, self.options.padding()?, pool, strides);
+        Ok((pool, strides, padding))
+    }
+
+    /// Adds a layer that takes the zeros before it as its padding.
+    fn add_padded(&mut self, layer: impl Layer + 'static) -> Result<Tensor> {
+        Ok(Tensor::of(self.graph.add_named(self.options.name, layer, self.inputs[0].value)?))
+    }
+}
+
+fn activation(site: &mut Site<'_>) -> Result<Tensor> {
+    match site.act {
+        Activation::None => Ok(site.inputs[0]),
+        act => site.add(act),
+    }
+}
+
+fn add(site: &mut Site<'_>) -> Result<Tensor> {
+    let inputs = site.inputs.iter().map(|x| x.without_zeros(&site.options)).collect::<Result<Vec<_>>>()?;
+    let (name, mut sum) = (site.options.name, inputs[0]);
+    for (k, &x) in inputs.iter().enumerate().skip(1) {
+        let last = k + 1 == inputs.len();
+        let part = if last { name.to_owned() } else { format!("{name}_part{k}") };
+        let add = Add::new().activation(if last { site.act } else { Activation::None });
+        sum = site.graph.merge_named(&part, add, [sum, x])?;
+    }
+    Ok(Tensor::of(sum))
+}
+
+fn concatenate(site: &mut Site<'_>) -> Result<Tensor> {
+    let inputs = site.inputs.iter().map(|x| x.without_zeros(&site.options)).collect::<Result<Vec<_>>>()?;
+    Ok(Tensor::of(site.graph.concat_named(site.options.name, &inputs)?))
+}
+
+fn conv2d(site: &mut Site<'_>) -> Result<Tensor> {
+    let options = &site.options;
+    let (filters, kernel) = (options.needed("filters")?, options.needed_pair("kernel_size")?);
+    let strides = options.pair("strides")?.unwrap_or([1; 2]);
+    let padding = site.inputs[0].padding(site.graph, options.padding()?, kernel, strides);
+    let conv = Conv2D::new(filters, 1)
+        .kernel_size(kernel)
+        .strides_by(strides)
+        .padding(padding)
+        .use_bias(options.flag("use_bias", true)?)
+        .kernel_initializer(options.initializer("kernel_initializer")?)
+        .activation(site.act);
+    site.add_padded(conv)
+}
+
+fn dense(site: &mut Site<'_>) -> Result<Tensor> {
+    let options = &site.options;
+    let units = match (options.size("units")?, site.classes) {
+        (Some(units), _) | (None, Some(units)) => units,
+        (None, None) => {
+            return Err(options.refuse("`units` is missing; only the last Dense may leave it out"));
+        }
+    };
+    let dense = Dense::new(units)
+        .use_bias(options.flag("use_bias", true)?)
+        .kernel_initializer(options.initializer("kernel_initializer")?)
+        .activation(site.act);
+    site.add(dense)
+}
+
+fn batch_normalization(site: &mut Site<'_>) -> Result<Tensor> {
+    let options = &site.options;
+    let norm = BatchNormalization::new()
+        .momentum(options.number("momentum", 0.99)?)
+        .epsilon(options.number("epsilon", 1e-3)?)
+        .center(options.flag("center", true)?)
+        .scale(options.flag("scale", true)?)
+        .activation(site.act);
+    site.add(norm)
+}
+
+fn group_normalization(site: &mut Site<'_>) -> Result<Tensor> {
+    let options = &site.options;
+    // Keras: -1 is a group for each channel.
+    let groups = match options.spec.options.get("groups").and_then(serde_json::Value::as_i64) {
+        Some(-1) => site.graph.shape(site.inputs[0].value).c,
+        _ => options.size("groups")?.unwrap_or(32),
+    };
+    let norm = GroupNormalization::new()
+        .groups(groups)
+        .epsilon(options.number("epsilon", 1e-3)?)
+        .center(options.flag("center", true)?)
+        .scale(options.flag("scale", true)?)
+        .activation(site.act);
+    site.add(norm)
+}
+
+fn dropout(site: &mut Site<'_>) -> Result<Tensor> {
+    let rate = site.options.number("rate", f64::NAN)?;
+    if rate.is_nan() {
+        return Err(site.options.refuse("`rate` is missing"));
+    }
+    site.add(Dropout::new(rate))
+}
+
+fn flatten(site: &mut Site<'_>) -> Result<Tensor> {
+    site.add(Flatten)
+}
+
+fn average_pooling(site: &mut Site<'_>) -> Result<Tensor> {
+    let (pool, strides, padding) = site.windows(false)?;
+    site.add(AveragePooling2D::of(pool).strides_by(strides).padding(padding))
+}
+
+fn max_pooling(site: &mut Site<'_>) -> Result<Tensor> {
+    let (pool, strides, padding) = site.windows(site.inputs[0].is_never_negative)?;
+    site.add_padded(MaxPooling2D::of(pool).strides_by(strides).padding(padding))
+}
+
+fn global_average_pooling(site: &mut Site<'_>) -> Result<Tensor> {
+    if !site.options.flag("keepdims", false)? {
+        return site.add(GlobalAveragePooling2D);
+    }
+    let shape = site.graph.shape(site.inputs[0].value);
+    site.add(AveragePooling2D::of([shape.h, shape.w]))
+}
+
+fn global_max_pooling(site: &mut Site<'_>) -> Result<Tensor> {
+    let shape = site.graph.shape(site.inputs[0].value);
+    let pooled = site.add(MaxPooling2D::of([shape.h, shape.w]))?;
+    match site.options.flag("keepdims", false)? {
+        true => Ok(pooled),
+        false => {
+            let name = format!("{}_flatten", site.options.name);
+            Ok(Tensor::of(site.graph.add_named(&name, Flatten, pooled.value)?))
+        }
+    }
+}
+
+fn rescaling(site: &mut Site<'_>) -> Result<Tensor> {
+    let (scale, offset) = (site.options.number("scale", 1.0)?, site.options.number("offset", 0.0)?);
+    site.add(Rescaling::new(scale).offset(offset))
+}
+
+fn zero_padding(site: &mut Site<'_>) -> Result<Tensor> {
+    Ok(site.inputs[0].with_zeros(site.options.sides("padding")?))
+}

@@ -1,0 +1,177 @@
+//! Reads the options of a layer.
+
+use super::LayerSpec;
+use layers::{Error, Initializer, Padding, Result};
+use program::Activation;
+use serde_json::Value;
+
+/// More filters, units, rows or columns than any network has: sizes are multiplied before memory is asked for.
+const MOST: u64 = 65_536;
+
+/// The options of one layer, which is called `name`.
+pub(super) struct Options<'a> {
+    pub(super) name: &'a str,
+    pub(super) spec: &'a LayerSpec,
+}
+
+impl Options<'_> {
+    /// The error of this layer.
+    pub(super) fn refuse(&self, what: impl Into<String>) -> Error {
+        Error::Graph { layer: self.name.to_owned(), what: what.into() }
+    }
+
+    /// The error for a value.
+    fn refuse_value(&self, key: &str, accepted: &str) -> Error {
+        let value = shortened(self.spec.options[key].to_string());
+        self.refuse(format!("`{key}` is {value}, but must be {accepted}"))
+    }
+
+    /// An option that is given, and not null.
+    fn get(&self, key: &str) -> Option<&Value> {
+        self.spec.options.get(key).filter(|value| !value.is_null())
+    }
+
+    /// A number of things, if it is given.
+    pub(super) fn size(&self, key: &str) -> Result<Option<usize>> {
+        self.get(key).map(|value| size(value).ok_or_else(|| self.refuse_value(key, SIZE))).transpose()
+    }
+
+    /// A number of things that must be given.
+    pub(super) fn needed(&self, key: &str) -> Result<usize> {
+        self.size(key)?.ok_or_else(|| self.missing(key))
+    }
+
+    fn missing(&self, key: &str) -> Error {
+        self.refuse(format!("`{key}` is missing"))
+    }
+
+    /// Rows and columns, if they are given: one number, or two.
+    pub(super) fn pair(&self, key: &str) -> Result<Option<[usize; 2]>> {
+        let refuse = || self.refuse_value(key, "a number from 1 to 65536, or two for rows and columns");
+        self.get(key).map(|value| pair(value).ok_or_else(refuse)).transpose()
+    }
+
+    /// Rows and columns that must be given.
+    pub(super) fn needed_pair(&self, key: &str) -> Result<[usize; 2]> {
+        self.pair(key)?.ok_or_else(|| self.missing(key))
+    }
+
+    /// Zeros above, below, to the left and to the right.
+    pub(super) fn sides(&self, key: &str) -> Result<program::Pad> {
+        let refuse = || self.refuse_value(key, "N, [ROWS, COLUMNS] or [[TOP, BOTTOM], [LEFT, RIGHT]]");
+        let Some(value) = self.get(key) else {
+            return Ok(program::Pad { top: 1, bottom: 1, left: 1, right: 1 });
+        };
+        let number = |value: &Value| value.as_u64().filter(|&n| n <= MOST).map(|n| n as usize);
+        let two = |value: &Value| match (number(value), value.as_array().map(Vec::as_slice)) {
+            (Some(n), _) => Some([n; 2]),
+            (None, Some([a, b])) => Some([number(a)?, number(b)?]),
+            _ => None,
+        };
+        let all = match value.as_array().map(Vec::as_slice) {
+            None => number(value).map(|n| [[n; 2]; 2]),
+            Some([rows, columns]) => two(rows).zip(two(columns)).map(|(rows, columns)| [rows, columns]),
+            Some(_) => None,
+        };
+        let [[top, bottom], [left, right]] = all.ok_or_else(refuse)?;
+        Ok(program::Pad { top, bottom, left, right })
+    }
+
+    /// A finite number.
+    pub(super) fn number(&self, key: &str, default: f64) -> Result<f32> {
+        let Some(value) = self.get(key) else { return Ok(default as f32) };
+        let number = value.as_f64().map(|x| x as f32).filter(|x| x.is_finite());
+        number.ok_or_else(|| self.refuse_value(key, "a number"))
+    }
+
+    /// True or false.
+    pub(super) fn flag(&self, key: &str, default: bool) -> Result<bool> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        value.as_bool().ok_or_else(|| self.refuse_value(key, "true or false"))
+    }
+
+    /// `valid`, `same`, or widths as of a `ZeroPadding2D`.
+    pub(super) fn padding(&self) -> Result<Padding> {
+        match self.get("padding") {
+            None => Ok(Padding::Valid),
+            Some(Value::String(name)) if name == "valid" => Ok(Padding::Valid),
+            Some(Value::String(name)) if name == "same" => Ok(Padding::Same),
+            Some(Value::String(_)) => {
+                Err(self.refuse_value("padding", "\"valid\", \"same\", or numbers of pixels"))
+            }
+            Some(_) => self.sides("padding").map(Padding::Sides),
+        }
+    }
+
+    /// The activation; `None` for a softmax, which belongs to the loss.
+    pub(super) fn activation(&self) -> Result<Option<Activation>> {
+        let name = match self.get("activation") {
+            None => "linear",
+            Some(value) => value.as_str().unwrap_or_default(),
+        };
+        let known = Activation::ALL.into_iter().find(|activation| activation.name() == name);
+        match (known, name) {
+            (Some(known), _) => Ok(Some(known)),
+            (None, "swish") => Ok(Some(Activation::Silu)),
+            (None, "softmax") => Ok(None),
+            _ => {
+                let names = Activation::ALL.map(Activation::name).join(", ");
+                let accepted = format!("one of {names}, or softmax at the end");
+                Err(self.refuse_value("activation", &accepted))
+            }
+        }
+    }
+
+    /// The initializer of a kernel: a name in either of Keras' spellings, or a table with `class_name` and
+    /// `config`.
+    pub(super) fn initializer(&self, key: &str) -> Result<Initializer> {
+        let Some(value) = self.get(key) else { return Ok(Initializer::GlorotUniform) };
+        let name = value.as_str().or(value["class_name"].as_str()).unwrap_or_default();
+        let plain: String = name.chars().filter(|ch| *ch != '_').flat_map(char::to_lowercase).collect();
+        let option = |key: &str, default: f64| match &value["config"][key] {
+            Value::Null => Some(default as f32),
+            number => number.as_f64().map(|x| x as f32).filter(|x| x.is_finite()),
+        };
+        let found = match plain.as_str() {
+            "zeros" => Some(Initializer::Zeros),
+            "ones" => Some(Initializer::Ones),
+            "constant" => option("value", 0.0).map(Initializer::Constant),
+            "glorotuniform" => Some(Initializer::GlorotUniform),
+            "glorotnormal" => Some(Initializer::GlorotNormal),
+            "heuniform" => Some(Initializer::HeUniform),
+            "henormal" => Some(Initializer::HeNormal),
+            "randomuniform" => option("minval", -0.05)
+                .zip(option("maxval", 0.05))
+                .map(|(low, high)| Initializer::Uniform(low, high)),
+            "randomnormal" => option("mean", 0.0)
+                .zip(option("stddev", 0.05))
+                .map(|(mean, std)| Initializer::Normal(mean, std)),
+            _ => None,
+        };
+        let accepted = "one of zeros, ones, constant, glorot_uniform, glorot_normal, he_uniform, he_normal, \
+                        random_uniform, random_normal";
+        found.ok_or_else(|| self.refuse_value(key, accepted))
+    }
+}
+
+const SIZE: &str = "a whole number from 1 to 65536";
+
+fn size(value: &Value) -> Option<usize> {
+    value.as_u64().filter(|size| (1..=MOST).contains(size)).map(|size| size as usize)
+}
+
+fn pair(value: &Value) -> Option<[usize; 2]> {
+    match value.as_array().map(Vec::as_slice) {
+        None => size(value).map(|size| [size; 2]),
+        Some([rows, columns]) => Some([size(rows)?, size(columns)?]),
+        Some(_) => None,
+    }
+}
+
+/// A value of a file may be of any length.
+pub(super) fn shortened(text: String) -> String {
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}

@@ -1,0 +1,182 @@
+//! Networks as lists of layers.
+#![allow(clippy::unwrap_used)]
+
+use layers::{Error, Mode};
+use models::{Architecture, Model};
+use serde_json::{Value, json};
+
+fn build(layers: Value, image: [usize; 3]) -> layers::Result<Model> {
+    let architecture: Architecture = serde_json::from_value(layers).unwrap();
+    architecture.build("mine", image, 10)
+}
+
+fn refusal(layers: Value) -> String {
+    build(layers, [8, 8, 3]).unwrap_err().to_string()
+}
+
+/// The layers of `resnet18`'s first blocks in other words: the same steps, hence the same program.
+#[test]
+fn built_in_networks_have_the_same_program_as_their_layers() {
+    let same = |name: &str, layers: Value| {
+        let (own, built_in) =
+            (build(layers, [32, 32, 3]).unwrap(), models::by_name(name, 10).unwrap().unwrap());
+        for mode in [Mode::Training, Mode::Inference] {
+            let text = |model: &Model| model.graph().program(model.logits(), mode, true).unwrap().to_string();
+            assert_eq!(text(&own), text(&built_in), "{name}");
+        }
+    };
+    let conv = |filters: u32, padding: &str| json!({"class": "Conv2D", "filters": filters, "kernel_size": [3, 3], "padding": padding, "activation": "relu"});
+    same(
+        "keras_cnn",
+        json!([
+            conv(32, "same"), conv(32, "valid"), {"class": "MaxPooling2D"}, {"class": "Dropout", "rate": 0.25},
+            conv(64, "same"), conv(64, "valid"), {"class": "MaxPooling2D"}, {"class": "Dropout", "rate": 0.25},
+            {"class": "Flatten"}, {"class": "Dense", "units": 512, "activation": "relu"},
+            {"class": "Dropout", "rate": 0.5}, {"class": "Dense", "activation": "softmax"},
+        ]),
+    );
+    let conv =
+        |filters: u32| json!({"class": "Conv2D", "filters": filters, "kernel_size": 3, "padding": "same"});
+    let norm = json!({"class": "BatchNormalization", "momentum": 0.9});
+    let (relu, pool) = (json!({"class": "ReLU"}), json!({"class": "MaxPooling2D"}));
+    same(
+        "small_cnn",
+        json!([
+            conv(16), norm, relu, pool, conv(32), norm, {"class": "Activation", "activation": "relu"}, pool,
+            conv(64), norm, relu, pool, {"class": "Flatten"}, {"class": "Dropout", "rate": 0.25}, {"class": "Dense"},
+            {"class": "Softmax"},
+        ]),
+    );
+}
+
+#[test]
+fn branches_padding_and_separate_activations() {
+    let model = build(
+        json!([
+            {"class": "Rescaling", "scale": 0.5, "offset": -1.0},
+            {"class": "ZeroPadding2D", "padding": [[1, 0], [2, 1]]},
+            {"class": "Conv2D", "name": "stem", "filters": 4, "kernel_size": [3, 2], "strides": [2, 1], "padding": "same",
+             "activation": "gelu", "kernel_initializer": {"class_name": "HeNormal", "config": {"seed": null}}},
+            {"class": "Conv2D", "name": "a", "filters": 4, "kernel_size": 1, "inputs": ["stem"]},
+            {"class": "Add", "inputs": ["a", "stem", "stem"]},
+            {"class": "ReLU"},
+            {"class": "ZeroPadding2D"},
+            {"class": "MaxPooling2D", "pool_size": 3, "strides": 2},
+            {"class": "GroupNormalization", "groups": -1, "scale": false},
+            {"class": "Concatenate", "inputs": ["group_normalization", "max_pooling2d"]},
+            {"class": "GlobalMaxPooling2D"},
+            {"class": "Dense", "use_bias": false},
+        ]),
+        [8, 8, 3],
+    )
+    .unwrap();
+    let summary = model.summary().to_string();
+    let line =
+        |start: &str| summary.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned();
+    // 9 rows and 11 columns with the zeros, of which "same" makes 5 and 11.
+    assert!(line("stem (Conv2D)").contains("(None, 5, 11, 4)"), "{summary}");
+    assert!(line("stem_gelu (GELU)").contains("(None, 5, 11, 4)"), "{summary}");
+    assert!(line("add (Add+ReLU)").contains("(None, 5, 11, 4)"), "{summary}");
+    assert!(line("max_pooling2d (").contains("(None, 3, 6, 4)"), "{summary}");
+    assert!(line("dense (Dense)").contains("(None, 10)"), "{summary}");
+    assert!(summary.contains("Non-trainable params: 16"), "{summary}");
+}
+
+#[test]
+fn what_is_wrong_is_one_sentence() {
+    let dense = json!({"class": "Dense"});
+    for (layers, says) in [
+        (json!([]), "layer mine: it has no layers"),
+        (
+            json!([{"class": "LSTM"}]),
+            "layer lstm: there is no layer `LSTM` here; there are Activation, Add, Average",
+        ),
+        (
+            json!([{"class": "Flatten", "unit": 3}]),
+            "layer flatten: Flatten has no option `unit`; it has none",
+        ),
+        (
+            json!([{"class": "Dropout", "dropout": 3}]),
+            "layer dropout: Dropout has no option `dropout`; it has rate",
+        ),
+        (json!([{"class": "Dropout"}, dense]), "layer dropout: `rate` is missing"),
+        (
+            json!([{"class": "Conv2D", "filters": 0, "kernel_size": 3}]),
+            "layer conv2d: `filters` is 0, but must be a whole number from 1 to 65536",
+        ),
+        (
+            json!([{"class": "Conv2D", "filters": 3, "kernel_size": [3, 3, 3]}]),
+            "layer conv2d: `kernel_size` is [3,3,3], but must be a number from 1 to 65536, or two for rows and columns",
+        ),
+        (
+            json!([{"class": "Conv2D", "filters": 3, "kernel_size": 3, "padding": "causal"}]),
+            "layer conv2d: `padding` is \"causal\", but must be \"valid\", \"same\", or numbers of pixels",
+        ),
+        (
+            json!([{"class": "Activation", "activation": "tanh"}, dense]),
+            "layer activation: `activation` is \"tanh\", but must be one of linear, relu, gelu, silu, or softmax at the end",
+        ),
+        (
+            json!([{"class": "Flatten"}, {"class": "Softmax"}, dense]),
+            "layer softmax: softmax is possible in the last",
+        ),
+        (
+            json!([{"class": "ReLU", "max_value": 6.0}, {"class": "Flatten"}, dense]),
+            "layer re_lu: only a ReLU without max_value, negative_slope and threshold is there",
+        ),
+        (
+            json!([{"class": "Flatten", "inputs": ["images"]}]),
+            "layer flatten: it reads `images`, which is no layer before it",
+        ),
+        (json!([{"class": "Add"}]), "layer add: it reads 1 tensors, but takes several inputs"),
+        (
+            json!([{"class": "Flatten", "name": "a"}, {"class": "Dense", "name": "a"}]),
+            "layer a: another layer has",
+        ),
+        (json!([{"class": "Flatten", "name": "input"}]), "layer input: the name must have at most 200 bytes"),
+        (
+            json!([{"class": "Flatten"}, dense, dense]),
+            "layer dense: `units` is missing; only the last Dense may leave it out",
+        ),
+        (
+            json!([{"class": "ZeroPadding2D"}, {"class": "MaxPooling2D"}, {"class": "Flatten"}, dense]),
+            "layer max_pooling2d: a ZeroPadding2D is before it; that is possible before a Conv2D, and before a MaxPooling",
+        ),
+        (
+            json!([{"class": "ZeroPadding2D"}, {"class": "Flatten"}, dense]),
+            "layer flatten: a ZeroPadding2D is before it; only a Conv2D or a MaxPooling2D can follow one",
+        ),
+        (
+            json!([{"class": "MaxPooling2D"}]),
+            "layer max_pooling2d: it is the last layer, so its output must be one number a class, but is 4x4x3",
+        ),
+        (
+            json!([{"class": "Conv2D", "filters": 65536, "kernel_size": 1}, {"class": "Conv2D", "filters": 65536,
+                   "kernel_size": 3}, {"class": "GlobalAveragePooling2D"}, dense]),
+            "layer mine: it has more than 2^31 parameters",
+        ),
+        (
+            json!([{"class": "Flatten"}, {"class": "Flatten", "inputs": ["input"]}, dense]),
+            "layer flatten: its output",
+        ),
+    ] {
+        let told = refusal(layers);
+        assert!(told.starts_with(says), "{told}");
+    }
+    let many = vec![json!({"class": "ReLU"}); 2001];
+    assert_eq!(refusal(many.into()), "layer mine: it has 2001 layers, but must have at most 2000");
+    let zeros = [
+        json!({"class": "ZeroPadding2D", "padding": 30000}),
+        json!({"class": "Conv2D", "filters": 9, "kernel_size": 1}),
+    ];
+    assert!(refusal(json!(zeros)).contains("numbers an image, but must have at most 2^31"));
+    // Ten poolings halve 1024 pixels to one.
+    let pools = vec![json!({"class": "MaxPooling2D"}); 6];
+    let all = [pools, vec![json!({"class": "Flatten"}), json!({"class": "Dense"})]].concat();
+    let error = build(all.clone().into(), [32, 32, 3]).unwrap_err();
+    assert!(
+        matches!(&error, Error::Images { .. }) && error.to_string().ends_with("at least 64x64"),
+        "{error}"
+    );
+    assert!(build(all.into(), [64, 64, 3]).is_ok());
+}

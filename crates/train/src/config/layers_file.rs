@@ -1,0 +1,90 @@
+//! Files with the layers of a network, as the value of `model`.
+
+use super::{Config, is_plain};
+use crate::{Error, ImageSize, Preprocessing, Result};
+use interchange::onnx::OnnxNetwork;
+use interchange::{Imported, keras};
+use models::Architecture;
+use serde::Deserialize;
+use std::path::Path;
+
+/// The endings of such files.
+const ENDINGS: [&str; 6] = ["keras", "h5", "hdf5", "json", "onnx", "toml"];
+
+impl Config {
+    /// Reads the layers of the network, if `model` names a file in `folder` rather than a built-in network: a model of
+    /// Keras (`.keras`, `.h5`, JSON), an ONNX graph, or the `[[layer]]` tables of a TOML file. Then `model` is the name in the file.
+    /// Returns what the file says about training, but is not taken over, a sentence each.
+    ///
+    /// A network that scales pixels by itself gets no other preprocessing. If `sized` is true, pictures of class folders
+    /// are scaled to the size in the file, unless the configuration has another one than the default.
+    ///
+    /// # Errors
+    /// [`Error::Interchange`] or [`Error::Recipe`] for a file that can't be read, or with a layer that is not there.
+    pub fn read_layers(&mut self, folder: &Path, sized: bool) -> Result<Vec<String>> {
+        let path = folder.join(&self.training.model);
+        let Some(Imported { name, architecture, image, mut notes, .. }) = self.layers_file(folder)? else {
+            return Ok(Vec::new());
+        };
+        let stem = || path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        let scales = architecture.scales_pixels();
+        let training = &mut self.training;
+        training.model = if is_plain(&name) { name } else { stem() };
+        training.layer = architecture;
+        if let Some([height, width]) = image {
+            let (own, data) = (ImageSize { height, width }, &mut training.data);
+            if sized && !data.is_named() && data.image_size == ImageSize::default() {
+                data.image_size = own;
+            }
+            if own != data.image_size {
+                let size = data.image_size;
+                notes.push(format!(
+                    "the network is for images of {own} (height x width) there, and for {size} here"
+                ));
+            }
+        }
+        if scales && training.preprocessing != Preprocessing::None {
+            training.preprocessing = Preprocessing::None;
+            notes.push("the network scales pixels by itself, so `preprocessing` is none".to_owned());
+        }
+        Ok(notes)
+    }
+
+    /// The network in the file that `model` names in `folder`. `None` if it names no file.
+    ///
+    /// # Errors
+    /// As [`read_layers`](Config::read_layers).
+    pub fn layers_file(&self, folder: &Path) -> Result<Option<Imported>> {
+        let path = folder.join(&self.training.model);
+        let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+        let ends_so = ending.is_some_and(|own| ENDINGS.iter().any(|ending| own == *ending));
+        let is_file = !models::NAMES.contains(&self.training.model.as_str()) && (ends_so || path.is_file());
+        is_file.then(|| read_network(&path)).transpose()
+    }
+}
+
+/// The network in a file.
+fn read_network(path: &Path) -> Result<Imported> {
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("toml") => from_toml(path),
+        Some("onnx") => Ok(OnnxNetwork::read(path)?.network().clone()),
+        _ => Ok(keras::read_network(path)?),
+    }
+}
+
+/// The `[[layer]]` tables of a file, which may be a recipe.
+fn from_toml(path: &Path) -> Result<Imported> {
+    #[derive(Deserialize)]
+    struct File {
+        #[serde(default)]
+        model: String,
+        layer: Architecture,
+    }
+    let text = checkpoint::read_text(path).map_err(Error::io("read", path))?;
+    let refuse = |error: toml::de::Error| Error::Run {
+        path: path.to_owned(),
+        reason: format!("its [[layer]] tables can't be read: {}", error.message()),
+    };
+    let File { model: name, layer: architecture } = toml::from_str(&text).map_err(refuse)?;
+    Ok(Imported { name, architecture, classes: None, image: None, notes: Vec::new() })
+}
