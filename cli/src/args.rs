@@ -137,7 +137,7 @@ pub struct EvaluateArgs {
 /// `towers predict`.
 #[derive(Debug, clap::Args)]
 pub struct PredictArgs {
-    /// PNG or JPEG pictures of any size; a folder stands for all pictures in it and its subfolders
+    /// PNG, JPEG, WebP, BMP or GIF pictures of any size; a folder stands for all pictures in it and its subfolders
     #[arg(required = true, value_name = "IMAGE|DIR")]
     pub images: Vec<PathBuf>,
     /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras or PyTorch; by default the newest run

@@ -100,9 +100,9 @@ fn predict_goes_on_behind_a_bad_picture() {
     let keras = keras.display();
     let ran = place.run(&format!("predict gone.png pets empty cat.png odd.png --model {keras} --json"));
     let ran = ran.ends(1).complains("gone.png: ").complains("pets/bad.png: ");
-    let ran = ran.complains("error: empty: the folder has no .png, .jpg or .jpeg file\n");
-    let ran = ran.complains("error: odd.png: the folder has no ");
-    assert_eq!(ran.err().lines().count(), 4, "{}", ran.err());
+    let ran = ran.complains("error: empty: the folder has no picture: .bmp, .gif, ");
+    let ran = ran.complains("error: odd.png: the folder has no ").complains("passed over 1 file ");
+    assert_eq!(ran.err().lines().count(), 5, "{}", ran.err());
     let image = |line: &str| -> String {
         let object: Value = serde_json::from_str(line).unwrap();
         assert_eq!(object["classes"].as_array().map(Vec::len), Some(3));

@@ -9,10 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use image::error::{DecodingError, ImageFormatHint};
-use image::imageops::FilterType;
 use image::metadata::Orientation;
 use image::{
-    DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, ImageResult, Limits, RgbImage,
+    DynamicImage, ImageBuffer, ImageDecoder, ImageError, ImageFormat, ImageReader, ImageResult, Limits,
+    Pixel, RgbImage,
 };
 
 use crate::binary::open;
@@ -20,6 +20,7 @@ use crate::dataset::{CHANNELS, Split};
 use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::progress::{Listener, Progress};
+use crate::resize::resize;
 
 /// The widest and highest picture that is decoded, or scaled to.
 const MAX_PIXELS_ASIDE: u32 = 16_384;
@@ -114,15 +115,10 @@ pub(crate) fn bytes_of([height, width]: [usize; 2]) -> usize {
 }
 
 /// Decodes one picture into `to`, the bytes of a picture of this size.
-pub(crate) fn one(path: &Path, [height, width]: [usize; 2], to: &mut [u8]) -> Result<()> {
+pub(crate) fn one(path: &Path, size: [usize; 2], to: &mut [u8]) -> Result<()> {
     let picture = read(path)?;
-    let (width, height) = (width as u32, height as u32);
-    let scaled = if picture.dimensions() == (width, height) {
-        picture
-    } else {
-        image::imageops::resize(&picture, width, height, FilterType::Triangle)
-    };
-    to.copy_from_slice(scaled.as_raw());
+    let own = [picture.height() as usize, picture.width() as usize];
+    resize(picture.as_raw(), own, size, to);
     Ok(())
 }
 
@@ -166,9 +162,32 @@ fn upright<R: BufRead + Seek>(mut reader: ImageReader<R>) -> ImageResult<RgbImag
     limits.reserve(decoder.total_bytes())?;
     decoder.set_limits(limits)?;
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    let mut picture = DynamicImage::ImageRgb8(DynamicImage::from_decoder(decoder)?.into_rgb8());
+    let mut picture = DynamicImage::ImageRgb8(rgb(DynamicImage::from_decoder(decoder)?));
     picture.apply_orientation(orientation);
     Ok(picture.into_rgb8())
+}
+
+/// A picture in 8 bits of red, green and blue. Of 16 bits the upper 8 count, as in Pillow and TensorFlow.
+fn rgb(picture: DynamicImage) -> RgbImage {
+    match picture {
+        DynamicImage::ImageLuma16(deep) => DynamicImage::ImageLuma8(upper(deep)),
+        DynamicImage::ImageLumaA16(deep) => DynamicImage::ImageLumaA8(upper(deep)),
+        DynamicImage::ImageRgb16(deep) => DynamicImage::ImageRgb8(upper(deep)),
+        DynamicImage::ImageRgba16(deep) => DynamicImage::ImageRgba8(upper(deep)),
+        picture => picture,
+    }
+    .into_rgb8()
+}
+
+/// The upper 8 bits of every value.
+fn upper<P, Q>(deep: ImageBuffer<P, Vec<u16>>) -> ImageBuffer<Q, Vec<u8>>
+where
+    P: Pixel<Subpixel = u16>,
+    Q: Pixel<Subpixel = u8>,
+{
+    let (width, height) = deep.dimensions();
+    let values = deep.into_raw().into_iter().map(|value| (value >> 8) as u8).collect();
+    ImageBuffer::from_raw(width, height, values).unwrap_or_default()
 }
 
 /// Whether a JPEG file has the marker of its end, of ITU-T T.81, B.1.1: that of a preview within one of its segments is another's.

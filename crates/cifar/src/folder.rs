@@ -1,16 +1,17 @@
 //! A folder of class folders with pictures as a data set.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::dataset::{CHANNELS, Dataset, SIDE};
 use crate::decode::{self, Decoder, Picture};
 use crate::error::{Error, Result};
+use crate::files::entries;
+pub use crate::files::{ENDINGS, Found};
 use crate::memory;
 use crate::progress::{Listener, Progress};
 
-/// Reads a folder of class folders: PNG and JPEG files of any size, scaled to 32x32, or to [another size](ClassFolders::image_size).
+/// Reads a folder of class folders: PNG, JPEG, WebP, BMP and GIF files of any size, scaled to 32x32, or to [another size](ClassFolders::image_size).
 ///
 /// ```text
 /// DIR/train/cat/001.png  DIR/test/cat/001.png       or, without a test set,       DIR/cat/001.png
@@ -23,9 +24,10 @@ use crate::progress::{Listener, Progress};
 /// Pictures have the order of class and file name.
 ///
 /// Pictures are turned by their EXIF orientation and stretched to that size with a triangle filter: bilinear,
-/// or an average where a picture becomes smaller. Colours are converted to RGB, and transparency is dropped.
-/// Files with another extension than `.png`, `.jpg` and `.jpeg`, folders inside of class folders, and names
-/// that begin with a dot are skipped. [`ClassFolders::progress`] reports all but the last.
+/// or an average where a picture becomes smaller. Colours are converted to RGB, and transparency is dropped. Of
+/// 16 bits the upper 8 count, and of an animation the first frame. Pictures in folders inside of a class
+/// folder belong to it. [`Found`] tells which files are pictures, and [`ClassFolders::progress`] how many others
+/// are skipped.
 ///
 /// # Errors [`Error::ClassFolders`] if the folder has another structure. [`Error::Image`] with the name of
 /// the first picture that can't be decoded, or that would take absurdly much memory. [`Error::Size`] for a
@@ -93,12 +95,8 @@ impl<'a> ClassFolders<'a> {
         let mut others = Vec::new();
         let listed = Listed::of(&self.dir, &mut others)?;
         let within = |path: &'_ PathBuf| path.strip_prefix(&self.dir).unwrap_or(path).to_owned();
-        let (folders, files): (Vec<_>, Vec<_>) = others.iter().partition(|path| path.is_dir());
-        if let Some(first) = files.first() {
-            (self.listener)(Progress::PassedOver { files: files.len(), first: &within(first) });
-        }
-        if let Some(first) = folders.first() {
-            (self.listener)(Progress::FoldersPassedOver { folders: folders.len(), first: &within(first) });
+        if let Some(first) = others.first() {
+            (self.listener)(Progress::PassedOver { files: others.len(), first: &within(first) });
         }
         let train = limited(&listed.train, self.limit_train);
         let validation = listed.validation.as_ref().map(|pictures| limited(pictures, self.limit_test));
@@ -175,7 +173,7 @@ struct Listed {
 }
 
 impl Listed {
-    /// The files and folders beside the pictures are added to `others`.
+    /// The files beside the pictures are added to `others`.
     fn of(dir: &Path, others: &mut Vec<PathBuf>) -> Result<Listed> {
         let train_dir = split_dir(dir, &["train"]);
         let (classes, train) = pictures(train_dir.as_deref().unwrap_or(dir), others)?;
@@ -241,7 +239,7 @@ fn pictures(dir: &Path, others: &mut Vec<PathBuf>) -> Result<(Vec<String>, Vec<P
     let mut counts = vec![0_usize; classes.len()];
     pictures.iter().for_each(|&(_, label)| counts[usize::from(label)] += 1);
     match counts.iter().position(|&count| count == 0) {
-        Some(empty) => Err(shape(&dir.join(&classes[empty]), "it has no .png or .jpg file")),
+        Some(empty) => Err(shape(&dir.join(&classes[empty]), format!("it has no picture: {}", endings()))),
         None => Ok((classes, pictures)),
     }
 }
@@ -255,27 +253,19 @@ fn pictures_of(dir: &Path, classes: &[String], others: &mut Vec<PathBuf>) -> Res
         let Some(label) = known else {
             return Err(shape(&folder, "the training split has no class of this name"));
         };
-        let (files, rest): (Vec<_>, Vec<_>) =
-            entries(&folder)?.into_iter().partition(|path| is_picture(path));
+        let Found { pictures: files, others: rest, unlisted } = Found::below(&folder);
+        if let Some(error) = unlisted.into_iter().next() {
+            return Err(error);
+        }
         pictures.extend(files.into_iter().map(|path| (path, label as u16)));
         others.extend(rest);
     }
     Ok(pictures)
 }
 
-/// What is in a folder, sorted by name, but for hidden entries.
-fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
-    let listed: std::io::Result<Vec<PathBuf>> =
-        fs::read_dir(dir).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-    let mut paths = listed.map_err(Error::io("list", dir))?;
-    paths.retain(|path| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
-    paths.sort();
-    Ok(paths)
-}
-
-fn is_picture(path: &Path) -> bool {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    ["png", "jpg", "jpeg"].iter().any(|known| known.eq_ignore_ascii_case(extension)) && path.is_file()
+/// The endings in words.
+fn endings() -> String {
+    ENDINGS.map(|ending| format!(".{ending}")).join(", ")
 }
 
 /// The rule of [`read`] for a folder without a test set. `all` is sorted by class.
@@ -291,7 +281,7 @@ fn divide(all: Vec<Picture>) -> (Vec<Picture>, Vec<Picture>) {
     (train, test)
 }
 
-/// Reads one picture, PNG or JPEG of any size, turns it and scales it to `[height, width]` as the pictures of a folder are: the bytes
+/// Reads one picture of any size, turns it and scales it to `[height, width]` as the pictures of a folder are: the bytes
 /// of its RGB pixels, row by row.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 //! - [`Cifar`] finds the data on this machine (its own folder, Keras', torchvision's; binary or python batch
 //!   files) or downloads it: resumable, from several sources, verified, put into place in one move.
 //! - [`read_dir`] reads a folder of batch files.
-//! - [`folder::read`] makes a data set of a folder of class folders with PNG and JPEG pictures.
+//! - [`folder::read`] makes a data set of a folder of class folders with pictures.
 //! - [`synthetic`] draws ten classes of figures, for trials and tests without any file.
 //!
 //! All of them give a [`Dataset`]: images `[n, 32, 32, 3]` of `u8`, or of class folders of [any size](folder::ClassFolders::image_size),
@@ -48,6 +48,7 @@ mod decode;
 mod download;
 mod error;
 mod fetch;
+mod files;
 mod find;
 pub mod folder;
 mod layout;
@@ -59,6 +60,7 @@ mod python;
 #[cfg(test)]
 mod random_bytes;
 mod records;
+mod resize;
 mod synthetic;
 mod unpack;
 
