@@ -45,59 +45,73 @@ pub(crate) struct Decoder<'l, 'a> {
 }
 
 impl Decoder<'_, '_> {
-    /// Decodes on all cores; the result doesn't depend on their number.
-    pub(crate) fn decode(&mut self, pictures: &[Picture]) -> Result<Split> {
-        let (size, bytes) = (self.size, bytes_of(self.size));
-        let mut images = vec![0; pictures.len() * bytes];
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let share = pictures.len().div_ceil(threads).max(1);
-        // The first failure in the order of the pictures, not in time. The pictures after it need no
-        // decoding.
-        let (first_bad, done) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
-        let failures = thread::scope(|scope| {
-            let (ends, all_ended) = channel::<()>();
-            let shares = pictures.chunks(share).zip(images.chunks_mut(share * bytes)).enumerate();
-            let workers = shares.map(|(worker, (pictures, images))| {
-                let (first_bad, done, ends) = (&first_bad, &done, ends.clone());
-                let work = move || {
-                    // Goes with the thread, however that ends.
-                    let _ends = ends;
-                    for (k, ((path, _), image)) in pictures.iter().zip(images.chunks_mut(bytes)).enumerate() {
-                        let index = worker * share + k;
-                        if index > first_bad.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        if let Err(error) = one(path, size, image) {
-                            first_bad.fetch_min(index, Ordering::Relaxed);
-                            return Err(error);
-                        }
-                        done.fetch_add(1, Ordering::Relaxed);
-                    }
-                    Ok(())
-                };
-                let worker = thread::Builder::new().spawn_scoped(scope, work);
-                if worker.is_err() {
-                    first_bad.store(0, Ordering::Relaxed);
-                }
-                worker
-            });
-            let workers: Vec<_> = workers.collect();
-            drop(ends);
-            while all_ended.recv_timeout(TELL_EVERY) == Err(RecvTimeoutError::Timeout) {
-                let done = self.done + done.load(Ordering::Relaxed);
-                (self.listener)(Progress::Decoding { done, total: self.total });
-            }
-            let join = |worker: io::Result<thread::ScopedJoinHandle<'_, _>>| {
-                worker.map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
-            };
-            workers.into_iter().map(join).collect::<Vec<_>>()
-        });
-        for (failure, share) in failures.into_iter().zip(pictures.chunks(share)) {
-            failure.map_err(Error::io("start a thread to decode", &share[0].0))??;
-        }
-        self.done += pictures.len();
-        Ok(Split::of_size(size, images, pictures.iter().map(|&(_, label)| label).collect(), None))
+    /// Decodes all of them.
+    pub(crate) fn decode(&mut self, pictures: Vec<Picture>) -> Result<Split> {
+        let (paths, labels): (Vec<_>, Vec<_>) = pictures.into_iter().unzip();
+        let mut images = vec![0; paths.len() * bytes_of(self.size)];
+        let (before, total) = (self.done, self.total);
+        let mut tell = |done| (self.listener)(Progress::Decoding { done: before + done, total });
+        all(&paths, self.size, &mut images, &mut tell)?;
+        self.done += paths.len();
+        Ok(Split::of_size(self.size, images, labels, None))
     }
+}
+
+/// Decodes pictures into `images`, on all cores. The result doesn't depend on their number. Now and then it tells
+/// how many are done.
+pub(crate) fn all(
+    paths: &[PathBuf],
+    size: [usize; 2],
+    images: &mut [u8],
+    tell: &mut dyn FnMut(usize),
+) -> Result<()> {
+    let bytes = bytes_of(size);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let share = paths.len().div_ceil(threads).max(1);
+    // The first failure in the order of the pictures, not in time. The pictures after it need no
+    // decoding.
+    let (first_bad, done) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
+    let failures = thread::scope(|scope| {
+        let (ends, all_ended) = channel::<()>();
+        let shares = paths.chunks(share).zip(images.chunks_mut(share * bytes)).enumerate();
+        let workers = shares.map(|(worker, (paths, images))| {
+            let (first_bad, done, ends) = (&first_bad, &done, ends.clone());
+            let work = move || {
+                // Goes with the thread, however that ends.
+                let _ends = ends;
+                for (k, (path, image)) in paths.iter().zip(images.chunks_mut(bytes)).enumerate() {
+                    let index = worker * share + k;
+                    if index > first_bad.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    if let Err(error) = one(path, size, image) {
+                        first_bad.fetch_min(index, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            };
+            let worker = thread::Builder::new().spawn_scoped(scope, work);
+            if worker.is_err() {
+                first_bad.store(0, Ordering::Relaxed);
+            }
+            worker
+        });
+        let workers: Vec<_> = workers.collect();
+        drop(ends);
+        while all_ended.recv_timeout(TELL_EVERY) == Err(RecvTimeoutError::Timeout) {
+            tell(done.load(Ordering::Relaxed));
+        }
+        let join = |worker: io::Result<thread::ScopedJoinHandle<'_, _>>| {
+            worker.map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        };
+        workers.into_iter().map(join).collect::<Vec<_>>()
+    });
+    for (failure, share) in failures.into_iter().zip(paths.chunks(share)) {
+        failure.map_err(Error::io("start a thread to decode", &share[0]))??;
+    }
+    Ok(())
 }
 
 /// Refuses a height and width that no picture can be scaled to.
@@ -244,7 +258,7 @@ mod tests {
             };
             let total = 100 + pictures.len();
             let mut decoder = Decoder { size: [8, 8], done: 100, total, listener: &mut listener };
-            assert_eq!(decoder.decode(&pictures).unwrap().len(), pictures.len());
+            assert_eq!(decoder.decode(pictures.clone()).unwrap().len(), pictures.len());
             assert_eq!(decoder.done, total);
             pictures.extend_from_within(..);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::dataset::{CHANNELS, Dataset, SIDE};
+use crate::dataset::{CHANNELS, Dataset, SIDE, Split};
 use crate::decode::{self, Decoder, Picture};
 use crate::error::{Error, Result};
 use crate::files::entries;
@@ -55,6 +55,7 @@ pub struct ClassFolders<'a> {
     size: [usize; 2],
     limit_train: usize,
     limit_test: usize,
+    in_memory: u64,
     listener: Box<Listener<'a>>,
 }
 
@@ -63,7 +64,8 @@ impl<'a> ClassFolders<'a> {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let listener = Box::new(|_: Progress<'_>| {});
         let (size, limit) = ([SIDE; 2], usize::MAX);
-        ClassFolders { dir: dir.into(), size, limit_train: limit, limit_test: limit, listener }
+        let in_memory = u64::MAX;
+        ClassFolders { dir: dir.into(), size, limit_train: limit, limit_test: limit, in_memory, listener }
     }
 
     /// The rows and columns that every picture is stretched to, as Keras' `image_dataset_from_directory(image_size=(height, width))`.
@@ -79,6 +81,12 @@ impl<'a> ClassFolders<'a> {
     /// At most so many pictures of the test split, and of the validation split where there is one.
     pub fn limit_test(self, limit: usize) -> Self {
         ClassFolders { limit_test: limit, ..self }
+    }
+
+    /// Decodes pictures on demand if the pixels of all would take more than so many bytes: the splits have
+    /// [files](crate::Split::files) then, and not images. By default all are decoded now.
+    pub fn on_demand_above(self, bytes: u64) -> Self {
+        ClassFolders { in_memory: bytes, ..self }
     }
 
     /// A function that is called for [skipped files](Progress::PassedOver) and for the progress of
@@ -102,25 +110,41 @@ impl<'a> ClassFolders<'a> {
         let validation = listed.validation.as_ref().map(|pictures| limited(pictures, self.limit_test));
         let test = limited(&listed.test, self.limit_test);
         let all = train.len() + validation.as_ref().map_or(0, Vec::len) + test.len();
-        self.check_memory(all, memory::available())?;
-        let mut decoder = Decoder { size: self.size, done: 0, total: all, listener: &mut *self.listener };
+        let bytes = self.bytes(all)?;
+        let on_demand = bytes > self.in_memory;
+        if on_demand {
+            (self.listener)(Progress::OnDemand { pictures: all, bytes });
+        } else {
+            self.check_memory(all, memory::available())?;
+        }
+        let size = self.size;
+        let mut decoder = Decoder { size, done: 0, total: all, listener: &mut *self.listener };
+        let mut split = |pictures| match on_demand {
+            true => Ok(Split::on_demand(size, pictures)),
+            false => decoder.decode(pictures),
+        };
         Ok(Dataset {
             name: self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy().into_owned(),
-            train: decoder.decode(&train)?,
-            validation: validation.map(|pictures| decoder.decode(&pictures)).transpose()?,
-            test: decoder.decode(&test)?,
+            train: split(train)?,
+            validation: validation.map(&mut split).transpose()?,
+            test: split(test)?,
             classes: listed.classes,
             coarse_classes: Vec::new(),
             validation_from: Some(listed.validation_from),
         })
     }
 
-    /// Refuses so many pictures if they would take more than the `free` bytes, before any of them is decoded.
-    fn check_memory(&self, pictures: usize, free: Option<u64>) -> Result<()> {
+    /// The bytes of the pixels of so many pictures.
+    fn bytes(&self, pictures: usize) -> Result<u64> {
         let [height, width] = self.size;
         decode::check_size(self.size)?;
         let bytes = [height, width, CHANNELS].into_iter().try_fold(pictures, usize::checked_mul);
-        let needed = bytes.map_or(u64::MAX, |bytes| bytes as u64);
+        Ok(bytes.map_or(u64::MAX, |bytes| bytes as u64))
+    }
+
+    /// Refuses so many pictures if they would take more than the `free` bytes, before any of them is decoded.
+    fn check_memory(&self, pictures: usize, free: Option<u64>) -> Result<()> {
+        let ([height, width], needed) = (self.size, self.bytes(pictures)?);
         match free.filter(|&free| free < needed) {
             Some(free) => Err(Error::Memory {
                 path: self.dir.clone(),

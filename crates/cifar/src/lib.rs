@@ -53,6 +53,7 @@ mod find;
 pub mod folder;
 mod layout;
 pub mod memory;
+mod on_demand;
 mod panics;
 mod pickle;
 mod progress;
@@ -73,6 +74,7 @@ pub use error::{Error, Result};
 pub use find::read_dir;
 /// The crate of the arrays in which images and labels are.
 pub use ndarray;
+pub use on_demand::Files;
 pub use progress::Progress;
 pub use synthetic::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};
 

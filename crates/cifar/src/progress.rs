@@ -73,6 +73,13 @@ pub enum Progress<'a> {
         /// The first one, within the folder.
         first: &'a Path,
     },
+    /// Pictures of class folders will be [decoded on demand](crate::folder::ClassFolders::on_demand_above).
+    OnDemand {
+        /// How many.
+        pictures: usize,
+        /// The bytes that their pixels would take in memory.
+        bytes: u64,
+    },
     /// Pictures of class folders are being decoded; told about twice a second.
     Decoding {
         /// How many are done.
@@ -122,6 +129,11 @@ impl fmt::Display for Progress<'_> {
                     first.display()
                 )
             }
+            Progress::OnDemand { pictures, bytes } => write!(
+                f,
+                "{pictures} pictures would take {:.1} GB of memory, and are decoded as they are needed",
+                bytes as f64 / 1e9
+            ),
             Progress::Decoding { done, total } => write!(f, "decoded {done} of {total} pictures"),
             Progress::Ready { dir } => write!(f, "found in {}", dir.display()),
         }

@@ -94,12 +94,11 @@ pub fn evaluate(
         let accepted = "at least 1".to_owned();
         return Err(Error::Option { option: "the number of test samples", value: "0".into(), accepted });
     }
-    let images = split.images.as_standard_layout();
-    let bytes = images.as_slice().unwrap_or_default();
-    let (len, batch) = (bytes.len() / split.len(), classifier.network_mut().max_batch());
+    let (batch, mut buffer) = (classifier.network_mut().max_batch(), Vec::new());
     let mut confusion = vec![vec![0; classes]; classes];
     let (mut loss, mut done, mut mistakes) = (0.0, 0, Vec::new());
-    for pictures in bytes.chunks(batch * len) {
+    for start in (0..split.len()).step_by(batch) {
+        let pictures = split.pixels(start..(start + batch).min(split.len()), &mut buffer)?;
         for prediction in classifier.classify(pictures)? {
             let label = places[usize::from(split.labels[done])];
             loss -= prediction.log_probabilities[label];

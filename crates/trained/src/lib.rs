@@ -51,7 +51,7 @@ pub use evaluate::{Evaluation, Mistake, evaluate, listed, measured_on, split_nam
 pub use export::{Format, export};
 pub use foreign_weights::{Assumed, ForeignWeights};
 pub use image_size::ImageSize;
-pub use input::{Input, Preprocessing};
+pub use input::{Input, InputFit, Preprocessing};
 pub use interchange::pytorch::names_classes;
 pub use model_file::{Description, Trained};
 pub use task::{Task, check_labels};

@@ -1,6 +1,6 @@
 use crate::Config;
 use crate::config::agreed;
-use crate::data::{digest, digest_images};
+use crate::data::digest;
 use crate::run::{PreparedRun, arithmetic};
 use parallel::Agreement;
 use program::Device;
@@ -29,8 +29,7 @@ pub(super) fn facts(run: &PreparedRun<'_>, device: &Device) -> Agreement {
     let what = "arithmetic (TOWERS_SIMD chooses a CPU's; --mixed-devices lets it differ) of";
     facts = facts.with(what, arithmetic);
     facts = facts.with("training images of the digest", &run.data.fingerprint.sha256);
-    let val = &run.data.val;
-    facts.with("validation images of the digest", digest_images(val.labels(), val.images()))
+    facts.with("validation images of the digest", &run.data.val_sha256)
 }
 
 /// Adds the arithmetic of the devices. The choice of devices need not agree.
