@@ -149,6 +149,9 @@ pub struct PredictArgs {
     /// One JSON object per line and picture, instead of text
     #[arg(long)]
     pub json: bool,
+    /// A table of comma-separated values instead of text: image, class, probability, class_2, probability_2, ...
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
     /// The network.
     #[command(flatten)]
     pub network: ClassifierArgs,

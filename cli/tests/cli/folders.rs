@@ -214,3 +214,51 @@ fn a_run_keeps_the_size_of_its_pictures() {
     let size = image::image_dimensions(place.path().join("preview.png")).unwrap();
     assert_eq!(size, ((3 * 42 + 2) * 2, (2 * 50 + 2) * 2));
 }
+
+/// A set larger than memory is no other set: whatever is measured on it, drawn from it or held back has the
+/// same bits.
+#[test]
+fn pictures_decoded_while_training_train_the_same_network() {
+    let place = Place::new();
+    pictures(&place);
+    let recipe = place.run("recipes quick").ends(0).out();
+    assert!(recipe.contains("preprocessing = "), "{recipe}");
+    let with = |preprocessing| {
+        let line = |line: &str| match line.starts_with("preprocessing") {
+            true => format!("preprocessing = \"{preprocessing}\"\n"),
+            false => format!("{line}\n"),
+        };
+        recipe.lines().map(line).collect::<String>()
+    };
+    for (preprocessing, flags) in [
+        ("standardize", "--mixup 0.2"),
+        ("subtract-pixel-mean", "--validation-split 0.25 --featurewise-std-normalization"),
+    ] {
+        place.write("own.toml", with(preprocessing));
+        let train = |stream: &str, rest: &str| {
+            let data = format!("--dataset pictures --image-size 24 --stream {stream} --no-progress");
+            place.run(&format!("train --recipe own.toml --batch-size 8 --replicas 2 {data} {flags} {rest}"))
+        };
+        train("never", "--epochs 2 --output memory").ends(0);
+        let says = "90 pictures would take 0.0 GB of memory, and are decoded as they are needed";
+        train("always", "--epochs 1 --output files").ends(0).complains(says);
+        place.run("train --resume files --epochs 2 --no-progress").ends(0).complains(says);
+        assert!(place.model("memory") == place.model("files"), "{preprocessing} {flags}");
+        let losses = |run: &str| place.last_epoch(run)["val_loss"].clone();
+        assert_eq!(losses("memory"), losses("files"));
+        let measured = object(&place, "evaluate memory --batch-size 5 --json");
+        let on_both = "evaluate memory --batch-size 5 --json --stream always --replicas 2";
+        assert_eq!(object(&place, on_both), measured);
+        place.run("preview --recipe own.toml --dataset pictures --stream always").ends(0);
+        ["memory", "files"].into_iter().for_each(|run| place.remove(run));
+    }
+    // It is found before the training.
+    place.write("pictures/train/red/007.png", "no picture");
+    let ran = place
+        .refuses(&format!("{TRAIN} --dataset pictures --stream always"), "red/007.png: it is no picture");
+    assert!(!place.exists("run/history.jsonl"), "{}", ran.err());
+    place.refuses(
+        &format!("{TRAIN} --dataset synthetic --stream always"),
+        "--stream is always, but must be auto or never",
+    );
+}
