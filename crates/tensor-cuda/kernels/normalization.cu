@@ -241,7 +241,7 @@ __device__ void statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels,
 template <class Is>
 __device__ void normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 rows, u32 channels, u32 slab_rows,
                           const float* gamma, const float* beta, const float* mean, const float* deviation,
-                          u32 is_variance, float epsilon, u32 act) {
+                          u32 is_variance, const float* bias, float epsilon, u32 act) {
     constexpr int V = Is::V, BATCH = 4;
     Part part = part_of<V>(rows, channels, slab_rows);
     x += part.first * x_stride + part.channel;
@@ -250,7 +250,7 @@ __device__ void normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, 
     load_rows<V>(x, x_stride, threadIdx.y, part.count, ahead);
     float of[3][V];
     per_channel<V>(channels, of, [=](u32 c, float (&all)[3]) {
-        all[MEAN] = mean[c];
+        all[MEAN] = bias ? mean[c] - bias[c] : mean[c];
         all[SCALE] = is_variance ? gamma[c] / sqrtf(deviation[c] + epsilon) : gamma[c] * deviation[c];
         all[BETA] = beta[c];
     });
@@ -433,13 +433,13 @@ KERNEL bn_join(const float* stats, u32 replicas, u32 channels, float pixels, flo
     note(to, c, channels, count, all > 2.0f ? all - 1.0f : 1.0f, mean, squares, bias ? bias[c] : 0.0f);
 }
 
-// y = act((x - mean) * gamma * deviation + beta), with 1 / sqrt(var + epsilon) as the deviation. If so said it is given as
-// the variance.
+// y = act((x + bias - mean) * gamma * deviation + beta), with 1 / sqrt(var + epsilon) as the deviation. If so said it is
+// given as the variance. The bias may be null.
 KERNEL __launch_bounds__(MOST_THREADS, 3) bn_normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 rows, u32 channels, u32 slab_rows,
                     const float* gamma, const float* beta, const float* mean, const float* deviation,
-                    u32 is_variance, float epsilon, u32 act, u32 vector) {
+                    u32 is_variance, const float* bias, float epsilon, u32 act, u32 vector) {
     CALL_VARIANT(QUAD, vector, act, normalize, x, x_stride, y, y_stride, rows, channels, slab_rows, gamma, beta, mean,
-                 deviation, is_variance, epsilon, act);
+                 deviation, is_variance, bias, epsilon, act);
 }
 
 // dgamma and dbeta =

@@ -57,23 +57,24 @@ impl Cuda {
         })
     }
 
-    /// The convolution, then the normalization in place: the engines have no epilogue for both.
+    /// The convolution, then one pass over its output, which adds the bias and normalizes.
     pub(crate) fn op_conv2d_bn_act_fwd_infer(
         &self,
         conv: &Conv2d,
         bn: &BatchNorm,
         x: View<Buffer>,
-        weights: Weights,
+        Weights { w, b }: Weights,
         norm: [Run; 4],
         y: View<Buffer>,
     ) -> Result<()> {
         let op = "conv2d_bn_act_fwd_infer";
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let engine = &self.inner.engine;
-        self.forward(op, Activation::None, &x, weights, of_conv(conv, weights.w.at), &y, |x, w, y| {
+        let unbiased = Weights { w, b: None };
+        self.forward(op, Activation::None, &x, unbiased, of_conv(conv, w.at), &y, |x, w, y| {
             engine.conv_fwd(self, conv, x, w, y)
         })?;
-        self.normalize_infer(op, bn, &y, norm, &y)
+        self.normalize_infer(op, bn, &y, b, norm, &y)
     }
 
     pub(crate) fn op_linear_fwd(

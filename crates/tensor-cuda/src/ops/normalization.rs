@@ -151,7 +151,7 @@ impl Cuda {
         saved: Ptr,
     ) -> Result<()> {
         let inverse = saved.offset(x.shape.c * size_of::<f32>());
-        self.normalize(op, bn, x, y, [gamma, beta, saved, inverse], false)
+        self.normalize(op, bn, x, y, [gamma, beta, saved, inverse, Ptr::NULL], false)
     }
 
     pub(crate) fn op_bn_act_fwd_infer(
@@ -163,39 +163,41 @@ impl Cuda {
     ) -> Result<()> {
         let op = "bn_act_fwd_infer";
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
-        self.normalize_infer(op, bn, &x, norm, &y)
+        self.normalize_infer(op, bn, &x, None, norm, &y)
     }
 
-    /// Inference; `y` may be `x`.
+    /// Inference, of `x + bias`; `y` may be `x`.
     pub(crate) fn normalize_infer(
         &self,
         op: &'static str,
         bn: &BatchNorm,
         x: &Place,
+        bias: Option<Run>,
         [gamma, beta, mean, var]: [Run; 4],
         y: &Place,
     ) -> Result<()> {
         let [gamma, beta] = self.scale(op, [gamma, beta])?;
         let (mean, var) = (self.operand(op, "the mean", mean)?, self.operand(op, "the variance", var)?);
-        self.normalize(op, bn, x, y, [gamma, beta, mean, var], true)
+        let bias = bias.map_or(Ok(Ptr::NULL), |bias| self.operand(op, "the bias", bias))?;
+        self.normalize(op, bn, x, y, [gamma, beta, mean, var, bias], true)
     }
 
-    /// `y = act(gamma * (x - mean) * deviation + beta)`. `numbers` are gamma, beta, the mean, and the inverse
-    /// deviation or, with the flag, the variance.
+    /// `y = act(gamma * (x + bias - mean) * deviation + beta)`. `numbers` are gamma, beta, the mean, the inverse
+    /// deviation or, with the flag, the variance, and the bias or null.
     fn normalize(
         &self,
         op: &'static str,
         bn: &BatchNorm,
         x: &Place,
         y: &Place,
-        numbers: [Ptr; 4],
+        numbers: [Ptr; 5],
         is_variance: bool,
     ) -> Result<()> {
         if x.shape.is_empty() {
             return Ok(());
         }
         let tiles = self.tiles(op, &[x, y], MAP_BLOCKS)?;
-        let [gamma, beta, mean, deviation] = numbers;
+        let [gamma, beta, mean, deviation, bias] = numbers;
         let args = args![
             x.ptr,
             x.stride as u32,
@@ -209,6 +211,7 @@ impl Cuda {
             mean,
             deviation,
             u32::from(is_variance),
+            bias,
             bn.epsilon,
             bn.act as u32,
             tiles.vector,
