@@ -73,19 +73,34 @@ pub(crate) fn resize(from: &[u8], old: [usize; 2], new: [usize; 2], to: &mut [u8
     columns(rows, old[0], new, to);
 }
 
-/// Filters every row.
+/// Filters every row. Two rows are one: a number holds a value of the upper and one of the lower, and half as many
+/// products are computed. A sum of weighted values has less than 31 bits, so none runs over.
 fn rows(from: &[u8], old: usize, new: usize, to: &mut [u8]) {
     let axis = Axis::new(old, new);
-    for (from, to) in from.chunks_exact(old * CHANNELS).zip(to.chunks_exact_mut(new * CHANNELS)) {
-        for ((start, weights), to) in axis.taps().zip(to.chunks_exact_mut(CHANNELS)) {
-            let mut sums = [HALF; CHANNELS];
-            let pixels = from[start * CHANNELS..].chunks_exact(CHANNELS);
-            for (&weight, pixel) in weights.iter().zip(pixels) {
-                for (sum, &value) in sums.iter_mut().zip(pixel) {
-                    *sum += weight * i32::from(value);
+    let (old, new) = (old * CHANNELS, new * CHANNELS);
+    let mut pairs = vec![[0_u64; CHANNELS]; old / CHANNELS];
+    for (from, to) in from.chunks(2 * old).zip(to.chunks_mut(2 * new)) {
+        let (upper, lower) = from.split_at(old);
+        // The last of an odd number of rows.
+        let lower = if lower.is_empty() { upper } else { lower };
+        let values = upper.chunks_exact(CHANNELS).zip(lower.chunks_exact(CHANNELS));
+        for (pair, (upper, lower)) in pairs.iter_mut().zip(values) {
+            for (pair, (&upper, &lower)) in pair.iter_mut().zip(upper.iter().zip(lower)) {
+                *pair = u64::from(upper) | u64::from(lower) << 32;
+            }
+        }
+        let (upper, lower) = to.split_at_mut(new);
+        let mut lower = lower.chunks_exact_mut(CHANNELS);
+        for ((start, weights), upper) in axis.taps().zip(upper.chunks_exact_mut(CHANNELS)) {
+            let mut sums = [HALF as u64 | (HALF as u64) << 32; CHANNELS];
+            for (&weight, pair) in weights.iter().zip(&pairs[start..]) {
+                for (sum, &values) in sums.iter_mut().zip(pair) {
+                    *sum += weight as u64 * values;
                 }
             }
-            to.iter_mut().zip(sums).for_each(|(to, sum)| *to = value(sum));
+            upper.iter_mut().zip(sums).for_each(|(to, sum)| *to = value(sum as i32));
+            let lower = lower.next().unwrap_or_default();
+            lower.iter_mut().zip(sums).for_each(|(to, sum)| *to = value((sum >> 32) as i32));
         }
     }
 }
