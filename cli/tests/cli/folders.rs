@@ -254,11 +254,9 @@ fn pictures_decoded_while_training_train_the_same_network() {
     }
     // It is found before the training.
     place.write("pictures/train/red/007.png", "no picture");
-    let ran = place
-        .refuses(&format!("{TRAIN} --dataset pictures --stream always"), "red/007.png: it is no picture");
-    assert!(!place.exists("run/history.jsonl"), "{}", ran.err());
-    place.refuses(
-        &format!("{TRAIN} --dataset synthetic --stream always"),
-        "--stream is always, but must be auto or never",
-    );
+    let streamed = format!("{TRAIN} --stream always --dataset");
+    place.fails(&format!("{streamed} pictures"), "red/007.png: it is no picture");
+    assert!(!place.exists("run"));
+    let says = "--stream is always, but must be auto or never with the data set `synthetic`";
+    place.refuses(&format!("{streamed} synthetic"), says);
 }
