@@ -4,19 +4,12 @@ use std::ops::Range;
 
 use ndarray::{Array1, Array4, Axis};
 
-use crate::decode::Picture;
 use crate::error::{Error, Result};
 use crate::on_demand::Files;
+use crate::sizes::{CHANNELS, SIDE};
 
 /// The most bytes of pixels that are decoded together.
 const TOGETHER: usize = 64 << 20;
-
-/// Height and width of CIFAR's and of synthetic images, in pixels; pictures of class folders are scaled to it unless told otherwise.
-pub const SIDE: usize = 32;
-/// Colour channels of every image: red, green, blue.
-pub const CHANNELS: usize = 3;
-/// Bytes of one image of CIFAR.
-pub const IMAGE_BYTES: usize = SIDE * SIDE * CHANNELS;
 
 /// Labelled images, for training or for testing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,10 +143,9 @@ impl Split {
     }
 
     /// Pictures that are decoded on demand.
-    pub(crate) fn on_demand(size: [usize; 2], pictures: Vec<Picture>) -> Split {
-        let (paths, labels): (Vec<_>, Vec<_>) = pictures.into_iter().unzip();
-        let none = Split::of_size(size, Vec::new(), Vec::new(), None);
-        Split { files: Some(Files::new(paths, size)), labels: labels.into(), ..none }
+    pub(crate) fn on_demand(files: Files, labels: Vec<u16>) -> Split {
+        let none = Split::of_size(files.size(), Vec::new(), Vec::new(), None);
+        Split { files: Some(files), labels: labels.into(), ..none }
     }
 }
 

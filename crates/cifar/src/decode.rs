@@ -15,12 +15,12 @@ use image::{
     Pixel, RgbImage,
 };
 
-use crate::binary::open;
-use crate::dataset::{CHANNELS, Split};
 use crate::error::{Error, Result};
+use crate::files::open;
 use crate::panics::caught;
 use crate::progress::{Listener, Progress};
 use crate::resize::resize;
+use crate::sizes::CHANNELS;
 
 /// The widest and highest picture that is decoded, or scaled to.
 const MAX_PIXELS_ASIDE: u32 = 16_384;
@@ -29,9 +29,6 @@ const MAX_DECODED: u64 = 256 << 20;
 
 /// How often it is told how many pictures are done.
 const TELL_EVERY: Duration = Duration::from_millis(500);
-
-/// A file and its class.
-pub(crate) type Picture = (PathBuf, u16);
 
 /// Decodes the pictures of a folder, split by split.
 pub(crate) struct Decoder<'l, 'a> {
@@ -45,15 +42,14 @@ pub(crate) struct Decoder<'l, 'a> {
 }
 
 impl Decoder<'_, '_> {
-    /// Decodes all of them.
-    pub(crate) fn decode(&mut self, pictures: Vec<Picture>) -> Result<Split> {
-        let (paths, labels): (Vec<_>, Vec<_>) = pictures.into_iter().unzip();
+    /// The pixels of all of them.
+    pub(crate) fn decode(&mut self, paths: &[PathBuf]) -> Result<Vec<u8>> {
         let mut images = vec![0; paths.len() * bytes_of(self.size)];
         let (before, total) = (self.done, self.total);
         let mut tell = |done| (self.listener)(Progress::Decoding { done: before + done, total });
-        all(&paths, self.size, &mut images, &mut tell)?;
+        all(paths, self.size, &mut images, &mut tell)?;
         self.done += paths.len();
-        Ok(Split::of_size(self.size, images, labels, None))
+        Ok(images)
     }
 }
 
@@ -248,7 +244,7 @@ mod tests {
         RgbImage::from_fn(1500, 1500, |x, y| image::Rgb([x as u8, y as u8, (x * y) as u8]))
             .save(&path)
             .unwrap();
-        let mut pictures = vec![(path, 0); 8];
+        let mut pictures = vec![path; 8];
         let mut told = Vec::new();
         // However fast the machine is.
         while told.is_empty() {
@@ -258,7 +254,7 @@ mod tests {
             };
             let total = 100 + pictures.len();
             let mut decoder = Decoder { size: [8, 8], done: 100, total, listener: &mut listener };
-            assert_eq!(decoder.decode(pictures.clone()).unwrap().len(), pictures.len());
+            assert_eq!(decoder.decode(&pictures).unwrap().len(), pictures.len() * 8 * 8 * 3);
             assert_eq!(decoder.done, total);
             pictures.extend_from_within(..);
         }

@@ -1,5 +1,6 @@
-//! Which files of a folder are pictures: the rule of training, evaluation and prediction.
+//! Files of users: which of a folder are pictures, by the same rule for training, evaluation and prediction.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -72,4 +73,16 @@ pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
     paths.retain(|path| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
     paths.sort();
     Ok(paths)
+}
+
+/// Opens a regular file and tells its size.
+pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
+    // Asked before opening: opening a named pipe would wait for ever.
+    let metadata = path.metadata().map_err(Error::io("read", path))?;
+    if !metadata.is_file() {
+        let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
+        return Err(Error::Io { action: "read", path: path.into(), source });
+    }
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    Ok((file, metadata.len()))
 }

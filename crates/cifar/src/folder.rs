@@ -5,13 +5,15 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use crate::dataset::{CHANNELS, Dataset, SIDE, Split};
-use crate::decode::{self, Decoder, Picture};
+use crate::dataset::{Dataset, Split};
+use crate::decode::{self, Decoder};
 use crate::error::{Error, Result};
 use crate::files::entries;
 pub use crate::files::{ENDINGS, Found};
 use crate::memory;
+use crate::on_demand::Files;
 use crate::progress::{Listener, Progress};
+use crate::sizes::{CHANNELS, SIDE};
 
 /// Reads a folder of class folders: PNG, JPEG, WebP, BMP and GIF files of any size, scaled to 32x32, or to [another size](ClassFolders::image_size).
 ///
@@ -121,9 +123,12 @@ impl<'a> ClassFolders<'a> {
         }
         let size = self.size;
         let mut decoder = Decoder { size, done: 0, total: all, listener: &mut *self.listener };
-        let mut split = |pictures| match on_demand {
-            true => Ok(Split::on_demand(size, pictures)),
-            false => decoder.decode(pictures),
+        let mut split = |pictures: Vec<Picture>| {
+            let (paths, labels): (Vec<_>, Vec<_>) = pictures.into_iter().unzip();
+            match on_demand {
+                true => Ok(Split::on_demand(Files::new(paths, size), labels)),
+                false => Ok(Split::of_size(size, decoder.decode(&paths)?, labels, None)),
+            }
         };
         Ok(Dataset {
             name: self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy().into_owned(),
@@ -186,6 +191,9 @@ fn limited(pictures: &[Picture], limit: usize) -> Vec<Picture> {
     let labels: Vec<u16> = pictures.iter().map(|&(_, label)| label).collect();
     evenly(&labels, limit).into_iter().map(|place| pictures[place].clone()).collect()
 }
+
+/// A file and its class.
+type Picture = (PathBuf, u16);
 
 /// The files of a folder, before any of them is opened.
 struct Listed {

@@ -62,12 +62,13 @@ mod python;
 mod random_bytes;
 mod records;
 mod resize;
+mod sizes;
 mod synthetic;
 mod unpack;
 
 pub use crate::cifar::Cifar;
 pub use classes::{Kind, class_names, coarse_class_names};
-pub use dataset::{CHANNELS, Dataset, IMAGE_BYTES, SIDE, Split};
+pub use dataset::{Dataset, Split};
 #[cfg(feature = "download")]
 pub use download::Source;
 pub use error::{Error, Result};
@@ -76,6 +77,7 @@ pub use find::read_dir;
 pub use ndarray;
 pub use on_demand::Files;
 pub use progress::Progress;
+pub use sizes::{CHANNELS, IMAGE_BYTES, SIDE};
 pub use synthetic::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};
 
 /// Compiles the example of the README.

@@ -29,6 +29,11 @@ impl Files {
         Files { paths: paths.into(), size }
     }
 
+    /// Height and width.
+    pub(crate) fn size(&self) -> [usize; 2] {
+        self.size
+    }
+
     /// The number of pictures.
     pub fn len(&self) -> usize {
         self.paths.len()

@@ -3,7 +3,7 @@
 //! The filter is a triangle: bilinear, or an average where a picture becomes smaller. Rows are filtered
 //! first, then columns. Weights are whole numbers, so every machine computes the same pixels.
 
-use crate::dataset::CHANNELS;
+use crate::sizes::CHANNELS;
 
 /// Bits of a weight after the point. Pillow has as many: a sum of 8-bit values and a sign fit in 32 bits.
 const BITS: u32 = 32 - 8 - 2;
