@@ -23,6 +23,7 @@ mod pattern;
 mod progress;
 mod reduce_lr_on_plateau;
 mod state;
+mod status;
 mod tensorboard;
 mod terminal;
 #[doc(hidden)]
@@ -44,6 +45,7 @@ pub use outputs::{Outputs, Outside, Run, TABLES, from_config, stopping};
 pub use progress::Progress;
 pub use reduce_lr_on_plateau::{Plateau, ReduceLrOnPlateau};
 pub use state::{EpochRecord, Fingerprint, Partial, TrainState};
+pub use status::Status;
 pub use tensorboard::{TensorBoard, TensorBoardOptions};
 pub use terminal::{is_control, printable, shortened};
 

@@ -44,6 +44,7 @@ mod replicas;
 pub mod standardization;
 mod task;
 mod tensors;
+mod weights;
 
 pub use checkpoint::MODEL_FILE;
 pub use classifier::{Classifier, Prediction};
@@ -58,6 +59,7 @@ pub use model_file::{Description, Trained};
 pub use replicas::classify_batches;
 pub use task::{Task, check_labels};
 pub use tensors::{AVERAGE, LOSS_SCALE, OPTIMIZER_STEPS, values};
+pub use weights::{Weights, head_of};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

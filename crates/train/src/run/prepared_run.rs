@@ -3,6 +3,7 @@
 
 use crate::data::split as validation_split;
 use crate::data::{compare, described, digest_seen, samples};
+use crate::run::first_values::FirstValues;
 use crate::run::memory::{self, HostRun};
 use crate::run::pipeline::{StageTensors, cut_names, split as split_stages};
 use crate::run::run_data::RunData;
@@ -44,6 +45,8 @@ pub(crate) struct PreparedRun<'a> {
     pub(super) cuts: String,
     pub(super) stage_tensors: StageTensors,
     pub(crate) data: RunData,
+    /// The weights that a new run begins with, unless they are random.
+    pub(crate) first_values: Option<FirstValues>,
     /// For each observer, the number of steps between snapshots in an epoch. All stages of a pipeline need
     /// it, since they pass their tensors on.
     pub(super) snapshots: Vec<Option<u64>>,
@@ -77,14 +80,31 @@ impl<'a> PreparedRun<'a> {
             return Err(Error::Option { option: "the number of samples", value, accepted });
         }
         check_fit(&model, &data)?;
+        let model = config.frozen(model)?;
         config.check_groups(model.graph())?;
-        let data = validation_split(config, data)?;
-        let input = match fit {
-            Some(fit) => fit.input()?,
-            None => Input::fit(preprocessing, &data.train)?,
+        // A resumed run has its own weights.
+        let first_values = match resume {
+            None => FirstValues::read(config, &model, &data.classes)?,
+            Some(_) => None,
         };
-        let augmentation =
-            standardization::fit(input.options(config.training.augmentation.clone()), &data.train)?;
+        let data = validation_split(config, data)?;
+        let of_weights = match (resume, &first_values) {
+            (Some(resume), _) => resume.preprocessing()?,
+            (None, values) => values.as_ref().and_then(|values| values.preprocessing.clone()),
+        };
+        let (input, augmentation) = match of_weights {
+            Some((input, options)) => (input, config.training.augmentation.clone().evaluated_as(&options)),
+            None => {
+                let kind = first_values.as_ref().and_then(|values| values.kind);
+                let kind = kind.unwrap_or(preprocessing);
+                let input = match fit.filter(|_| kind == preprocessing) {
+                    Some(fit) => fit.input()?,
+                    None => Input::fit(kind, &data.train)?,
+                };
+                let options = input.options(config.training.augmentation.clone());
+                (input, standardization::fit(options, &data.train)?)
+            }
+        };
         let val_sha256 = digest_seen(&data.test, |_| {})?;
         let run_data = RunData {
             input,
@@ -100,7 +120,16 @@ impl<'a> PreparedRun<'a> {
         let stages = split_stages(config, model.clone(), device, micro_batch)?;
         let cuts = cut_names(&stages);
         let (stage_tensors, snapshots) = (StageTensors::default(), Vec::new());
-        Ok(PreparedRun { config, model, stages, cuts, stage_tensors, data: run_data, snapshots })
+        Ok(PreparedRun {
+            config,
+            model,
+            stages,
+            cuts,
+            stage_tensors,
+            data: run_data,
+            first_values,
+            snapshots,
+        })
     }
 
     /// The run with the snapshots that these observers need.
