@@ -148,6 +148,16 @@ fn weights_are_assigned_by_their_places() {
     }
 }
 
+/// Keras 2 writes initializers and inputs in other words.
+#[test]
+fn models_of_keras_2_are_built() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/keras");
+    let weights = KerasWeights::read(&golden.join("tiny.keras2.h5")).unwrap();
+    let network = weights.network().unwrap();
+    let model = network.architecture.build(&network.name, [8, 8, 3], 3).unwrap();
+    assert_eq!(weights.assign(&model.steps()).unwrap().len(), 26);
+}
+
 #[test]
 fn what_cannot_be_read_is_one_sentence() {
     let folder = tempfile::tempdir().unwrap();

@@ -198,7 +198,7 @@ fn plain(value: &Value) -> Value {
         (Value::Object(options), _) => {
             let numbers: Map<String, Value> = options
                 .iter()
-                .filter(|(_, value)| value.is_number())
+                .filter(|(_, value)| value.is_number() || value.is_string())
                 .map(|(k, v)| (k.clone(), v.clone()))
                 .collect();
             // The seed of an initializer is not ours.

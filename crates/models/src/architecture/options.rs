@@ -132,6 +132,7 @@ impl Options<'_> {
             Value::Null => Some(default as f32),
             number => number.as_f64().map(|x| x as f32).filter(|x| x.is_finite()),
         };
+        let word = |key: &str, default| value["config"][key].as_str().unwrap_or(default);
         let found = match plain.as_str() {
             "zeros" => Some(Initializer::Zeros),
             "ones" => Some(Initializer::Ones),
@@ -146,6 +147,16 @@ impl Options<'_> {
             "randomnormal" => option("mean", 0.0)
                 .zip(option("stddev", 0.05))
                 .map(|(mean, std)| Initializer::Normal(mean, std)),
+            // Keras 2 writes the others so.
+            "variancescaling" => {
+                match (option("scale", 1.0), word("mode", "fan_in"), word("distribution", "")) {
+                    (Some(1.0), "fan_avg", "uniform") => Some(Initializer::GlorotUniform),
+                    (Some(1.0), "fan_avg", "normal" | "truncated_normal") => Some(Initializer::GlorotNormal),
+                    (Some(2.0), "fan_in", "uniform") => Some(Initializer::HeUniform),
+                    (Some(2.0), "fan_in", "normal" | "truncated_normal") => Some(Initializer::HeNormal),
+                    _ => None,
+                }
+            }
             _ => None,
         };
         let accepted = "one of zeros, ones, constant, glorot_uniform, glorot_normal, he_uniform, he_normal, \
