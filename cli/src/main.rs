@@ -31,6 +31,7 @@ mod report;
 mod resume;
 mod roofline;
 mod selftest;
+mod serve;
 mod train;
 mod tui;
 mod usage;

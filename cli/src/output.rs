@@ -22,8 +22,15 @@ const LOCK: &str = ".lock";
 pub const HISTORY_FILE: &str = "history.csv";
 
 /// The files of a run's folder that are written before the first step.
-const BEFORE: [&str; 6] =
-    ["config.json", "environment.json", HISTORY_FILE, "history.jsonl", "curves.svg", "curves.png"];
+const BEFORE: [&str; 7] = [
+    "config.json",
+    "environment.json",
+    HISTORY_FILE,
+    "history.jsonl",
+    "history-steps.jsonl",
+    "curves.svg",
+    "curves.png",
+];
 
 /// A run's folder.
 #[derive(Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ mod device_check;
 mod division;
 mod fit;
 mod graph_capture;
+mod long_run;
 mod memory;
 mod meter;
 mod optimizer;
