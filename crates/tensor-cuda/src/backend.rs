@@ -3,6 +3,7 @@
 use crate::Cuda;
 use crate::buffer::{self, Buffer};
 use crate::format::Format;
+use crate::layer::Layer;
 use crate::memory;
 use core::ops::Range;
 use program::ops::{Conv2dForward, Conv2dNormalized};
@@ -107,15 +108,13 @@ impl Backend for Cuda {
     fn prepare(&self, program: &Executable) -> Result<()> {
         let (batch, training) = (program.batch(), program.program().trains());
         for step in &program.program().steps {
-            match &step.op {
+            let layer = match &step.op {
                 Op::Conv2dForward(Conv2dForward { conv, .. })
-                | Op::Conv2dNormalized(Conv2dNormalized { conv, .. }) => {
-                    let x = program.layout(step.operands[0], batch).shape;
-                    self.op_prepare_conv2d(conv, x, training)?;
-                }
-                Op::LinearForward(op) => self.op_prepare_linear(&op.linear, batch, training)?,
-                _ => {}
-            }
+                | Op::Conv2dNormalized(Conv2dNormalized { conv, .. }) => Layer::Conv(conv),
+                Op::LinearForward(op) => Layer::Linear(&op.linear),
+                _ => continue,
+            };
+            self.op_prepare(layer, program.layout(step.operands[0], batch).shape, training)?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use cudarc::nvrtc::sys;
 use std::ffi::CString;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 /// The target of a kernel file. Architectures are numbers like 90, for compute capability 9.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,26 +179,7 @@ impl Nvrtc {
         // The largest files first, so that none is left over for one core at the end.
         let mut order: Vec<usize> = (0..jobs.len()).collect();
         order.sort_by_key(|&k| std::cmp::Reverse(jobs[k].source.text.len()));
-        let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(jobs.len())));
-        let work = || {
-            while let Some(&k) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let result = self.compile(&jobs[k], more);
-                done.lock().unwrap_or_else(PoisonError::into_inner).push((k, result));
-            }
-        };
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(jobs.len());
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                // If a thread can't be started, the others do its work.
-                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
-                    break;
-                }
-            }
-            work();
-        });
-        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        done.sort_by_key(|(k, _)| *k);
-        done.into_iter().map(|(_, result)| result).collect()
+        on_all_cores(&order, |k| self.compile(&jobs[k], more))
     }
 
     /// The images of these files, from the cache or compiled, and the number of compiled files.
@@ -209,6 +190,30 @@ impl Nvrtc {
             self.compile_all(&jobs, &[]).into_iter().map(|result| Ok(result?.image)).collect()
         })
     }
+}
+
+/// Does the work of each number on all CPU cores. They are begun in this order; the results are in the order of
+/// the numbers.
+pub fn on_all_cores<T: Send>(order: &[usize], work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let mine = std::iter::from_fn(|| order.get(next.fetch_add(1, Ordering::Relaxed)));
+        mine.map(|&number| (number, work(number))).collect::<Vec<_>>()
+    };
+    let threads = thread::available_parallelism().map_or(1, |n| n.get()).min(order.len());
+    let mut done = thread::scope(|scope| {
+        // If a thread can't be started, the others do its work.
+        let others = (1..threads).map_while(|_| thread::Builder::new().spawn_scoped(scope, take).ok());
+        let others: Vec<_> = others.collect();
+        let mut done = take();
+        others.into_iter().for_each(|other| match other.join() {
+            Ok(more) => done.extend(more),
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        done
+    });
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// The entries of these keys. Missing ones are made, all at once, and stored.

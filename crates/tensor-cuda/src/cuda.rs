@@ -3,11 +3,12 @@
 use crate::dependencies::{Access, Dependencies, Region};
 use crate::driver::{Arg, Driver, Geometry, Kernel, Ptr};
 use crate::format::Format;
+use crate::layer::{Layer, Pass};
 use crate::lock::lock;
 use crate::memory::{Memory, Scratch};
 use crate::options::Options;
 use crate::place::Place;
-use program::{Conv2d, Error, Linear, Result, Shape, Write};
+use program::{Error, Result, Shape, Write};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,9 +39,9 @@ pub(crate) struct Inner {
     dependencies: Mutex<Dependencies>,
 }
 
-/// Matrix products and convolutions on prepared operands: tensors are contiguous, all numbers are in the
-/// format of activations, and weights lie as (outputs, kh, kw, inputs), or (outputs, inputs) for a dense
-/// layer. Sums are f32. The ops add biases and activations.
+/// Computes layers on prepared operands: tensors are contiguous, all numbers are in the format of activations,
+/// and weights lie as (outputs, kh, kw, inputs), or (outputs, inputs) for a dense layer. Sums are f32. The ops
+/// add biases and activations.
 pub(crate) trait Engine: Send + Sync {
     /// Its name, and its choices so far, a line each.
     fn describe(&self) -> Vec<String> {
@@ -53,46 +54,20 @@ pub(crate) trait Engine: Send + Sync {
     }
 
     /// Chooses algorithms and reserves scratch memory for inputs of up to this shape.
-    fn prepare_conv(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()>;
+    fn prepare(&self, cuda: &Cuda, layer: Layer, x: Shape, training: bool) -> Result<()>;
 
-    /// The same for a dense layer with up to `n` samples. By default it does nothing.
-    fn prepare_linear(&self, _cuda: &Cuda, _linear: &Linear, _n: usize, _training: bool) -> Result<()> {
-        Ok(())
-    }
-
-    /// `y = conv(x, w)`.
-    fn conv_fwd(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, w: Ptr, y: &Place) -> Result<()>;
-
-    /// The gradient of the input, set or added.
-    fn conv_bwd_data(
+    /// Computes `y = x w^T`, `dx = dy w` or `dw = dy^T x`. `x`, `w` and `y` also stand for their gradients. Only
+    /// dx may be added to.
+    fn run(
         &self,
         cuda: &Cuda,
-        conv: &Conv2d,
-        dy: &Place,
+        layer: Layer,
+        pass: Pass,
+        x: &Place,
         w: Ptr,
-        dx: &Place,
+        y: &Place,
         write: Write,
     ) -> Result<()>;
-
-    /// The gradient of the weights, laid out as they are, in the format of activations.
-    fn conv_bwd_filter(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, dy: &Place, dw: Ptr) -> Result<()>;
-
-    /// `y = x w^T`.
-    fn linear_fwd(&self, cuda: &Cuda, linear: &Linear, x: &Place, w: Ptr, y: &Place) -> Result<()>;
-
-    /// `dx = dy w`, set or added.
-    fn linear_bwd_data(
-        &self,
-        cuda: &Cuda,
-        linear: &Linear,
-        dy: &Place,
-        w: Ptr,
-        dx: &Place,
-        write: Write,
-    ) -> Result<()>;
-
-    /// `dw = dy^T x`.
-    fn linear_bwd_filter(&self, cuda: &Cuda, linear: &Linear, x: &Place, dy: &Place, dw: Ptr) -> Result<()>;
 }
 
 /// The most sums that a kernel may leave to the last of several blocks.

@@ -30,6 +30,7 @@ mod gpus;
 #[cfg(test)]
 mod headers;
 pub mod kernels;
+mod layer;
 mod libraries;
 mod lock;
 mod memory;

@@ -3,6 +3,7 @@
 use crate::Cuda;
 use crate::buffer::{Buffer, Ints};
 use crate::dependencies::{Access, Region};
+use crate::layer::Layer;
 use crate::operand::Run;
 use crate::ops::convolution::Weights;
 use crate::ops::normalization::{Saved, Training};
@@ -40,7 +41,7 @@ impl Cuda {
         let write = if step.onto.is_some() { Write::Add } else { Write::Set };
         match &step.op {
             Op::Conv2dForward(op) => {
-                self.op_conv2d_fwd(&op.conv, op.act, at.read(0), at.weights(0), at.write(0))
+                self.op_forward(Layer::Conv(&op.conv), op.act, at.read(0), at.weights(0), at.write(0))
             }
             Op::Conv2dNormalized(op) => {
                 let norm = at.runs(step.operands.len() - 4);
@@ -54,19 +55,19 @@ impl Cuda {
                 )
             }
             Op::Conv2dInputGradient(op) => {
-                self.op_conv2d_bwd_data(&op.conv, at.read(0), at.run(1), at.write(0), write)
+                self.op_input_gradient(Layer::Conv(&op.conv), at.read(0), at.run(1), at.write(0), write)
             }
             Op::Conv2dWeightGradient(op) => {
-                self.op_conv2d_bwd_filter(&op.conv, at.read(0), at.read(1), at.weight_grads())
+                self.op_weight_gradient(Layer::Conv(&op.conv), at.read(0), at.read(1), at.weight_grads())
             }
             Op::LinearForward(op) => {
-                self.op_linear_fwd(&op.linear, op.act, at.read(0), at.weights(0), at.write(0))
+                self.op_forward(Layer::Linear(&op.linear), op.act, at.read(0), at.weights(0), at.write(0))
             }
             Op::LinearInputGradient(op) => {
-                self.op_linear_bwd_data(&op.linear, at.read(0), at.run(1), at.write(0), write)
+                self.op_input_gradient(Layer::Linear(&op.linear), at.read(0), at.run(1), at.write(0), write)
             }
             Op::LinearWeightGradient(op) => {
-                self.op_linear_bwd_filter(&op.linear, at.read(0), at.read(1), at.weight_grads())
+                self.op_weight_gradient(Layer::Linear(&op.linear), at.read(0), at.read(1), at.weight_grads())
             }
             Op::BatchNormTrain(op) => {
                 self.op_bn_act_fwd_train(&op.bn, at.read(0), at.training(1), at.write(0))

@@ -1,10 +1,10 @@
 //! The instructions of each kernel, as `nvdisasm` prints a compiled file.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::{env, fs, process, thread};
+use std::{env, fs, process};
+use tensor_cuda::compile::on_all_cores;
 
 /// How many instructions of some kinds a kernel has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,23 +24,12 @@ pub struct Instructions {
 
 /// The kernels of compiled files, which all CPU cores read, in the order of the images. An empty image has none.
 pub fn read_all(nvdisasm: &Path, images: &[&[u8]]) -> Result<Vec<Vec<Instructions>>> {
-    let next = AtomicUsize::new(0);
-    let work = || -> Result<Vec<(usize, Vec<Instructions>)>> {
-        let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
-        let mine = numbers.take_while(|&number| number < images.len());
-        let mine = mine.filter(|&number| !images[number].is_empty());
-        mine.map(|number| Ok((number, parse(&disassemble(nvdisasm, images[number], number)?)))).collect()
+    let numbers: Vec<usize> = (0..images.len()).collect();
+    let read = |number: usize| match images[number] {
+        [] => Ok(Vec::new()),
+        image => Ok(parse(&disassemble(nvdisasm, image, number)?)),
     };
-    let threads = thread::available_parallelism().map_or(1, |n| n.get());
-    let read = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let ended =
-            workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| bail!("a thread panicked")));
-        ended.collect::<Result<Vec<_>>>()
-    })?;
-    let mut all = vec![Vec::new(); images.len()];
-    read.into_iter().flatten().for_each(|(number, kernels)| all[number] = kernels);
-    Ok(all)
+    on_all_cores(&numbers, read).into_iter().collect()
 }
 
 fn disassemble(nvdisasm: &Path, image: &[u8], number: usize) -> Result<String> {

@@ -126,10 +126,10 @@ fn recorded(mut replica: Replica) -> Result<Vec<f32>, Error> {
     Ok(all)
 }
 
-/// Not captured here: the exchange between emulated GPUs runs on the host.
 #[test]
-fn steps_that_would_be_recorded_add_up() {
-    let sums = run_replicas(&vec![tensor_cpu::device(1); 3], recorded).unwrap();
+fn recorded_steps_add_up() {
+    let Some(devices) = gpus(3) else { return };
+    let sums = run_members(&devices, emulated(&devices, false, PATIENCE), recorded).unwrap();
     assert_eq!(sums, vec![vec![6.0; 4 * 110]; 3]);
 }
 

@@ -351,16 +351,6 @@ cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t con
         if (cudnnStatus_t status = problem.judge()) return status;                                                                       \
         return problem.list(most, count, list);                                                                                          \
     }                                                                                                                                    \
-    cudnnStatus_t cudnnGetConvolution##Name##WorkspaceSize(cudnnHandle_t handle, const T1 p1, const T2 p2,                               \
-                                                           const cudnnConvolutionDescriptor_t conv, const T3 p3, Algo algorithm,        \
-                                                           size_t* bytes) {                                                              \
-        Problem problem(__func__, PASS, handle, x, w, y, conv);                                                                          \
-        if (cudnnStatus_t status = problem.judge()) return status;                                                                       \
-        const Offer* offer = problem.offer(algorithm);                                                                                   \
-        if (!offer) return CUDNN_STATUS_NOT_SUPPORTED;                                                                                   \
-        *bytes = problem.scratch(*offer);                                                                                                \
-        return CUDNN_STATUS_SUCCESS;                                                                                                     \
-    }                                                                                                                                    \
     cudnnStatus_t cudnnConvolution##Name(cudnnHandle_t handle, const void* alpha, const T1 p1, const void* p1##_at, const T2 p2,         \
                                          const void* p2##_at, const cudnnConvolutionDescriptor_t conv, Algo algorithm, void* scratch,   \
                                          size_t bytes, const void* beta, const T3 p3, void* p3##_at) {                                   \

@@ -9,6 +9,8 @@ pub(crate) mod watch;
 mod works;
 
 pub(crate) use cuda::CudaDriver;
+#[cfg(feature = "emulation")]
+pub(crate) use emulated::HostWork;
 pub(crate) use mark::Mark;
 pub(crate) use watch::{Pause, Watch};
 
@@ -219,6 +221,12 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Frees a graph.
     fn free_graph(&self, graph: Graph);
+
+    /// Captures work of the host, which replays repeat. `false` if no capture is under way.
+    #[cfg(feature = "emulation")]
+    fn capture_host_work(&self, _work: HostWork) -> bool {
+        false
+    }
 
     /// The bytes for [`copy`](Driver::copy) of another driver, when copies go through the host. Unlike
     /// [`read`](Driver::read) it does not use this driver's stream, which may be in a capture.

@@ -2,8 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
-use super::product::{Pass, Product};
+use super::product::Product;
 use crate::driver::Ptr;
+use crate::layer::Pass;
 use crate::{Buffer, Cuda};
 use program::{Backend as _, Conv2d, Precision, Result, Shape, Storage, Write};
 

@@ -26,13 +26,15 @@
 mod plan;
 mod product;
 
+use super::faults::Failure;
 use crate::driver::{Driver, Ptr};
+use crate::layer::Pass;
 use crate::libraries::CUBLASLT;
 use crate::lock::lock;
 use crate::place::Place;
 use crate::version::Version;
 use crate::{Cuda, Options};
-use plan::{Failure, Handle, Plan};
+use plan::{Handle, Plan};
 use product::Product;
 use program::{Linear, Precision, Result, Write};
 use std::collections::HashMap;
@@ -60,8 +62,9 @@ impl CublasLt {
     pub(crate) fn new(driver: Arc<dyn Driver>, options: &Options) -> Result<CublasLt, String> {
         let version = CUBLASLT.find().map_err(|error| error.to_string())?.version;
         driver.make_current().map_err(|error| error.to_string())?;
-        let failed = |failure: Failure| format!("cuBLASLt is installed, but does not start: {failure}");
-        let state = State { handle: Handle::new(driver).map_err(failed)?, plans: HashMap::new() };
+        let failed =
+            |failure: Failure| format!("cuBLASLt is installed, but does not start: {}", failure.what);
+        let state = State { handle: plan::handle(driver).map_err(failed)?, plans: HashMap::new() };
         Ok(CublasLt { precision: options.precision, version, state: Mutex::new(state) })
     }
 
@@ -70,40 +73,23 @@ impl CublasLt {
         cuda.engine_scratch(SCRATCH).map(drop)
     }
 
-    /// `y = x w^T`, or `false` if cuBLASLt can't compute it. So do the others.
-    pub(crate) fn forward(&self, cuda: &Cuda, linear: &Linear, x: &Place, w: Ptr, y: &Place) -> Result<bool> {
-        let product = Product::forward(linear, x.shape.n, x.stride, y.stride);
-        self.run(cuda, product, [w, x.ptr, y.ptr], Write::Set)
-    }
-
-    /// `dx = dy w`, set or added.
-    pub(crate) fn data(
+    /// Computes a pass. `false` if cuBLASLt can't compute it. `x` and `y` also stand for their gradients.
+    pub(crate) fn run(
         &self,
         cuda: &Cuda,
-        linear: &Linear,
-        dy: &Place,
-        w: Ptr,
-        dx: &Place,
-        write: Write,
-    ) -> Result<bool> {
-        let product = Product::data(linear, dx.shape.n, dy.stride, dx.stride);
-        self.run(cuda, product, [w, dy.ptr, dx.ptr], write)
-    }
-
-    /// `dw = dy^T x`.
-    pub(crate) fn filter(
-        &self,
-        cuda: &Cuda,
+        pass: Pass,
         linear: &Linear,
         x: &Place,
-        dy: &Place,
-        dw: Ptr,
+        w: Ptr,
+        y: &Place,
+        write: Write,
     ) -> Result<bool> {
-        let product = Product::filter(linear, x.shape.n, x.stride, dy.stride);
-        self.run(cuda, product, [x.ptr, dy.ptr, dw], Write::Set)
-    }
-
-    fn run(&self, cuda: &Cuda, product: Product, places: [Ptr; 3], write: Write) -> Result<bool> {
+        let places = match pass {
+            Pass::Forward => [w, x.ptr, y.ptr],
+            Pass::Data => [w, y.ptr, x.ptr],
+            Pass::Filter => [x.ptr, y.ptr, w],
+        };
+        let product = Product::new(linear, pass, x.shape.n, [x.stride, y.stride]);
         if product.m.min(product.n).min(product.k) == 0 {
             return Ok(false);
         }
@@ -127,12 +113,11 @@ impl CublasLt {
             // SAFETY: the operands are those of the layer that `product` was made for, in the device's
             // format. The scratch memory has all the bytes that the plan may use.
             let run = || unsafe { plan.run(handle, places, scratch, beta) };
-            let failed = |failure: Failure| (failure.fault(), failure.to_string());
-            let Err((fault, what)) = cuda.ask_library(|| run().map_err(failed))? else { return Ok(true) };
+            let Err(failure) = cuda.ask_library(run)? else { return Ok(true) };
             if !plan.drop_algorithm() {
                 *place = None;
             }
-            cuda.drop_algorithm(fault, write, format!("{what}, for {product} by cuBLASLt"))?;
+            cuda.drop_algorithm(failure, write, format_args!("{product} by cuBLASLt"))?;
         }
         Ok(false)
     }
@@ -140,10 +125,7 @@ impl CublasLt {
     /// The plan of a product, if cuBLASLt has one.
     fn plan(&self, cuda: &Cuda, handle: &Handle, product: &Product) -> Result<Option<Plan>> {
         let plan = Plan::new(handle, self.precision, product, SCRATCH);
-        plan.or_else(|failure| {
-            let what = format!("{failure}, for {product}");
-            cuda.drop_algorithm(failure.fault(), Write::Set, what).map(|()| None)
-        })
+        plan.or_else(|failure| cuda.drop_algorithm(failure, Write::Set, product).map(|()| None))
     }
 
     /// The version, then the products, a line each.

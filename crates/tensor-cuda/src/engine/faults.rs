@@ -4,6 +4,7 @@
 use crate::Cuda;
 use crate::lock::lock;
 use crate::number::MISSING;
+use core::fmt::Display;
 use core::ops::RangeInclusive;
 use program::{Error, Result, Write};
 use std::sync::atomic::Ordering;
@@ -18,6 +19,21 @@ pub(crate) enum Fault {
     /// Any other failure. The device may have begun: outputs may be half-written, and the device itself
     /// broken.
     Begun,
+}
+
+/// A call into a library that failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) fault: Fault,
+    /// The call, and the library's reason.
+    pub(crate) what: String,
+}
+
+impl Failure {
+    /// A request that no library was asked for.
+    pub(crate) fn refused(what: impl Into<String>) -> Failure {
+        Failure { fault: Fault::Refused, what: what.into() }
+    }
 }
 
 impl Fault {
@@ -41,24 +57,24 @@ impl Cuda {
     /// The driver's own error.
     pub(crate) fn ask_library(
         &self,
-        call: impl FnOnce() -> Result<(), (Fault, String)>,
-    ) -> Result<Result<(), (Fault, String)>> {
+        call: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<Result<(), Failure>> {
         let said = self.work(|| Ok(call()))?;
         let spoiled = said.is_ok() && self.is_capturing() && self.driver().is_spoiled()?;
-        Ok(if spoiled { Err((Fault::Refused, "it can't be captured".into())) } else { said })
+        Ok(if spoiled { Err(Failure::refused("it can't be captured")) } else { said })
     }
 
-    /// Notes that an algorithm is dropped because a call of it failed, with the reason `what`. Returns
-    /// whether another may take its place.
+    /// Notes that an algorithm for `work` is dropped because a call of it failed. Another may take its place.
     ///
     /// # Errors
-    /// Returns `what`, if no other may take its place:
+    /// The failure, if no other may take its place:
     /// - During a capture, which may be spoiled. After a run without this algorithm, the ops can be captured
     ///   anew.
     /// - Without memory: a smaller batch helps, and another algorithm would only hide it.
     /// - If the device is broken, as all later calls will report.
     /// - If the algorithm may have added part of its result: the old values are lost.
-    pub(crate) fn drop_algorithm(&self, fault: Fault, write: Write, what: String) -> Result<()> {
+    pub(crate) fn drop_algorithm(&self, failure: Failure, write: Write, work: impl Display) -> Result<()> {
+        let (fault, what) = (failure.fault, format!("{}, for {work}", failure.what));
         self.inner.dropped.fetch_add(1, Ordering::Relaxed);
         lock(&self.inner.first_dropped).get_or_insert_with(|| what.clone());
         if fault == Fault::Memory || self.is_capturing() {

@@ -4,12 +4,12 @@
 use super::cublaslt::CublasLt;
 use super::cudnn::Cudnn;
 use super::own::Own;
-use super::product::Pass;
 use crate::cuda::Engine;
 use crate::driver::{Driver, Ptr};
+use crate::layer::{Layer, Pass};
 use crate::place::Place;
 use crate::{Cuda, Options};
-use program::{Conv2d, Linear, Result, Shape, Write};
+use program::{Result, Shape, Write};
 use std::sync::Arc;
 
 /// Each library, or the reason why it is not used.
@@ -28,21 +28,6 @@ impl Installed {
             own: Own,
         }
     }
-
-    fn convolve(
-        &self,
-        cuda: &Cuda,
-        pass: Pass,
-        conv: &Conv2d,
-        x: Shape,
-        places: [Ptr; 3],
-        write: Write,
-    ) -> Result<bool> {
-        match &self.cudnn {
-            Ok(cudnn) => cudnn.run(cuda, pass, conv, x, places, write),
-            Err(_) => Ok(false),
-        }
-    }
 }
 
 impl Engine for Installed {
@@ -57,75 +42,32 @@ impl Engine for Installed {
         self.cudnn.as_ref().err().into_iter().chain(self.cublaslt.as_ref().err()).cloned().collect()
     }
 
-    fn prepare_conv(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
+    fn prepare(&self, cuda: &Cuda, layer: Layer, x: Shape, training: bool) -> Result<()> {
         // A library may accept a plan, and later refuse an operand.
-        self.own.prepare_conv(cuda, conv, x, training)?;
-        self.cudnn.as_ref().map_or(Ok(()), |cudnn| cudnn.prepare(cuda, conv, x, training))
-    }
-
-    fn prepare_linear(&self, cuda: &Cuda, linear: &Linear, n: usize, training: bool) -> Result<()> {
-        self.own.prepare_linear(cuda, linear, n, training)?;
-        self.cublaslt.as_ref().map_or(Ok(()), |_| CublasLt::prepare(cuda))
-    }
-
-    fn conv_fwd(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, w: Ptr, y: &Place) -> Result<()> {
-        let places = [x.ptr, w, y.ptr];
-        if self.convolve(cuda, Pass::Forward, conv, x.shape, places, Write::Set)? {
-            return Ok(());
+        self.own.prepare(cuda, layer, x, training)?;
+        match (layer, &self.cudnn, &self.cublaslt) {
+            (Layer::Conv(conv), Ok(cudnn), _) => cudnn.prepare(cuda, conv, x, training),
+            (Layer::Linear(_), _, Ok(_)) => CublasLt::prepare(cuda),
+            _ => Ok(()),
         }
-        self.own.conv_fwd(cuda, conv, x, w, y)
     }
 
-    fn conv_bwd_data(
+    fn run(
         &self,
         cuda: &Cuda,
-        conv: &Conv2d,
-        dy: &Place,
+        layer: Layer,
+        pass: Pass,
+        x: &Place,
         w: Ptr,
-        dx: &Place,
+        y: &Place,
         write: Write,
     ) -> Result<()> {
-        if self.convolve(cuda, Pass::Data, conv, dx.shape, [dx.ptr, w, dy.ptr], write)? {
-            return Ok(());
-        }
-        self.own.conv_bwd_data(cuda, conv, dy, w, dx, write)
-    }
-
-    fn conv_bwd_filter(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, dy: &Place, dw: Ptr) -> Result<()> {
-        let places = [x.ptr, dw, dy.ptr];
-        if self.convolve(cuda, Pass::Filter, conv, x.shape, places, Write::Set)? {
-            return Ok(());
-        }
-        self.own.conv_bwd_filter(cuda, conv, x, dy, dw)
-    }
-
-    fn linear_fwd(&self, cuda: &Cuda, linear: &Linear, x: &Place, w: Ptr, y: &Place) -> Result<()> {
-        match &self.cublaslt {
-            Ok(cublaslt) if cublaslt.forward(cuda, linear, x, w, y)? => Ok(()),
-            _ => self.own.linear_fwd(cuda, linear, x, w, y),
-        }
-    }
-
-    fn linear_bwd_data(
-        &self,
-        cuda: &Cuda,
-        linear: &Linear,
-        dy: &Place,
-        w: Ptr,
-        dx: &Place,
-        write: Write,
-    ) -> Result<()> {
-        match &self.cublaslt {
-            Ok(cublaslt) if cublaslt.data(cuda, linear, dy, w, dx, write)? => Ok(()),
-            _ => self.own.linear_bwd_data(cuda, linear, dy, w, dx, write),
-        }
-    }
-
-    fn linear_bwd_filter(&self, cuda: &Cuda, linear: &Linear, x: &Place, dy: &Place, dw: Ptr) -> Result<()> {
-        match &self.cublaslt {
-            Ok(cublaslt) if cublaslt.filter(cuda, linear, x, dy, dw)? => Ok(()),
-            _ => self.own.linear_bwd_filter(cuda, linear, x, dy, dw),
-        }
+        let is_done = match (layer, &self.cudnn, &self.cublaslt) {
+            (Layer::Conv(conv), Ok(cudnn), _) => cudnn.run(cuda, pass, conv, x, w, y, write)?,
+            (Layer::Linear(linear), _, Ok(cublaslt)) => cublaslt.run(cuda, pass, linear, x, w, y, write)?,
+            _ => false,
+        };
+        if is_done { Ok(()) } else { self.own.run(cuda, layer, pass, x, w, y, write) }
     }
 }
 

@@ -1,13 +1,14 @@
 //! Convolutions and matrix products by our own kernels.
 
-use super::product::{Pass, Product, partial_bytes};
+use super::product::{Product, partial_bytes};
 use super::sliding::Sliding;
 use super::small_window::SmallWindow;
 use crate::cuda::Engine;
 use crate::driver::Ptr;
+use crate::layer::{Layer, Pass};
 use crate::place::Place;
 use crate::{Cuda, Kernels};
-use program::{Conv2d, Linear, Pad, Precision, Result, Shape, Write};
+use program::{Conv2d, Precision, Result, Shape, Write};
 
 /// Needs nothing but the driver and NVRTC, and gives the same bits every time. The 16-bit formats use tensor
 /// cores if the GPU has them. f32 stays f32, even where TF32 would be allowed.
@@ -50,11 +51,6 @@ impl<'a> Suited<'a> {
     }
 }
 
-/// A dense layer as a convolution of one pixel.
-fn one_pixel(linear: &Linear) -> Conv2d {
-    Conv2d { inputs: linear.inputs, outputs: linear.outputs, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID }
-}
-
 /// Whether our own kernels compute a pass even where cuDNN could, unless [`Kernels::Library`] forbids it. On
 /// an H200, cuDNN 9.19 takes 1.3 to 3 times as long for few channels and for gradients of the weights of few
 /// filters. In fp32 a step takes 1.5 times as long.
@@ -72,60 +68,33 @@ pub(super) fn is_ours(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape) -> bool 
 }
 
 impl Engine for Own {
-    fn prepare_conv(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
+    fn prepare(&self, cuda: &Cuda, layer: Layer, x: Shape, training: bool) -> Result<()> {
+        let conv = layer.conv();
         let y = conv.output(x)?;
         let passes = [Pass::Forward, Pass::Data, Pass::Filter];
         let passes = passes.into_iter().take(if training { 3 } else { 1 });
         let most =
-            passes.map(|pass| partial_bytes(Suited::new(cuda, conv, pass, [x, y]).partial(cuda))).max();
+            passes.map(|pass| partial_bytes(Suited::new(cuda, &conv, pass, [x, y]).partial(cuda))).max();
         cuda.engine_scratch(most.unwrap_or(0)).map(drop)
     }
 
-    fn prepare_linear(&self, cuda: &Cuda, linear: &Linear, n: usize, training: bool) -> Result<()> {
-        self.prepare_conv(cuda, &one_pixel(linear), Shape::vectors(n, linear.inputs), training)
-    }
-
-    fn conv_fwd(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, w: Ptr, y: &Place) -> Result<()> {
-        let (shapes, places) = ([x.shape, y.shape], [x.ptr, w, y.ptr]);
-        Suited::new(cuda, conv, Pass::Forward, shapes).run(cuda, "conv2d_fwd", places, Write::Set)
-    }
-
-    fn conv_bwd_data(
+    fn run(
         &self,
         cuda: &Cuda,
-        conv: &Conv2d,
-        dy: &Place,
+        layer: Layer,
+        pass: Pass,
+        x: &Place,
         w: Ptr,
-        dx: &Place,
+        y: &Place,
         write: Write,
     ) -> Result<()> {
-        let (shapes, places) = ([dx.shape, dy.shape], [dy.ptr, w, dx.ptr]);
-        Suited::new(cuda, conv, Pass::Data, shapes).run(cuda, "conv2d_bwd_data", places, write)
-    }
-
-    fn conv_bwd_filter(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, dy: &Place, dw: Ptr) -> Result<()> {
-        let (shapes, places) = ([x.shape, dy.shape], [x.ptr, dy.ptr, dw]);
-        Suited::new(cuda, conv, Pass::Filter, shapes).run(cuda, "conv2d_bwd_filter", places, Write::Set)
-    }
-
-    fn linear_fwd(&self, cuda: &Cuda, linear: &Linear, x: &Place, w: Ptr, y: &Place) -> Result<()> {
-        self.conv_fwd(cuda, &one_pixel(linear), x, w, y)
-    }
-
-    fn linear_bwd_data(
-        &self,
-        cuda: &Cuda,
-        linear: &Linear,
-        dy: &Place,
-        w: Ptr,
-        dx: &Place,
-        write: Write,
-    ) -> Result<()> {
-        self.conv_bwd_data(cuda, &one_pixel(linear), dy, w, dx, write)
-    }
-
-    fn linear_bwd_filter(&self, cuda: &Cuda, linear: &Linear, x: &Place, dy: &Place, dw: Ptr) -> Result<()> {
-        self.conv_bwd_filter(cuda, &one_pixel(linear), x, dy, dw)
+        let places = match pass {
+            Pass::Forward => [x.ptr, w, y.ptr],
+            Pass::Data => [y.ptr, w, x.ptr],
+            Pass::Filter => [x.ptr, y.ptr, w],
+        };
+        let conv = layer.conv();
+        Suited::new(cuda, &conv, pass, [x.shape, y.shape]).run(cuda, layer.op(pass), places, write)
     }
 }
 
@@ -133,6 +102,7 @@ impl Engine for Own {
 mod tests {
     use super::*;
     use crate::Options;
+    use program::Pad;
 
     #[test]
     fn few_channels_are_ours_unless_only_libraries_are_allowed() -> Result<()> {

@@ -1,6 +1,8 @@
 //! Objects of C libraries that must be destroyed.
 
+use crate::driver::Driver;
 use core::ptr;
+use std::sync::Arc;
 
 /// An object of a C library, destroyed when dropped.
 pub(crate) struct Owned<T> {
@@ -36,6 +38,31 @@ impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
         // SAFETY: the object was made by `new`, and its owner is gone. Its error is ignored.
         let _ = unsafe { (self.destroy)(self.raw) };
+    }
+}
+
+/// `owned!(check, sys::create(arguments), sys::destroy())`, within `unsafe`: the object that `create` writes to the
+/// place in front of these arguments.
+macro_rules! owned {
+    ($check:path, $sys:ident::$create:ident($($arg:expr),*), $of:ident::$destroy:ident()) => {
+        $crate::engine::owned::Owned::new(
+            |raw| number!($of::$destroy(raw)),
+            |place| $check(stringify!($create), number!($sys::$create(place $(, $arg)*))),
+        )
+    };
+}
+pub(crate) use owned;
+
+/// A library's handle for the device of a driver.
+pub(crate) struct Handle<T> {
+    pub(crate) raw: Owned<T>,
+    pub(crate) driver: Arc<dyn Driver>,
+}
+
+impl<T> Drop for Handle<T> {
+    fn drop(&mut self) {
+        // The handle is destroyed after this, on its device. If that is gone there is nothing to save.
+        let _ = self.driver.make_current();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args, u32_of};
+use crate::layer::Pass;
 use crate::source::Source;
 use program::{Conv2d, Error, Pad, Result, Shape, Write};
 
@@ -29,16 +30,6 @@ pub(super) const BLOCKS: usize = 256;
 const LEAST_STEPS: usize = 4;
 /// The limit of all counts: sizes and places of pixels stay far below 32 bits.
 const MOST: usize = 1 << 30;
-
-/// One of the three computations of a convolution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Pass {
-    Forward,
-    /// The gradient of the input.
-    Data,
-    /// The gradient of the weights.
-    Filter,
-}
 
 /// One pass as a matrix product: `out[m, n]` is a sum over `k`.
 pub(super) struct Product<'a> {

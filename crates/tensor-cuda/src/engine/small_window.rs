@@ -1,9 +1,10 @@
 //! Convolutions whose window holds few numbers, as the first layer of a network on pictures: forward, and the
 //! gradient of the weights. They need tensor cores, and outputs in packs of 8.
 
-use super::product::{BLOCKS, Pass, divisor, in_parts};
+use super::product::{BLOCKS, divisor, in_parts};
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args, u32_of};
+use crate::layer::Pass;
 use crate::source::Source;
 use program::{Conv2d, Result, Shape, Write};
 

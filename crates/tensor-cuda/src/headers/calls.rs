@@ -121,11 +121,8 @@ pub(super) fn functions() -> Vec<(&'static str, &'static str)> {
         cudnnDestroyTensorDescriptor(_)
         cudnnGetConvolution2dForwardOutputDim(_ _ _ _ _ _ _)
         cudnnGetConvolutionBackwardDataAlgorithm_v7(_ _ _ _ _ _ _ _)
-        cudnnGetConvolutionBackwardDataWorkspaceSize(_ _ _ _ _ _ _)
         cudnnGetConvolutionBackwardFilterAlgorithm_v7(_ _ _ _ _ _ _ _)
-        cudnnGetConvolutionBackwardFilterWorkspaceSize(_ _ _ _ _ _ _)
         cudnnGetConvolutionForwardAlgorithm_v7(_ _ _ _ _ _ _ _)
-        cudnnGetConvolutionForwardWorkspaceSize(_ _ _ _ _ _ _)
         cudnnGetCudartVersion()
         cudnnGetErrorString(_)
         cudnnGetLastErrorString(_ _)
@@ -267,7 +264,6 @@ pub(super) fn constants() -> Vec<(&'static str, i64)> {
     cudnn::cudnnStatus_t {
         CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
         CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED
-        CUDNN_STATUS_NOT_SUPPORTED
         CUDNN_STATUS_RUNTIME_FP_OVERFLOW
         CUDNN_STATUS_RUNTIME_IN_PROGRESS
         CUDNN_STATUS_SUCCESS

@@ -2,17 +2,17 @@
 //! tests without a GPU.
 //!
 //! Like NCCL, it takes calls and does them in the background: [`Calls::progress`] completes them when the
-//! others' numbers have come. Its own sums go from the last rank to the first, so tests detect code that
+//! others' numbers have come. In a capture they become nodes of the graph, whose replays wait for the others. Its own sums go from the last rank to the first, so tests detect code that
 //! relies on their order.
 
 use super::calls::{Calls, Comm, Op, Status, UniqueId};
 use super::session::Join;
 use super::transport::{FolderTransport, Transport};
 use crate::Cuda;
-use crate::driver::{Driver, Ptr};
+use crate::driver::{Driver, HostWork, Pause, Ptr};
 use crate::lock::lock;
 use cudarc::nccl::sys::ncclResult_t;
-use program::Result;
+use program::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -25,20 +25,21 @@ pub(super) fn draw_id(cuda: &Cuda) -> Result<UniqueId> {
 }
 
 /// A rank's end.
+#[derive(Clone)]
 pub(super) struct Wire {
     transport: Arc<dyn Transport>,
     rank: usize,
     world: usize,
     driver: Arc<dyn Driver>,
     /// Operations that still wait for others.
-    pending: Mutex<VecDeque<Op>>,
+    pending: Arc<Mutex<VecDeque<Op>>>,
 }
 
 impl Wire {
     /// The end of a rank on an emulated device.
     pub(super) fn new(transport: Arc<dyn Transport>, cuda: &Cuda, join: &Join) -> Wire {
         let (rank, world, driver) = (join.rank, join.world, Arc::clone(cuda.driver()));
-        Wire { transport, rank, world, driver, pending: Mutex::default() }
+        Wire { transport, rank, world, driver, pending: Arc::default() }
     }
 
     /// That of a rank in a group of processes.
@@ -128,6 +129,20 @@ impl Wire {
         }
         Ok(true)
     }
+
+    /// Does an operation and waits for the others, until one of them aborts or this rank does.
+    fn replay(&self, op: Op) -> Result<()> {
+        let failed = |why| Error::Device { device: self.driver.name(), message: self.explain(None, why) };
+        let mut pause = Pause::default();
+        self.post(op)?;
+        while !self.end(op).map_err(failed)? {
+            if self.transport.gone().is_some() {
+                return Err(failed(ncclResult_t::ncclRemoteError as u32));
+            }
+            pause.rest();
+        }
+        Ok(())
+    }
 }
 
 impl Calls for Wire {
@@ -167,6 +182,10 @@ impl Calls for Wire {
     }
 
     unsafe fn ask(&self, _comm: Comm, op: Op, _aside: bool) -> Status {
+        let wire = self.clone();
+        if self.driver.capture_host_work(HostWork(Arc::new(move || wire.replay(op)))) {
+            return Status::Done;
+        }
         if self.post(op).is_err() {
             return Status::Failed(ncclResult_t::ncclUnhandledCudaError as u32);
         }

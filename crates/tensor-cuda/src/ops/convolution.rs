@@ -3,20 +3,19 @@
 
 use crate::compute_copies::Weight;
 use crate::driver::Ptr;
+use crate::layer::{Layer, Pass};
 use crate::operand::Run;
 use crate::place::Place;
 use crate::{Buffer, Cuda};
-use program::{Activation, BatchNorm, Conv2d, Linear, Result, Shape, Span, View, Write};
+use program::{Activation, BatchNorm, Conv2d, Result, Shape, Span, View, Write};
 
 /// The alignment that engines rely on.
 const ALIGNMENT: usize = 16;
 
-fn of_conv(conv: &Conv2d, span: Span) -> Weight {
-    Weight { span, inputs: conv.kernel[0] * conv.kernel[1] * conv.inputs, outputs: conv.outputs }
-}
-
-fn of_linear(linear: &Linear, span: Span) -> Weight {
-    Weight { span, inputs: linear.inputs, outputs: linear.outputs }
+/// A layer's weights, at this run of the parameters.
+fn weight(layer: Layer, span: Span) -> Weight {
+    let Conv2d { inputs, outputs, kernel: [down, across], .. } = layer.conv();
+    Weight { span, inputs: down * across * inputs, outputs }
 }
 
 /// The weights of a convolution or a dense layer, and the bias if it has one; or their gradients.
@@ -27,34 +26,26 @@ pub(crate) struct Weights<'a> {
 }
 
 impl Cuda {
-    pub(crate) fn op_prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
-        let y = conv.output(x)?;
+    pub(crate) fn op_prepare(&self, layer: Layer, x: Shape, training: bool) -> Result<()> {
+        let y = layer.conv().output(x)?;
         self.prepare_column_sums(y, training)?;
         if x.is_empty() || y.is_empty() {
             return Ok(());
         }
-        self.inner.engine.prepare_conv(self, conv, x, training)
+        self.inner.engine.prepare(self, layer, x, training)
     }
 
-    pub(crate) fn op_prepare_linear(&self, linear: &Linear, n: usize, training: bool) -> Result<()> {
-        self.prepare_column_sums(Shape::vectors(n, linear.outputs), training)?;
-        self.inner.engine.prepare_linear(self, linear, n, training)
-    }
-
-    pub(crate) fn op_conv2d_fwd(
+    pub(crate) fn op_forward(
         &self,
-        conv: &Conv2d,
+        layer: Layer,
         act: Activation,
         x: View<Buffer>,
         weights: Weights,
         y: View<Buffer>,
     ) -> Result<()> {
-        let op = "conv2d_fwd";
+        let op = layer.op(Pass::Forward);
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
-        let engine = &self.inner.engine;
-        self.forward(op, act, &x, weights, of_conv(conv, weights.w.at), &y, |x, w, y| {
-            engine.conv_fwd(self, conv, x, w, y)
-        })
+        self.forward(op, layer, act, &x, weights, &y)
     }
 
     /// The convolution, then one pass over its output, which adds the bias and normalizes.
@@ -69,90 +60,8 @@ impl Cuda {
     ) -> Result<()> {
         let op = "conv2d_bn_act_fwd_infer";
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
-        let engine = &self.inner.engine;
-        let unbiased = Weights { w, b: None };
-        self.forward(op, Activation::None, &x, unbiased, of_conv(conv, w.at), &y, |x, w, y| {
-            engine.conv_fwd(self, conv, x, w, y)
-        })?;
+        self.forward(op, Layer::Conv(conv), Activation::None, &x, Weights { w, b: None }, &y)?;
         self.normalize_infer(op, bn, &y, b, norm, &y)
-    }
-
-    pub(crate) fn op_linear_fwd(
-        &self,
-        linear: &Linear,
-        act: Activation,
-        x: View<Buffer>,
-        weights: Weights,
-        y: View<Buffer>,
-    ) -> Result<()> {
-        let op = "linear_fwd";
-        let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
-        let engine = &self.inner.engine;
-        self.forward(op, act, &x, weights, of_linear(linear, weights.w.at), &y, |x, w, y| {
-            engine.linear_fwd(self, linear, x, w, y)
-        })
-    }
-
-    pub(crate) fn op_conv2d_bwd_data(
-        &self,
-        conv: &Conv2d,
-        dy: View<Buffer>,
-        w: Run,
-        dx: View<Buffer>,
-        write: Write,
-    ) -> Result<()> {
-        let op = "conv2d_bwd_data";
-        let (dy, dx) = (self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
-        let engine = &self.inner.engine;
-        self.backward_data(op, &dy, w, of_conv(conv, w.at), &dx, write, |dy, w, dx, write| {
-            engine.conv_bwd_data(self, conv, dy, w, dx, write)
-        })
-    }
-
-    pub(crate) fn op_linear_bwd_data(
-        &self,
-        linear: &Linear,
-        dy: View<Buffer>,
-        w: Run,
-        dx: View<Buffer>,
-        write: Write,
-    ) -> Result<()> {
-        let op = "linear_bwd_data";
-        let (dy, dx) = (self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
-        let engine = &self.inner.engine;
-        self.backward_data(op, &dy, w, of_linear(linear, w.at), &dx, write, |dy, w, dx, write| {
-            engine.linear_bwd_data(self, linear, dy, w, dx, write)
-        })
-    }
-
-    pub(crate) fn op_conv2d_bwd_filter(
-        &self,
-        conv: &Conv2d,
-        x: View<Buffer>,
-        dy: View<Buffer>,
-        grads: Weights,
-    ) -> Result<()> {
-        let op = "conv2d_bwd_filter";
-        let (x, dy) = (self.read(op, "the input", x)?, self.read(op, "dy", dy)?);
-        let engine = &self.inner.engine;
-        self.backward_filter(op, &x, &dy, grads, of_conv(conv, grads.w.at), |x, dy, dw| {
-            engine.conv_bwd_filter(self, conv, x, dy, dw)
-        })
-    }
-
-    pub(crate) fn op_linear_bwd_filter(
-        &self,
-        linear: &Linear,
-        x: View<Buffer>,
-        dy: View<Buffer>,
-        grads: Weights,
-    ) -> Result<()> {
-        let op = "linear_bwd_filter";
-        let (x, dy) = (self.read(op, "the input", x)?, self.read(op, "dy", dy)?);
-        let engine = &self.inner.engine;
-        self.backward_filter(op, &x, &dy, grads, of_linear(linear, grads.w.at), |x, dy, dw| {
-            engine.linear_bwd_filter(self, linear, x, dy, dw)
-        })
     }
 
     pub(crate) fn op_finish_grads(&self, grads: &mut Buffer, at: Span) -> Result<()> {
@@ -160,16 +69,15 @@ impl Cuda {
         self.finish_compute_grads(grads, at)
     }
 
-    /// `y = act(x w + b)` by an engine's product of x, w and y.
+    /// `y = act(x w + b)`.
     fn forward(
         &self,
         op: &'static str,
+        layer: Layer,
         act: Activation,
         x: &Place,
         Weights { w: run, b }: Weights,
-        w: Weight,
         y: &Place,
-        product: impl FnOnce(&Place, Ptr, &Place) -> Result<()>,
     ) -> Result<()> {
         self.operand(op, "the weights", run)?;
         let bias = b.map(|b| self.operand(op, "the bias", b)).transpose()?;
@@ -181,7 +89,8 @@ impl Cuda {
             self.clear(&whole)?;
         } else {
             self.pack(op, x, &ready)?;
-            product(&ready, self.compute_weight(op, run.data, w)?, &whole)?;
+            let w = self.compute_weight(op, run.data, weight(layer, run.at))?;
+            self.inner.engine.run(self, layer, Pass::Forward, &ready, w, &whole, Write::Set)?;
         }
         if bias.is_none() && act == Activation::None && whole.ptr == y.ptr {
             return Ok(());
@@ -189,17 +98,17 @@ impl Cuda {
         self.move_rows(op, &whole, bias.unwrap_or(Ptr::NULL), act, y, Write::Set)
     }
 
-    /// `dx = dy w^T`, set or added, by an engine's product of dy, w and dx.
-    fn backward_data(
+    /// `dx = dy w^T`, set or added.
+    pub(crate) fn op_input_gradient(
         &self,
-        op: &'static str,
-        dy: &Place,
+        layer: Layer,
+        dy: View<Buffer>,
         run: Run,
-        w: Weight,
-        dx: &Place,
+        dx: View<Buffer>,
         write: Write,
-        product: impl FnOnce(&Place, Ptr, &Place, Write) -> Result<()>,
     ) -> Result<()> {
+        let op = layer.op(Pass::Data);
+        let (dy, dx) = (&self.read(op, "dy", dy)?, &self.write(op, "dx", dx)?);
         self.operand(op, "the weights", run)?;
         if dx.shape.is_empty() || (dy.shape.is_empty() && write == Write::Add) {
             return Ok(());
@@ -211,33 +120,34 @@ impl Cuda {
         } else {
             self.pack(op, dy, &ready)?;
             let write = if direct { write } else { Write::Set };
-            product(&ready, self.compute_weight(op, run.data, w)?, &whole, write)?;
+            let w = self.compute_weight(op, run.data, weight(layer, run.at))?;
+            self.inner.engine.run(self, layer, Pass::Data, &whole, w, &ready, write)?;
         }
         if direct { Ok(()) } else { self.move_rows(op, &whole, Ptr::NULL, Activation::None, dx, write) }
     }
 
-    /// `dw = x^T dy` by an engine's product of x, dy and dw, and `db` = the column sums of dy.
-    fn backward_filter(
+    /// `dw = x^T dy`, and `db` = the column sums of dy.
+    pub(crate) fn op_weight_gradient(
         &self,
-        op: &'static str,
-        x: &Place,
-        dy: &Place,
+        layer: Layer,
+        x: View<Buffer>,
+        dy: View<Buffer>,
         Weights { w: grads, b }: Weights,
-        dw: Weight,
-        product: impl FnOnce(&Place, &Place, Ptr) -> Result<()>,
     ) -> Result<()> {
+        let op = layer.op(Pass::Filter);
+        let (x, dy) = (&self.read(op, "the input", x)?, &self.read(op, "dy", dy)?);
         self.operand(op, "dw", grads)?;
         let sums = b.map(|db| self.operand(op, "db", db)).transpose()?;
-        if dw.span.len > 0 {
-            let to = self.compute_grad(op, grads.data, dw)?;
+        if grads.at.len > 0 {
+            let dw = self.compute_grad(op, grads.data, weight(layer, grads.at))?;
             if x.shape.is_empty() || dy.shape.is_empty() {
                 // SAFETY: the compute copy holds this many.
-                self.work(|| unsafe { self.driver().clear(to, dw.span.len * self.format().bytes()) })?;
+                self.work(|| unsafe { self.driver().clear(dw, grads.at.len * self.format().bytes()) })?;
             } else {
                 let [ready_x, ready_dy] = self.stand_ins([x, dy])?;
                 self.pack(op, x, &ready_x)?;
                 self.pack(op, dy, &ready_dy)?;
-                product(&ready_x, &ready_dy, to)?;
+                self.inner.engine.run(self, layer, Pass::Filter, &ready_x, dw, &ready_dy, Write::Set)?;
             }
         }
         sums.map_or(Ok(()), |sums| self.column_sums(op, dy, sums))

@@ -89,8 +89,7 @@ impl Cuda {
             results.saved,
             results.sums,
         ];
-        let grid = [channels.div_ceil(THREADS), 1, 1];
-        self.launch("bn_join", Geometry { grid, block: [THREADS, 1, 1], shared: 0 }, args)?;
+        self.launch("bn_join", Geometry::line(channels.div_ceil(THREADS), THREADS), args)?;
         self.normalize_batch(op, bn, &x, &y, scale, results.saved)
     }
 
@@ -405,8 +404,7 @@ impl Cuda {
             self.launch("group_norm_gradient", blocks.geometry(), args)?;
         }
         let channels = u32_of(op, "the number of channels", channels)?;
-        let grid = [channels.div_ceil(THREADS), 1, 1];
-        let geometry = Geometry { grid, block: [THREADS, 1, 1], shared: 0 };
+        let geometry = Geometry::line(channels.div_ceil(THREADS), THREADS);
         self.launch("group_norm_sums", geometry, args![partials, samples as u32, channels, dgamma, dbeta])
     }
 
@@ -446,7 +444,7 @@ impl Blocks {
     }
 
     fn geometry(&self) -> Geometry {
-        Geometry { grid: [self.count, 1, 1], block: [THREADS, 1, 1], shared: 0 }
+        Geometry::line(self.count, THREADS)
     }
 }
 

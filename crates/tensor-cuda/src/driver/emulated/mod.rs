@@ -18,6 +18,7 @@ use crate::Options;
 use crate::format::Format;
 use crate::lock::lock;
 use crate::source::Source;
+use core::fmt;
 use error::{NAME, error};
 use memory::Memory;
 use object::Object;
@@ -88,9 +89,20 @@ enum Work {
         dst: Ptr,
         bytes: usize,
     },
+    Host(HostWork),
     /// The fork and the join of the second stream.
     Fork,
     Join,
+}
+
+/// Work of the host in a graph.
+#[derive(Clone)]
+pub(crate) struct HostWork(pub(crate) Arc<dyn Fn() -> Result<()> + Send + Sync>);
+
+impl fmt::Debug for HostWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HostWork")
+    }
 }
 
 impl EmulatedDriver {
@@ -160,7 +172,7 @@ impl State {
     /// Whether work can be done: its kernel, geometry, arguments and memory are valid.
     fn check(&self, work: &Work) -> Result<()> {
         match work {
-            Work::Fork | Work::Join => Ok(()),
+            Work::Fork | Work::Join | Work::Host(_) => Ok(()),
             Work::Clear { dst, bytes } => self.memory.check_range("a clear", *dst, *bytes),
             Work::Launch { kernel, geometry, args } => {
                 let Loaded { name, object, index } = &self.kernels[kernel.0];
@@ -178,7 +190,8 @@ impl State {
 
     fn carry_out(&mut self, work: &Work) -> Result<()> {
         match work {
-            Work::Fork | Work::Join => Ok(()),
+            // Work of the host is done without the lock.
+            Work::Fork | Work::Join | Work::Host(_) => Ok(()),
             Work::Clear { dst, bytes } => {
                 // SAFETY: `check` found the range in an allocation.
                 unsafe { core::ptr::write_bytes(dst.0 as *mut u8, 0, *bytes) };
@@ -308,14 +321,26 @@ impl Driver for EmulatedDriver {
         let mut state = lock(&self.state);
         state.refuse_in_capture("a graph was launched")?;
         let nodes = state.graphs[graph.0].clone().ok_or_else(|| error("the graph was thrown away"))?;
-        state.order.walk(&nodes, |node| &node.after).into_iter().try_for_each(|at| {
-            state.check(&nodes[at].work)?;
-            state.carry_out(&nodes[at].work)
+        let walk = state.order.walk(&nodes, |node| &node.after);
+        drop(state);
+        walk.into_iter().try_for_each(|at| match &nodes[at].work {
+            // Without the lock: it uses this driver.
+            Work::Host(HostWork(work)) => work(),
+            work => {
+                let mut state = lock(&self.state);
+                state.check(work)?;
+                state.carry_out(work)
+            }
         })
     }
 
     fn free_graph(&self, graph: Graph) {
         lock(&self.state).graphs[graph.0] = None;
+    }
+
+    fn capture_host_work(&self, work: HostWork) -> bool {
+        let mut state = lock(&self.state);
+        state.capture.as_mut().map(|capture| capture.push(Work::Host(work))).is_some()
     }
 
     unsafe fn lend(&self, src: Ptr, dst: &mut [u8]) -> Result<()> {
@@ -385,7 +410,7 @@ impl Work {
     fn names(&self, ptr: Ptr, bytes: usize) -> bool {
         let inside = |named: &Ptr| (ptr.0..ptr.0 + bytes as u64).contains(&named.0);
         match self {
-            Work::Fork | Work::Join => false,
+            Work::Fork | Work::Join | Work::Host(_) => false,
             Work::Clear { dst, .. } => inside(dst),
             Work::Launch { args, .. } => {
                 args.iter().any(|arg| matches!(arg, Arg::Ptr(named) if inside(named)))

@@ -2,82 +2,53 @@
 
 use super::product::Product;
 use crate::driver::{Driver, Ptr};
-use crate::engine::faults::Fault;
-use crate::engine::owned::Owned;
+use crate::engine::faults::{Failure, Fault};
+use crate::engine::owned::{self, Owned, owned};
 use crate::format::Format;
 use crate::number::{self, number};
 use core::ffi::{c_int, c_void};
-use core::fmt;
 use core::mem::{MaybeUninit, size_of};
 use core::ops::RangeInclusive;
 use cudarc::cublaslt::sys::{self, cublasStatus_t as Status};
 use program::Precision;
 use std::sync::Arc;
 
-/// A call that failed.
-#[derive(Debug)]
-pub(super) struct Failure {
-    call: &'static str,
-    status: u32,
-}
-
-impl Failure {
-    /// The kind of failure. "Not initialized", "invalid value", "architecture mismatch", "not supported" and
-    /// "license" errors come from no kernel. Mapping, execution and internal errors may come after one of
-    /// several kernels was launched.
-    pub(super) fn fault(&self) -> Fault {
-        const REFUSED: [RangeInclusive<u32>; 5] = [
-            only(Status::CUBLAS_STATUS_NOT_INITIALIZED),
-            only(Status::CUBLAS_STATUS_INVALID_VALUE),
-            only(Status::CUBLAS_STATUS_ARCH_MISMATCH),
-            only(Status::CUBLAS_STATUS_NOT_SUPPORTED),
-            only(Status::CUBLAS_STATUS_LICENSE_ERROR),
-        ];
-        Fault::of(self.status, &REFUSED, &[Status::CUBLAS_STATUS_ALLOC_FAILED as u32])
-    }
+/// The kind of a failure. "Not initialized", "invalid value", "architecture mismatch", "not supported" and
+/// "license" errors come from no kernel. Mapping, execution and internal errors may come after one of
+/// several kernels was launched.
+fn fault(status: u32) -> Fault {
+    const REFUSED: [RangeInclusive<u32>; 5] = [
+        only(Status::CUBLAS_STATUS_NOT_INITIALIZED),
+        only(Status::CUBLAS_STATUS_INVALID_VALUE),
+        only(Status::CUBLAS_STATUS_ARCH_MISMATCH),
+        only(Status::CUBLAS_STATUS_NOT_SUPPORTED),
+        only(Status::CUBLAS_STATUS_LICENSE_ERROR),
+    ];
+    Fault::of(status, &REFUSED, &[Status::CUBLAS_STATUS_ALLOC_FAILED as u32])
 }
 
 const fn only(status: Status) -> RangeInclusive<u32> {
     status as u32..=status as u32
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: the function is one that gives a status' text.
-        let text = unsafe { number::words("cublasLtGetStatusString", self.status) };
-        write!(f, "{}: {} ({})", self.call, text.unwrap_or_default(), self.status)
-    }
-}
-
 fn check(call: &'static str, status: u32) -> Result<(), Failure> {
-    if status == Status::CUBLAS_STATUS_SUCCESS as u32 { Ok(()) } else { Err(Failure { call, status }) }
+    if status == Status::CUBLAS_STATUS_SUCCESS as u32 {
+        return Ok(());
+    }
+    // SAFETY: the function is one that gives a status' text.
+    let text = unsafe { number::words("cublasLtGetStatusString", status) };
+    let what = format!("{call}: {} ({status})", text.unwrap_or_default());
+    Err(Failure { fault: fault(status), what })
 }
 
 /// cuBLASLt at work on one stream.
-pub(super) struct Handle {
-    raw: Owned<sys::cublasLtContext>,
-    driver: Arc<dyn Driver>,
-}
+pub(super) type Handle = owned::Handle<sys::cublasLtContext>;
 
-impl Handle {
-    /// A handle for the driver's device, which is the thread's current one.
-    pub(super) fn new(driver: Arc<dyn Driver>) -> Result<Handle, Failure> {
-        // SAFETY: the library was found; success leaves a handle, which its destructor takes.
-        let raw = unsafe {
-            Owned::new(
-                |raw| number!(sys::cublasLtDestroy(raw)),
-                |place| check("cublasLtCreate", number!(sys::cublasLtCreate(place))),
-            )
-        }?;
-        Ok(Handle { raw, driver })
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // The handle is destroyed after this, on its device. If that is gone there is nothing to save.
-        let _ = self.driver.make_current();
-    }
+/// A handle for the driver's device, which is the thread's current one.
+pub(super) fn handle(driver: Arc<dyn Driver>) -> Result<Handle, Failure> {
+    // SAFETY: the library was found; success leaves a handle, which its destructor takes.
+    let raw = unsafe { owned!(check, sys::cublasLtCreate(), sys::cublasLtDestroy()) }?;
+    Ok(Handle { raw, driver })
 }
 
 /// The number of algorithms to request: one to use, and others in case it fails.
@@ -197,13 +168,11 @@ fn layouts(
     let layout = |[rows, columns]: [usize; 2], stride: usize| {
         // SAFETY: success leaves a layout, which its destructor takes.
         unsafe {
-            Owned::new(
-                |raw| number!(sys::cublasLtMatrixLayoutDestroy(raw)),
-                |place| {
-                    let (rows, columns, stride) = (rows as u64, columns as u64, stride as i64);
-                    let status = number!(sys::cublasLtMatrixLayoutCreate(place, data, rows, columns, stride));
-                    check("cublasLtMatrixLayoutCreate", status)
-                },
+            let (rows, columns, stride) = (rows as u64, columns as u64, stride as i64);
+            owned!(
+                check,
+                sys::cublasLtMatrixLayoutCreate(data, rows, columns, stride),
+                sys::cublasLtMatrixLayoutDestroy()
             )
         }
     };
@@ -223,13 +192,8 @@ fn descriptor(
     };
     // SAFETY: success leaves a descriptor, which its destructor takes.
     let descriptor = unsafe {
-        Owned::new(
-            |raw| number!(sys::cublasLtMatmulDescDestroy(raw)),
-            |place| {
-                let f32 = sys::cudaDataType_t::CUDA_R_32F;
-                check("cublasLtMatmulDescCreate", number!(sys::cublasLtMatmulDescCreate(place, compute, f32)))
-            },
-        )
+        let f32 = sys::cudaDataType_t::CUDA_R_32F;
+        owned!(check, sys::cublasLtMatmulDescCreate(compute, f32), sys::cublasLtMatmulDescDestroy())
     }?;
     let attributes = [Attribute::CUBLASLT_MATMUL_DESC_TRANSA, Attribute::CUBLASLT_MATMUL_DESC_TRANSB];
     for (attribute, transposed) in attributes.into_iter().zip(product.transposed) {
@@ -253,12 +217,7 @@ fn preference(
     use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
     // SAFETY: success leaves a preference, which its destructor takes.
     let preference = unsafe {
-        Owned::new(
-            |raw| number!(sys::cublasLtMatmulPreferenceDestroy(raw)),
-            |place| {
-                check("cublasLtMatmulPreferenceCreate", number!(sys::cublasLtMatmulPreferenceCreate(place)))
-            },
-        )
+        owned!(check, sys::cublasLtMatmulPreferenceCreate(), sys::cublasLtMatmulPreferenceDestroy())
     }?;
     let set = |attribute: Attribute, value: *const c_void, bytes: usize| {
         // SAFETY: the preference is alive, and the value has that many bytes.
@@ -289,6 +248,7 @@ fn preference(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layer::Pass;
     use crate::libraries::CUBLASLT;
     use program::Linear;
 
@@ -300,11 +260,8 @@ mod tests {
             return Ok(());
         }
         let linear = Linear { inputs: 336, outputs: 10 };
-        let products = [
-            Product::forward(&linear, 64, 340, 10),
-            Product::data(&linear, 64, 10, 336),
-            Product::filter(&linear, 64, 336, 10),
-        ];
+        let passes = [Pass::Forward, Pass::Data, Pass::Filter];
+        let products = passes.map(|pass| Product::new(&linear, pass, 64, [340, 10]));
         for (precision, product) in
             Precision::ALL.into_iter().flat_map(|p| products.map(|product| (p, product)))
         {

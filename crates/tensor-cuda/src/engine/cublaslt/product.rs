@@ -1,6 +1,7 @@
 //! A matrix product as cuBLASLt sees it.
 
 use crate::driver::Ptr;
+use crate::layer::Pass;
 use core::fmt;
 use program::Linear;
 
@@ -40,24 +41,14 @@ impl Product {
         [stored(self.m, self.k, a), stored(self.k, self.n, b), [self.m, self.n]]
     }
 
-    /// `y = x w^T`, of `n` samples.
-    pub(super) fn forward(linear: &Linear, n: usize, x: usize, y: usize) -> Product {
+    /// A pass over `n` samples. `x` and `y` are the elements from a sample to the next.
+    pub(super) fn new(linear: &Linear, pass: Pass, n: usize, [x, y]: [usize; 2]) -> Product {
         let Linear { inputs, outputs } = *linear;
-        let strides = [inputs, x, y];
-        Product { m: outputs, n, k: inputs, transposed: [true, false], strides, aligned: [1; 3] }
-    }
-
-    /// `dx = dy w`.
-    pub(super) fn data(linear: &Linear, n: usize, dy: usize, dx: usize) -> Product {
-        let Linear { inputs, outputs } = *linear;
-        let strides = [inputs, dy, dx];
-        Product { m: inputs, n, k: outputs, transposed: [false, false], strides, aligned: [1; 3] }
-    }
-
-    /// `dw = dy^T x`.
-    pub(super) fn filter(linear: &Linear, n: usize, x: usize, dy: usize) -> Product {
-        let Linear { inputs, outputs } = *linear;
-        let strides = [x, dy, inputs];
-        Product { m: inputs, n: outputs, k: n, transposed: [false, true], strides, aligned: [1; 3] }
+        let ([m, n, k], transposed, strides) = match pass {
+            Pass::Forward => ([outputs, n, inputs], [true, false], [inputs, x, y]),
+            Pass::Data => ([inputs, n, outputs], [false, false], [inputs, y, x]),
+            Pass::Filter => ([inputs, outputs, n], [false, true], [x, y, inputs]),
+        };
+        Product { m, n, k, transposed, strides, aligned: [1; 3] }
     }
 }

@@ -29,9 +29,9 @@ fn a_layer_is_three_products() {
     let (n, wide) = (4, 5);
     let (x, w, dy) = (matrix(n, 3, wide, 1.0), matrix(2, 3, 3, -2.0), matrix(n, 2, wide, 0.5));
     let (mut y, mut dx, mut dw) = (vec![0.0; n * wide], vec![0.0; n * wide], vec![0.0; 6]);
-    multiply(&Product::forward(&LINEAR, n, wide, wide), &w, &x, &mut y);
-    multiply(&Product::data(&LINEAR, n, wide, wide), &w, &dy, &mut dx);
-    multiply(&Product::filter(&LINEAR, n, wide, wide), &x, &dy, &mut dw);
+    multiply(&Product::new(&LINEAR, Pass::Forward, n, [wide; 2]), &w, &x, &mut y);
+    multiply(&Product::new(&LINEAR, Pass::Data, n, [wide; 2]), &w, &dy, &mut dx);
+    multiply(&Product::new(&LINEAR, Pass::Filter, n, [wide; 2]), &x, &dy, &mut dw);
     for i in 0..n {
         for k in 0..2 {
             let sum: f32 = (0..3).map(|c| x[i * wide + c] * w[k * 3 + c]).sum();
@@ -50,13 +50,13 @@ fn a_layer_is_three_products() {
 
 #[test]
 fn stored_sizes_are_before_the_transposition() {
-    assert_eq!(Product::forward(&LINEAR, 4, 3, 2).stored(), [[3, 2], [3, 4], [2, 4]]);
-    assert_eq!(Product::data(&LINEAR, 4, 2, 3).stored(), [[3, 2], [2, 4], [3, 4]]);
-    assert_eq!(Product::filter(&LINEAR, 4, 3, 2).stored(), [[3, 4], [2, 4], [3, 2]]);
+    assert_eq!(Product::new(&LINEAR, Pass::Forward, 4, [3, 2]).stored(), [[3, 2], [3, 4], [2, 4]]);
+    assert_eq!(Product::new(&LINEAR, Pass::Data, 4, [3, 2]).stored(), [[3, 2], [2, 4], [3, 4]]);
+    assert_eq!(Product::new(&LINEAR, Pass::Filter, 4, [3, 2]).stored(), [[3, 4], [2, 4], [3, 2]]);
 }
 
 #[test]
 fn alignment_is_what_the_places_have() {
-    let product = Product::forward(&LINEAR, 4, 3, 2).at([Ptr(0x1000), Ptr(0x1004), Ptr(0x1030)]);
+    let product = Product::new(&LINEAR, Pass::Forward, 4, [3, 2]).at([Ptr(0x1000), Ptr(0x1004), Ptr(0x1030)]);
     assert_eq!(product.aligned, [256, 4, 16]);
 }

@@ -7,8 +7,8 @@
 //!
 //! Nothing is measured: in networks on an H200, measured choices were no faster than the heuristic's.
 
-use super::handle::Failure;
-use crate::engine::product::Pass;
+use crate::engine::faults::Failure;
+use crate::layer::Pass;
 use cudarc::cudnn::sys::{
     cudnnConvolutionBwdDataAlgo_t as DataAlgorithm, cudnnConvolutionBwdFilterAlgo_t as FilterAlgorithm,
     cudnnConvolutionFwdAlgo_t as ForwardAlgorithm,
@@ -76,7 +76,7 @@ impl Algorithm {
 
     /// The algorithm in the table of its pass. A later cuDNN may have more.
     pub(super) fn of<T: Copy>(self, all: &[T]) -> Result<T, Failure> {
-        all.get(self.number as usize).copied().ok_or(Failure::unsupported("the algorithm's number"))
+        all.get(self.number as usize).copied().ok_or(Failure::refused("the algorithm's number is unknown"))
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
         let unknown = Algorithm { number: 99, ..GEMM };
         assert_eq!(GEMM.name(Pass::Forward), "implicit_precomp_gemm");
         assert_eq!(unknown.name(Pass::Filter), "99");
-        assert!(unknown.of(&DATA).is_err_and(|failure| failure.fault() == Fault::Refused));
+        assert!(unknown.of(&DATA).is_err_and(|failure| failure.fault == Fault::Refused));
     }
 
     #[test]

@@ -9,27 +9,29 @@
 //! or f16, sums f32, as the reference lists them: `FLOAT_CONFIG`, `PSEUDO_BFLOAT16_CONFIG` and
 //! `PSEUDO_HALF_CONFIG`.
 //!
-//! The legacy calls are used and not the graph API. With cuDNN 9.19 on an H200 they chose kernels for tensor
-//! cores in bf16: `implicit_precomp_gemm` forward, `1` backward; on most layers of `sm90`, on some of `sm80`.
-//! `beta = 1` and captures in a graph worked. Convolutions side by side in a graph had the bits of those one
-//! after the other, each with its own scratch memory. Inputs of 3 channels are slow, since cuDNN pads them
-//! first: [`small_window`](super::small_window) computes them instead.
+//! The legacy calls are used and not the graph API: docs/gpu.md says why. With cuDNN 9.19 on an H200 they chose
+//! kernels for tensor cores in bf16: `implicit_precomp_gemm` forward, `1` backward; on most layers of `sm90`, on
+//! some of `sm80`. `beta = 1` and captures in a graph worked. Convolutions side by side in a graph had the bits
+//! of those one after the other, each with its own scratch memory. Inputs of 3 channels are slow, since cuDNN
+//! pads them first: [`small_window`](super::small_window) computes them instead.
 
 mod algorithms;
 mod handle;
 mod problem;
 
+use super::faults::Failure;
 use super::own;
-use super::product::Pass;
 use crate::driver::{Driver, Ptr};
+use crate::layer::Pass;
 use crate::libraries::{CUDNN, driver_version};
 use crate::lock::lock;
 use crate::number;
+use crate::place::Place;
 use crate::version::Version;
 use crate::{Cuda, Options};
 use algorithms::Algorithm;
 use core::fmt;
-use handle::{Failure, Handle};
+use handle::Handle;
 use problem::{Operands, Problem, Scratch};
 use program::{Conv2d, Error, Precision, Result, Shape, Write};
 use std::collections::HashMap;
@@ -46,10 +48,15 @@ pub(crate) struct Cudnn {
 /// The state behind the lock.
 struct State {
     handle: Handle,
-    problems: HashMap<(Conv2d, Shape), Problem>,
-    /// The algorithms that are left of those allowed, the fastest first. Our own kernels compute what has
-    /// none.
-    algorithms: HashMap<Key, Vec<Algorithm>>,
+    /// `None` if cuDNN can't compute the pass.
+    plans: HashMap<Key, Option<Plan>>,
+}
+
+/// A pass, and the algorithms that are left of those allowed, the fastest first. Without any, our own kernels
+/// compute it.
+struct Plan {
+    problem: Problem,
+    algorithms: Vec<Algorithm>,
 }
 
 /// A pass of a convolution.
@@ -77,39 +84,35 @@ impl fmt::Display for Key {
     }
 }
 
+impl Plan {
+    /// The plan of a convolution that [`Problem::fits`].
+    fn new(handle: &Handle, key: &Key) -> Result<Plan, Failure> {
+        let unsupported = |_| Failure::refused("the convolution's shapes do not fit");
+        let y = key.conv.output(key.x).map_err(unsupported)?;
+        let problem = Problem::new(key.precision, &key.conv, key.x, y)?;
+        let algorithms = problem.algorithms(handle, key.pass)?;
+        Ok(Plan { problem, algorithms })
+    }
+}
+
 impl State {
-    /// The descriptors of a convolution that [`Problem::fits`].
-    fn problem(&mut self, key: &Key) -> Result<(&Problem, &Handle), Failure> {
-        let problem = match self.problems.entry((key.conv, key.x)) {
+    fn plan(&mut self, cuda: &Cuda, key: &Key) -> Result<(Option<&mut Plan>, &Handle)> {
+        let State { handle, plans } = self;
+        let plan = match plans.entry(*key) {
             Entry::Occupied(known) => known.into_mut(),
+            // A call into cuDNN could disturb a capture.
+            Entry::Vacant(_) if cuda.is_capturing() => {
+                let message =
+                    format!("a convolution must run once before it is captured, but this did not: {key}");
+                return Err(cuda.error(message));
+            }
             Entry::Vacant(place) => {
-                let unsupported = |_| Failure::unsupported("the convolution's shapes");
-                let y = key.conv.output(key.x).map_err(unsupported)?;
-                place.insert(Problem::new(key.precision, &key.conv, key.x, y)?)
+                let plan = Plan::new(handle, key).map(Some);
+                let none = |failure| cuda.drop_algorithm(failure, Write::Set, key).map(|()| None);
+                place.insert(plan.or_else(none)?)
             }
         };
-        Ok((problem, &self.handle))
-    }
-
-    /// The algorithm to use; none if our own kernels compute this.
-    fn algorithm(&mut self, cuda: &Cuda, key: &Key) -> Result<Option<Algorithm>> {
-        if let Some(left) = self.algorithms.get(key) {
-            return Ok(left.first().copied());
-        }
-        // A call into cuDNN could disturb a capture.
-        if cuda.is_capturing() {
-            return Err(cuda.error(format!(
-                "a convolution must run once before it is captured, but this did not: {key}"
-            )));
-        }
-        let listed = self.problem(key).and_then(|(problem, handle)| problem.algorithms(handle, key.pass));
-        let listed = listed.or_else(|failure| {
-            let what = format!("{failure}, for {key}");
-            cuda.drop_algorithm(failure.fault(), Write::Set, what).map(|()| Vec::new())
-        })?;
-        let first = listed.first().copied();
-        self.algorithms.insert(*key, listed);
-        Ok(first)
+        Ok((plan.as_mut(), handle))
     }
 }
 
@@ -119,9 +122,9 @@ impl Cudnn {
         let version = CUDNN.find().map_err(|error| error.to_string())?.version;
         check_cuda(version, runtime_version(), driver_version())?;
         driver.make_current().map_err(|error| error.to_string())?;
-        let failed = |failure: Failure| format!("cuDNN is installed, but does not start: {failure}");
-        let handle = Handle::new(driver).map_err(failed)?;
-        let state = State { handle, problems: HashMap::new(), algorithms: HashMap::new() };
+        let failed = |failure: Failure| format!("cuDNN is installed, but does not start: {}", failure.what);
+        let handle = handle::handle(driver).map_err(failed)?;
+        let state = State { handle, plans: HashMap::new() };
         Ok(Cudnn { precision: options.precision, version, state: Mutex::new(state) })
     }
 
@@ -135,8 +138,9 @@ impl Cudnn {
         let mut most = 0;
         let mut state = lock(&self.state);
         for &pass in passes.iter().filter(|&&pass| !own::is_ours(cuda, conv, pass, x)) {
-            let algorithm = state.algorithm(cuda, &self.key(pass, conv, x))?;
-            most = most.max(algorithm.map_or(0, |algorithm| algorithm.workspace));
+            let (plan, _) = state.plan(cuda, &self.key(pass, conv, x))?;
+            let first = plan.and_then(|plan| plan.algorithms.first());
+            most = most.max(first.map_or(0, |algorithm| algorithm.workspace));
         }
         cuda.engine_scratch(most).map(drop)
     }
@@ -147,39 +151,37 @@ impl Cudnn {
         cuda: &Cuda,
         pass: Pass,
         conv: &Conv2d,
-        shape: Shape,
-        [x, w, y]: [Ptr; 3],
+        x: &Place,
+        w: Ptr,
+        y: &Place,
         write: Write,
     ) -> Result<bool> {
-        let is_aligned = [x, w, y].iter().all(|ptr| ptr.0.is_multiple_of(16));
+        let (shape, at) = (x.shape, Operands { x: x.ptr, w, y: y.ptr });
+        let is_aligned = [at.x, at.w, at.y].iter().all(|ptr| ptr.0.is_multiple_of(16));
         if !is_aligned || !Problem::fits(conv, shape) || own::is_ours(cuda, conv, pass, shape) {
             return Ok(false);
         }
         cuda.driver().make_current()?;
         let key = self.key(pass, conv, shape);
         let mut state = lock(&self.state);
+        let (Some(plan), handle) = state.plan(cuda, &key)? else { return Ok(false) };
         let beta = if write == Write::Add { 1.0 } else { 0.0 };
-        while let Some(algorithm) = state.algorithm(cuda, &key)? {
+        while let Some(&algorithm) = plan.algorithms.first() {
             let scratch = match cuda.engine_scratch(algorithm.workspace) {
                 Ok(ptr) => Scratch { ptr, bytes: algorithm.workspace },
                 // An unplanned batch size may need more than was reserved, when all other memory is in use.
                 Err(Error::OutOfMemory { .. }) => {
-                    state.algorithms.insert(key, Vec::new());
+                    plan.algorithms.clear();
                     return Ok(false);
                 }
                 Err(error) => return Err(error),
             };
-            let at = Operands { x, w, y };
-            let mut run = || {
-                let (problem, handle) = state.problem(&key)?;
-                // SAFETY: the caller's operands have the shapes of `conv` and `shape`, without gaps, in the device's format.
-                unsafe { problem.run(handle, pass, algorithm, at, scratch, beta) }
-            };
-            let failed = |failure: Failure| (failure.fault(), failure.to_string());
-            let Err((fault, what)) = cuda.ask_library(|| run().map_err(failed))? else { return Ok(true) };
-            state.algorithms.entry(key).or_default().retain(|left| *left != algorithm);
+            // SAFETY: the caller's operands have the shapes of `conv` and `shape`, without gaps, in the device's format.
+            let run = || unsafe { plan.problem.run(handle, pass, algorithm, at, scratch, beta) };
+            let Err(failure) = cuda.ask_library(run)? else { return Ok(true) };
+            plan.algorithms.remove(0);
             let name = algorithm.name(pass);
-            cuda.drop_algorithm(fault, write, format!("{what}, for {key} by cuDNN's algorithm {name}"))?;
+            cuda.drop_algorithm(failure, write, format_args!("{key} by cuDNN's algorithm {name}"))?;
         }
         Ok(false)
     }
@@ -187,14 +189,15 @@ impl Cudnn {
     /// The version, then the algorithms in use, a line each.
     pub(crate) fn describe(&self) -> Vec<String> {
         let state = lock(&self.state);
-        let line = |(key, left): (&Key, &Vec<Algorithm>)| match left.first() {
+        let first = |plan: &Option<Plan>| plan.as_ref()?.algorithms.first().copied();
+        let line = |(key, plan): (&Key, &Option<Plan>)| match first(plan) {
             Some(algorithm) => {
                 let (name, Algorithm { math, workspace, .. }) = (algorithm.name(key.pass), algorithm);
                 format!("{key}: {name}, {math:?}, {workspace} bytes")
             }
             None => format!("{key}: own kernels"),
         };
-        let mut lines: Vec<_> = state.algorithms.iter().map(line).collect();
+        let mut lines: Vec<_> = state.plans.iter().map(line).collect();
         lines.sort();
         lines.insert(0, format!("cuDNN {}", self.version));
         lines

@@ -1,11 +1,12 @@
 //! One convolution of one batch size for cuDNN: its descriptors, and the calls of its three passes.
 
 use super::algorithms::{Algorithm, DATA, FILTER, FORWARD, Math};
-use super::handle::{Failure, Handle, check};
+use super::handle::{Handle, check};
 use crate::driver::Ptr;
-use crate::engine::owned::Owned;
-use crate::engine::product::Pass;
+use crate::engine::faults::Failure;
+use crate::engine::owned::{Owned, owned};
 use crate::format::Format;
+use crate::layer::Pass;
 use crate::number::number;
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
@@ -48,6 +49,7 @@ struct Performance {
     algorithm: u32,
     status: u32,
     milliseconds: f32,
+    /// Bytes of scratch memory, with this kind of math.
     memory: usize,
     determinism: u32,
     math: u32,
@@ -118,22 +120,11 @@ impl Problem {
     }
 
     /// The allowed algorithms of a pass, by cuDNN's heuristic the fastest first.
-    pub(super) fn algorithms(&self, handle: &Handle, pass: Pass) -> Result<Vec<Algorithm>, Failure> {
-        let with_workspace = |algorithm: Algorithm| {
-            // An algorithm without an answer can't compute this.
-            let workspace = self.workspace(handle, pass, algorithm).ok()?;
-            Some(Algorithm { workspace, ..algorithm })
-        };
-        let listed = self.expect(handle, pass)?.into_iter().filter_map(with_workspace);
-        Ok(listed.filter(|algorithm| algorithm.is_allowed(self.precision)).collect())
-    }
-
-    /// All algorithms of a pass by cuDNN's heuristic.
     #[rustfmt::skip]
-    fn expect(&self, handle: &Handle, pass: Pass) -> Result<Vec<Algorithm>, Failure> {
+    pub(super) fn algorithms(&self, handle: &Handle, pass: Pass) -> Result<Vec<Algorithm>, Failure> {
         self.set_math(Math::of(self.precision))?;
-        let (h, xd, wd, yd, cd) = (handle.raw(), self.x.raw(), self.w.raw(), self.y.raw(), self.conv.raw());
-        listed(|most, count, list| match pass {
+        let (h, xd, wd, yd, cd) = (handle.raw.raw(), self.x.raw(), self.w.raw(), self.y.raw(), self.conv.raw());
+        let listed = listed(|most, count, list| match pass {
             // SAFETY: descriptors and handle are alive, and `list` has room for `most`.
             Pass::Forward => check("cudnnGetConvolutionForwardAlgorithm_v7", unsafe {
                 number!(sys::cudnnGetConvolutionForwardAlgorithm_v7(h, xd, wd, cd, yd, most, count, list.cast()))
@@ -146,39 +137,8 @@ impl Problem {
             Pass::Filter => check("cudnnGetConvolutionBackwardFilterAlgorithm_v7", unsafe {
                 number!(sys::cudnnGetConvolutionBackwardFilterAlgorithm_v7(h, xd, yd, cd, wd, most, count, list.cast()))
             }),
-        })
-    }
-
-    /// Bytes of scratch memory that an algorithm of a pass needs.
-    #[rustfmt::skip]
-    fn workspace(&self, handle: &Handle, pass: Pass, algorithm: Algorithm) -> Result<usize, Failure> {
-        self.set_math(algorithm.math)?;
-        let (h, xd, wd, yd, cd) = (handle.raw(), self.x.raw(), self.w.raw(), self.y.raw(), self.conv.raw());
-        let mut bytes = 0;
-        match pass {
-            Pass::Forward => {
-                let number = algorithm.of(&FORWARD)?;
-                // SAFETY: descriptors and handle are alive.
-                check("cudnnGetConvolutionForwardWorkspaceSize", unsafe {
-                    number!(sys::cudnnGetConvolutionForwardWorkspaceSize(h, xd, wd, cd, yd, number, &raw mut bytes))
-                })
-            }
-            Pass::Data => {
-                let number = algorithm.of(&DATA)?;
-                // SAFETY: as above.
-                check("cudnnGetConvolutionBackwardDataWorkspaceSize", unsafe {
-                    number!(sys::cudnnGetConvolutionBackwardDataWorkspaceSize(h, wd, yd, cd, xd, number, &raw mut bytes))
-                })
-            }
-            Pass::Filter => {
-                let number = algorithm.of(&FILTER)?;
-                // SAFETY: as above.
-                check("cudnnGetConvolutionBackwardFilterWorkspaceSize", unsafe {
-                    number!(sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(h, xd, yd, cd, wd, number, &raw mut bytes))
-                })
-            }
-        }?;
-        Ok(bytes)
+        })?;
+        Ok(listed.into_iter().filter(|algorithm| algorithm.is_allowed(self.precision)).collect())
     }
 
     /// Runs a pass. Its output becomes the result plus `beta` (0 or 1) times its old value.
@@ -190,7 +150,7 @@ impl Problem {
         &self, handle: &Handle, pass: Pass, algorithm: Algorithm, at: Operands, scratch: Scratch, beta: f32,
     ) -> Result<(), Failure> {
         self.set_math(algorithm.math)?;
-        let (h, xd, wd, yd, cd) = (handle.raw(), self.x.raw(), self.w.raw(), self.y.raw(), self.conv.raw());
+        let (h, xd, wd, yd, cd) = (handle.raw.raw(), self.x.raw(), self.w.raw(), self.y.raw(), self.conv.raw());
         let (x, w, y) = (pointer(at.x), pointer(at.w), pointer(at.y));
         let (work, bytes) = (pointer(scratch.ptr), scratch.bytes);
         // On the host, and f32 whatever the operands' format is, as sums are.
@@ -235,12 +195,8 @@ fn listed(
 
 fn tensor(data: sys::cudnnDataType_t, shape: Shape) -> Result<Owned<sys::cudnnTensorStruct>, Failure> {
     // SAFETY: success leaves a descriptor, which its destructor takes.
-    let tensor = unsafe {
-        Owned::new(
-            |raw| number!(sys::cudnnDestroyTensorDescriptor(raw)),
-            |place| check("cudnnCreateTensorDescriptor", number!(sys::cudnnCreateTensorDescriptor(place))),
-        )
-    }?;
+    let tensor =
+        unsafe { owned!(check, sys::cudnnCreateTensorDescriptor(), sys::cudnnDestroyTensorDescriptor()) }?;
     let Shape { n, h, w, c } = shape;
     let nhwc = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
     // SAFETY: the descriptor was made just now. The order of the sizes is this one for every layout.
@@ -253,12 +209,8 @@ fn tensor(data: sys::cudnnDataType_t, shape: Shape) -> Result<Owned<sys::cudnnTe
 
 fn filter(data: sys::cudnnDataType_t, conv: &Conv2d) -> Result<Owned<sys::cudnnFilterStruct>, Failure> {
     // SAFETY: success leaves a descriptor, which its destructor takes.
-    let filter = unsafe {
-        Owned::new(
-            |raw| number!(sys::cudnnDestroyFilterDescriptor(raw)),
-            |place| check("cudnnCreateFilterDescriptor", number!(sys::cudnnCreateFilterDescriptor(place))),
-        )
-    }?;
+    let filter =
+        unsafe { owned!(check, sys::cudnnCreateFilterDescriptor(), sys::cudnnDestroyFilterDescriptor()) }?;
     let Conv2d { outputs: k, inputs: c, kernel: [h, w], .. } = *conv;
     let nhwc = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
     // SAFETY: the descriptor was made just now. In this layout a filter lies as (k, h, w, c).
@@ -272,15 +224,7 @@ fn filter(data: sys::cudnnDataType_t, conv: &Conv2d) -> Result<Owned<sys::cudnnF
 fn convolution(conv: &Conv2d) -> Result<Owned<sys::cudnnConvolutionStruct>, Failure> {
     // SAFETY: success leaves a descriptor, which its destructor takes.
     let descriptor = unsafe {
-        Owned::new(
-            |raw| number!(sys::cudnnDestroyConvolutionDescriptor(raw)),
-            |place| {
-                check(
-                    "cudnnCreateConvolutionDescriptor",
-                    number!(sys::cudnnCreateConvolutionDescriptor(place)),
-                )
-            },
-        )
+        owned!(check, sys::cudnnCreateConvolutionDescriptor(), sys::cudnnDestroyConvolutionDescriptor())
     }?;
     let (pad, [down, right]) = (conv.pad, conv.stride.map(int));
     let mode = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
@@ -350,7 +294,7 @@ mod tests {
             assert_eq!([n, h, w, c].map(|size| size as usize), [y.n, y.h, y.w, y.c]);
         }
         let refused = Problem::new(Precision::Fp32, &conv, Shape { h: usize::MAX, ..x }, y).err();
-        let message = refused.map(|failure| failure.to_string()).unwrap_or_default();
+        let message = refused.map(|failure| failure.what).unwrap_or_default();
         assert!(message.starts_with("cudnnSetTensor4dDescriptor: CUDNN_STATUS_"), "{message}");
         println!("{message}");
         Ok(())

@@ -1,8 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 use super::super::compared;
-use super::super::product::{BLOCKS, Pass};
+use super::super::product::BLOCKS;
 use super::*;
+use crate::layer::Pass;
 use program::Precision;
 
 const PADS: [[usize; 4]; 3] = [[1, 1, 1, 1], [0, 0, 0, 0], [2, 0, 1, 2]];
