@@ -37,6 +37,8 @@ pub enum Command {
     Devices,
     /// List the recipes, or print one as TOML, to edit and use as --recipe FILE.toml
     Recipes(RecipesArgs),
+    /// List runs: recipe, what differs, epochs, best accuracy, start, end
+    Runs(RunsArgs),
     /// Print the ops of a training step or an inference pass: shapes, memory offsets, costs
     Program(ProgramArgs),
     /// Measure the throughput of a network on random data
@@ -226,6 +228,37 @@ pub struct RecipesArgs {
     /// The recipe to print: a name, or a file
     #[arg(value_name = "NAME|FILE.toml")]
     pub name: Option<String>,
+}
+
+/// `towers runs`.
+#[derive(Debug, clap::Args)]
+pub struct RunsArgs {
+    /// The folder with the runs, or one run; by default runs
+    #[arg(value_name = "DIR")]
+    pub folder: Option<PathBuf>,
+    /// Sort by when (the newest last), run, recipe, epochs, best (the highest first) or end
+    #[arg(long, value_name = "KEY", value_enum, hide_possible_values = true, default_value_t = SortKey::When)]
+    pub sort: SortKey,
+    /// One JSON object per line and run, instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `--sort` of `towers runs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SortKey {
+    /// The time of the start
+    When,
+    /// The folder
+    Run,
+    /// The recipe
+    Recipe,
+    /// Epochs done
+    Epochs,
+    /// The best validation accuracy
+    Best,
+    /// How it ended
+    End,
 }
 
 /// `towers program`.

@@ -3,6 +3,7 @@
 use crate::args::TrainArgs;
 use crate::error::usage;
 use crate::output::is_picture;
+use std::path::Path;
 use train::augment::ImageDataGenerator;
 use train::{Config, differences, find_recipe};
 
@@ -13,14 +14,22 @@ impl TrainArgs {
         let mut config = recipe.clone();
         self.apply(&mut config)?;
         let changed = differences(&recipe, &config).into_iter().map(|differs| differs.key);
-        // Each machine has its own folder for data.
-        config.changed = changed.filter(|key| key != "data.data_dir").collect();
+        // Each machine has its own folder for data. A run as a recipe differs already from its own recipe.
+        let new = changed.filter(|key| key != "data.data_dir" && !recipe.changed.contains(key));
+        config.changed.extend(new.collect::<Vec<_>>());
         Ok(config)
     }
 
     /// The recipe of a new run.
     pub fn recipe_name(&self) -> &str {
         self.recipe.as_deref().unwrap_or(if self.quick { "quick" } else { "minigooglenet" })
+    }
+
+    /// Whether the recipe is a run: its folder, or its `config.json`.
+    pub fn repeats_run(&self) -> bool {
+        self.recipe.as_deref().map(Path::new).is_some_and(|recipe| {
+            recipe.is_dir() || recipe.extension().is_some_and(|ending| ending == "json")
+        })
     }
 
     /// Overrides the options whose flags are given.

@@ -19,8 +19,17 @@ const ALIASES: [(&str, &str); 4] = [
 ];
 
 /// The groups of flags in the help, in their order.
-const HEADINGS: [&str; 8] =
-    ["", "Optimizer", "Data", "Augmentation", "Several replicas", "Devices", "Output", "Callbacks"];
+const HEADINGS: [&str; 9] = [
+    "",
+    "Optimizer",
+    "Fine-tuning",
+    "Data",
+    "Augmentation",
+    "Several replicas",
+    "Devices",
+    "Output",
+    "Callbacks",
+];
 
 /// Flags that exclude each other.
 const CONFLICTS: [(&str, &str); 2] =
@@ -237,7 +246,7 @@ impl<K: Keys> Flags<K> {
         Ok(())
     }
 
-    /// Makes the paths of the data absolute: a run may be resumed from another folder.
+    /// Makes the paths of data and weights absolute: a run may be resumed or repeated from another folder.
     fn find_data(&self, config: &mut Config) {
         let data = &mut config.training.data;
         if self.has("data.dataset")
@@ -249,6 +258,11 @@ impl<K: Keys> Flags<K> {
         if K::has("data.data_dir") {
             let folder = config.placement.files.data_dir.get_or_insert_with(default_dir);
             *folder = std::path::absolute(&*folder).unwrap_or_else(|_| folder.clone());
+        }
+        if self.has("weights")
+            && let Some(file) = &mut config.training.weights
+        {
+            *file = std::path::absolute(&*file).unwrap_or_else(|_| file.clone());
         }
     }
 }

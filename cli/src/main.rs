@@ -30,6 +30,7 @@ mod recipes;
 mod report;
 mod resume;
 mod roofline;
+mod runs;
 mod selftest;
 mod serve;
 mod train;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
             ::train::check_simd().map_err(Into::into).and_then(|()| print::lines(::train::describe_devices()))
         }
         Command::Recipes(args) => recipes::run(args),
+        Command::Runs(args) => runs::run(args),
         Command::Program(args) => program::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Selftest(args) => selftest::run(args),

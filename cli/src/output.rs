@@ -5,7 +5,7 @@ use crate::error::usage;
 use crate::keys::flag_of;
 use crate::print::note;
 use anyhow::{Context, bail};
-use callbacks::Outside;
+use callbacks::{Outside, Status};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -13,7 +13,7 @@ use train::CHECKPOINTS;
 use trained::MODEL_FILE;
 
 /// The folder of runs without `--output`.
-const RUNS: &str = "runs";
+pub const RUNS: &str = "runs";
 
 /// The lock file in a run's folder.
 const LOCK: &str = ".lock";
@@ -22,9 +22,10 @@ const LOCK: &str = ".lock";
 pub const HISTORY_FILE: &str = "history.csv";
 
 /// The files of a run's folder that are written before the first step.
-const BEFORE: [&str; 7] = [
+const BEFORE: [&str; 8] = [
     "config.json",
     "environment.json",
+    Status::FILE,
     HISTORY_FILE,
     "history.jsonl",
     "history-steps.jsonl",

@@ -14,7 +14,8 @@ use crate::serve::{Page, Server};
 use crate::tui::{self, Tui};
 use crate::{data, error, launch, print};
 use anyhow::Context;
-use callbacks::{Outputs, Outside, Progress, Run, from_config};
+use callbacks::{Outputs, Outside, Progress, Run, Status, from_config};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +51,8 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
     let (output, resume) = (&mut output, resume.as_ref());
     output.check_unused()?;
     let data = load(&mut config, args, resume, |line| note(line))?;
-    let (mut created, mut lock, mut page) = (CreatedPaths::default(), None, None::<Page>);
+    let (mut created, mut lock, mut status) = (CreatedPaths::default(), None, None);
+    let mut page: Option<Page> = None;
     let first_step_done = Arc::new(AtomicBool::new(false));
     let begin = || {
         let before = resume.map_or_else(Vec::new, |resume| resume.config.outputs.outside());
@@ -65,6 +67,7 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
         lock = output.create(&mut created)?;
         output.check_unused()?;
         train::save_config(&config, &output.run)?;
+        status = Some(Status::begin(&output.run, output.resumed || output.restarted)?);
         announce(&config, &data, output, resume);
         if resume.is_some() {
             args.ignored_recipe_options(&config)?
@@ -97,6 +100,9 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
         })
     };
     let outcome = begin();
+    if let Some(status) = status {
+        record_end(status, &output.run, &outcome);
+    }
     if let Some(page) = &page {
         page.end(&how_it_ended(&outcome));
     }
@@ -115,6 +121,20 @@ fn how_it_ended(outcome: &anyhow::Result<Outcome>) -> String {
         Ok(End::Interrupted) => "The run was interrupted and saved; --resume continues it.".to_owned(),
         Ok(End::Incomplete) => "The run was saved, since processes are missing.".to_owned(),
         Err(error) => format!("The run failed: {}.", error::sentence(error)),
+    }
+}
+
+/// Writes how the run ended. The run itself is saved, so a file that can't be written is a warning.
+fn record_end(status: Status, run: &Path, outcome: &anyhow::Result<Outcome>) {
+    let (end, reason) = match outcome.as_ref().map(|outcome| &outcome.end) {
+        Ok(End::Done) => ("done", None),
+        Ok(End::Stopped(reason)) => ("stopped", Some(in_flags(reason))),
+        Ok(End::Interrupted) => ("interrupted", None),
+        Ok(End::Incomplete) => ("incomplete", Some("processes were lost".to_owned())),
+        Err(error) => ("failed", Some(error::sentence(error))),
+    };
+    if let Err(error) = status.finish(run, end, reason) {
+        note(format_args!("warning: {error}"));
     }
 }
 
@@ -151,15 +171,21 @@ fn run_other(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Re
     let data = load(&mut config, args, resume.as_ref(), |_| ())?;
     let alone = process.is_on_its_own();
     let folder = process.share_folder(None)?;
-    let (title, mut lock) = (title(&config, &data), None);
+    let (title, mut lock, mut status) = (title(&config, &data), None, None);
     let mut take_over = || {
         let folder = folder.clone().unwrap_or_else(|| output.run.clone());
         output = Output { run: folder, numbered: false, resumed: true, restarted: false };
         lock = Some(output.create(&mut CreatedPaths::default())?);
+        status = Some(Status::begin(&output.run, output.resumed)?);
         observers(&config, &title, &output, args)
     };
     let mut watch = || take_over().map_err(|error: anyhow::Error| callbacks::Error::other(error));
-    let outcome = process.train(&config, data, resume.as_ref(), Watch::later(&mut watch), &stop)?;
+    let outcome = process.train(&config, data, resume.as_ref(), Watch::later(&mut watch), &stop);
+    let outcome = outcome.map_err(anyhow::Error::from);
+    if let Some(status) = status {
+        record_end(status, &output.run, &outcome);
+    }
+    let outcome = outcome?;
     if lock.is_some() {
         return conclude(outcome.end, &output);
     }
@@ -197,8 +223,12 @@ fn load(
     resume: Option<&Resume>,
     warn: fn(&str),
 ) -> anyhow::Result<Dataset> {
-    if resume.is_some() && !args.options.has("data.dataset") {
+    if (resume.is_some() || args.repeats_run()) && !args.options.has("data.dataset") {
         config.training.data.check_folder("the run's config.json")?;
+    }
+    if resume.is_none() {
+        let warning = config.take_weights()?;
+        warning.iter().for_each(|warning| warn(&format!("warning: {warning}")));
     }
     let trial = args.quick && resume.is_none();
     let data = match data::load(&config.training.data, &config.placement.files, args.keep.no_progress) {

@@ -9,6 +9,7 @@ mod callbacks;
 mod cuda;
 mod device_weights;
 mod faults;
+mod fine_tuning;
 mod image_sizes;
 mod images;
 mod keras;

@@ -262,6 +262,7 @@ fn help_is_short_and_in_groups() {
     let expected = [
         "Options",
         "Optimizer",
+        "Fine-tuning",
         "Data",
         "Augmentation",
         "Several replicas",

@@ -68,8 +68,9 @@ fn shown(page: &str, text: &str) -> Vec<Shown> {
                     .next()
                     .is_some_and(|name| name.chars().all(|c| c == '_' || c.is_ascii_uppercase()))
             };
-            let words: Vec<String> =
-                command.split_whitespace().skip_while(is_variable).map(str::to_owned).collect();
+            let words = command.split_whitespace().skip_while(is_variable);
+            // A shell takes quotes away.
+            let words: Vec<String> = words.map(|word| word.trim_matches('\'').to_owned()).collect();
             if words.first().is_some_and(|word| word != "cd" && word != "#") {
                 commands.push(Shown { page: page.to_owned(), line: first, words, into });
             }

@@ -115,7 +115,11 @@ fn a_run_is_repeated() {
         |run: &str| -> String { place.read(&format!("{run}/config.json")).split_whitespace().collect() };
     let expected = r#""changed":["epochs","seed","label_smoothing","#;
     assert!(changed("first").contains(expected), "{}", changed("first"));
-    assert!(changed("second").contains(r#""changed":["devices.device"]"#), "{}", changed("second"));
+    // The recipe is that of the first run, from which the second differs too. Its file of metrics is its own.
+    assert!(changed("second").contains(expected), "{}", changed("second"));
+    let listed = changed("second");
+    let listed = listed.split_once("changed\":[").and_then(|(_, rest)| rest.split_once(']')).unwrap().0;
+    assert!(listed.contains("devices.replicas") && !listed.contains("csv_log"), "{listed}");
 }
 
 #[test]
@@ -252,4 +256,64 @@ fn quick_goes_on_where_the_data_folder_cannot_be_made() {
     place.run(&format!("train --quick --epochs 1 {flags}")).ends(0).complains("SYNTHETIC");
     // A named data set is meant.
     place.fails(&format!("train --quick --epochs 1 {flags} --data-dir .cache/data"), ".cache/data");
+}
+
+/// The table of runs, with every way in which a run ends, and folders that can't be read.
+#[test]
+fn runs_are_listed() {
+    let place = Place::new();
+    place.refuses("runs", "there is no folder runs; name the one with your runs");
+    place.run(&format!("{SMALL} --epochs 2 --seed 4 --lr 0.02")).ends(0);
+    place.run(&format!("{SMALL} --epochs 9 --max-time 1 --limit-train 4000")).ends(0).says("stopped early");
+    place.fails(&format!("{SMALL} --epochs 3 --lr 1e30 --limit-train 320"), "try a lower --lr");
+    let listed = |args: &str| -> Vec<serde_json::Value> {
+        let out = place.run(&format!("runs {args} --json")).ends(0).out();
+        out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let runs = listed("");
+    let shown = |key: &str| runs.iter().map(|run| run[key].clone()).collect::<Vec<_>>();
+    assert_eq!(shown("run"), ["runs/quick-1", "runs/quick-2", "runs/quick-3"]);
+    assert_eq!(shown("end"), ["done", "stopped", "failed"]);
+    assert_eq!(runs[1]["reason"], "the time of 1 s is over");
+    let best = history(&place, "runs/quick-1", "val_acc").into_iter().fold(0.0, f64::max);
+    let first = serde_json::json!([
+        runs[0]["recipe"],
+        runs[0]["epochs"],
+        runs[0]["of"],
+        runs[0]["best_val_acc"],
+        runs[0]["changed"]["seed"]
+    ]);
+    assert_eq!(first, serde_json::json!(["quick", 2, 2, best, 4]));
+    assert!(shown("started").windows(2).all(|pair| pair[0].as_str() <= pair[1].as_str()));
+    assert_eq!(listed("runs/quick-2").len(), 1, "one run");
+    assert_eq!(listed("--sort end")[0]["end"], "done");
+
+    // Killed, of another version, damaged; and a folder that is no run.
+    let status = place.read("runs/quick-1/status.json");
+    let started = status
+        .lines()
+        .filter(|line| !line.contains("end"))
+        .collect::<Vec<_>>()
+        .join("\n")
+        .replace("Z\",", "Z\"");
+    place.write("runs/quick-1/status.json", started);
+    place.remove("runs/quick-2/status.json");
+    place.write("runs/quick-3/history.csv", "no history");
+    place.make_folder("runs/notes");
+    place.make_folder("runs/empty/checkpoints");
+    let table = place.run("runs").ends(0).out();
+    let line = |run: &str| {
+        table.lines().find(|line| line.starts_with(run)).unwrap_or_else(|| panic!("{run}: {table}"))
+    };
+    assert_eq!(table.lines().count(), 5, "{table}");
+    assert!(line("run ").contains("best val_acc") && line("runs/quick-1").contains(" killed "), "{table}");
+    assert!(
+        line("runs/quick-1").ends_with(
+            "epochs=2 seed=4 lr=0.02 data.dataset=synthetic data.limit_train=300 data.limit_test=60"
+        ),
+        "{table}"
+    );
+    assert!(line("runs/quick-2").contains("1/9"), "{table}");
+    assert!(line("runs/quick-3").contains("unreadable: runs/quick-3/history.csv"), "{table}");
+    assert!(line("runs/empty").contains("unreadable: can't read runs/empty/config.json"), "{table}");
 }

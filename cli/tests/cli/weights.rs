@@ -106,3 +106,61 @@ fn weights_of_keras_are_taken_as_they_are() {
     place.prints(&format!("predict cat.png --model {keras}"), "cat.png: ");
     place.refuses(&format!("evaluate {keras} --preprocessing none"), "divide-by-255");
 }
+
+/// Runs begin with weights of a run, of Keras and of PyTorch; other classes need a new last layer.
+#[test]
+fn a_run_begins_with_weights_of_any_kind() {
+    let place = Place::new();
+    let small = "train --quick --limit-train 60 --limit-test 20 --epochs 1 --no-progress";
+    let synthetic = format!("{small} --dataset synthetic");
+    place.run(&format!("{synthetic} --output run")).ends(0);
+    place.run("export run --output net.py").ends(0);
+    let keras = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/keras/small_cnn.keras");
+    let keras = keras.to_str().unwrap();
+    for (weights, pixels) in [
+        ("run", "pixels are preprocessed as for them: divide-by-255"),
+        ("run/checkpoints", "pixels are preprocessed as for them: divide-by-255"),
+        ("net.safetensors", "pixels are preprocessed as for them: divide-by-255"),
+        (keras, "the file does not tell how pixels were preprocessed; here by divide-by-255"),
+    ] {
+        place.prints(&format!("{synthetic} --weights {weights} --lr 0.001"), pixels);
+    }
+    // Frozen as a whole, but for the head: the features are those of the file.
+    place.run("preview --dataset synthetic --samples 1 --columns 1 --output photo.png").ends(0);
+    for (class, split) in [("cat", "train"), ("dog", "train"), ("cat", "test"), ("dog", "test")] {
+        place.make_folder(&format!("pets/{split}/{class}"));
+        (0..30).for_each(|k| {
+            place.write(&format!("pets/{split}/{class}/{k}.png"), place.read_bytes("photo.png"))
+        });
+    }
+    let tuned = format!("{small} --dataset pets --weights run --freeze conv* --freeze batch* --output tuned");
+    place.fails(
+        &tuned,
+        "run/model.safetensors: its network tells 10 classes apart, but the data have 2; --new-head begins",
+    );
+    assert!(!place.exists("tuned"), "a refused run leaves nothing");
+    place.prints(&format!("{tuned} --new-head"), "except for dense, which begins anew");
+    let config: Value = serde_json::from_str(&place.read("tuned/config.json")).unwrap();
+    assert_eq!(config["freeze"], serde_json::json!(["conv*", "batch*"]));
+    assert_eq!(config["weights_sha256"].as_str().map(str::len), Some(64));
+    place.refuses(
+        &format!("{tuned} --new-head --freeze dens"),
+        "--freeze is `dens`, but must be the name of a layer",
+    );
+    place.refuses("train --quick --new-head", "--new-head is given, but must be left out without --weights");
+
+    // The run is repeated with the file, and resumed without it.
+    place.run("train --recipe tuned --output again --no-progress").ends(0);
+    assert!(place.model("tuned") == place.model("again"), "other weights");
+    place.run(&format!("{synthetic} --seed 3 --output other")).ends(0);
+    std::fs::copy(place.path().join("other/model.safetensors"), place.path().join("run/model.safetensors"))
+        .unwrap();
+    let says = "is not the file that the repeated run began with: its SHA-256 is another";
+    place.run("train --recipe tuned --output third --no-progress").ends(0).complains(says);
+    place.remove("run");
+    place.fails("train --recipe tuned --output fourth --no-progress", "run: there is no model here");
+    place.run("train --resume tuned --epochs 2 --no-progress").ends(0);
+    let says =
+        "--freeze can't change when a run is resumed: the run has [conv*,batch*], this command line [conv*]";
+    place.refuses("train --resume tuned --epochs 2 --freeze conv*", says);
+}

@@ -148,22 +148,36 @@ impl Default for ImageDataGenerator {
 impl ImageDataGenerator {
     /// The steps of evaluation: those that are not random, with their fitted values.
     pub fn evaluation(&self) -> Self {
-        let Self { preprocess, mean, std, whitening, preprocessing_function, .. } = self.clone();
-        let (preprocessing_function, rescale) = (preprocessing_function, self.rescale);
+        Self::default().evaluated_as(self)
+    }
+
+    /// The random steps of this augmentation, with the steps of evaluation of another one.
+    ///
+    /// ```
+    /// use augment::ImageDataGenerator;
+    ///
+    /// let flips = ImageDataGenerator::new().horizontal_flip(true).rescale(0.5);
+    /// let other = ImageDataGenerator::new().rotation_range(9.0).rescale(1.0 / 255.0);
+    /// let both = flips.evaluated_as(&other);
+    /// assert!(both.horizontal_flip && both.rotation_range == 0.0 && both.rescale == Some(1.0 / 255.0));
+    /// ```
+    #[must_use]
+    pub fn evaluated_as(self, other: &Self) -> Self {
+        let Self { preprocess, mean, std, whitening, preprocessing_function, .. } = other.clone();
         ImageDataGenerator {
             preprocess,
-            featurewise_center: self.featurewise_center,
-            samplewise_center: self.samplewise_center,
-            featurewise_std_normalization: self.featurewise_std_normalization,
-            samplewise_std_normalization: self.samplewise_std_normalization,
-            zca_whitening: self.zca_whitening,
-            zca_epsilon: self.zca_epsilon,
+            featurewise_center: other.featurewise_center,
+            samplewise_center: other.samplewise_center,
+            featurewise_std_normalization: other.featurewise_std_normalization,
+            samplewise_std_normalization: other.samplewise_std_normalization,
+            zca_whitening: other.zca_whitening,
+            zca_epsilon: other.zca_epsilon,
             mean,
             std,
             whitening,
-            rescale,
+            rescale: other.rescale,
             preprocessing_function,
-            ..Self::default()
+            ..self
         }
     }
 

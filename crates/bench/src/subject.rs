@@ -52,10 +52,10 @@ pub(crate) fn device_with(config: &Config, arithmetic: &Arithmetic) -> Result<De
     first.ok_or_else(|| Error::Device("there is no device".into()))
 }
 
-/// The recipe's network, for ten classes.
+/// The recipe's network, for ten classes, with its frozen layers.
 pub(crate) fn model(config: &Config) -> Result<Model> {
     let model = models::by_name_for(&config.training.model, config.training.data.image_size.shape(), 10);
-    Ok(model.ok_or_else(|| Error::Device("there is no such network".into()))??)
+    config.frozen(model.ok_or_else(|| Error::Device("there is no such network".into()))??)
 }
 
 /// Images of so many numbers each, and labels.

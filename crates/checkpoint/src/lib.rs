@@ -71,6 +71,7 @@ pub use error::{Error, Result};
 pub use file::{load_tensors, load_tensors_named, read_header, save_tensors};
 pub use folders::Skipped;
 pub use format::{Header, MAX_HEADER};
+pub use mark::TENSORS as TENSORS_FILE;
 pub use name::{MAX_NAME, epoch_name, step_name};
 pub use policy::{Best, BestSoFar, Decision, Mode, Policy};
 pub use store::{Checkpoint, Entry, Listing, MAX_STATE, Search, Store};

@@ -9,7 +9,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-pub(crate) const TENSORS: &str = "tensors.safetensors";
+/// The file of a checkpoint with its tensors.
+pub const TENSORS: &str = "tensors.safetensors";
 pub(crate) const STATE: &str = "state.json";
 const MARK: &str = "complete.json";
 

@@ -134,9 +134,13 @@ impl Case for Grouped {
 
 /// Over one channel, over some and over all, for as many pixels as real layers have.
 fn groups_of_real_networks(subject: &Subject) {
-    for (n, side, c, groups, place) in
-        [(4, 32, 64, 32, ALONE), (2, 15, 48, 4, SLICE), (3, 7, 336, 1, WIDE_SLICE), (2, 9, 24, 24, ALONE)]
-    {
+    for (n, side, c, groups, place) in [
+        (4, 32, 64, 32, ALONE),
+        (2, 15, 48, 4, SLICE),
+        (3, 7, 336, 1, WIDE_SLICE),
+        (2, 9, 24, 24, ALONE),
+        (2, 4, 512, 1, ALONE),
+    ] {
         let shape = subject.fit(Shape::new(n, side, side, c), 16 * c);
         subject.agree(&Grouped { norm: case(shape, place), groups });
     }
@@ -166,6 +170,7 @@ pub fn layers_of_real_networks(subject: &Subject) {
     {
         subject.agree(&case(subject.fit(Shape::new(n, side, side, c), 16 * c), place));
     }
+    subject.agree(&Normalization { act: Activation::Gelu, ..case(Shape::new(2, 7, 7, 32), ALONE) });
     groups_of_real_networks(subject);
 }
 

@@ -57,6 +57,7 @@ pub struct Lower<'a> {
     builder: &'a mut Builder,
     name: &'a str,
     training: bool,
+    frozen: bool,
     params: Vec<TensorId>,
     /// By parameter: the place of the sums for a running average.
     sums: Vec<Span>,
@@ -83,7 +84,8 @@ impl<'a> Lower<'a> {
         };
         let params = specs.iter().zip(places).map(param).collect();
         let sums = places.iter().map(|place| place.sums).collect();
-        Lower { builder, name, training, params, sums }
+        let frozen = !specs.is_empty() && specs.iter().all(|spec| spec.role == Role::Frozen);
+        Lower { builder, name, training, frozen, params, sums }
     }
 
     /// The layer's unique name.
@@ -94,6 +96,12 @@ impl<'a> Lower<'a> {
     /// Whether this is a training step. In inference a layer uses running averages and drops nothing.
     pub fn is_training(&self) -> bool {
         self.training
+    }
+
+    /// Whether training changes none of the layer's parameters and running averages. Then a normalization uses these
+    /// averages in training too.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
     }
 
     /// A tensor's shape, for one sample.
@@ -136,8 +144,8 @@ impl<'a> Lower<'a> {
         let count = layer.params(self.shape(x)).len();
         let own = first..first + count;
         let (params, sums) = (self.params[own.clone()].to_vec(), self.sums[own].to_vec());
-        let (name, training) = (self.name, self.training);
-        layer.lower(&mut Lower { builder: &mut *self.builder, name, training, params, sums }, x)
+        let (name, training, frozen) = (self.name, self.training, self.frozen);
+        layer.lower(&mut Lower { builder: &mut *self.builder, name, training, frozen, params, sums }, x)
     }
 }
 

@@ -55,6 +55,17 @@ fn conv2d_with_frozen_weights() {
     check([5, 4, 2], Conv2D::new(5, 3).kernel_trainable(false).use_bias(false));
 }
 
+/// A frozen normalization is a fixed map, through which the gradient reaches the layers below.
+#[test]
+fn batch_normalization_that_is_frozen() {
+    for act in [Activation::None, Activation::Relu, Activation::Silu] {
+        let (mut graph, logits) = network([4, 3, 2], BatchNormalization::new().activation(act));
+        graph.freeze(|name| name.starts_with("layer/"));
+        assert_eq!(graph.trained(), ["before/kernel", "before/bias", "after/kernel", "after/bias"]);
+        GradientCheck::new().assert(&graph, logits);
+    }
+}
+
 #[test]
 fn conv2d_on_one_pixel_and_on_images_as_large_as_its_kernel() {
     check([1, 1, 2], Conv2D::new(3, 1));

@@ -6,8 +6,8 @@ use layers::{
     Initializer, Layer, Lower, MaxPooling2D, Metrics, Mode, Network, Padding, ParamSpec, Value,
 };
 use program::{
-    Activation::Relu, Device, Ints, OptimizerStep, ParamRun, Sgd, Shape, Span, Storage, Target, TensorId,
-    ViewMut, WeightDecay,
+    Activation::{Gelu, Relu},
+    Device, Ints, OptimizerStep, ParamRun, Sgd, Shape, Span, Storage, Target, TensorId, ViewMut, WeightDecay,
 };
 use testkit::{Tolerance, compare, on_every_device, pattern};
 
@@ -312,6 +312,51 @@ fn what_is_frozen_stays() {
                 assert_eq!(after, read(trained.arena().storage(with), with), "{}", without.name);
             }
         }
+    });
+}
+
+/// In training a frozen normalization computes the same as in inference, and its averages don't move. A network's
+/// frozen bottom has no backward pass.
+#[test]
+fn frozen_layers_train_as_in_inference() {
+    on_every_device(|device| {
+        let mut g = Graph::new("test", SIZE);
+        let x = g.add(Conv2D::new(4, 3), g.input()).unwrap();
+        let x = g.add(BatchNormalization::new().activation(Relu), x).unwrap();
+        let x = g.add(Conv2D::new(3, 3), x).unwrap();
+        let x = g.add(BatchNormalization::new().activation(Gelu), x).unwrap();
+        let x = g.add(Flatten, x).unwrap();
+        let logits = g.add(Dense::new(7), x).unwrap();
+        g.freeze(|name| name != "conv2d_1/kernel" && name != "dense/bias");
+        assert_eq!(g.trained(), ["conv2d_1/kernel", "dense/bias"]);
+        let backward = g.program(logits, Mode::Training, true).unwrap().to_string();
+        let (below, above) = ("\nbatch_normalization, backward:", "\nbatch_normalization_1, backward:");
+        assert!(!backward.contains(below) && backward.contains(above), "{backward}");
+
+        let mut network = g.build(logits, device, 10, Mode::Training).unwrap();
+        network.init(3).unwrap();
+        let read = |storage: &Storage, at: Span| storage.to_vec(device, at.offset, at.len).unwrap();
+        for slot in network.arena().slots().to_vec() {
+            assert!(!slot.role.is_running(), "{}", slot.name);
+            if slot.name.contains("moving") || slot.name.contains("normalization") {
+                let values: Vec<f32> = (0..slot.span.len).map(|k| 0.5 + k as f32 / 4.0).collect();
+                network.arena_mut().load(device, &slot, &values).unwrap();
+            }
+        }
+        let all = |network: &Network| -> Vec<Vec<f32>> {
+            let arena = network.arena();
+            arena.slots().iter().map(|slot| read(&arena.params, slot.span)).collect()
+        };
+        let before = all(&network);
+        let (images, labels) = batch(10);
+        network.set_input(&images, &labels).unwrap();
+        network.train_pass(Draws { seed: 4, step: 9, first_sample: 0 }, 0.0, 10).unwrap();
+        let trained = network.metrics().unwrap();
+        network.finish_step(10).unwrap();
+        assert_eq!(all(&network), before);
+        network.evaluate_pass().unwrap();
+        let inferred = network.metrics().unwrap();
+        assert!((trained.loss_sum - inferred.loss_sum).abs() < 1e-3, "{trained:?} {inferred:?}");
     });
 }
 

@@ -22,6 +22,13 @@ impl Model {
         &self.graph
     }
 
+    /// The same with frozen parameters: those whose names satisfy `takes`. See [`Graph::freeze`].
+    #[must_use]
+    pub fn frozen(mut self, takes: impl Fn(&str) -> bool) -> Self {
+        self.graph.freeze(takes);
+        self
+    }
+
     /// Height, width and channels of its images.
     pub fn image(&self) -> [usize; 3] {
         let shape = self.graph.shape(self.graph.input());

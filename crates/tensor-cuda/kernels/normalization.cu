@@ -519,7 +519,7 @@ KERNEL group_norm_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy
     float total = 0.0f, products = 0.0f;
     // A thread has one channel in every so many pixels.
     for (u32 tile = 0; tile < group.size; tile += MOST_THREADS) {
-        u32 lanes = group.size - tile < MOST_THREADS ? group.size - tile : MOST_THREADS;
+        u32 lanes = min(group.size - tile, MOST_THREADS);
         u32 rows = MOST_THREADS / lanes, lane = threadIdx.x % lanes, row = threadIdx.x / lanes;
         u32 c = group.first + tile + lane;
         float of_dz = 0.0f, of_products = 0.0f;

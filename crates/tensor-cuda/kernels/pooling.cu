@@ -166,13 +166,13 @@ struct __align__(2 * V) Winners {
 
 template <int V>
 __device__ inline void find_winners(const act_t* x, u32 x_stride, u16* winners, u32 n, Windows s) {
-    u64 items = static_cast<u64>(n) * s.oh * s.ow * (s.c / V);
-    for (u64 item = global_thread(); item < items; item += global_threads()) {
-        Largest<V> best = largest<V>(x, x_stride, s, spot<V>(item, s));
+    u64 packs = static_cast<u64>(n) * s.oh * s.ow * (s.c / V);
+    for (u64 pack = global_thread(); pack < packs; pack += global_threads()) {
+        Largest<V> best = largest<V>(x, x_stride, s, spot<V>(pack, s));
         Winners<V> all;
 #pragma unroll
         for (int k = 0; k < V; ++k) all.at[k] = static_cast<u16>(best.at[k]);
-        reinterpret_cast<Winners<V>*>(winners)[item] = all;
+        reinterpret_cast<Winners<V>*>(winners)[pack] = all;
     }
 }
 

@@ -163,8 +163,9 @@ impl GradientCheck {
             // Biases, gamma and beta are away from 0 too, for their gradients' sake.
             let (middle, scale) =
                 if slot.shape.len() > 1 { (0.0, (3.0 / fan_in as f64).sqrt()) } else { (0.25, 0.5) };
-            let values: Vec<f32> =
-                pattern(k as u32 + 2, slot.span.len, scale).iter().map(|x| (x + middle) as f32).collect();
+            let is_variance = slot.name.ends_with("moving_variance");
+            let value = |x: &f64| (if is_variance { x.abs() } else { *x } + middle) as f32;
+            let values: Vec<f32> = pattern(k as u32 + 2, slot.span.len, scale).iter().map(value).collect();
             let device = network.device().clone();
             network.arena_mut().load(&device, slot, &values)?;
         }

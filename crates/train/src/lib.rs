@@ -45,6 +45,7 @@ pub use config::{
 pub use data::{Preview, check_data, fingerprint, load_data, load_test_data, preview, save_pictures};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
+pub(crate) use open_model::open_weights;
 pub use open_model::{ModelKind, open_model};
 pub use options::{hint as did_you_mean, nearest};
 pub use process::{Process, Watch, with_device_facts};

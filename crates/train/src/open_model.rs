@@ -1,17 +1,19 @@
 //! Opens trained networks: runs, checkpoints, files of Keras and of PyTorch.
 
-use crate::check_data;
+use crate::config::unknown_network;
 use crate::data::split;
-use crate::{CHECKPOINTS, DataFiles, DataSet, Error, RECIPES, Result, Saved, recipe};
+use crate::{
+    CHECKPOINTS, Config, DataFiles, DataSet, Error, RECIPES, Result, Saved, check_data, load_data, recipe,
+};
 use checkpoint::{Checkpoint, Store};
 use cifar::Dataset;
 use interchange::keras::KerasWeights;
 use interchange::pytorch::{TorchWeights, is_state_dict};
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trained::standardization::measure;
-use trained::{Assumed, Description, ForeignWeights, Preprocessing, Trained};
+use trained::{Assumed, Description, ForeignWeights, Preprocessing, Trained, Weights};
 
 /// Reads the trained network at `path`, which may be a run's folder, a model file, or a checkpoint; a folder
 /// of checkpoints stands for the newest. It may also be weights of Keras (`.keras`, `.weights.h5`, `.h5`), or
@@ -48,6 +50,32 @@ pub fn open_model(
             let trained = Trained::read(path)?;
             assumed.refuse_beside(path)?;
             Ok(trained)
+        }
+    }
+}
+
+/// The weights at `path`, of any file that [`open_model`] takes, for a run of `config`; and the file that has the values.
+/// Nothing is measured on data, except for checkpoints of runs that began with random weights.
+pub(crate) fn open_weights(path: &Path, config: &Config) -> Result<(Weights, PathBuf)> {
+    let foreign = |weights: ForeignWeights| {
+        let size = config.training.data.image_size;
+        let build = |image, classes| {
+            let model = models::by_name_for(&config.training.model, image, classes);
+            Ok::<_, Error>(model.ok_or_else(|| unknown_network("the model", &config.training.model))??)
+        };
+        Ok((weights.weights(path, size, build)?, path.to_owned()))
+    };
+    match ModelKind::of(path) {
+        ModelKind::Keras => foreign(ForeignWeights::Keras(KerasWeights::read(path)?)),
+        ModelKind::PyTorch => foreign(ForeignWeights::PyTorch(TorchWeights::read(path)?)),
+        ModelKind::Towers | ModelKind::Checkpoint => {
+            let load = |set: DataSet, files: DataFiles| load_data(&set, &files, |_| ());
+            let weights = Weights::from(open_model(path, &Assumed::default(), load)?);
+            let file = match weights.path.is_dir() {
+                true => weights.path.join(checkpoint::TENSORS_FILE),
+                false => weights.path.clone(),
+            };
+            Ok((weights, file))
         }
     }
 }
@@ -137,7 +165,12 @@ fn from_checkpoint(
     assumed: &Assumed,
     load: impl FnOnce(DataSet, DataFiles) -> Result<Dataset>,
 ) -> Result<Trained> {
-    let Saved { config, state } = found.state;
+    let Saved { config, state, model } = found.state;
+    if !model.is_empty() {
+        let mut tensors = found.tensors;
+        *tensors.metadata_mut() = model;
+        return Ok(Trained::described(found.path, tensors)?);
+    }
     let mut set = config.training.data.clone();
     if let Err(moved) = set.check_folder("the run's config.json") {
         set.dataset = assumed.dataset.clone().ok_or(moved)?;

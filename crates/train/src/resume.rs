@@ -1,10 +1,13 @@
 use crate::{CHECKPOINTS, Config, Error, Result, TrainState, check_data};
+use augment::ImageDataGenerator;
 use callbacks::SAVED;
 use checkpoint::{Checkpoint, Listing, Store, Tensors, load_tensors};
 use cifar::Dataset;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use trained::{Input, Trained};
 
 /// The content of a checkpoint's `state.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -13,6 +16,10 @@ pub struct Saved {
     pub config: Config,
     /// The state of the run.
     pub state: TrainState,
+    /// Of a run that began with given weights: the metadata of its model file, with the preprocessing of these weights. Its
+    /// tensors are among those of the checkpoint.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub model: BTreeMap<String, String>,
 }
 
 /// A checkpoint to resume from.
@@ -97,7 +104,7 @@ impl Resume {
             refuse("it holds only weights, not the state of the run; files of `model_checkpoint.path` without `model_checkpoint.save_weights_only` do")
         })?;
         let saved = serde_json::from_str(&text);
-        let Saved { config, state } =
+        let Saved { config, state, .. } =
             saved.map_err(|_| refuse("its state of the run can't be read by this version"))?;
         Ok(Resume { path: file.to_owned(), config, state, skipped: Vec::new(), tensors })
     }
@@ -119,6 +126,16 @@ impl Resume {
             && config.outputs.early_stop == saved.outputs.early_stop
     }
 
+    /// The preprocessing of the weights that the run began with, if it began with some.
+    pub(crate) fn preprocessing(&self) -> Result<Option<(Input, ImageDataGenerator)>> {
+        if self.config.training.weights.is_none() || self.tensors.metadata().is_empty() {
+            return Ok(None);
+        }
+        let model = Trained::described(self.path.clone(), self.tensors.clone())?;
+        let (input, options) = model.preprocessing();
+        Ok(Some((input.clone(), options.clone())))
+    }
+
     /// The state of a run in memory.
     pub(crate) fn of(config: &Config, state: &TrainState, tensors: Tensors) -> Self {
         let path = PathBuf::from("the memory of another process");
@@ -138,7 +155,8 @@ impl Resume {
 
 impl From<Checkpoint<Saved>> for Resume {
     fn from(found: Checkpoint<Saved>) -> Self {
-        let Checkpoint { path, tensors, state: Saved { config, state }, .. } = found;
+        let Checkpoint { path, mut tensors, state: Saved { config, state, model }, .. } = found;
+        *tensors.metadata_mut() = model;
         Resume { path, config, state, skipped: Vec::new(), tensors }
     }
 }

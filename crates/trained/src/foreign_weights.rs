@@ -73,20 +73,38 @@ impl ForeignWeights {
         }
     }
 
-    fn assign(&self, steps: &[Step]) -> Result<Tensors> {
+    /// The number of classes: at most so many that a network of them is built before its weights are compared.
+    pub(crate) fn checked_classes(&self, path: &Path) -> Result<usize> {
+        let refuse = |reason: String| Error::Run { path: path.to_owned(), reason };
+        let reason = "it has no dense layer at its end, which would tell the number of classes";
+        match self.classes() {
+            None => Err(refuse(reason.to_owned())),
+            Some(classes) if classes == 0 || classes > 65_536 => Err(refuse(format!(
+                "its last dense layer has {classes} outputs, but there must be between 1 and 65536 classes"
+            ))),
+            Some(classes) => Ok(classes),
+        }
+    }
+
+    pub(crate) fn assign(&self, steps: &[Step]) -> Result<Tensors> {
         Ok(match self {
             ForeignWeights::Keras(weights) => weights.assign(steps)?,
             ForeignWeights::PyTorch(weights) => weights.assign(steps)?,
         })
     }
 
-    /// Height, width and channels of the images: those in the file, or else the assumed ones.
-    fn image(&self, path: &Path, assumed: Option<ImageSize>) -> Result<[usize; 3]> {
+    /// Height and width of the images, where the file has them.
+    pub(crate) fn image_size(&self) -> Option<ImageSize> {
         let told = match self {
             ForeignWeights::Keras(weights) => weights.image_size(),
             ForeignWeights::PyTorch(weights) => weights.image_size(),
         };
-        let told = told.map(|[height, width]| ImageSize { height, width });
+        told.map(|[height, width]| ImageSize { height, width })
+    }
+
+    /// Height, width and channels of the images: those in the file, or else the assumed ones.
+    pub(crate) fn image(&self, path: &Path, assumed: Option<ImageSize>) -> Result<[usize; 3]> {
+        let told = self.image_size();
         if let (Some(told), Some(assumed)) = (told, assumed)
             && told != assumed
         {
@@ -107,7 +125,7 @@ impl ForeignWeights {
     }
 
     /// What the file says about its classes.
-    fn named(&self) -> Result<Option<Named>> {
+    pub(crate) fn named(&self) -> Result<Option<Named>> {
         match self {
             ForeignWeights::Keras(_) => Ok(None),
             ForeignWeights::PyTorch(weights) => Ok(weights.named()?),
@@ -115,7 +133,7 @@ impl ForeignWeights {
     }
 
     /// What turns pictures into the network's input, where the file says it: an exported module has it in it.
-    fn input(&self, path: &Path, image: [usize; 3]) -> Result<Option<Measured>> {
+    pub(crate) fn input(&self, path: &Path, image: [usize; 3]) -> Result<Option<Measured>> {
         let ForeignWeights::PyTorch(weights) = self else { return Ok(None) };
         let Some(pixels) = weights.pixels() else { return Ok(None) };
         let reason = || {
@@ -141,8 +159,7 @@ impl ForeignWeights {
         usual: impl Fn(&str) -> Option<Preprocessing>,
         load: impl FnOnce(String, ImageSize) -> Result<Dataset, E>,
     ) -> Result<Trained, E> {
-        let reason = || "it has no dense layer at its end, which would tell the number of classes".to_owned();
-        let classes = self.classes().ok_or_else(|| Error::Run { path: path.to_owned(), reason: reason() })?;
+        let classes = self.checked_classes(path)?;
         let image = self.image(path, assumed.image_size)?;
         let (network, tensors) = self.fitting(path, image, classes, assumed.network.as_deref())?;
         let preprocessing =
@@ -207,13 +224,6 @@ impl ForeignWeights {
         classes: usize,
         wanted: Option<&str>,
     ) -> Result<(String, Tensors)> {
-        // Memory for a network is taken before its weights are compared.
-        if classes == 0 || classes > 65_536 {
-            let reason = format!(
-                "its last dense layer has {classes} outputs, but there must be between 1 and 65536 classes"
-            );
-            return Err(Error::Run { path: path.to_owned(), reason });
-        }
         let of = |name: &str| -> Result<Option<Tensors>> {
             let Some(model) = models::by_name_for(name, image, classes) else { return Ok(None) };
             Ok(Some(self.assign(&model?.steps())?))

@@ -60,6 +60,15 @@ impl Input {
         }
     }
 
+    /// The preprocessing that these are measurements of.
+    pub fn kind(&self) -> Preprocessing {
+        match self {
+            Input::DivideBy255 => Preprocessing::DivideBy255,
+            Input::SubtractPixelMean { .. } => Preprocessing::SubtractPixelMean,
+            Input::Standardize { .. } => Preprocessing::Standardize,
+        }
+    }
+
     /// The augmentation `options` with these steps before it, in training and in evaluation.
     pub fn options(&self, options: ImageDataGenerator) -> ImageDataGenerator {
         match self {

@@ -43,6 +43,7 @@ mod pixels;
 pub mod standardization;
 mod task;
 mod tensors;
+mod weights;
 
 pub use checkpoint::MODEL_FILE;
 pub use classifier::{Classifier, Prediction};
@@ -56,6 +57,7 @@ pub use interchange::pytorch::names_classes;
 pub use model_file::{Description, Trained};
 pub use task::{Task, check_labels};
 pub use tensors::{AVERAGE, LOSS_SCALE, OPTIMIZER_STEPS, values};
+pub use weights::{Weights, head_of};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

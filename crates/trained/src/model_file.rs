@@ -1,5 +1,5 @@
 use crate::standardization;
-use crate::tensors::{finite_values, is_training_state};
+use crate::tensors::{finite_values, is_training_state, parameter};
 use crate::{Error, ImageSize, Input, Result, Task};
 use augment::ImageDataGenerator;
 use checkpoint::{Tensors, load_tensors};
@@ -81,6 +81,15 @@ impl Trained {
                 "its tensors lie as in PyTorch, which `open_model` reads"
             }));
         }
+        Self::described(file, tensors)
+    }
+
+    /// The network of these tensors, whose metadata describe it as in a model file. `file` is where they came from.
+    ///
+    /// # Errors
+    /// [`Error::Run`] if the description is incomplete or damaged.
+    pub fn described(file: PathBuf, tensors: Tensors) -> Result<Self> {
+        let refuse = |reason: &str| Error::Run { path: file.clone(), reason: reason.to_owned() };
         let about = |key: &str| {
             let missing = || refuse("this is no model of `towers train`: its metadata are missing");
             tensors.metadata().get(key).cloned().ok_or_else(missing)
@@ -143,6 +152,11 @@ impl Trained {
             own: None,
             tensors,
         }
+    }
+
+    /// Its preprocessing of pixels, and the steps of that with the standardization after it.
+    pub fn preprocessing(&self) -> (&Input, &ImageDataGenerator) {
+        (&self.input, &self.options)
     }
 
     /// Height, width and channels of the images that it takes.
@@ -216,13 +230,7 @@ impl Trained {
                 Some(_) => _ = names.insert(name),
             }
         }
-        let mut others = self.tensors.iter().map(|tensor| tensor.name);
-        let more = others.find(|name| {
-            !names.contains(*name)
-                && ![MEAN, STD].contains(name)
-                && !standardization::TENSORS.contains(name)
-                && !is_training_state(name, &names)
-        });
+        let more = surplus(&self.tensors, &names);
         more.map(|name| format!("the file has `{name}`, which the given one has not"))
     }
 
@@ -237,14 +245,8 @@ impl Trained {
             None => self.named_model()?,
         };
         for step in model.steps() {
-            for spec in step.params {
-                let name = format!("{}/{}", step.name, spec.name);
-                let values = finite_values(&self.tensors, &self.path, &name, &spec.shape)?;
-                let negative = values.iter().find(|value| **value < 0.0);
-                if let Some(value) = negative.filter(|_| spec.name == "moving_variance") {
-                    let reason = format!("the tensor `{name}` has the value {value}, which is no variance");
-                    return Err(Error::Run { path: self.path.clone(), reason });
-                }
+            for spec in &step.params {
+                parameter(&self.tensors, &self.path, &step.name, spec)?;
             }
         }
         Ok(model)
@@ -291,6 +293,18 @@ impl Trained {
         }
         Description { network, classes, dataset, image: *image, input, options }.add_to(tensors)
     }
+}
+
+/// A tensor of a file that is neither a parameter with one of these names, nor a part of the preprocessing, nor for
+/// training alone.
+pub(crate) fn surplus<'t>(tensors: &'t Tensors, names: &HashSet<String>) -> Option<&'t str> {
+    let mut others = tensors.iter().map(|tensor| tensor.name);
+    others.find(|name| {
+        !names.contains(*name)
+            && ![MEAN, STD].contains(name)
+            && !standardization::TENSORS.contains(name)
+            && !is_training_state(name, names)
+    })
 }
 
 /// What inference needs beside the parameters.

@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use checkpoint::Tensors;
+use layers::ParamSpec;
 use optim::OptimizerState;
 use std::collections::HashSet;
 use std::path::Path;
@@ -48,6 +49,24 @@ pub fn values<'t>(tensors: &'t Tensors, path: &Path, name: &str, shape: &[usize]
         return Err(refuse(format!("the tensor `{name}` has the shape {found:?}, but must have {shape:?}")));
     }
     Ok(tensor.data())
+}
+
+/// The values of the parameter `LAYER/NAME`, if they are sound: finite, and no negative variance.
+pub(crate) fn parameter<'t>(
+    tensors: &'t Tensors,
+    path: &Path,
+    layer: &str,
+    spec: &ParamSpec,
+) -> Result<&'t [f32]> {
+    let name = format!("{layer}/{}", spec.name);
+    let values = finite_values(tensors, path, &name, &spec.shape)?;
+    match values.iter().find(|value| **value < 0.0).filter(|_| spec.name == "moving_variance") {
+        None => Ok(values),
+        Some(value) => {
+            let reason = format!("the tensor `{name}` has the value {value}, which is no variance");
+            Err(Error::Run { path: path.to_owned(), reason })
+        }
+    }
 }
 
 /// The same, if all values are finite.

@@ -46,7 +46,8 @@ pub fn of(file: &str, text: &str) -> Vec<Mutant> {
     let (mut all, mut start, mut unrolled) = (Vec::new(), 0, false);
     for (number, line) in text.lines().enumerate() {
         let code = line.split("//").next().unwrap_or_default();
-        let fixed = code.trim_start().starts_with('#') || code.contains("constexpr");
+        let fixed = code.trim_start().starts_with('#')
+            || ["constexpr", "static_assert"].iter().any(|word| code.contains(word));
         let indent = code.len() - code.trim_start().len();
         for (at, after) in if fixed { Vec::new() } else { changes(code, unrolled) } {
             let mut changed = text.to_owned();

@@ -9,6 +9,9 @@ use conformance::{Subject, checks};
 use layers::{Comparison, Initializer};
 use parallel::run_replicas;
 use program::{Device, Precision, Span};
+use std::panic::resume_unwind;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Instant;
 use tensor_cuda::Cuda;
 use train::{
@@ -61,11 +64,14 @@ impl SelfTestOptions {
 ///
 /// # Errors
 /// If there is no such device. A test that fails is a row.
-pub fn selftest(config: &Config, options: &SelfTestOptions, tell: impl FnMut(&TestRow)) -> Result<SelfTest> {
+pub fn selftest(
+    config: &Config,
+    options: &SelfTestOptions,
+    tell: impl FnMut(&TestRow) + Send,
+) -> Result<SelfTest> {
     let began = Instant::now();
     let of = |precision| Arithmetic { precision, ..config.training.arithmetic };
     let open = |precision| subject::device_with(config, &of(precision));
-    let mut tests = Tests { rows: Vec::new(), options, tell };
     let first = open(options.precisions.first().copied().unwrap_or_default())?;
     let kind = first.kind();
     let precisions = match &options.precisions[..] {
@@ -75,35 +81,51 @@ pub fn selftest(config: &Config, options: &SelfTestOptions, tell: impl FnMut(&Te
         given => given.to_vec(),
     };
     let (mut facts, device) = (report::facts(config), report::model(&first));
-    for &precision in &precisions {
-        let is_open = precision == first.precision();
-        let opened = match if is_open { Ok(first.clone()) } else { open(precision) } {
-            Ok(opened) => opened,
+    let tell = Mutex::new(tell);
+    let tell = |row: &TestRow| tell.lock().unwrap_or_else(PoisonError::into_inner)(row);
+    let of_precision = |precision| {
+        let mut tests = Tests { rows: Vec::new(), options, tell: &tell };
+        match if precision == first.precision() { Ok(first.clone()) } else { open(precision) } {
+            Ok(device) => {
+                tests.ops(&device);
+                tests.networks(&device);
+                (tests.rows, report::algorithms(&device))
+            }
             Err(why) => {
                 tests.test(precision, "open the device", || Err(why));
-                continue;
+                (tests.rows, Vec::new())
             }
-        };
-        tests.ops(&opened);
-        tests.networks(&opened);
-        facts.extend(report::algorithms(&opened));
+        }
+    };
+    // The f64 reference takes most of the time, and one thread: so the precisions are tested side by side.
+    let found = thread::scope(|scope| {
+        let of_precision = &of_precision;
+        let start = |&precision| scope.spawn(move || of_precision(precision));
+        let threads: Vec<_> = precisions.iter().map(start).collect();
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended.map(|ended| ended.unwrap_or_else(|panic| resume_unwind(panic))).collect::<Vec<_>>()
+    });
+    let mut rows = Vec::new();
+    for (own, algorithms) in found {
+        rows.extend(own);
+        facts.extend(algorithms);
     }
+    let mut tests = Tests { rows, options, tell: &tell };
     tests.sums(&config.placement.devices, &of(precisions[0]), kind);
-    let Tests { rows, .. } = tests;
-    Ok(SelfTest { device, facts, rows, seconds: began.elapsed().as_secs_f64() })
+    Ok(SelfTest { device, facts, rows: tests.rows, seconds: began.elapsed().as_secs_f64() })
 }
 
 /// The tests so far.
-struct Tests<'a, F> {
+struct Tests<'a> {
     rows: Vec<TestRow>,
     options: &'a SelfTestOptions,
-    tell: F,
+    tell: &'a (dyn Fn(&TestRow) + Sync),
 }
 
 /// What a test found: results, the largest difference as a part of the tolerance, and the failure.
 type Found = (usize, f32, Option<String>);
 
-impl<F: FnMut(&TestRow)> Tests<'_, F> {
+impl Tests<'_> {
     /// Runs a test.
     fn test(&mut self, precision: Precision, name: &str, test: impl FnOnce() -> Result<Found>) {
         let began = Instant::now();

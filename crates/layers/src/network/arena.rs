@@ -223,10 +223,6 @@ impl Graph {
 pub(super) fn specs(graph: &Graph) -> impl Iterator<Item = (usize, &str, ParamSpec)> {
     let layers = graph.nodes.iter().filter(|node| !matches!(node.kind, Kind::Concatenate));
     layers.enumerate().flat_map(|(number, node)| {
-        let specs = match &node.kind {
-            Kind::Layer(layer) => layer.params(graph.shapes[node.inputs[0].0]),
-            Kind::Concatenate | Kind::Add(_) => Vec::new(),
-        };
-        specs.into_iter().map(move |spec| (number, node.name.as_str(), spec))
+        node.params(&graph.shapes).into_iter().map(move |spec| (number, node.name.as_str(), spec))
     })
 }

@@ -1,7 +1,7 @@
 use crate::activation::check_fused;
 use crate::error::InLayer;
 use crate::parameter::ParamPlace;
-use crate::{Add, Error, Layer, Lower, ParamSpec, Result};
+use crate::{Add, Error, Layer, Lower, ParamSpec, Result, Role};
 use program::{Builder, Program, Shape, Span};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,6 +44,24 @@ pub(super) struct Node {
     pub(super) kind: Kind,
     pub(super) inputs: Vec<Value>,
     pub(super) output: Value,
+    /// The parameters that [`Graph::freeze`] took, by their names in the layer.
+    frozen: Vec<&'static str>,
+}
+
+impl Node {
+    /// The parameters of its layer, for a graph with these shapes. If none is left to train, the running averages
+    /// are frozen too.
+    pub(super) fn params(&self, shapes: &[Shape]) -> Vec<ParamSpec> {
+        let Kind::Layer(layer) = &self.kind else { return Vec::new() };
+        let mut specs = layer.params(shapes[self.inputs[0].0]);
+        for spec in specs.iter_mut().filter(|spec| self.frozen.contains(&spec.name)) {
+            spec.role = Role::Frozen;
+        }
+        if !self.frozen.is_empty() && specs.iter().all(|spec| spec.role != Role::Trainable) {
+            specs.iter_mut().for_each(|spec| spec.role = Role::Frozen);
+        }
+        specs
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -166,8 +184,37 @@ impl Graph {
         let output = Value(self.shapes.len());
         self.shapes.push(shape);
         self.flat.push(flat);
-        self.nodes.push(Node { name: name.to_owned(), kind, inputs, output });
+        self.nodes.push(Node { name: name.to_owned(), kind, inputs, output, frozen: Vec::new() });
         Ok(output)
+    }
+
+    /// Freezes the trained parameters whose names, as in `conv2d/kernel`, satisfy `takes`: training changes them no
+    /// more. The backward pass ends at the lowest layer that is trained.
+    ///
+    /// A normalization without a trained parameter normalizes by its running averages, and these stay as they are:
+    /// Keras' `BatchNormalization` with `trainable = False`.
+    ///
+    /// ```
+    /// use layers::{BatchNormalization, Conv2D, Flatten, Graph, Mode};
+    ///
+    /// let mut graph = Graph::new("tiny", [4, 4, 3]);
+    /// let x = graph.add(Conv2D::new(2, 3), graph.input())?;
+    /// let x = graph.add(BatchNormalization::new(), x)?;
+    /// let x = graph.add(Conv2D::new(5, 2), x)?;
+    /// let logits = graph.add(Flatten, x)?;
+    /// graph.freeze(|name| !name.starts_with("conv2d_1/"));
+    /// assert_eq!(graph.trained(), ["conv2d_1/kernel", "conv2d_1/bias"]);
+    /// let step = graph.program(logits, Mode::Training, true)?.to_string();
+    /// assert!(step.contains("batch_norm_infer") && !step.contains("\nconv2d, backward"), "{step}");
+    /// # Ok::<(), layers::Error>(())
+    /// ```
+    pub fn freeze(&mut self, takes: impl Fn(&str) -> bool) {
+        for node in &mut self.nodes {
+            let trained = node.params(&self.shapes).into_iter().filter(|spec| spec.role == Role::Trainable);
+            let taken = trained.filter(|spec| takes(&format!("{}/{}", node.name, spec.name)));
+            let names: Vec<_> = taken.map(|spec| spec.name).collect();
+            node.frozen.extend(names);
+        }
     }
 
     /// `Conv2D` becomes `conv2d`, then `conv2d_1`. A fused activation stays out of the name.

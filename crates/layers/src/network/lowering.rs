@@ -132,7 +132,7 @@ fn lower_node(
 ) -> program::Result<TensorId> {
     match &node.kind {
         Kind::Layer(layer) => {
-            let specs = layer.params(graph.shapes[node.inputs[0].0]);
+            let specs = node.params(&graph.shapes);
             layer.lower(&mut Lower::new(builder, &node.name, training, &specs, &places), inputs[0])
         }
         Kind::Add(add) => {

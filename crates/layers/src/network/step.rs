@@ -48,7 +48,7 @@ impl Graph {
                 let x = self.shapes[node.inputs[0].0];
                 let (kind, op, params) = match &node.kind {
                     Kind::Layer(layer) => {
-                        let (alone, params) = (alone(&**layer, &node.name, x), layer.params(x));
+                        let (alone, params) = (alone(&**layer, &node.name, x), node.params(&self.shapes));
                         (layer.kind(), alone.ok().and_then(|alone| only(&alone, &node.name, &params)), params)
                     }
                     Kind::Concatenate => ("Concatenate".into(), Some(ops::Concat.into()), Vec::new()),

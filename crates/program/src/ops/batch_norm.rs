@@ -1,8 +1,9 @@
+use super::activation::before_activation;
 use super::{count, operands, per_channel};
 use crate::Op;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Arena, BatchNorm, Error, Result, Shape, Step, StepArgs, TensorId};
+use crate::{Activation, Arena, BatchNorm, Error, Result, Shape, Step, StepArgs, TensorId};
 
 /// Batch normalization with the batch's own statistics.
 ///
@@ -121,6 +122,22 @@ impl Rule for BatchNormInfer {
         per_channel(self.name(), "the mean", mean, x.c)?;
         per_channel(self.name(), "the variance", var, x.c)?;
         Ok(vec![x])
+    }
+}
+
+impl BatchNormInfer {
+    /// Of the input alone: in training only a frozen layer uses running averages. The output is `x` times a factor a channel, plus a
+    /// constant. So its gradient is normalized like `x`, with a mean and a beta of 0. These zeros are the gradient of the frozen beta,
+    /// which nothing writes.
+    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let &[x, gamma, beta, _, variance] = &step.operands[..] else { return Ok(()) };
+        if !to.wants(x) {
+            return Ok(());
+        }
+        let dy = before_activation(self.bn.act, step.results[0], to.of(step), to)?;
+        let zeros = to.of_parameters(&[beta])?[0];
+        let bn = BatchNorm { act: Activation::None, ..self.bn };
+        to.add_op(x, BatchNormInfer { bn }, &[dy, gamma, zeros, zeros, variance])
     }
 }
 

@@ -40,6 +40,7 @@ fn gradient(step: &Step, to: &mut Gradients) -> Result<()> {
         Op::Conv2dForward(op) => op.gradient(step, to),
         Op::LinearForward(op) => op.gradient(step, to),
         Op::BatchNormTrain(op) => op.gradient(step, to),
+        Op::BatchNormInfer(op) => op.gradient(step, to),
         Op::SyncBatchNorm(op) => op.gradient(step, to),
         Op::GroupNorm(op) => op.gradient(step, to),
         Op::Activate(op) => op.gradient(step, to),

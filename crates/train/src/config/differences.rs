@@ -55,11 +55,13 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
     found
 }
 
-/// The options that all ranks must agree on, with their values: all that decide bits, except for the path of
-/// the data.
+/// Training options that may differ between ranks: paths, whose contents are compared by their digests.
+const COMPARED_BY_DIGEST: [&str; 3] = ["data.dataset", "weights", "weights_sha256"];
+
+/// The options that all ranks must agree on, with their values: all that decide bits, except for paths.
 pub(crate) fn agreed(config: &Config) -> Vec<(String, Value)> {
     let all = tables().iter().flat_map(|table| table.options.iter().map(|option| table.key_of(option)));
-    let agreed = all.filter(|key| is_training(key) && key != "data.dataset");
+    let agreed = all.filter(|key| is_training(key) && !COMPARED_BY_DIGEST.contains(&key.as_str()));
     let also = ["epochs", "device_weights", "terminate_on_nan"].map(str::to_owned);
     let values = serde_json::to_value(config).unwrap_or_default();
     agreed.chain(also).map(|key| (key.clone(), value_of(&values, &key).clone())).collect()

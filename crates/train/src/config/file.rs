@@ -42,7 +42,7 @@ pub fn recipe(name: &str) -> Result<Config> {
 /// The recipe with this name; of a file, if the name ends with `.toml`; or of a run, if it is a run's folder
 /// or `config.json`.
 ///
-/// A relative `dataset` of a file is a folder next to the file or, if there is none, in the current folder.
+/// A relative `dataset` or `weights` of a file is next to the file or, if there is none, in the current folder.
 /// The outputs of a file (`csv_log`, `tensorboard`, `plot`) are relative to the current folder, as on the
 /// command line.
 ///
@@ -82,17 +82,26 @@ fn of_run(path: &Path) -> Result<Config> {
     let refuse = |reason: String| Error::Recipe { name: path.display().to_string(), reason };
     let text = checkpoint::read_text(path).map_err(Error::io("read", path))?;
     let mut config: Config = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    let run = config.clone();
     let Devices { replicas, pipeline_stages, split_at, .. } = config.placement.devices;
     let devices = Devices { replicas, pipeline_stages, split_at, ..Devices::default() };
     config.placement = Placement { devices, ..config.placement };
     config.outputs.forget_outside();
-    config.changed.clear();
+    // It still differs so from the recipe that the run is based on.
+    let kept = |key: &String| config.get(key) == run.get(key);
+    config.changed = run.changed.iter().filter(|key| kept(key)).cloned().collect();
     check(&config).map_err(refuse)?;
     Ok(config)
 }
 
-/// Resolves a folder of pictures relative to the recipe's file, if it exists there.
+/// Resolves a folder of pictures and a file of weights relative to the recipe's file, if they exist there.
 fn beside(recipe: &Path, config: &mut Config) -> Result<(), String> {
+    if let Some(weights) = &mut config.training.weights
+        && let Some(beside) = recipe.parent().map(|folder| folder.join(&*weights))
+    {
+        let found = if beside.exists() { &beside } else { &*weights };
+        *weights = std::path::absolute(found).unwrap_or_else(|_| found.clone());
+    }
     let data = &mut config.training.data;
     let folder = recipe.parent().map(|folder| folder.join(&data.dataset)).filter(|folder| folder.is_dir());
     if let Some(folder) = folder.filter(|_| !data.is_named())

@@ -283,11 +283,12 @@ impl Config {
         self.check_options(image)?;
         // Reported before a run's folder is created. The number of classes affects neither the possible cuts
         // of a network nor the names of its parameters.
-        if self.stages() == 1 && self.training.param_groups.is_empty() {
+        let Training { param_groups, freeze, .. } = &self.training;
+        if self.stages() == 1 && param_groups.is_empty() && freeze.is_empty() {
             return Ok(());
         }
         let Some(model) = models::by_name_for(&self.training.model, image, 10) else { return Ok(()) };
-        let model = model?;
+        let model = self.frozen(model?)?;
         if self.stages() > 1 {
             crate::run::pipeline::check_cuts(self.stages(), &self.placement.devices.split_at, &model)?;
         }
@@ -327,6 +328,13 @@ impl Config {
         if let (Some(micro), Some(_)) = (self.training.micro_batches, self.training.virtual_replicas) {
             let accepted = "left out with `virtual_replicas`, whose shards are the micro-batches";
             return refuse("`micro_batches`", micro, accepted);
+        }
+        if self.training.new_head && self.training.weights.is_none() {
+            return refuse(
+                "`new_head`",
+                "given",
+                "left out without `weights`: a new network begins anew as a whole",
+            );
         }
         schedule.validate()?;
         self.check_lr_scaling()?;

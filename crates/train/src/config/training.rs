@@ -9,6 +9,7 @@ use optim::{Curve, Ema, LinearScaling, Optimizer, ParamGroup, Schedule, Sgd};
 use options::{Kind, Table, options};
 use program::Precision;
 use serde_json::json;
+use std::path::PathBuf;
 
 options! {
     /// The options that decide the bits of a run. They are the same on all ranks and after a resume, except
@@ -45,6 +46,15 @@ options! {
         param_groups: Vec<ParamGroup> = Vec::new(), Kind::List(&GROUP, None), "--param-group PATTERN:OPTIONS";
         /// A moving average that replaces the weights: momentum=0.99; or every=5,overwrite-frequency=5 for Lookahead
         ema: Option<Ema> = None, Kind::form(of_optim::<Ema>, "options of an average, as in momentum=0.99"), "--ema OPTIONS";
+        ["Fine-tuning"]
+        /// Begin with the weights of FILE: a run, a model.safetensors, a checkpoint, or weights of Keras or PyTorch
+        weights: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--weights FILE";
+        /// SHA-256 of the file of `weights`, as the run has read it
+        weights_sha256: Option<String> = None, Kind::Text;
+        /// With --weights, begin the last layer anew, for other classes
+        new_head: bool = false, Kind::Switch, "--new-head";
+        /// Freeze the parameters or layers whose names match PATTERN, as in 'conv*'; may be repeated
+        freeze: Vec<String> = Vec::new(), Kind::List(&Kind::Text, None), "--freeze PATTERN";
         ["Several replicas"]
         /// Split every batch into V fixed shards, so that results do not depend on the number of devices
         virtual_replicas: Option<usize> = None, Kind::Between(1, MOST as u64), "--virtual-replicas V";

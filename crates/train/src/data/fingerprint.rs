@@ -3,6 +3,9 @@ use callbacks::Fingerprint;
 use cifar::Dataset;
 use ndarray::ArrayView4;
 use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use trained::listed;
 
 /// The fingerprint of a data set.
@@ -57,6 +60,21 @@ pub(crate) fn digest_images<'a>(
 /// SHA-256 in hexadecimal.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
+}
+
+/// SHA-256 of a file, in hexadecimal.
+pub(crate) fn digest_file(path: &Path) -> Result<String> {
+    let mut digest = Sha256::new();
+    let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(Error::io("read", path))?);
+    loop {
+        let bytes = file.fill_buf().map_err(Error::io("read", path))?;
+        let len = bytes.len();
+        if len == 0 {
+            return Ok(hex(&digest.finalize()));
+        }
+        digest.update(bytes);
+        file.consume(len);
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -9,7 +9,7 @@ mod share;
 
 pub(crate) use batch_picture::draw as draw_batch;
 pub use fingerprint::{check_data, fingerprint};
-pub(crate) use fingerprint::{compare, digest, digest_images};
+pub(crate) use fingerprint::{compare, digest, digest_file, digest_images};
 pub(crate) use load::split;
 pub use load::{load_data, load_test_data};
 pub use preview::{Preview, preview, save_pictures};

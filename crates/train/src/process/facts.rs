@@ -29,6 +29,8 @@ pub(super) fn facts(run: &PreparedRun<'_>, device: &Device) -> Agreement {
     let what = "arithmetic (TOWERS_SIMD chooses a CPU's; --mixed-devices lets it differ) of";
     facts = facts.with(what, arithmetic);
     facts = facts.with("training images of the digest", &run.data.fingerprint.sha256);
+    let weights = run.first_values.as_ref().map_or("none", |values| &values.sha256);
+    facts = facts.with("first weights of the digest", weights);
     let val = &run.data.val;
     facts.with("validation images of the digest", digest_images(val.labels(), val.images()))
 }

@@ -53,7 +53,11 @@ impl PreparedRun<'_> {
         let stopping = if first { callbacks::stopping(&self.config.outputs)? } else { Vec::new() };
         let stage = PipelineStage { stage, tensors: &self.stage_tensors, cuts: &self.cuts };
         stop.mark_watched();
-        let (worker, train) = Worker::new(self.config, &self.data, model, resume, replica, stage)?;
+        let first_values = self.first_values.as_ref();
+        let (mut worker, train) =
+            Worker::new(self.config, &self.data, model, resume, first_values, replica, stage)?;
+        worker.warn(first_values.and_then(|values| values.warning.clone()));
+        let notes = first_values.map(|values| values.note.clone()).into_iter().collect();
         let may_have_ended = resume.is_some_and(|resume| resume.may_have_ended(self.config));
         let snapshots = &self.snapshots;
         let (end, incomplete, warned) = (None, false, Vec::new());
@@ -67,6 +71,7 @@ impl PreparedRun<'_> {
             may_have_ended,
             end,
             incomplete,
+            notes,
             warned,
             long_run: LongRun::new(None),
             size: self.size(),
@@ -106,6 +111,8 @@ pub(crate) struct Run<'a, 'o> {
     end: Option<End>,
     /// Whether the run stops at the end of an epoch, because processes were lost.
     incomplete: bool,
+    /// Sentences about the start of the run.
+    notes: Vec<String>,
     /// What the observers have been warned of that is slower than it could be.
     warned: Vec<String>,
     long_run: LongRun,
@@ -175,7 +182,7 @@ impl Run<'_, '_> {
 
     /// Tells the observers that the run begins. Returns how it ended if it had stopped before the resume.
     fn begin(&mut self) -> Result<Option<End>> {
-        let Run { worker, train, observers, stopping, size: [parameters, flops], .. } = self;
+        let Run { worker, train, observers, stopping, notes, size: [parameters, flops], .. } = self;
         let run = RunInfo {
             recipe: &worker.config.recipe,
             model: &worker.config.training.model,
@@ -191,7 +198,12 @@ impl Run<'_, '_> {
             parameters: *parameters,
             flops: *flops,
             options: hyperparameters(worker.config, worker.replicas(), worker.state.global_batch),
-            notes: worker.config.describe_lr_scaling(worker.state.global_batch).into_iter().collect(),
+            notes: worker
+                .config
+                .describe_lr_scaling(worker.state.global_batch)
+                .into_iter()
+                .chain(notes.drain(..))
+                .collect(),
         };
         self.long_run = LongRun::new((worker.device().kind() == "cpu").then(|| RunTime::new(&run)));
         deciding(observers, stopping).try_for_each(|observer| observer.on_begin(&run))?;

@@ -3,7 +3,9 @@
 pub(crate) mod average;
 mod device_check;
 mod division;
+mod first_values;
 mod fit;
+mod frozen;
 mod graph_capture;
 mod long_run;
 mod memory;

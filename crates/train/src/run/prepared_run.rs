@@ -3,6 +3,7 @@
 
 use crate::data::split as validation_split;
 use crate::data::{compare, fingerprint};
+use crate::run::first_values::FirstValues;
 use crate::run::memory::{self, HostRun};
 use crate::run::pipeline::{StageTensors, cut_names, split as split_stages};
 use crate::run::run_data::RunData;
@@ -46,6 +47,8 @@ pub(crate) struct PreparedRun<'a> {
     pub(super) cuts: String,
     pub(super) stage_tensors: StageTensors,
     pub(crate) data: RunData,
+    /// The weights that a new run begins with, unless they are random.
+    pub(crate) first_values: Option<FirstValues>,
     /// For each observer, the number of steps between snapshots in an epoch. All stages of a pipeline need
     /// it, since they pass their tensors on.
     pub(super) snapshots: Vec<Option<u64>>,
@@ -83,11 +86,27 @@ impl<'a> PreparedRun<'a> {
         let parts = [Some(&data.train), Some(&data.test), data.validation.as_ref()];
         parts.into_iter().flatten().try_for_each(check_labels)?;
         check_fit(&model, &data)?;
+        let model = config.frozen(model)?;
         config.check_groups(model.graph())?;
+        // A resumed run has its own weights.
+        let first_values = match resume {
+            None => FirstValues::read(config, &model, &data.classes)?,
+            Some(_) => None,
+        };
         let data = validation_split(config, data)?;
         let samples = |split: Split| Samples::new(split.images, split.labels.to_vec());
-        let (input, augmentation) =
-            measure(config.training.preprocessing, &config.training.augmentation, &data.train)?;
+        let of_weights = match (resume, &first_values) {
+            (Some(resume), _) => resume.preprocessing()?,
+            (None, values) => values.as_ref().and_then(|values| values.preprocessing.clone()),
+        };
+        let (input, augmentation) = match of_weights {
+            Some((input, options)) => (input, config.training.augmentation.clone().evaluated_as(&options)),
+            None => {
+                let kind = first_values.as_ref().and_then(|values| values.kind);
+                let kind = kind.unwrap_or(config.training.preprocessing);
+                measure(kind, &config.training.augmentation, &data.train)?
+            }
+        };
         let run_data = RunData {
             input,
             augmentation,
@@ -101,7 +120,16 @@ impl<'a> PreparedRun<'a> {
         let stages = split_stages(config, model.clone(), device, micro_batch)?;
         let cuts = cut_names(&stages);
         let (stage_tensors, snapshots) = (StageTensors::default(), Vec::new());
-        Ok(PreparedRun { config, model, stages, cuts, stage_tensors, data: run_data, snapshots })
+        Ok(PreparedRun {
+            config,
+            model,
+            stages,
+            cuts,
+            stage_tensors,
+            data: run_data,
+            first_values,
+            snapshots,
+        })
     }
 
     /// The run with the snapshots that these observers need.

@@ -8,6 +8,7 @@ pub(crate) use describe::{arithmetic, model_of};
 use crate::data::{Share, Source};
 use crate::run::average::Average;
 use crate::run::division;
+use crate::run::first_values::FirstValues;
 use crate::run::memory;
 use crate::run::meter::{Meter, Totals};
 use crate::run::passes::{Kind, Passes};
@@ -95,6 +96,7 @@ impl<'a> Worker<'a> {
         data: &'a RunData,
         model: &Model,
         resume: Option<&Resume>,
+        first_values: Option<&FirstValues>,
         replica: Replica,
         mut stage: PipelineStage<'a>,
     ) -> Result<(Self, Source)> {
@@ -128,8 +130,10 @@ impl<'a> Worker<'a> {
         };
         let mut network = built.map_err(|error| memory::explain(error, model, &device, batch * lanes))?;
         network.init(config.training.seed)?;
-        if resume.is_none() {
-            whitening::whiten(&mut network, data, collective.as_mut())?;
+        match (resume, first_values) {
+            (Some(_), _) => {}
+            (None, Some(values)) => values.load(&mut network)?,
+            (None, None) => whitening::whiten(&mut network, data, collective.as_mut())?,
         }
         let syncs_batch_norm =
             config.training.sync_batch_norm && world > 1 && network.synchronize(collective.rank(), world)?;

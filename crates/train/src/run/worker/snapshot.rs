@@ -104,10 +104,24 @@ impl Worker<'_> {
     /// The content of `model.safetensors`.
     fn model(&self) -> Result<Tensors> {
         let mut tensors = self.parameters()?;
+        self.describe_model(&mut tensors)?;
+        Ok(tensors)
+    }
+
+    /// Adds the classes, the preprocessing, and all else that inference needs beside the parameters.
+    fn describe_model(&self, tensors: &mut Tensors) -> Result<()> {
         let RunData { classes, dataset, input, augmentation, train, .. } = self.data;
         let (network, image) = (&self.config.training.model, train.shape());
         let about = Description { network, classes, dataset, image, input, options: augmentation };
-        about.add_to(&mut tensors)?;
+        Ok(about.add_to(tensors)?)
+    }
+
+    /// The description alone, if the training data don't tell the preprocessing: that is the one of given weights.
+    fn description(&self) -> Result<Tensors> {
+        let mut tensors = Tensors::new();
+        if self.config.training.weights.is_some() {
+            self.describe_model(&mut tensors)?;
+        }
         Ok(tensors)
     }
 }
@@ -116,6 +130,7 @@ impl Snapshot for Worker<'_> {
     fn all_tensors(&self) -> callbacks::Result<Tensors> {
         let mut tensors = self.parameters()?;
         tensors.append(&self.optimizer_tensors()?)?;
+        tensors.append(&self.description()?)?;
         Ok(tensors)
     }
 
@@ -128,7 +143,8 @@ impl Snapshot for Worker<'_> {
     }
 
     fn saved(&self) -> callbacks::Result<Value> {
-        let saved = Saved { config: self.config.clone(), state: self.state.clone() };
+        let model = self.description()?.metadata().clone();
+        let saved = Saved { config: self.config.clone(), state: self.state.clone(), model };
         serde_json::to_value(saved).map_err(callbacks::Error::other)
     }
 

@@ -1,0 +1,115 @@
+//! The weights that a new run begins with, in place of random ones.
+
+use crate::data::digest_file;
+use crate::{Config, Result, differences, open_weights};
+use augment::ImageDataGenerator;
+use checkpoint::Tensors;
+use layers::Network;
+use models::Model;
+use trained::{Input, Preprocessing, Weights, head_of};
+
+/// The first values of a network's parameters and running averages, by name. Those of a new last layer are not among
+/// them.
+pub(crate) struct FirstValues {
+    tensors: Tensors,
+    /// SHA-256 of the file.
+    pub(crate) sha256: String,
+    pub(crate) kind: Option<Preprocessing>,
+    /// The preprocessing with its measurements, if the file has them for the images of the run.
+    pub(crate) preprocessing: Option<(Input, ImageDataGenerator)>,
+    /// A sentence about them for people.
+    pub(crate) note: String,
+    /// A warning if they are for other classes.
+    pub(crate) warning: Option<String>,
+}
+
+impl FirstValues {
+    /// The values of the configured file for a network and the classes of its data; `None` if the run begins with random
+    /// ones.
+    pub(crate) fn read(config: &Config, model: &Model, classes: &[String]) -> Result<Option<Self>> {
+        let Some((weights, sha256)) = read(config)? else { return Ok(None) };
+        let new_head = config.training.new_head;
+        let tensors = weights.fit(model, new_head)?;
+        let head = head_of(model).filter(|_| new_head);
+        let anew = head.map_or(String::new(), |head| format!(", except for {head}, which begins anew"));
+        let kind = weights.preprocessing();
+        let preprocessing = weights.preprocessing_for(model.image());
+        let pixels = match (kind, &preprocessing) {
+            (Some(kind), Some(_)) => format!("; pixels are preprocessed as for them: {}", name(kind)),
+            (Some(kind), None) => {
+                format!("; pixels are preprocessed by {}, measured on the new images", name(kind))
+            }
+            (None, _) => format!(
+                "; the file does not tell how pixels were preprocessed; here by {}",
+                name(config.training.preprocessing)
+            ),
+        };
+        let path = weights.path.display();
+        let note = format!("beginning with the weights of {path}{anew}{pixels}");
+        let other = weights.names.as_ref().filter(|names| !new_head && names.as_slice() != classes);
+        let warning = other.map(|names| {
+            format!(
+                "the weights of {path} are for the classes {}, not {}; `new_head` begins the last layer anew",
+                names.join(", "),
+                classes.join(", ")
+            )
+        });
+        let preprocessing = preprocessing.map(|(input, options)| (input.clone(), options.clone()));
+        Ok(Some(FirstValues { tensors, sha256, kind, preprocessing, note, warning }))
+    }
+
+    /// Copies the values that a network, or a stage of one, has to its device.
+    pub(crate) fn load(&self, network: &mut Network) -> Result<()> {
+        let device = network.device().clone();
+        for slot in network.arena().slots().to_vec() {
+            if let Some(values) = self.tensors.get(&slot.name) {
+                network.arena_mut().load(&device, &slot, values.data())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The configured weights, and SHA-256 of their file.
+fn read(config: &Config) -> Result<Option<(Weights, String)>> {
+    let Some(path) = &config.training.weights else { return Ok(None) };
+    let (weights, file) = open_weights(path, config)?;
+    let sha256 = digest_file(&file)?;
+    Ok(Some((weights, sha256)))
+}
+
+/// As in configurations.
+fn name(kind: Preprocessing) -> String {
+    serde_json::json!(kind).as_str().unwrap_or_default().to_owned()
+}
+
+impl Config {
+    /// Reads the weights that a new run begins with, if [`weights`](crate::Training::weights) names some. Then
+    /// `weights_sha256` and the preprocessing become those of the file, so that the configuration tells the whole run.
+    /// Returns a warning if the file is not the one with the configured digest. [`train`](crate::train()) reads the file by
+    /// itself.
+    ///
+    /// # Errors
+    /// If the file can't be read, or holds no weights.
+    pub fn take_weights(&mut self) -> Result<Option<String>> {
+        let Some((weights, sha256)) = read(self)? else { return Ok(None) };
+        let before = self.clone();
+        if let Some(kind) = weights.preprocessing() {
+            let training = &mut self.training;
+            training.preprocessing = kind;
+            // Standardizations of the recipe make room for those of the weights.
+            training.augmentation = training.augmentation.clone().evaluated_as(&ImageDataGenerator::new());
+        }
+        let expected = self.training.weights_sha256.replace(sha256);
+        let changed = differences(&before, self).into_iter().map(|differs| differs.key);
+        let new: Vec<String> = changed.filter(|key| !self.changed.contains(key)).collect();
+        self.changed.extend(new);
+        let other = expected.is_some() && expected != self.training.weights_sha256;
+        Ok(other.then(|| {
+            format!(
+                "{} is not the file that the repeated run began with: its SHA-256 is another",
+                weights.path.display()
+            )
+        }))
+    }
+}

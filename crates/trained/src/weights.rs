@@ -1,0 +1,181 @@
+use crate::model_file::surplus;
+use crate::tensors::parameter;
+use crate::{Error, ForeignWeights, ImageSize, Input, Preprocessing, Result, Task, Trained};
+use augment::ImageDataGenerator;
+use checkpoint::Tensors;
+use models::Model;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+/// A trained network's values as the first ones of a new run: from a file of ours, of Keras or of PyTorch.
+///
+/// ```
+/// # use augment::ImageDataGenerator;
+/// # use checkpoint::Tensors;
+/// # use layers::{Dense, Flatten, Graph};
+/// # use models::Model;
+/// use trained::{Description, Input, Trained, Weights};
+///
+/// fn linear(classes: usize) -> layers::Result<Model> {
+///     let mut graph = Graph::new("linear", [8, 8, 3]);
+///     let x = graph.add(Flatten, graph.input())?;
+///     let logits = graph.add(Dense::new(classes), x)?;
+///     Ok(Model::new(graph, logits))
+/// }
+/// # let (input, options) = (&Input::DivideBy255, &Input::DivideBy255.options(ImageDataGenerator::new()));
+/// # let (classes, image) = (&["cat".to_owned(), "dog".to_owned()], [8, 8, 3]);
+/// # let about = Description { network: "linear", classes, dataset: "pets", image, input, options };
+/// # let mut tensors = Tensors::new();
+/// # tensors.insert("dense/kernel", [192, 2], vec![0.5; 384])?;
+/// # tensors.insert("dense/bias", [2], vec![0.5; 2])?;
+/// let cats_and_dogs = Weights::from(Trained::new("pets.safetensors", &about, tensors));
+/// assert_eq!(cats_and_dogs.fit(&linear(2)?, false)?.len(), 2);
+/// let error = cats_and_dogs.fit(&linear(5)?, false).unwrap_err().to_string();
+/// assert!(error.contains("`new_head`"), "{error}");
+/// assert_eq!(cats_and_dogs.fit(&linear(5)?, true)?.len(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Weights {
+    /// The file.
+    pub path: PathBuf,
+    /// The network, if the file names it.
+    pub network: Option<String>,
+    /// The class names by label, if the file has them.
+    pub names: Option<Vec<String>>,
+    classes: usize,
+    image: [usize; 3],
+    preprocessing: Option<(Input, ImageDataGenerator)>,
+    tensors: Tensors,
+}
+
+impl From<Trained> for Weights {
+    fn from(trained: Trained) -> Self {
+        let Trained { path, network, classes, named, image, input, options, tensors, .. } = trained;
+        Weights {
+            path,
+            network: Some(network),
+            classes: classes.len(),
+            names: Some(classes).filter(|_| named),
+            image,
+            preprocessing: Some((input, options)),
+            tensors,
+        }
+    }
+}
+
+impl ForeignWeights {
+    /// The values of a network with these weights, which were read from `path`. `build` makes the network for images of
+    /// `[height, width, channels]` and a number of classes; `size` is the size of the images where the file has none.
+    ///
+    /// # Errors
+    /// [`Error::Interchange`] if the weights don't fit the network; [`Error::Run`] for a file without a dense layer.
+    pub fn weights<E: From<Error>>(
+        &self,
+        path: &Path,
+        size: ImageSize,
+        build: impl FnOnce([usize; 3], usize) -> Result<Model, E>,
+    ) -> Result<Weights, E> {
+        let classes = self.checked_classes(path)?;
+        let image = self.image(path, self.image_size().or(Some(size)))?;
+        let tensors = self.assign(&build(image, classes)?.steps())?;
+        let names = self.named()?.map(|named| named.classes).filter(|names| names.len() == classes);
+        let preprocessing = self.input(path, image)?;
+        Ok(Weights { path: path.to_owned(), network: None, classes, names, image, preprocessing, tensors })
+    }
+}
+
+impl Weights {
+    /// The preprocessing of pixels, with its measurements and the standardization after it, for images of this height, width
+    /// and channels. `None` if the file has none, or measured it for each pixel of images of another size.
+    pub fn preprocessing_for(&self, image: [usize; 3]) -> Option<(&Input, &ImageDataGenerator)> {
+        let (input, options) = self.preprocessing.as_ref()?;
+        let of_pixels = matches!(input, Input::SubtractPixelMean { .. }) || options.zca_whitening;
+        (!of_pixels || self.image == image).then_some((input, options))
+    }
+
+    /// The kind of preprocessing, if the file has it.
+    pub fn preprocessing(&self) -> Option<Preprocessing> {
+        self.preprocessing.as_ref().map(|(input, _)| input.kind())
+    }
+
+    /// The values of the parameters and running averages of `model`, by their names. With `new_head` those of the last layer
+    /// with parameters are left out, so the number of classes may be another.
+    ///
+    /// # Errors
+    /// [`Error::Run`] if the file is of another network, of other images, or of another number of classes; if a value is not
+    /// finite.
+    pub fn fit(&self, model: &Model, new_head: bool) -> Result<Tensors> {
+        let task = Task::of(model);
+        if !new_head && task.classes != self.classes {
+            return Err(self.refuse(format!(
+                "its network tells {} classes apart, but the data have {}; `new_head` begins its last layer anew",
+                self.classes, task.classes
+            )));
+        }
+        let steps = model.steps();
+        let head = if new_head { head_of(model) } else { None };
+        let (mut values, mut names) = (Tensors::new(), HashSet::new());
+        for step in &steps {
+            for spec in &step.params {
+                let name = format!("{}/{}", step.name, spec.name);
+                names.insert(name.clone());
+                if head.as_deref() == Some(&step.name) {
+                    continue;
+                }
+                self.check_shape(&name, &spec.shape, model)?;
+                let data = parameter(&self.tensors, &self.path, &step.name, spec)?.to_vec();
+                values.insert(name, spec.shape.clone(), data)?;
+            }
+        }
+        match surplus(&self.tensors, &names) {
+            Some(name) => Err(self.unlike(format!("it has `{name}`, which the network lacks"), model)),
+            None => Ok(values),
+        }
+    }
+
+    fn check_shape(&self, name: &str, shape: &[usize], model: &Model) -> Result<()> {
+        let Some(found) = self.tensors.get(name).map(|tensor| tensor.shape()) else {
+            return Err(self.unlike(format!("it lacks `{name}`"), model));
+        };
+        if found == shape {
+            return Ok(());
+        }
+        let differs = format!("its `{name}` has the shape {found:?}, the network's has {shape:?}");
+        let (own, given) = (ImageSize::of(self.image), ImageSize::of(model.image()));
+        if own != given && !self.is_of_another(model) {
+            return Err(self.refuse(format!(
+                "{differs}: this network grows with its images, and the weights are for images of {own}; give \
+                 `data.image_size` {own}, or take a network that ends with a global average"
+            )));
+        }
+        Err(self.unlike(differs, model))
+    }
+
+    /// Whether the file names another network.
+    fn is_of_another(&self, model: &Model) -> bool {
+        self.network.as_ref().is_some_and(|own| own != model.graph().name())
+    }
+
+    fn unlike(&self, differs: String, model: &Model) -> Error {
+        let given = model.graph().name();
+        self.refuse(match &self.network {
+            Some(own) if self.is_of_another(model) => format!(
+                "these are weights of the network {own}, but the run trains {given} ({differs}); name a recipe of {own} by \
+                 `recipe`"
+            ),
+            _ => format!("these are not weights of the network {given}: {differs}"),
+        })
+    }
+
+    fn refuse(&self, reason: String) -> Error {
+        Error::Run { path: self.path.clone(), reason }
+    }
+}
+
+/// The name of a network's last layer with parameters, which computes the class scores.
+pub fn head_of(model: &Model) -> Option<String> {
+    let mut steps = model.steps();
+    steps.retain(|step| !step.params.is_empty());
+    steps.pop().map(|step| step.name)
+}
