@@ -142,7 +142,7 @@ pub struct EvaluateArgs {
 /// `towers predict`.
 #[derive(Debug, clap::Args)]
 pub struct PredictArgs {
-    /// PNG or JPEG pictures of any size; a folder stands for all pictures in it and its subfolders
+    /// PNG, JPEG, WebP, BMP or GIF pictures of any size; a folder stands for all pictures in it and its subfolders
     #[arg(required = true, value_name = "IMAGE|DIR")]
     pub images: Vec<PathBuf>,
     /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras or PyTorch; by default the newest run
@@ -154,6 +154,9 @@ pub struct PredictArgs {
     /// One JSON object per line and picture, instead of text
     #[arg(long)]
     pub json: bool,
+    /// A table of comma-separated values instead of text: image, class, probability, class_2, probability_2, ...
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
     /// The network.
     #[command(flatten)]
     pub network: ClassifierArgs,

@@ -16,15 +16,16 @@ use trained::{Classifier, Evaluation, ImageSize, MODEL_FILE};
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
     let run = args.run.clone().or(args.model.clone()).map_or_else(|| newest_run(&[MODEL_FILE]), Ok)?;
-    let mut classifier = args.network.open(&run, args.batch_size)?;
-    let mut config = data_of(&run, &classifier, &args.network.data)?;
+    let mut replicas = args.network.open(&run, args.batch_size)?;
+    let mut config = data_of(&run, &replicas[0], &args.network.data)?;
     args.limit.apply(&mut config)?;
     let (data, all) = data::load_test(&config.training.data, config.placement.files)?;
-    let evaluation = trained::evaluate(&mut classifier, &data, |_, _| {})?;
+    let evaluation = trained::evaluate_on(&mut replicas, &data, |_, _| {})?;
+    let classifier = &replicas[0];
     let measured = Measured { run, data, all, as_trained: !args.limit.has("data.limit_test") };
     print::text(&match args.json {
-        true => format!("{}\n", object(&measured, &classifier, &evaluation)),
-        false => table(&measured, &classifier, &evaluation),
+        true => format!("{}\n", object(&measured, classifier, &evaluation)),
+        false => table(&measured, classifier, &evaluation),
     })
 }
 

@@ -60,7 +60,7 @@ macro_rules! keys {
 
 keys! {
     /// The data.
-    Source: ["data.dataset", "data.data_dir", "data.data_url", "data.offline"];
+    Source: ["data.dataset", "data.data_dir", "data.data_url", "data.offline", "data.stream"];
     /// One device.
     Compute: ["devices.device", "devices.threads", "devices.precision", "devices.no_winograd", "devices.kernels"];
     /// The ways of a training step on a GPU.

@@ -1,9 +1,9 @@
 //! The trained network that a command line names.
 
 use crate::data::{self, image_size};
-use crate::device::SingleArgs;
+use crate::device::warn_of_unused_gpu;
 use crate::error::{must_be, usage};
-use crate::flags::{Flags, Source};
+use crate::flags::{Compute, Count, Flags, Source};
 use clap::ValueEnum;
 use std::path::Path;
 use train::augment::TestTime;
@@ -61,16 +61,22 @@ pub struct ClassifierArgs {
     pub data: Flags<Source>,
     /// Devices.
     #[command(flatten)]
-    pub devices: SingleArgs,
+    pub devices: Flags<(Compute, Count)>,
 }
 
 impl ClassifierArgs {
-    /// Opens the network at `path` on the device, for batches of up to `batch` pictures.
-    pub fn open(&self, path: &Path, batch: usize) -> anyhow::Result<Classifier> {
-        let device = self.devices.open()?;
-        let mut classifier = Classifier::new(&open(path, &self.weights, &self.data)?, &device, batch)?;
-        classifier.set_test_time(self.tta);
-        Ok(classifier)
+    /// Opens the network at `path` on every device, for batches of up to `batch` pictures.
+    pub fn open(&self, path: &Path, batch: usize) -> anyhow::Result<Vec<Classifier>> {
+        let config = self.devices.config()?;
+        warn_of_unused_gpu(&config.placement.devices);
+        let devices = train::open_devices(&config.placement.devices, &config.training.arithmetic)?;
+        let trained = open(path, &self.weights, &self.data)?;
+        let open = |device| {
+            let mut classifier = Classifier::new(&trained, device, batch)?;
+            classifier.set_test_time(self.tta);
+            Ok(classifier)
+        };
+        devices.iter().map(open).collect()
     }
 }
 

@@ -70,7 +70,9 @@ impl Set {
             to: device.alloc_ints(batch * Target::WORDS).unwrap(),
         };
         for sample in 0..samples.len() {
-            device.upload_bytes(samples.image(sample), &mut set.images, sample * len).unwrap();
+            device
+                .upload_bytes(samples.image(sample, &mut Vec::new()).unwrap(), &mut set.images, sample * len)
+                .unwrap();
         }
         let labels: Vec<u32> = samples.labels().iter().map(|&label| label.into()).collect();
         device.upload_ints(&labels, &mut set.labels).unwrap();
@@ -289,7 +291,9 @@ fn positions_at_the_edges_read_the_same_pixels() {
             let pipeline = ImageDataGenerator::new().fill_mode(mode).cval(-300.0).build(shape).unwrap();
             let mut expected = vec![0.0; all.len() * pipeline.image_len()];
             for (draws, out) in all.iter().zip(expected.chunks_mut(pipeline.image_len())) {
-                pipeline.apply(draws, samples.image(0), out, &mut Scratch::default()).unwrap();
+                pipeline
+                    .apply(draws, samples.image(0, &mut Vec::new()).unwrap(), out, &mut Scratch::default())
+                    .unwrap();
             }
             for (device, tolerance) in devices() {
                 let mut set = Set::new(&device, &samples, &pipeline, all.len(), all.len());
@@ -321,7 +325,14 @@ fn a_recorded_step_walks_through_the_epoch() {
             for (k, out) in expected.chunks_mut(pipeline.image_len()).enumerate() {
                 let image = order[first + k];
                 let draws = pipeline.draw(0, 0, image);
-                pipeline.apply(&draws, samples.image(image as usize), out, &mut Scratch::default()).unwrap();
+                pipeline
+                    .apply(
+                        &draws,
+                        samples.image(image as usize, &mut Vec::new()).unwrap(),
+                        out,
+                        &mut Scratch::default(),
+                    )
+                    .unwrap();
             }
             assert_close("a replay", &device, &set.batch(&device, 2), &expected, tolerance);
         }

@@ -156,7 +156,7 @@ fn other_data_are_refused_where_the_checkpoint_knows_its_own() {
     // A state without a fingerprint gets one.
     resume.state.data = None;
     let resumed = run(&quick(2), &other, Some(&resume), None, Vec::new()).unwrap();
-    assert_eq!(resumed.outcome.state.data, Some(train::fingerprint(&other)));
+    assert_eq!(resumed.outcome.state.data, Some(train::fingerprint(&other).unwrap()));
 }
 
 #[test]

@@ -100,9 +100,10 @@ fn predict_goes_on_behind_a_bad_picture() {
     let keras = keras.display();
     let ran = place.run(&format!("predict gone.png pets empty cat.png odd.png --model {keras} --json"));
     let ran = ran.ends(1).complains("gone.png: ").complains("pets/bad.png: ");
-    let ran = ran.complains("error: empty: the folder has no .png, .jpg or .jpeg file\n");
-    let ran = ran.complains("error: odd.png: the folder has no ");
-    assert_eq!(ran.err().lines().count(), 4, "{}", ran.err());
+    let ran = ran.complains("error: empty: the folder has no picture: .bmp, .gif, ");
+    let ran = ran.complains("error: odd.png: the folder has no ").complains("passed over 1 file ");
+    let ran = ran.complains("4 files or folders could not be read\n");
+    assert_eq!(ran.err().lines().count(), 6, "{}", ran.err());
     let image = |line: &str| -> String {
         let object: Value = serde_json::from_str(line).unwrap();
         assert_eq!(object["classes"].as_array().map(Vec::len), Some(3));
@@ -115,7 +116,14 @@ fn predict_goes_on_behind_a_bad_picture() {
     let expected: Vec<_> = expected.chain(["pets/z.jpeg", "cat.png"].map(str::to_owned)).collect();
     assert_eq!(images, expected);
     std::fs::remove_file(at("pets/bad.png")).unwrap();
-    assert_eq!(place.run(&format!("predict pets --model {keras}")).ends(0).out().lines().count(), 72);
+    let told = |flags: &str| place.run(&format!("predict pets --model {keras} {flags}")).ends(0).out();
+    assert_eq!(told("").lines().count(), 72);
+    let table = told("--csv --top 2");
+    assert_eq!(table.lines().count(), 73);
+    assert_eq!(table.lines().next(), Some("image,class,probability,class_2,probability_2"));
+    let first: Vec<&str> = table.lines().nth(1).unwrap().split(',').collect();
+    assert!(first[0].ends_with("a.JPG") && first[2].parse::<f32>().unwrap() > 0.1, "{first:?}");
+    assert_eq!(told("--csv --top 2 --replicas 2"), table);
 }
 
 /// Options of every kind in one run, whose evaluation needs values measured on its training images.

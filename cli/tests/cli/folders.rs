@@ -50,10 +50,10 @@ fn limits_take_pictures_of_every_class() {
     let place = Place::new();
     pictures(&place);
     for k in 0..180 {
-        place.write(&format!("pictures/train/blue/{k:03}.webp"), "RIFF");
+        place.write(&format!("pictures/train/blue/{k:03}.tiff"), "II*");
     }
     let flags = "--dataset pictures --epochs 1 --limit-train 16 --limit-test 9";
-    let says = "passed over 180 files that are no PNG or JPEG, as train/blue/000.webp\n";
+    let says = "passed over 180 files that are no pictures by their names, as train/blue/000.tiff\n";
     let ran = place.run(&format!("{TRAIN} {flags}")).ends(0).complains(says);
     assert_eq!(ran.err().matches("passed over").count(), 1, "{}", ran.err());
     let measured = object(&place, "evaluate run --json");
@@ -213,4 +213,42 @@ fn a_run_keeps_the_size_of_its_pictures() {
         .ends(0);
     let size = image::image_dimensions(place.path().join("preview.png")).unwrap();
     assert_eq!(size, ((3 * 42 + 2) * 2, (2 * 50 + 2) * 2));
+}
+
+/// A set larger than memory is no other set: whatever is measured on it, drawn from it or held back has the
+/// same bits.
+#[test]
+fn pictures_decoded_while_training_train_the_same_network() {
+    let place = Place::new();
+    pictures(&place);
+    let recipe = place.run("recipes quick").ends(0).out();
+    assert!(recipe.contains("preprocessing = "), "{recipe}");
+    let own = |line: &str| match line.starts_with("preprocessing") {
+        true => "preprocessing = \"subtract-pixel-mean\"\n".to_owned(),
+        false => format!("{line}\n"),
+    };
+    place.write("own.toml", recipe.lines().map(own).collect::<String>());
+    let train = |stream: &str, rest: &str| {
+        let data = format!("--dataset pictures --image-size 24 --stream {stream} --no-progress");
+        let drawn = "--mixup 0.2 --validation-split 0.25 --featurewise-std-normalization --schedule constant";
+        place.run(&format!("train --recipe own.toml --batch-size 8 --replicas 2 {data} {drawn} {rest}"))
+    };
+    train("never", "--epochs 2 --output memory").ends(0);
+    let says = "90 pictures would take 0.0 GB of memory, and are decoded as they are needed";
+    train("always", "--epochs 1 --output files").ends(0).complains(says);
+    place.run("train --resume files --epochs 2 --stream always --no-progress").ends(0).complains(says);
+    assert!(place.model("memory") == place.model("files"));
+    let losses = |run: &str| place.last_epoch(run)["val_loss"].clone();
+    assert_eq!(losses("memory"), losses("files"));
+    let measured = object(&place, "evaluate memory --batch-size 5 --json");
+    let on_both = "evaluate memory --batch-size 5 --json --stream always --replicas 2";
+    assert_eq!(object(&place, on_both), measured);
+    place.run("preview --recipe own.toml --dataset pictures --stream always").ends(0);
+    // It is found before the training.
+    place.write("pictures/train/red/007.png", "no picture");
+    let streamed = format!("{TRAIN} --stream always --dataset");
+    place.fails(&format!("{streamed} pictures"), "red/007.png: it is no picture");
+    assert!(!place.exists("run"));
+    let says = "--stream is always, but must be auto or never with the data set `synthetic`";
+    place.refuses(&format!("{streamed} synthetic"), says);
 }

@@ -70,7 +70,7 @@ fn networks_go_out_and_come_in() {
             "export --output a.onnx --data-url http://a/b",
             "--data-url is http://a/b, but must be left out with",
         ),
-        ("evaluate --gpus 0,1", "--gpus names 2 GPUs, but must name one: 1 for the first, or an id with a"),
+        ("evaluate --gpus 0,1 --device cpu", "--gpus"),
     ] {
         place.refuses(flags, says);
     }

@@ -41,8 +41,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         .fill_mode(FillMode::Reflect);
     fs::create_dir_all(&out)?;
     let shape = [SIDE as usize, SIDE as usize, 3];
+    let samples = Samples::new(images.clone(), vec![0; count])?;
     let rows: Vec<u32> = (0..count.min(6) as u32).collect();
-    let grid = preview(&generator.build(shape)?, images.view(), &rows, 7, 1)?;
+    let grid = preview(&generator.build(shape)?, &samples, &rows, 7, 1)?;
     let (h, w, c) = grid.dim();
     let path = out.join("grid.png");
     save_picture(&path, [h, w, c], &grid.into_raw_vec_and_offset().0)?;
@@ -55,7 +56,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         .featurewise_std_normalization(true)
         .fit(images.view())?;
     let options = LoaderOptions::new().batch_size(4).seed(1).save_to_dir(&out).save_prefix("batch");
-    let samples = Samples::new(images, vec![0; count])?;
     for batch in generator.flow(samples, options)?.take(2) {
         let batch = batch?;
         let mean = batch.images().mean().unwrap_or(0.0);

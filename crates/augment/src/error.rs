@@ -63,6 +63,12 @@ pub enum Error {
         /// The system's reason.
         reason: String,
     },
+    /// An image could not be read: see [`Samples::on_demand`](crate::Samples::on_demand).
+    #[error("{reason}")]
+    Read {
+        /// What the reading function says.
+        reason: String,
+    },
     /// A loader was asked for a step that the epoch doesn't have.
     #[error("step {step} lies beyond the end of the epoch, which has {steps} steps")]
     Step {

@@ -27,7 +27,21 @@ impl ImageDataGenerator {
     /// [`Error::EmptySet`] without images; [`Error::Shape`] if a mean to subtract first doesn't fit them;
     /// [`Error::NoWhitening`] if the covariance can't be taken apart.
     pub fn fit(self, images: ArrayView4<'_, u8>) -> Result<Self, Error> {
-        self.measure(images, 1, None)
+        let (_, h, w, c) = images.dim();
+        self.fit_shown([h, w, c], |see| show(images, see))
+    }
+
+    /// As [`fit`](Self::fit), for a set that need not fit in memory: `show(see)` calls `see` with the pixels of all images
+    /// of this height, width and channels in their order, one image or several at a time. It is called up to three times.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit), and those of `show`.
+    pub fn fit_shown(
+        self,
+        shape: [usize; 3],
+        mut show: impl FnMut(&mut See<'_>) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        self.measure(shape, &mut show, 1, None)
     }
 
     /// As [`fit`](Self::fit) on augmented images: `rounds` epochs of them under `seed`. Keras' `fit(x, augment=True, rounds, seed)`.
@@ -38,17 +52,23 @@ impl ImageDataGenerator {
         if rounds == 0 {
             return Err(Error::option("rounds", 0, "at least 1"));
         }
-        self.measure(images, rounds, Some(seed))
+        let (_, h, w, c) = images.dim();
+        self.measure([h, w, c], &mut |see| show(images, see), rounds, Some(seed))
     }
 
-    fn measure(mut self, images: ArrayView4<'_, u8>, rounds: u64, seed: Option<u64>) -> Result<Self, Error> {
+    fn measure(
+        mut self,
+        [h, w, c]: [usize; 3],
+        show: &mut Show<'_>,
+        rounds: u64,
+        seed: Option<u64>,
+    ) -> Result<Self, Error> {
         if !self.centers() {
             return Ok(self);
         }
-        if images.is_empty() {
+        if [h, w, c].contains(&0) {
             return Err(Error::EmptySet { op: "fit" });
         }
-        let (n, h, w, c) = images.dim();
         // What comes before the statistics, as a pipeline.
         let before = ImageDataGenerator {
             featurewise_center: false,
@@ -59,10 +79,16 @@ impl ImageDataGenerator {
             preprocessing_function: None,
             ..self.clone()
         };
-        let set = Set { pipeline: before.build([h, w, c])?, images, rounds, seed };
-        let count = (n * h * w) as f64 * rounds as f64;
-        let mut sums = vec![0.0; c];
-        set.each(|image| add(&mut sums, image, |value, _| value))?;
+        let mut set = Set { pipeline: before.build([h, w, c])?, show, rounds, seed };
+        let (mut images, mut sums) = (0_usize, vec![0.0; c]);
+        set.each(|image| {
+            images += 1;
+            add(&mut sums, image, |value, _| value);
+        })?;
+        if images == 0 {
+            return Err(Error::EmptySet { op: "fit" });
+        }
+        let count = (images * h * w) as f64;
         let mean: Vec<f32> = sums.iter().map(|sum| (sum / count) as f32).collect();
         if self.divides() {
             let mut sums = vec![0.0; c];
@@ -78,6 +104,17 @@ impl ImageDataGenerator {
     }
 }
 
+/// A function that is shown the pixels (HWC) of one or several images.
+pub type See<'a> = dyn FnMut(&[u8]) -> Result<(), Error> + 'a;
+
+/// A function that shows all images of a set.
+type Show<'a> = dyn FnMut(&mut See<'_>) -> Result<(), Error> + 'a;
+
+/// Shows the images of an array.
+fn show(images: ArrayView4<'_, u8>, see: &mut See<'_>) -> Result<(), Error> {
+    images.outer_iter().try_for_each(|image| see(image.as_standard_layout().as_slice().unwrap_or_default()))
+}
+
 /// Adds `f` of every value and its channel to that channel's sum.
 fn add(sums: &mut [f64], image: &[f32], f: impl Fn(f64, usize) -> f64) {
     for pixel in image.chunks_exact(sums.len()) {
@@ -88,33 +125,37 @@ fn add(sums: &mut [f64], image: &[f32], f: impl Fn(f64, usize) -> f64) {
 }
 
 /// The images that are measured.
-struct Set<'a> {
+struct Set<'a, 'b> {
     pipeline: Pipeline,
-    images: ArrayView4<'a, u8>,
+    show: &'a mut Show<'b>,
     rounds: u64,
     /// Of the augmentation, if there is one.
     seed: Option<u64>,
 }
 
-impl Set<'_> {
+impl Set<'_, '_> {
     /// Shows `see` every image, the same ones each time.
-    fn each(&self, mut see: impl FnMut(&[f32])) -> Result<(), Error> {
-        let (mut out, mut scratch) = (vec![0.0; self.pipeline.image_len()], Scratch::default());
+    fn each(&mut self, mut see: impl FnMut(&[f32])) -> Result<(), Error> {
+        let len = self.pipeline.image_len();
+        let (mut out, mut scratch) = (vec![0.0; len], Scratch::default());
         for epoch in 0..self.rounds {
-            for (sample, image) in self.images.outer_iter().enumerate() {
-                let image = image.as_standard_layout();
-                let draw = |seed| self.pipeline.draw(seed, epoch, sample as u32);
-                let draws = self.seed.map(draw).unwrap_or_default();
-                let bytes = image.as_slice().unwrap_or_default();
-                self.pipeline.apply(&draws, bytes, &mut out, &mut scratch)?;
-                see(&out);
-            }
+            let mut sample = 0;
+            (self.show)(&mut |images| {
+                for image in images.chunks_exact(len) {
+                    let draw = |seed| self.pipeline.draw(seed, epoch, sample);
+                    let draws = self.seed.map(draw).unwrap_or_default();
+                    self.pipeline.apply(&draws, image, &mut out, &mut scratch)?;
+                    see(&out);
+                    sample += 1;
+                }
+                Ok(())
+            })?;
         }
         Ok(())
     }
 
     /// The covariance of all values of an image, divided by the number of images.
-    fn covariance(&self, mean: &[f32]) -> Result<Array2<f64>, Error> {
+    fn covariance(&mut self, mean: &[f32]) -> Result<Array2<f64>, Error> {
         let len = self.pipeline.image_len();
         let mut covariance = Array2::zeros((len, len));
         let mut block = Array2::zeros((BLOCK, len));

@@ -17,11 +17,11 @@
 //!
 //! // 100 images of 32x32 RGB pixels with their labels; crate `cifar` reads real ones.
 //! let images = Array4::from_shape_fn((100, 32, 32, 3), |(n, y, x, c)| (n + 7 * y + 3 * x + c) as u8);
-//! let samples = Samples::new(images, (0..100).map(|n| n % 10).collect::<Vec<u16>>())?;
+//! let samples = Samples::new(images.clone(), (0..100).map(|n| n % 10).collect::<Vec<u16>>())?;
 //!
 //! // The data flow of the MiniGoogLeNet tutorial.
 //! let pipeline = ImageDataGenerator::new()
-//!     .subtract_mean_first(Mean::per_pixel(samples.images())?)
+//!     .subtract_mean_first(Mean::per_pixel(images.view())?)
 //!     .width_shift_range(0.1)
 //!     .height_shift_range(0.1)
 //!     .horizontal_flip(true)
@@ -81,11 +81,12 @@ pub use batch::Batch;
 pub use draws::{Cutout, Draws};
 pub use error::Error;
 pub use fill::{FillMode, Tap};
+pub use fit::See;
 pub use flow::Flow;
 pub use generator::ImageDataGenerator;
 pub use loader::{Epoch, Loader};
 pub use loader_options::{LoaderOptions, Rows};
-pub use mean::Mean;
+pub use mean::{Mean, PixelSums};
 pub use mix::Mix;
 /// The crate of the arrays in which images are.
 pub use ndarray;

@@ -3,6 +3,7 @@
 use crate::batch::Buffers;
 use crate::prefetch::{Pool, Prefetcher};
 use crate::{Batch, Draws, Error, LoaderOptions, Pipeline, Samples, Scratch, save};
+use std::mem::take;
 use std::sync::Arc;
 
 /// Goes through a set in batches, epoch by epoch.
@@ -205,7 +206,10 @@ impl Plan {
         } else {
             Draws::default()
         };
-        self.pipeline.apply(&draws, self.samples.image(sample as usize), out, scratch)
+        let mut pixels = take(&mut scratch.pixels);
+        self.pipeline.apply(&draws, self.samples.image(sample as usize, &mut pixels)?, out, scratch)?;
+        scratch.pixels = pixels;
+        Ok(())
     }
 }
 

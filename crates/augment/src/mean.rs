@@ -25,9 +25,9 @@ impl Mean {
     /// [`Error::EmptySet`] without images.
     pub fn per_channel(images: ArrayView4<'_, u8>) -> Result<Self, Error> {
         let (n, h, w, c) = images.dim();
-        let pixel_sums = sums(images)?;
+        let pixel_sums = PixelSums::of(images);
         let mut channel_sums = vec![0; c];
-        for pixel in pixel_sums.chunks_exact(c.max(1)) {
+        for pixel in pixel_sums.checked()?.sums.chunks_exact(c.max(1)) {
             channel_sums.iter_mut().zip(pixel).for_each(|(sum, &value)| *sum += value);
         }
         Ok(Mean::PerChannel(divide(&channel_sums, n * h * w)))
@@ -38,8 +38,7 @@ impl Mean {
     /// # Errors
     /// [`Error::EmptySet`] without images.
     pub fn per_pixel(images: ArrayView4<'_, u8>) -> Result<Self, Error> {
-        let (n, h, w, c) = images.dim();
-        Ok(Mean::PerPixel { shape: [h, w, c], values: divide(&sums(images)?, n) })
+        PixelSums::of(images).mean()
     }
 
     /// The mean as one value a pixel of images of `shape` (H, W, C). `what` names it in the error.
@@ -65,17 +64,60 @@ impl Mean {
     }
 }
 
-/// For each pixel and channel the sum over all images: exact in whole numbers.
-fn sums(images: ArrayView4<'_, u8>) -> Result<Vec<u64>, Error> {
-    if images.is_empty() {
-        return Err(Error::EmptySet { op: "mean" });
+/// For each pixel and channel the sum over all images, exact in whole numbers: [`Mean::per_pixel`] of a set
+/// that is read some images at a time.
+///
+/// ```
+/// use augment::{Mean, PixelSums};
+///
+/// let mut sums = PixelSums::new([1, 1, 3]);
+/// sums.add(&[10, 20, 30, 20, 40, 60]);
+/// assert_eq!(sums.mean()?, Mean::PerPixel { shape: [1, 1, 3], values: vec![15.0, 30.0, 45.0] });
+/// # Ok::<(), augment::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PixelSums {
+    shape: [usize; 3],
+    sums: Vec<u64>,
+    images: usize,
+}
+
+impl PixelSums {
+    /// Of no images yet, of this height, width and channels.
+    pub fn new(shape: [usize; 3]) -> Self {
+        PixelSums { shape, sums: vec![0; shape.iter().product()], images: 0 }
     }
-    let (_, h, w, c) = images.dim();
-    let mut sums = vec![0; h * w * c];
-    for image in images.axis_iter(Axis(0)) {
-        sums.iter_mut().zip(image).for_each(|(sum, &value)| *sum += u64::from(value));
+
+    /// Adds whole images (HWC), one after the other.
+    pub fn add(&mut self, images: &[u8]) {
+        images.chunks_exact(self.sums.len().max(1)).for_each(|image| self.add_one(image));
     }
-    Ok(sums)
+
+    /// The mean.
+    ///
+    /// # Errors
+    /// [`Error::EmptySet`] without images.
+    pub fn mean(&self) -> Result<Mean, Error> {
+        let PixelSums { shape, sums, images } = self.checked()?;
+        Ok(Mean::PerPixel { shape: *shape, values: divide(sums, *images) })
+    }
+
+    fn of(images: ArrayView4<'_, u8>) -> Self {
+        let (_, h, w, c) = images.dim();
+        let mut sums = PixelSums::new([h, w, c]);
+        images.axis_iter(Axis(0)).for_each(|image| sums.add_one(image));
+        sums
+    }
+
+    fn add_one<'a>(&mut self, image: impl IntoIterator<Item = &'a u8>) {
+        self.sums.iter_mut().zip(image).for_each(|(sum, &value)| *sum += u64::from(value));
+        self.images += 1;
+    }
+
+    fn checked(&self) -> Result<&Self, Error> {
+        let some = self.images > 0 && !self.sums.is_empty();
+        some.then_some(self).ok_or(Error::EmptySet { op: "mean" })
+    }
 }
 
 fn divide(sums: &[u64], count: usize) -> Vec<f32> {

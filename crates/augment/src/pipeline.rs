@@ -36,6 +36,8 @@ pub struct Pipeline {
 /// Reusable memory for [`Pipeline::apply`]: it grows with the first sample, the others allocate nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
+    /// An image that is read on demand.
+    pub(crate) pixels: Vec<u8>,
     image: Vec<f32>,
     moved: Vec<f32>,
     stretched: Stretched,
@@ -49,6 +51,7 @@ impl Scratch {
     pub(crate) fn for_shape([h, w, c]: [usize; 3]) -> Self {
         let image = || vec![0.0; h * w * c];
         Scratch {
+            pixels: Vec::new(),
             image: image(),
             moved: image(),
             stretched: Stretched::for_width(w, c),

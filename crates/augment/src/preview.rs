@@ -1,26 +1,26 @@
 //! Augmented images laid out for people to look at.
 
-use crate::{Draws, Error, ImageDataGenerator, Pipeline, Scratch, save};
-use ndarray::{Array3, ArrayView4, Axis};
+use crate::{Draws, Error, ImageDataGenerator, Pipeline, Samples, Scratch, save};
+use ndarray::Array3;
 
 /// White pixels between the cells of a preview.
 const GAP: usize = 2;
 
 /// A grid of augmented images as one RGB image (height, width, 3).
 ///
-/// `images` is the whole set, and row i belongs to its sample `samples[i]`. The first of the `columns`
+/// Row i belongs to the sample `rows[i]` of the set. The first of the `columns`
 /// columns shows the sample unchanged. The next ones show it after the pipeline, in epoch 0 under `seed`,
 /// epoch 1, and so on. Rescaling and mean subtraction are left out, `cval` is on the scale of 0..=255, and
 /// cutout leaves a black square. With normalized deviations, ZCA or a preprocessing function, every image is
 /// shown as the network reads it, with its values stretched to 0..=255.
 ///
 /// ```
-/// use augment::{ImageDataGenerator, preview};
+/// use augment::{ImageDataGenerator, Samples, preview};
 /// use ndarray::Array4;
 ///
-/// let images = Array4::from_elem((2, 8, 8, 3), 100);
+/// let samples = Samples::new(Array4::from_elem((2, 8, 8, 3), 100), vec![0; 2])?;
 /// let pipeline = ImageDataGenerator::new().width_shift_range(0.2).build([8, 8, 3])?;
-/// let grid = preview(&pipeline, images.view(), &[0, 1], 5, 42)?;
+/// let grid = preview(&pipeline, &samples, &[0, 1], 5, 42)?;
 /// assert_eq!(grid.dim(), (2 * (8 + 2) + 2, 5 * (8 + 2) + 2, 3));
 /// # Ok::<(), augment::Error>(())
 /// ```
@@ -30,18 +30,18 @@ const GAP: usize = 2;
 /// 0 columns, or images that have neither 1 nor 3 channels.
 pub fn preview(
     pipeline: &Pipeline,
-    images: ArrayView4<'_, u8>,
-    samples: &[u32],
+    samples: &Samples,
+    rows: &[u32],
     columns: usize,
     seed: u64,
 ) -> Result<Array3<u8>, Error> {
-    let (n, h, w, c) = images.dim();
+    let (n, [h, w, c]) = (samples.len(), samples.shape());
     if [h, w, c] != pipeline.shape() {
         let (got, expected) = (vec![h, w, c], pipeline.shape().to_vec());
         return Err(Error::Shape { what: "the images of the preview", got, expected });
     }
-    if let Some(sample) = samples.iter().find(|sample| **sample as usize >= n) {
-        return Err(Error::option("samples", sample, format!("below the number of images, {n}")));
+    if let Some(sample) = rows.iter().find(|sample| **sample as usize >= n) {
+        return Err(Error::option("rows", sample, format!("below the number of images, {n}")));
     }
     if columns == 0 {
         return Err(Error::option("columns", 0, "at least 1"));
@@ -49,12 +49,12 @@ pub fn preview(
     if c != 1 && c != 3 {
         return Err(Error::option("channels", c, "1 (grey) or 3 (RGB) for a preview"));
     }
-    let mut grid = Array3::from_elem((samples.len() * (h + GAP) + GAP, columns * (w + GAP) + GAP, 3), 255);
-    let mut cells = Cells { pipeline, images, seed, scratch: Scratch::default() };
-    for (row, &sample) in samples.iter().enumerate() {
+    let mut grid = Array3::from_elem((rows.len() * (h + GAP) + GAP, columns * (w + GAP) + GAP, 3), 255);
+    let mut cells = Cells { pipeline, samples, seed, scratch: Scratch::default() };
+    for (row, &sample) in rows.iter().enumerate() {
         for column in 0..columns {
             let cell = match column.checked_sub(1) {
-                None => cells.original(sample),
+                None => cells.original(sample)?,
                 Some(epoch) => cells.augmented(sample, epoch as u64)?,
             };
             let (top, left) = (GAP + row * (h + GAP), GAP + column * (w + GAP));
@@ -69,19 +69,19 @@ pub fn preview(
 /// What makes single cells.
 struct Cells<'a> {
     pipeline: &'a Pipeline,
-    images: ArrayView4<'a, u8>,
+    samples: &'a Samples,
     seed: u64,
     scratch: Scratch,
 }
 
 impl Cells<'_> {
-    fn original(&self, sample: u32) -> Vec<u8> {
-        self.images.index_axis(Axis(0), sample as usize).iter().copied().collect()
+    fn original(&self, sample: u32) -> Result<Vec<u8>, Error> {
+        Ok(self.samples.image(sample as usize, &mut Vec::new())?.to_vec())
     }
 
     fn augmented(&mut self, sample: u32, epoch: u64) -> Result<Vec<u8>, Error> {
         let mut out = self.one(sample, epoch)?;
-        if let Some(mix) = self.pipeline.mix(self.seed, epoch, sample, self.images.dim().0 as u32) {
+        if let Some(mix) = self.pipeline.mix(self.seed, epoch, sample, self.samples.len() as u32) {
             let partner = self.one(mix.partner, epoch)?;
             mix.apply(self.pipeline.shape(), &mut out, &partner);
         }
@@ -93,7 +93,7 @@ impl Cells<'_> {
     }
 
     fn one(&mut self, sample: u32, epoch: u64) -> Result<Vec<f32>, Error> {
-        let image = self.original(sample);
+        let image = self.original(sample)?;
         let draws: Draws = self.pipeline.draw(self.seed, epoch, sample);
         let mut out = vec![0.0; image.len()];
         if self.pipeline.options().changes_values() {

@@ -5,7 +5,7 @@ use core::ops::Range;
 use ndarray::{Array4, ArrayView4, Axis, Slice};
 use std::sync::Arc;
 
-/// Images (N, H, W, C) with a label each. Cloning it is cheap.
+/// Images (N, H, W, C) with a label each, in memory or [read on demand](Self::on_demand). Cloning it is cheap.
 ///
 /// ```
 /// use augment::Samples;
@@ -15,13 +15,24 @@ use std::sync::Arc;
 /// assert_eq!((samples.len(), samples.shape()), (2, [32, 32, 3]));
 /// # Ok::<(), augment::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Samples {
-    images: Arc<Array4<u8>>,
+    images: Images,
+    shape: [usize; 3],
     labels: Arc<[u16]>,
     /// Which of them.
     range: Range<usize>,
 }
+
+#[derive(Clone)]
+enum Images {
+    /// In standard layout.
+    InMemory(Arc<Array4<u8>>),
+    OnDemand(Arc<ReadImage>),
+}
+
+/// Writes the pixels (HWC) of an image of a set.
+type ReadImage = dyn Fn(usize, &mut [u8]) -> Result<(), Error> + Send + Sync;
 
 /// A part of a set that [`validation_split`](crate::ImageDataGenerator::validation_split) cuts in two; Keras' `subset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,18 +52,52 @@ impl Samples {
     /// [`Error::Option`] for more than 2^32 - 1 of them.
     pub fn new(images: impl Into<Arc<Array4<u8>>>, labels: impl Into<Arc<[u16]>>) -> Result<Self, Error> {
         let (mut images, labels) = (images.into(), labels.into());
-        let n = images.dim().0;
+        let (n, h, w, c) = images.dim();
         Error::check_len("the array of labels", labels.len(), n)?;
-        if images.is_empty() {
+        if !images.is_standard_layout() {
+            images = Arc::new(images.as_standard_layout().into_owned());
+        }
+        Samples::of(Images::InMemory(images), [h, w, c], labels)
+    }
+
+    /// A set that need not fit in memory: `read(sample, pixels)` writes the pixels (HWC) of an image of this
+    /// height, width and channels. A [`Loader`](crate::Loader) calls it on its worker threads, in the order of its epochs.
+    ///
+    /// ```
+    /// use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
+    ///
+    /// let samples = Samples::on_demand([4, 4, 3], vec![0; 10], |sample, pixels| {
+    ///     pixels.fill(sample as u8); // of a file, if it fails `Error::Read`
+    ///     Ok(())
+    /// })?;
+    /// let pipeline = ImageDataGenerator::new().build(samples.shape())?;
+    /// let mut loader = Loader::new(samples, pipeline, LoaderOptions::new().workers(2))?;
+    /// for batch in loader.epoch(0, 0)? {
+    ///     let batch = batch?;
+    ///     assert_eq!(batch.x[0], batch.indices[0] as f32);
+    /// }
+    /// # Ok::<(), augment::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn on_demand(
+        shape: [usize; 3],
+        labels: impl Into<Arc<[u16]>>,
+        read: impl Fn(usize, &mut [u8]) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        Samples::of(Images::OnDemand(Arc::new(read)), shape, labels.into())
+    }
+
+    fn of(images: Images, shape: [usize; 3], labels: Arc<[u16]>) -> Result<Self, Error> {
+        let n = labels.len();
+        if n == 0 || shape.contains(&0) {
             return Err(Error::EmptySet { op: "samples" });
         }
         if u32::try_from(n).is_err() {
             return Err(Error::option("images", n, "at most 2^32 - 1"));
         }
-        if !images.is_standard_layout() {
-            images = Arc::new(images.as_standard_layout().into_owned());
-        }
-        Ok(Samples { images, labels, range: 0..n })
+        Ok(Samples { images, shape, labels, range: 0..n })
     }
 
     /// One part of the set, whose first `validation_split` (a share, rounded down) are kept for validation, as in Keras: shuffle a
@@ -105,13 +150,15 @@ impl Samples {
 
     /// Height, width and channels of the images.
     pub fn shape(&self) -> [usize; 3] {
-        let (_, h, w, c) = self.images.dim();
-        [h, w, c]
+        self.shape
     }
 
-    /// All images (N, H, W, C).
-    pub fn images(&self) -> ArrayView4<'_, u8> {
-        self.images.slice_axis(Axis(0), Slice::from(self.range.clone()))
+    /// All images (N, H, W, C); `None` if they are read on demand.
+    pub fn images(&self) -> Option<ArrayView4<'_, u8>> {
+        match &self.images {
+            Images::InMemory(images) => Some(images.slice_axis(Axis(0), Slice::from(self.range.clone()))),
+            Images::OnDemand(_) => None,
+        }
     }
 
     /// All labels.
@@ -119,14 +166,34 @@ impl Samples {
         &self.labels[self.range.clone()]
     }
 
-    /// The pixels of one image (HWC).
+    /// The pixels of one image (HWC): those in memory, or read into `buffer`.
+    ///
+    /// # Errors
+    /// If it can't be read.
     ///
     /// # Panics
     /// If `sample` is not below [`len`](Self::len).
-    pub fn image(&self, sample: usize) -> &[u8] {
+    pub fn image<'a>(&'a self, sample: usize, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], Error> {
         assert!(sample < self.len(), "there is no sample {sample} among {}", self.len());
-        let all = self.images.as_slice().expect("`new` saw to the standard layout");
-        let [h, w, c] = self.shape();
-        &all[(self.range.start + sample) * h * w * c..][..h * w * c]
+        let (place, len) = (self.range.start + sample, self.shape.iter().product());
+        match &self.images {
+            Images::InMemory(images) => {
+                let all = images.as_slice().expect("`new` saw to the standard layout");
+                Ok(&all[place * len..][..len])
+            }
+            Images::OnDemand(read) => {
+                buffer.resize(len, 0);
+                read(place, buffer)?;
+                Ok(buffer)
+            }
+        }
+    }
+}
+
+impl core::fmt::Debug for Samples {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let in_memory = matches!(self.images, Images::InMemory(_));
+        let mut of = f.debug_struct("Samples");
+        of.field("len", &self.len()).field("shape", &self.shape).field("in_memory", &in_memory).finish()
     }
 }

@@ -33,7 +33,7 @@ fn the_steady_state_allocates_nothing() {
     let images = Array4::from_shape_fn((400, 8, 8, 3), |(n, y, x, c)| (n * 7 + y * 5 + x * 3 + c) as u8);
     let samples = Samples::new(images, vec![1; 400]).unwrap();
     let pipeline = ImageDataGenerator::new()
-        .subtract_mean_first(Mean::per_pixel(samples.images()).unwrap())
+        .subtract_mean_first(Mean::per_pixel(samples.images().unwrap()).unwrap())
         .width_shift_range(0.4)
         .height_shift_range([0, 1, 3])
         .horizontal_flip(true)

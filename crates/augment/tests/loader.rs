@@ -108,7 +108,7 @@ fn evaluation_keeps_the_order_and_the_pixels() {
     let mut loader = loader(7, LoaderOptions::new().batch_size(3).evaluation());
     let batches = epoch(&mut loader, 0, 0);
     let x: Vec<f32> = batches.iter().flat_map(|batch| batch.0.clone()).collect();
-    assert_eq!(x, set.images().iter().map(|&byte| f32::from(byte)).collect::<Vec<_>>());
+    assert_eq!(x, set.images().unwrap().iter().map(|&byte| f32::from(byte)).collect::<Vec<_>>());
     assert_eq!(batches[2].2, [6]);
 }
 
@@ -174,7 +174,7 @@ fn sets_must_fit_together() {
     // Another memory layout is brought into ours.
     let planar = Array4::from_shape_fn((2, 3, 4, 5), |(n, c, y, x)| (n * 60 + c * 20 + y * 5 + x) as u8);
     let set = Samples::new(planar.permuted_axes([0, 2, 3, 1]), vec![0; 2]).unwrap();
-    assert_eq!(set.image(1)[..4], [60, 80, 100, 61]);
+    assert_eq!(set.image(1, &mut Vec::new()).unwrap()[..4], [60, 80, 100, 61]);
 }
 
 /// A loader whose images are all of one value, so that a mixture tells its shares.

@@ -1,7 +1,7 @@
 //! Draws, the steps of a pipeline, and options that make no sense.
 
 use augment::{
-    Affine, Cutout, Draws, Error, FillMode, ImageDataGenerator, Mean, Pipeline, Sampling, Scratch,
+    Affine, Cutout, Draws, Error, FillMode, ImageDataGenerator, Mean, Pipeline, Samples, Sampling, Scratch,
     ShiftRange, preview, warp,
 };
 use ndarray::{Array4, s};
@@ -294,7 +294,8 @@ fn a_preview_shows_the_image_and_then_its_epochs() {
     let images = Array4::from_shape_fn((9, 4, 3, 1), |(n, y, x, _)| (n * 25 + y * 4 + x) as u8);
     let options = ImageDataGenerator::new().horizontal_flip(true).rescale(1.0 / 255.0);
     let pipeline = options.build([4, 3, 1]).unwrap();
-    let grid = preview(&pipeline, images.view(), &[7, 8], 6, 5).unwrap();
+    let samples = Samples::new(images.clone(), vec![0; 9]).unwrap();
+    let grid = preview(&pipeline, &samples, &[7, 8], 6, 5).unwrap();
     assert_eq!(grid.dim(), (14, 32, 3));
     assert!(grid.slice(s![..2, .., ..]).iter().all(|&value| value == 255));
     for (row, sample) in [(0, 7), (1, 8)] {
@@ -306,9 +307,10 @@ fn a_preview_shows_the_image_and_then_its_epochs() {
             }
         }
     }
-    assert!(preview(&pipeline, images.view(), &[9], 6, 5).is_err());
-    assert!(preview(&pipeline, images.view(), &[7, 8], 0, 5).is_err());
-    assert!(preview(&pipeline, images.slice(s![.., ..3, .., ..]), &[7, 8], 1, 5).is_err());
+    assert!(preview(&pipeline, &samples, &[9], 6, 5).is_err());
+    assert!(preview(&pipeline, &samples, &[7, 8], 0, 5).is_err());
+    let lower = Samples::new(images.slice_move(s![.., ..3, .., ..]), vec![0; 9]).unwrap();
+    assert!(preview(&pipeline, &lower, &[7, 8], 1, 5).is_err());
 }
 
 #[cfg(feature = "serde")]

@@ -1,14 +1,15 @@
 //! The binary layout: records of one label byte (CIFAR-100: coarse, then fine) and 3,072 pixel bytes, the
 //! red plane, the green and the blue one, each 32 rows of 32.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
 use crate::classes::Kind;
-use crate::dataset::{IMAGE_BYTES, push_planes};
+use crate::dataset::push_planes;
 use crate::error::{Error, Result};
+use crate::files::open;
 use crate::records::Records;
+use crate::sizes::IMAGE_BYTES;
 
 pub(crate) fn record_bytes(kind: Kind) -> usize {
     IMAGE_BYTES + label_bytes(kind)
@@ -40,16 +41,4 @@ pub(crate) fn read(path: &Path, images: usize, records: &mut Records) -> Result<
         push_planes(&mut records.images, planes);
     }
     Ok(())
-}
-
-/// Opens a regular file and tells its size.
-pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
-    // Asked before opening: opening a named pipe would wait for ever.
-    let metadata = path.metadata().map_err(Error::io("read", path))?;
-    if !metadata.is_file() {
-        let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file");
-        return Err(Error::Io { action: "read", path: path.into(), source });
-    }
-    let file = File::open(path).map_err(Error::io("open", path))?;
-    Ok((file, metadata.len()))
 }

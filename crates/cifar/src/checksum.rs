@@ -6,8 +6,8 @@ use std::path::Path;
 
 use md5::{Digest, Md5};
 
-use crate::binary::open;
 use crate::error::{Error, Result};
+use crate::files::open;
 
 /// The MD5 of the file at `path`, in hexadecimal.
 pub(crate) fn md5_of(path: &Path) -> Result<String> {

@@ -1,20 +1,24 @@
 //! The data in memory: images, labels and class names.
 
-use ndarray::{Array1, Array4, Axis, Slice};
+use std::ops::Range;
 
-/// Height and width of CIFAR's and of synthetic images, in pixels; pictures of class folders are scaled to it unless told otherwise.
-pub const SIDE: usize = 32;
-/// Colour channels of every image: red, green, blue.
-pub const CHANNELS: usize = 3;
-/// Bytes of one image of CIFAR.
-pub const IMAGE_BYTES: usize = SIDE * SIDE * CHANNELS;
+use ndarray::{Array1, Array4, Axis};
+
+use crate::error::{Error, Result};
+use crate::on_demand::Files;
+use crate::sizes::{CHANNELS, SIDE};
+
+/// The most bytes of pixels that are decoded together.
+const TOGETHER: usize = 64 << 20;
 
 /// Labelled images, for training or for testing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
     /// `[n, 32, 32, 3]`, or of class folders `[n, height, width, 3]`: image, row, column, channel (red, green, blue), 0..=255, in
-    /// standard (C) order.
+    /// standard (C) order. `[0, height, width, 3]` where `files` has the images.
     pub images: Array4<u8>,
+    /// The images, if they are decoded on demand. Only [class folders](crate::folder::ClassFolders::on_demand_above) can have them.
+    pub files: Option<Files>,
     /// `[n]`: for each image an index into [`Dataset::classes`].
     pub labels: Array1<u16>,
     /// `[n]`: for each image an index into [`Dataset::coarse_classes`]. CIFAR-100 only.
@@ -45,12 +49,69 @@ impl Split {
     /// assert_eq!(test.images.dim(), (20, 32, 32, 3));
     /// ```
     pub fn take(&self, n: usize) -> Split {
-        let (first, samples) = (Slice::from(..n.min(self.len())), Axis(0));
+        self.select(&(0..n.min(self.len())).collect::<Vec<_>>())
+    }
+
+    /// Some samples, in this order.
+    ///
+    /// ```
+    /// let test = cifar::synthetic(1, 0, 50).test;
+    /// assert_eq!(test.select(&[7, 3]).labels[1], test.labels[3]);
+    /// ```
+    ///
+    /// # Panics
+    /// If a sample is not below [`len`](Self::len).
+    pub fn select(&self, samples: &[usize]) -> Split {
+        let images = match &self.files {
+            Some(_) => self.images.clone(),
+            None => self.images.select(Axis(0), samples),
+        };
         Split {
-            images: self.images.slice_axis(samples, first).to_owned(),
-            labels: self.labels.slice_axis(samples, first).to_owned(),
-            coarse: self.coarse.as_ref().map(|coarse| coarse.slice_axis(samples, first).to_owned()),
+            images,
+            files: self.files.as_ref().map(|files| files.select(samples)),
+            labels: self.labels.select(Axis(0), samples),
+            coarse: self.coarse.as_ref().map(|coarse| coarse.select(Axis(0), samples)),
         }
+    }
+
+    /// The pixels of some images, one after the other: those in memory, or decoded into `buffer` on all cores.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) or [`Error::Image`](crate::Error::Image) of the first picture that can't be decoded.
+    ///
+    /// # Panics
+    /// If a sample is not below [`len`](Self::len).
+    pub fn pixels<'a>(&'a self, samples: Range<usize>, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        let len: usize = self.shape().iter().product();
+        match &self.files {
+            Some(files) => {
+                buffer.resize(samples.len() * len, 0);
+                files.read_all(samples, buffer)?;
+                Ok(buffer)
+            }
+            None => match self.images.as_slice() {
+                Some(all) => Ok(&all[samples.start * len..samples.end * len]),
+                None => {
+                    buffer.clear();
+                    buffer.extend(self.images.slice_axis(Axis(0), samples.into()));
+                    Ok(buffer)
+                }
+            },
+        }
+    }
+
+    /// Shows the pixels of all images in order, some at a time, so that they need not be in memory together.
+    ///
+    /// # Errors
+    /// As [`pixels`](Self::pixels), and those of `see`.
+    pub fn each<E: From<Error>>(&self, mut see: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let len: usize = self.shape().iter().product();
+        let many = (TOGETHER / len.max(1)).max(1);
+        let mut buffer = Vec::new();
+        for start in (0..self.len()).step_by(many) {
+            see(self.pixels(start..(start + many).min(self.len()), &mut buffer)?)?;
+        }
+        Ok(())
     }
 
     /// How many images each of the `classes` has.
@@ -78,7 +139,13 @@ impl Split {
     ) -> Split {
         let images = Array4::from_shape_vec((labels.len(), height, width, CHANNELS), images)
             .expect("a reader collects the bytes of an image for every label");
-        Split { images, labels: labels.into(), coarse: coarse.map(Array1::from) }
+        Split { images, files: None, labels: labels.into(), coarse: coarse.map(Array1::from) }
+    }
+
+    /// Pictures that are decoded on demand.
+    pub(crate) fn on_demand(files: Files, labels: Vec<u16>) -> Split {
+        let none = Split::of_size(files.size(), Vec::new(), Vec::new(), None);
+        Split { files: Some(files), labels: labels.into(), ..none }
     }
 }
 

@@ -9,17 +9,18 @@ use std::thread;
 use std::time::Duration;
 
 use image::error::{DecodingError, ImageFormatHint};
-use image::imageops::FilterType;
 use image::metadata::Orientation;
 use image::{
-    DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, ImageResult, Limits, RgbImage,
+    DynamicImage, ImageBuffer, ImageDecoder, ImageError, ImageFormat, ImageReader, ImageResult, Limits,
+    Pixel, RgbImage,
 };
 
-use crate::binary::open;
-use crate::dataset::{CHANNELS, Split};
 use crate::error::{Error, Result};
+use crate::files::open;
 use crate::panics::caught;
 use crate::progress::{Listener, Progress};
+use crate::resize::resize;
+use crate::sizes::CHANNELS;
 
 /// The widest and highest picture that is decoded, or scaled to.
 const MAX_PIXELS_ASIDE: u32 = 16_384;
@@ -28,9 +29,6 @@ const MAX_DECODED: u64 = 256 << 20;
 
 /// How often it is told how many pictures are done.
 const TELL_EVERY: Duration = Duration::from_millis(500);
-
-/// A file and its class.
-pub(crate) type Picture = (PathBuf, u16);
 
 /// Decodes the pictures of a folder, split by split.
 pub(crate) struct Decoder<'l, 'a> {
@@ -44,59 +42,72 @@ pub(crate) struct Decoder<'l, 'a> {
 }
 
 impl Decoder<'_, '_> {
-    /// Decodes on all cores; the result doesn't depend on their number.
-    pub(crate) fn decode(&mut self, pictures: &[Picture]) -> Result<Split> {
-        let (size, bytes) = (self.size, bytes_of(self.size));
-        let mut images = vec![0; pictures.len() * bytes];
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let share = pictures.len().div_ceil(threads).max(1);
-        // The first failure in the order of the pictures, not in time. The pictures after it need no
-        // decoding.
-        let (first_bad, done) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
-        let failures = thread::scope(|scope| {
-            let (ends, all_ended) = channel::<()>();
-            let shares = pictures.chunks(share).zip(images.chunks_mut(share * bytes)).enumerate();
-            let workers = shares.map(|(worker, (pictures, images))| {
-                let (first_bad, done, ends) = (&first_bad, &done, ends.clone());
-                let work = move || {
-                    // Goes with the thread, however that ends.
-                    let _ends = ends;
-                    for (k, ((path, _), image)) in pictures.iter().zip(images.chunks_mut(bytes)).enumerate() {
-                        let index = worker * share + k;
-                        if index > first_bad.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        if let Err(error) = one(path, size, image) {
-                            first_bad.fetch_min(index, Ordering::Relaxed);
-                            return Err(error);
-                        }
-                        done.fetch_add(1, Ordering::Relaxed);
-                    }
-                    Ok(())
-                };
-                let worker = thread::Builder::new().spawn_scoped(scope, work);
-                if worker.is_err() {
-                    first_bad.store(0, Ordering::Relaxed);
-                }
-                worker
-            });
-            let workers: Vec<_> = workers.collect();
-            drop(ends);
-            while all_ended.recv_timeout(TELL_EVERY) == Err(RecvTimeoutError::Timeout) {
-                let done = self.done + done.load(Ordering::Relaxed);
-                (self.listener)(Progress::Decoding { done, total: self.total });
-            }
-            let join = |worker: io::Result<thread::ScopedJoinHandle<'_, _>>| {
-                worker.map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
-            };
-            workers.into_iter().map(join).collect::<Vec<_>>()
-        });
-        for (failure, share) in failures.into_iter().zip(pictures.chunks(share)) {
-            failure.map_err(Error::io("start a thread to decode", &share[0].0))??;
-        }
-        self.done += pictures.len();
-        Ok(Split::of_size(size, images, pictures.iter().map(|&(_, label)| label).collect(), None))
+    /// The pixels of all of them.
+    pub(crate) fn decode(&mut self, paths: &[PathBuf]) -> Result<Vec<u8>> {
+        let mut images = vec![0; paths.len() * bytes_of(self.size)];
+        let (before, total) = (self.done, self.total);
+        let mut tell = |done| (self.listener)(Progress::Decoding { done: before + done, total });
+        all(paths, self.size, &mut images, &mut tell)?;
+        self.done += paths.len();
+        Ok(images)
     }
+}
+
+/// Decodes pictures into `images`, on all cores. The result doesn't depend on their number. Now and then it tells
+/// how many are done.
+pub(crate) fn all(
+    paths: &[PathBuf],
+    size: [usize; 2],
+    images: &mut [u8],
+    tell: &mut dyn FnMut(usize),
+) -> Result<()> {
+    let bytes = bytes_of(size);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let share = paths.len().div_ceil(threads).max(1);
+    // The first failure in the order of the pictures, not in time. The pictures after it need no
+    // decoding.
+    let (first_bad, done) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
+    let failures = thread::scope(|scope| {
+        let (ends, all_ended) = channel::<()>();
+        let shares = paths.chunks(share).zip(images.chunks_mut(share * bytes)).enumerate();
+        let workers = shares.map(|(worker, (paths, images))| {
+            let (first_bad, done, ends) = (&first_bad, &done, ends.clone());
+            let work = move || {
+                // Goes with the thread, however that ends.
+                let _ends = ends;
+                for (k, (path, image)) in paths.iter().zip(images.chunks_mut(bytes)).enumerate() {
+                    let index = worker * share + k;
+                    if index > first_bad.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    if let Err(error) = one(path, size, image) {
+                        first_bad.fetch_min(index, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            };
+            let worker = thread::Builder::new().spawn_scoped(scope, work);
+            if worker.is_err() {
+                first_bad.store(0, Ordering::Relaxed);
+            }
+            worker
+        });
+        let workers: Vec<_> = workers.collect();
+        drop(ends);
+        while all_ended.recv_timeout(TELL_EVERY) == Err(RecvTimeoutError::Timeout) {
+            tell(done.load(Ordering::Relaxed));
+        }
+        let join = |worker: io::Result<thread::ScopedJoinHandle<'_, _>>| {
+            worker.map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        };
+        workers.into_iter().map(join).collect::<Vec<_>>()
+    });
+    for (failure, share) in failures.into_iter().zip(paths.chunks(share)) {
+        failure.map_err(Error::io("start a thread to decode", &share[0]))??;
+    }
+    Ok(())
 }
 
 /// Refuses a height and width that no picture can be scaled to.
@@ -114,15 +125,10 @@ pub(crate) fn bytes_of([height, width]: [usize; 2]) -> usize {
 }
 
 /// Decodes one picture into `to`, the bytes of a picture of this size.
-pub(crate) fn one(path: &Path, [height, width]: [usize; 2], to: &mut [u8]) -> Result<()> {
+pub(crate) fn one(path: &Path, size: [usize; 2], to: &mut [u8]) -> Result<()> {
     let picture = read(path)?;
-    let (width, height) = (width as u32, height as u32);
-    let scaled = if picture.dimensions() == (width, height) {
-        picture
-    } else {
-        image::imageops::resize(&picture, width, height, FilterType::Triangle)
-    };
-    to.copy_from_slice(scaled.as_raw());
+    let own = [picture.height() as usize, picture.width() as usize];
+    resize(picture.as_raw(), own, size, to);
     Ok(())
 }
 
@@ -166,9 +172,32 @@ fn upright<R: BufRead + Seek>(mut reader: ImageReader<R>) -> ImageResult<RgbImag
     limits.reserve(decoder.total_bytes())?;
     decoder.set_limits(limits)?;
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    let mut picture = DynamicImage::ImageRgb8(DynamicImage::from_decoder(decoder)?.into_rgb8());
+    let mut picture = DynamicImage::ImageRgb8(rgb(DynamicImage::from_decoder(decoder)?));
     picture.apply_orientation(orientation);
     Ok(picture.into_rgb8())
+}
+
+/// A picture in 8 bits of red, green and blue. Of 16 bits the upper 8 count, as in Pillow and TensorFlow.
+fn rgb(picture: DynamicImage) -> RgbImage {
+    match picture {
+        DynamicImage::ImageLuma16(deep) => DynamicImage::ImageLuma8(upper(deep)),
+        DynamicImage::ImageLumaA16(deep) => DynamicImage::ImageLumaA8(upper(deep)),
+        DynamicImage::ImageRgb16(deep) => DynamicImage::ImageRgb8(upper(deep)),
+        DynamicImage::ImageRgba16(deep) => DynamicImage::ImageRgba8(upper(deep)),
+        picture => picture,
+    }
+    .into_rgb8()
+}
+
+/// The upper 8 bits of every value.
+fn upper<P, Q>(deep: ImageBuffer<P, Vec<u16>>) -> ImageBuffer<Q, Vec<u8>>
+where
+    P: Pixel<Subpixel = u16>,
+    Q: Pixel<Subpixel = u8>,
+{
+    let (width, height) = deep.dimensions();
+    let values = deep.into_raw().into_iter().map(|value| (value >> 8) as u8).collect();
+    ImageBuffer::from_raw(width, height, values).unwrap_or_default()
 }
 
 /// Whether a JPEG file has the marker of its end, of ITU-T T.81, B.1.1: that of a preview within one of its segments is another's.
@@ -215,7 +244,7 @@ mod tests {
         RgbImage::from_fn(1500, 1500, |x, y| image::Rgb([x as u8, y as u8, (x * y) as u8]))
             .save(&path)
             .unwrap();
-        let mut pictures = vec![(path, 0); 8];
+        let mut pictures = vec![path; 8];
         let mut told = Vec::new();
         // However fast the machine is.
         while told.is_empty() {
@@ -225,7 +254,7 @@ mod tests {
             };
             let total = 100 + pictures.len();
             let mut decoder = Decoder { size: [8, 8], done: 100, total, listener: &mut listener };
-            assert_eq!(decoder.decode(&pictures).unwrap().len(), pictures.len());
+            assert_eq!(decoder.decode(&pictures).unwrap().len(), pictures.len() * 8 * 8 * 3);
             assert_eq!(decoder.done, total);
             pictures.extend_from_within(..);
         }

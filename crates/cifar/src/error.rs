@@ -218,7 +218,7 @@ pub enum Error {
 
     /// A folder that does not hold folders of pictures.
     #[error(
-        "{}: {reason}; expected a folder for each class with .png or .jpg files, or `train` and `test` \
+        "{}: {reason}; expected a folder for each class with pictures, or `train` and `test` \
          folders that hold such folders",
         path.display()
     )]
@@ -277,14 +277,11 @@ fn why(source: &ImageError) -> String {
     const MEND: &str = "get it again, or leave it out";
     match source {
         ImageError::Unsupported(what) if matches!(what.kind(), UnsupportedErrorKind::Format(_)) => {
-            match what.format_hint() {
-                ImageFormatHint::Exact(format) => {
-                    format!(
-                        "it is {format:?}, and neither PNG nor JPEG, whatever its name says; convert it, or {MEND}"
-                    )
-                }
-                _ => format!("it is neither PNG nor JPEG, whatever its name says; {MEND}"),
-            }
+            let found = match what.format_hint() {
+                ImageFormatHint::Exact(format) => format!("it is {format:?}"),
+                _ => "it is no picture".to_owned(),
+            };
+            format!("{found}, whatever its name says, not PNG, JPEG, WebP, BMP or GIF; convert it, or {MEND}")
         }
         ImageError::IoError(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             format!("it is cut off; {MEND}")

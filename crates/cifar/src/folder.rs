@@ -1,16 +1,21 @@
 //! A folder of class folders with pictures as a data set.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 
-use crate::dataset::{CHANNELS, Dataset, SIDE};
-use crate::decode::{self, Decoder, Picture};
+use crate::dataset::{Dataset, Split};
+use crate::decode::{self, Decoder};
 use crate::error::{Error, Result};
+use crate::files::entries;
+pub use crate::files::{ENDINGS, Found};
 use crate::memory;
+use crate::on_demand::Files;
 use crate::progress::{Listener, Progress};
+use crate::sizes::{CHANNELS, SIDE};
 
-/// Reads a folder of class folders: PNG and JPEG files of any size, scaled to 32x32, or to [another size](ClassFolders::image_size).
+/// Reads a folder of class folders: PNG, JPEG, WebP, BMP and GIF files of any size, scaled to 32x32, or to [another size](ClassFolders::image_size).
 ///
 /// ```text
 /// DIR/train/cat/001.png  DIR/test/cat/001.png       or, without a test set,       DIR/cat/001.png
@@ -23,9 +28,10 @@ use crate::progress::{Listener, Progress};
 /// Pictures have the order of class and file name.
 ///
 /// Pictures are turned by their EXIF orientation and stretched to that size with a triangle filter: bilinear,
-/// or an average where a picture becomes smaller. Colours are converted to RGB, and transparency is dropped.
-/// Files with another extension than `.png`, `.jpg` and `.jpeg`, folders inside of class folders, and names
-/// that begin with a dot are skipped. [`ClassFolders::progress`] reports all but the last.
+/// or an average where a picture becomes smaller. Colours are converted to RGB, and transparency is dropped. Of
+/// 16 bits the upper 8 count, and of an animation the first frame. Pictures in folders inside of a class
+/// folder belong to it. [`Found`] tells which files are pictures, and [`ClassFolders::progress`] how many others
+/// are skipped.
 ///
 /// # Errors [`Error::ClassFolders`] if the folder has another structure. [`Error::Image`] with the name of
 /// the first picture that can't be decoded, or that would take absurdly much memory. [`Error::Size`] for a
@@ -53,6 +59,7 @@ pub struct ClassFolders<'a> {
     size: [usize; 2],
     limit_train: usize,
     limit_test: usize,
+    in_memory: u64,
     listener: Box<Listener<'a>>,
 }
 
@@ -61,7 +68,8 @@ impl<'a> ClassFolders<'a> {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let listener = Box::new(|_: Progress<'_>| {});
         let (size, limit) = ([SIDE; 2], usize::MAX);
-        ClassFolders { dir: dir.into(), size, limit_train: limit, limit_test: limit, listener }
+        let in_memory = u64::MAX;
+        ClassFolders { dir: dir.into(), size, limit_train: limit, limit_test: limit, in_memory, listener }
     }
 
     /// The rows and columns that every picture is stretched to, as Keras' `image_dataset_from_directory(image_size=(height, width))`.
@@ -79,6 +87,12 @@ impl<'a> ClassFolders<'a> {
         ClassFolders { limit_test: limit, ..self }
     }
 
+    /// Decodes pictures on demand if the pixels of all would take more than so many bytes: the splits have
+    /// [files](crate::Split::files) then, and not images. By default all are decoded now.
+    pub fn on_demand_above(self, bytes: u64) -> Self {
+        ClassFolders { in_memory: bytes, ..self }
+    }
+
     /// A function that is called for [skipped files](Progress::PassedOver) and for the progress of
     /// [decoding](Progress::Decoding).
     pub fn progress(self, listener: impl FnMut(Progress<'_>) + 'a) -> Self {
@@ -93,36 +107,51 @@ impl<'a> ClassFolders<'a> {
         let mut others = Vec::new();
         let listed = Listed::of(&self.dir, &mut others)?;
         let within = |path: &'_ PathBuf| path.strip_prefix(&self.dir).unwrap_or(path).to_owned();
-        let (folders, files): (Vec<_>, Vec<_>) = others.iter().partition(|path| path.is_dir());
-        if let Some(first) = files.first() {
-            (self.listener)(Progress::PassedOver { files: files.len(), first: &within(first) });
-        }
-        if let Some(first) = folders.first() {
-            (self.listener)(Progress::FoldersPassedOver { folders: folders.len(), first: &within(first) });
+        if let Some(first) = others.first() {
+            (self.listener)(Progress::PassedOver { files: others.len(), first: &within(first) });
         }
         let train = limited(&listed.train, self.limit_train);
         let validation = listed.validation.as_ref().map(|pictures| limited(pictures, self.limit_test));
         let test = limited(&listed.test, self.limit_test);
         let all = train.len() + validation.as_ref().map_or(0, Vec::len) + test.len();
-        self.check_memory(all, memory::available())?;
-        let mut decoder = Decoder { size: self.size, done: 0, total: all, listener: &mut *self.listener };
+        let bytes = self.bytes(all)?;
+        let on_demand = bytes > self.in_memory;
+        if on_demand {
+            (self.listener)(Progress::OnDemand { pictures: all, bytes });
+        } else {
+            self.check_memory(all, memory::available())?;
+        }
+        let size = self.size;
+        let mut decoder = Decoder { size, done: 0, total: all, listener: &mut *self.listener };
+        let mut split = |pictures: Vec<Picture>| {
+            let (paths, labels): (Vec<_>, Vec<_>) = pictures.into_iter().unzip();
+            match on_demand {
+                true => Ok(Split::on_demand(Files::new(paths, size), labels)),
+                false => Ok(Split::of_size(size, decoder.decode(&paths)?, labels, None)),
+            }
+        };
         Ok(Dataset {
             name: self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy().into_owned(),
-            train: decoder.decode(&train)?,
-            validation: validation.map(|pictures| decoder.decode(&pictures)).transpose()?,
-            test: decoder.decode(&test)?,
+            train: split(train)?,
+            validation: validation.map(&mut split).transpose()?,
+            test: split(test)?,
             classes: listed.classes,
             coarse_classes: Vec::new(),
             validation_from: Some(listed.validation_from),
         })
     }
 
-    /// Refuses so many pictures if they would take more than the `free` bytes, before any of them is decoded.
-    fn check_memory(&self, pictures: usize, free: Option<u64>) -> Result<()> {
+    /// The bytes of the pixels of so many pictures.
+    fn bytes(&self, pictures: usize) -> Result<u64> {
         let [height, width] = self.size;
         decode::check_size(self.size)?;
         let bytes = [height, width, CHANNELS].into_iter().try_fold(pictures, usize::checked_mul);
-        let needed = bytes.map_or(u64::MAX, |bytes| bytes as u64);
+        Ok(bytes.map_or(u64::MAX, |bytes| bytes as u64))
+    }
+
+    /// Refuses so many pictures if they would take more than the `free` bytes, before any of them is decoded.
+    fn check_memory(&self, pictures: usize, free: Option<u64>) -> Result<()> {
+        let ([height, width], needed) = (self.size, self.bytes(pictures)?);
         match free.filter(|&free| free < needed) {
             Some(free) => Err(Error::Memory {
                 path: self.dir.clone(),
@@ -163,6 +192,9 @@ fn limited(pictures: &[Picture], limit: usize) -> Vec<Picture> {
     evenly(&labels, limit).into_iter().map(|place| pictures[place].clone()).collect()
 }
 
+/// A file and its class.
+type Picture = (PathBuf, u16);
+
 /// The files of a folder, before any of them is opened.
 struct Listed {
     classes: Vec<String>,
@@ -175,10 +207,10 @@ struct Listed {
 }
 
 impl Listed {
-    /// The files and folders beside the pictures are added to `others`.
+    /// The files beside the pictures are added to `others`.
     fn of(dir: &Path, others: &mut Vec<PathBuf>) -> Result<Listed> {
         let train_dir = split_dir(dir, &["train"]);
-        let (classes, train) = pictures(train_dir.as_deref().unwrap_or(dir), others)?;
+        let (classes, train) = classes_in(train_dir.as_deref().unwrap_or(dir), others)?;
         let validation_dir = train_dir.as_ref().and_then(|_| split_dir(dir, &["val", "valid", "validation"]));
         let test_dir = train_dir.and_then(|_| split_dir(dir, &["test"]));
         let from = |dir: &Path| format!("from {}/", dir.file_name().unwrap_or_default().display());
@@ -223,7 +255,7 @@ fn shape(path: &Path, reason: impl Into<String>) -> Error {
 }
 
 /// The classes in `dir` and their pictures.
-fn pictures(dir: &Path, others: &mut Vec<PathBuf>) -> Result<(Vec<String>, Vec<Picture>)> {
+fn classes_in(dir: &Path, others: &mut Vec<PathBuf>) -> Result<(Vec<String>, Vec<Picture>)> {
     let mut classes = Vec::new();
     for path in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
         match path.file_name().and_then(|name| name.to_str()) {
@@ -241,7 +273,7 @@ fn pictures(dir: &Path, others: &mut Vec<PathBuf>) -> Result<(Vec<String>, Vec<P
     let mut counts = vec![0_usize; classes.len()];
     pictures.iter().for_each(|&(_, label)| counts[usize::from(label)] += 1);
     match counts.iter().position(|&count| count == 0) {
-        Some(empty) => Err(shape(&dir.join(&classes[empty]), "it has no .png or .jpg file")),
+        Some(empty) => Err(shape(&dir.join(&classes[empty]), format!("it has no picture: {}", endings()))),
         None => Ok((classes, pictures)),
     }
 }
@@ -255,27 +287,19 @@ fn pictures_of(dir: &Path, classes: &[String], others: &mut Vec<PathBuf>) -> Res
         let Some(label) = known else {
             return Err(shape(&folder, "the training split has no class of this name"));
         };
-        let (files, rest): (Vec<_>, Vec<_>) =
-            entries(&folder)?.into_iter().partition(|path| is_picture(path));
+        let Found { pictures: files, others: rest, unlisted } = Found::below(&folder);
+        if let Some(error) = unlisted.into_iter().next() {
+            return Err(error);
+        }
         pictures.extend(files.into_iter().map(|path| (path, label as u16)));
         others.extend(rest);
     }
     Ok(pictures)
 }
 
-/// What is in a folder, sorted by name, but for hidden entries.
-fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
-    let listed: std::io::Result<Vec<PathBuf>> =
-        fs::read_dir(dir).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-    let mut paths = listed.map_err(Error::io("list", dir))?;
-    paths.retain(|path| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
-    paths.sort();
-    Ok(paths)
-}
-
-fn is_picture(path: &Path) -> bool {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    ["png", "jpg", "jpeg"].iter().any(|known| known.eq_ignore_ascii_case(extension)) && path.is_file()
+/// The endings in words.
+fn endings() -> String {
+    ENDINGS.map(|ending| format!(".{ending}")).join(", ")
 }
 
 /// The rule of [`read`] for a folder without a test set. `all` is sorted by class.
@@ -291,7 +315,7 @@ fn divide(all: Vec<Picture>) -> (Vec<Picture>, Vec<Picture>) {
     (train, test)
 }
 
-/// Reads one picture, PNG or JPEG of any size, turns it and scales it to `[height, width]` as the pictures of a folder are: the bytes
+/// Reads one picture of any size, turns it and scales it to `[height, width]` as the pictures of a folder are: the bytes
 /// of its RGB pixels, row by row.
 ///
 /// # Errors
@@ -302,6 +326,30 @@ pub fn picture(path: impl AsRef<Path>, size: [usize; 2]) -> Result<Vec<u8>> {
     let mut pixels = vec![0; decode::bytes_of(size)];
     decode::one(path.as_ref(), size, &mut pixels)?;
     Ok(pixels)
+}
+
+/// As [`picture`] for several files, on all cores. A picture that can't be read has its error.
+///
+/// ```no_run
+/// let decoded = cifar::folder::pictures(&["cat.jpg", "dog.jpg"], [64, 64]);
+/// for error in decoded.iter().filter_map(|picture| picture.as_ref().err()) {
+///     eprintln!("{error}");
+/// }
+/// ```
+pub fn pictures(paths: &[impl AsRef<Path> + Sync], size: [usize; 2]) -> Vec<Result<Vec<u8>>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let share = paths.len().div_ceil(threads).max(1);
+    thread::scope(|scope| {
+        let mut shares = Vec::new();
+        for share in paths.chunks(share) {
+            let decode = move || share.iter().map(|path| picture(path, size)).collect::<Vec<_>>();
+            shares.push(scope.spawn(decode));
+        }
+        shares
+            .into_iter()
+            .flat_map(|share| share.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    })
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use crate::classes::{self, Kind};
-use crate::dataset::{Dataset, IMAGE_BYTES, Split};
+use crate::dataset::{Dataset, Split};
 use crate::error::{Error, Result};
 use crate::records::Records;
+use crate::sizes::IMAGE_BYTES;
 use crate::{binary, python};
 
 /// How the batch files are written.

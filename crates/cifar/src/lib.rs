@@ -3,7 +3,7 @@
 //! - [`Cifar`] finds the data on this machine (its own folder, Keras', torchvision's; binary or python batch
 //!   files) or downloads it: resumable, from several sources, verified, put into place in one move.
 //! - [`read_dir`] reads a folder of batch files.
-//! - [`folder::read`] makes a data set of a folder of class folders with PNG and JPEG pictures.
+//! - [`folder::read`] makes a data set of a folder of class folders with pictures.
 //! - [`synthetic`] draws ten classes of figures, for trials and tests without any file.
 //!
 //! All of them give a [`Dataset`]: images `[n, 32, 32, 3]` of `u8`, or of class folders of [any size](folder::ClassFolders::image_size),
@@ -48,10 +48,12 @@ mod decode;
 mod download;
 mod error;
 mod fetch;
+mod files;
 mod find;
 pub mod folder;
 mod layout;
 pub mod memory;
+mod on_demand;
 mod panics;
 mod pickle;
 mod progress;
@@ -59,19 +61,23 @@ mod python;
 #[cfg(test)]
 mod random_bytes;
 mod records;
+mod resize;
+mod sizes;
 mod synthetic;
 mod unpack;
 
 pub use crate::cifar::Cifar;
 pub use classes::{Kind, class_names, coarse_class_names};
-pub use dataset::{CHANNELS, Dataset, IMAGE_BYTES, SIDE, Split};
+pub use dataset::{Dataset, Split};
 #[cfg(feature = "download")]
 pub use download::Source;
 pub use error::{Error, Result};
 pub use find::read_dir;
 /// The crate of the arrays in which images and labels are.
 pub use ndarray;
+pub use on_demand::Files;
 pub use progress::Progress;
+pub use sizes::{CHANNELS, IMAGE_BYTES, SIDE};
 pub use synthetic::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};
 
 /// Compiles the example of the README.

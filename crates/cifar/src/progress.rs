@@ -66,19 +66,19 @@ pub enum Progress<'a> {
         /// Where they are now.
         to: &'a Path,
     },
-    /// Files in class folders that are no pictures by their extension. Hidden ones are not counted.
+    /// Files in class folders that are no pictures by their names. Hidden ones are not counted.
     PassedOver {
         /// How many.
         files: usize,
         /// The first one, within the folder.
         first: &'a Path,
     },
-    /// Folders inside of class folders: their files belong to no class.
-    FoldersPassedOver {
+    /// Pictures of class folders will be [decoded on demand](crate::folder::ClassFolders::on_demand_above).
+    OnDemand {
         /// How many.
-        folders: usize,
-        /// The first one, within the folder of all.
-        first: &'a Path,
+        pictures: usize,
+        /// The bytes that their pixels would take in memory.
+        bytes: u64,
     },
     /// Pictures of class folders are being decoded; told about twice a second.
     Decoding {
@@ -120,17 +120,20 @@ impl fmt::Display for Progress<'_> {
             Progress::Unpacking { archive } => write!(f, "unpacking and checking {archive}"),
             Progress::MovedAside { to } => write!(f, "unusable files were moved to {}", to.display()),
             Progress::PassedOver { files: 1, first } => {
-                write!(f, "passed over 1 file that is no PNG or JPEG, {}", first.display())
+                write!(f, "passed over 1 file that is no picture by its name, {}", first.display())
             }
             Progress::PassedOver { files, first } => {
-                write!(f, "passed over {files} files that are no PNG or JPEG, as {}", first.display())
+                write!(
+                    f,
+                    "passed over {files} files that are no pictures by their names, as {}",
+                    first.display()
+                )
             }
-            Progress::FoldersPassedOver { folders: 1, first } => {
-                write!(f, "passed over 1 folder inside of a class folder, {}", first.display())
-            }
-            Progress::FoldersPassedOver { folders, first } => {
-                write!(f, "passed over {folders} folders inside of class folders, as {}", first.display())
-            }
+            Progress::OnDemand { pictures, bytes } => write!(
+                f,
+                "{pictures} pictures would take {:.1} GB of memory, and are decoded as they are needed",
+                bytes as f64 / 1e9
+            ),
             Progress::Decoding { done, total } => write!(f, "decoded {done} of {total} pictures"),
             Progress::Ready { dir } => write!(f, "found in {}", dir.display()),
         }

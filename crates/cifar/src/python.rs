@@ -12,12 +12,13 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 
-use crate::binary::open;
 use crate::classes::Kind;
-use crate::dataset::{IMAGE_BYTES, push_planes};
+use crate::dataset::push_planes;
 use crate::error::{Error, Result};
+use crate::files::open;
 use crate::pickle::{self, Fault, Id, Node, Tree};
 use crate::records::Records;
+use crate::sizes::IMAGE_BYTES;
 
 /// Appends the records of the file at `path`, which must be `images` of them in `max_bytes` at most.
 pub(crate) fn read(path: &Path, images: usize, max_bytes: u64, records: &mut Records) -> Result<()> {

@@ -1,8 +1,9 @@
 use std::path::Path;
 
 use crate::classes::{self, Kind};
-use crate::dataset::{IMAGE_BYTES, Split};
+use crate::dataset::Split;
 use crate::error::{Error, Result};
+use crate::sizes::IMAGE_BYTES;
 
 /// What the readers collect.
 pub(crate) struct Records {

@@ -10,7 +10,8 @@
 
 use philox::{Philox, domain};
 
-use crate::dataset::{CHANNELS, Dataset, IMAGE_BYTES, SIDE, Split};
+use crate::dataset::{Dataset, Split};
+use crate::sizes::{CHANNELS, IMAGE_BYTES, SIDE};
 
 /// The number of training images of the default synthetic set.
 pub const SYNTHETIC_TRAIN: usize = 10_000;

@@ -10,9 +10,9 @@ use std::path::{Component, Path};
 use flate2::read::GzDecoder;
 use tar::{Archive, Entry, EntryType};
 
-use crate::binary::open;
 use crate::classes::Kind;
 use crate::error::{Error, Result};
+use crate::files::open;
 use crate::layout::{Format, Layout};
 
 /// The most bytes an archive may unpack to; the official ones have 186 MB.

@@ -19,7 +19,7 @@ pub(crate) fn address(picture: &RgbImage) -> String {
 
 /// The picture of a sample.
 pub(crate) fn sample(split: &Split, sample: usize) -> Option<RgbImage> {
-    let pixels = split.images.outer_iter().nth(sample)?.iter().copied().collect();
+    let pixels = split.pixels(sample..sample + 1, &mut Vec::new()).ok()?.to_vec();
     let [height, width, _] = split.shape();
     RgbImage::from_raw(width as u32, height as u32, pixels)
 }

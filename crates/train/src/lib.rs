@@ -38,9 +38,9 @@ pub use callbacks::{
     shortened,
 };
 pub use config::{
-    Arithmetic, CheckDevice, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference,
-    Placement, RECIPES, Training, differences, find_recipe, is_training, parse_gpus, read_recipe, recipe,
-    recipes, save_config, table, tables, write_recipe,
+    Arithmetic, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference, Placement,
+    RECIPES, Training, When, differences, find_recipe, is_training, parse_gpus, read_recipe, recipe, recipes,
+    save_config, table, tables, write_recipe,
 };
 pub use data::{Preview, check_data, fingerprint, load_data, load_test_data, preview, save_pictures};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};

@@ -11,6 +11,7 @@ impl From<trained::Error> for Error {
             Lower::UnknownNetwork { name } => unknown_network("--network", &name),
             Lower::Run { path, reason } => Error::Run { path, reason },
             Lower::Io { action, path, source } => Error::Io { action, path, source },
+            Lower::Data(error) => error.into(),
             Lower::Augment(error) => error.into(),
             Lower::Network(error) => error.into(),
             Lower::Checkpoint(error) => error.into(),

@@ -42,6 +42,9 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
+    /// Pictures can't be decoded.
+    #[error(transparent)]
+    Data(#[from] cifar::Error),
     /// The augmentation's options don't fit.
     #[error(transparent)]
     Augment(#[from] augment::Error),

@@ -1,6 +1,7 @@
 use crate::task::check_labels;
-use crate::{Classifier, Error, ImageSize, Result};
+use crate::{Classifier, Error, ImageSize, Result, classify_batches};
 use cifar::Dataset;
+use std::slice;
 
 /// How well a classifier does on labelled pictures.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,9 +125,55 @@ pub fn split_name(data: &Dataset) -> &'static str {
 pub fn evaluate(
     classifier: &mut Classifier,
     data: &Dataset,
+    progress: impl FnMut(usize, usize),
+) -> Result<Evaluation> {
+    evaluate_on(slice::from_mut(classifier), data, progress)
+}
+
+/// As [`evaluate`], on all replicas of a network at once: [the same bits](crate::classify_batches) in less time.
+///
+/// # Errors
+/// As [`evaluate`], and [`Error::Option`] without replicas.
+pub fn evaluate_on(
+    replicas: &mut [Classifier],
+    data: &Dataset,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Evaluation> {
-    let (classes, split) = (classifier.classes.len(), &data.test);
+    let split = &data.test;
+    let Some(classifier) = replicas.first_mut() else { return Err(none("the number of replicas")) };
+    let (classes, batch) = (classifier.classes.len(), classifier.network_mut().max_batch());
+    let places = check(classifier, data)?;
+    let read = |k: usize| {
+        let (start, mut buffer) = (k * batch, Vec::new());
+        let pixels = split.pixels(start..(start + batch).min(split.len()), &mut buffer)?;
+        Ok(((), pixels.to_vec()))
+    };
+    let mut confusion = vec![vec![0; classes]; classes];
+    let (mut loss, mut done, mut mistakes) = (0.0, 0, Vec::new());
+    classify_batches(replicas, split.len().div_ceil(batch), read, |(), predictions| {
+        for prediction in predictions {
+            let label = places[usize::from(split.labels[done])];
+            loss -= prediction.log_probabilities[label];
+            let (taken_for, probability) = prediction.ranked()[0];
+            confusion[label][taken_for] += 1;
+            if taken_for != label {
+                mistakes.push(Mistake { sample: done, label, taken_for, probability });
+            }
+            done += 1;
+        }
+        progress(done, split.len());
+        Ok::<_, Error>(true)
+    })?;
+    let correct: u64 = confusion.iter().enumerate().map(|(k, row)| row[k]).sum();
+    mistakes.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.sample.cmp(&b.sample)));
+    let samples = split.len();
+    let (loss, acc) = (loss / samples as f64, correct as f64 / samples as f64);
+    Ok(Evaluation { samples, loss, acc, confusion, mistakes })
+}
+
+/// Refuses data that the classifier isn't for. Returns its label for each label of the data.
+fn check(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
+    let split = &data.test;
     let [given, taken] = [ImageSize::of(split.shape()), classifier.image_size()];
     if given != taken {
         let (value, accepted) =
@@ -139,33 +186,11 @@ pub fn evaluate(
         let accepted = format!("below {}, the number of classes", places.len());
         return Err(Error::Option { option: "a label of the data", value: label.to_string(), accepted });
     }
-    if split.is_empty() {
-        let accepted = "at least 1".to_owned();
-        return Err(Error::Option { option: "the number of test samples", value: "0".into(), accepted });
-    }
-    let images = split.images.as_standard_layout();
-    let bytes = images.as_slice().unwrap_or_default();
-    let (len, batch) = (bytes.len() / split.len(), classifier.network_mut().max_batch());
-    let mut confusion = vec![vec![0; classes]; classes];
-    let (mut loss, mut done, mut mistakes) = (0.0, 0, Vec::new());
-    for pictures in bytes.chunks(batch * len) {
-        for prediction in classifier.classify(pictures)? {
-            let label = places[usize::from(split.labels[done])];
-            loss -= prediction.log_probabilities[label];
-            let (taken_for, probability) = prediction.ranked()[0];
-            confusion[label][taken_for] += 1;
-            if taken_for != label {
-                mistakes.push(Mistake { sample: done, label, taken_for, probability });
-            }
-            done += 1;
-        }
-        progress(done, split.len());
-    }
-    let correct: u64 = confusion.iter().enumerate().map(|(k, row)| row[k]).sum();
-    mistakes.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.sample.cmp(&b.sample)));
-    let samples = split.len();
-    let (loss, acc) = (loss / samples as f64, correct as f64 / samples as f64);
-    Ok(Evaluation { samples, loss, acc, confusion, mistakes })
+    if split.is_empty() { Err(none("the number of test samples")) } else { Ok(places) }
+}
+
+fn none(option: &'static str) -> Error {
+    Error::Option { option, value: "0".into(), accepted: "at least 1".into() }
 }
 
 /// The classifier's label for each label of the data: that of the class with the same name.

@@ -1,5 +1,5 @@
 use crate::{Error, Result};
-use augment::{ImageDataGenerator, Mean, Pipeline};
+use augment::{ImageDataGenerator, Mean, Pipeline, PixelSums};
 use cifar::Split;
 use serde::{Deserialize, Serialize};
 
@@ -41,23 +41,16 @@ impl Input {
     /// Measures `preprocessing` on the training data.
     ///
     /// # Errors
-    /// If there are no images.
+    /// If there are no images, or they can't be decoded.
     pub fn fit(preprocessing: Preprocessing, train: &Split) -> Result<Self> {
-        match preprocessing {
-            Preprocessing::DivideBy255 => Ok(Input::DivideBy255),
-            Preprocessing::SubtractPixelMean => match Mean::per_pixel(train.images.view())? {
-                Mean::PerPixel { shape: image, values: mean } => Ok(Input::SubtractPixelMean { image, mean }),
-                other => Err(Error::Option {
-                    option: "the mean",
-                    value: format!("{other:?}"),
-                    accepted: "one number a pixel".into(),
-                }),
-            },
-            Preprocessing::Standardize => match train.images.as_slice() {
-                Some(values) if !values.is_empty() => Ok(standardize(values)),
-                _ => Err(augment::Error::EmptySet { op: "standardize" }.into()),
-            },
+        let mut fit = InputFit::new(preprocessing, train.shape());
+        if fit.needs_images() {
+            train.each(|images| {
+                fit.add(images);
+                Ok::<_, Error>(())
+            })?;
         }
+        fit.input()
     }
 
     /// The preprocessing that these are measurements of.
@@ -96,36 +89,118 @@ impl Input {
     }
 }
 
+/// [`Input::fit`] for training images that are seen some at a time.
+///
+/// ```
+/// use trained::{Input, InputFit, Preprocessing};
+///
+/// let mut fit = InputFit::new(Preprocessing::Standardize, [1, 2, 3]);
+/// fit.add(&[0, 0, 0, 10, 10, 10]);
+/// assert_eq!(fit.input()?, Input::Standardize { mean: vec![5.0; 3], std: 5.0 });
+/// # Ok::<(), trained::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct InputFit(Sums);
+
+#[derive(Clone, Debug)]
+enum Sums {
+    None,
+    Pixels(PixelSums),
+    Values(ValueSums),
+}
+
+impl InputFit {
+    /// Before any image of this height, width and channels.
+    pub fn new(preprocessing: Preprocessing, image: [usize; 3]) -> Self {
+        InputFit(match preprocessing {
+            Preprocessing::DivideBy255 => Sums::None,
+            Preprocessing::SubtractPixelMean => Sums::Pixels(PixelSums::new(image)),
+            Preprocessing::Standardize => Sums::Values(ValueSums::default()),
+        })
+    }
+
+    /// Whether the input depends on the images.
+    pub fn needs_images(&self) -> bool {
+        !matches!(self.0, Sums::None)
+    }
+
+    /// Adds the pixels of whole images.
+    pub fn add(&mut self, images: &[u8]) {
+        match &mut self.0 {
+            Sums::None => {}
+            Sums::Pixels(sums) => sums.add(images),
+            Sums::Values(sums) => sums.add(images),
+        }
+    }
+
+    /// The input for the images so far.
+    ///
+    /// # Errors
+    /// If it depends on the images, and there was none.
+    pub fn input(&self) -> Result<Input> {
+        match &self.0 {
+            Sums::None => Ok(Input::DivideBy255),
+            Sums::Pixels(sums) => match sums.mean()? {
+                Mean::PerPixel { shape: image, values: mean } => Ok(Input::SubtractPixelMean { image, mean }),
+                other => Err(Error::Option {
+                    option: "the mean",
+                    value: format!("{other:?}"),
+                    accepted: "one number a pixel".into(),
+                }),
+            },
+            Sums::Values(ValueSums { count: 0, .. }) => {
+                Err(augment::Error::EmptySet { op: "standardize" }.into())
+            }
+            Sums::Values(sums) => Ok(sums.input()),
+        }
+    }
+}
+
 /// Numbers that are added up together: whole pixels, and a few registers.
 const LANES: usize = 16 * cifar::CHANNELS;
 /// So many squares of bytes add up to less than 2^32.
 const ROWS: usize = 1 << 16;
 
-/// The mean of each channel and the standard deviation of all values. The sums are whole numbers, and so exact.
-fn standardize(values: &[u8]) -> Input {
-    let (mut sums, mut squares) = ([0_u64; LANES], 0_u64);
-    for block in values.chunks(ROWS * LANES) {
-        let (mut sum, mut square) = ([0_u32; LANES], [0_u32; LANES]);
-        for row in block.chunks(LANES) {
-            for ((sum, square), &value) in sum.iter_mut().zip(&mut square).zip(row) {
-                *sum += u32::from(value);
-                *square += u32::from(value) * u32::from(value);
+/// What the mean of each channel and the standard deviation of all values need. The sums are whole numbers, and so
+/// exact.
+#[derive(Clone, Debug, Default)]
+struct ValueSums {
+    channels: [u64; cifar::CHANNELS],
+    squares: u64,
+    count: usize,
+}
+
+impl ValueSums {
+    /// Adds the values of whole pixels.
+    fn add(&mut self, values: &[u8]) {
+        for block in values.chunks(ROWS * LANES) {
+            let (mut sum, mut square) = ([0_u32; LANES], [0_u32; LANES]);
+            for row in block.chunks(LANES) {
+                for ((sum, square), &value) in sum.iter_mut().zip(&mut square).zip(row) {
+                    *sum += u32::from(value);
+                    *square += u32::from(value) * u32::from(value);
+                }
             }
+            for (lane, sum) in sum.into_iter().enumerate() {
+                self.channels[lane % cifar::CHANNELS] += u64::from(sum);
+            }
+            self.squares += square.into_iter().map(u64::from).sum::<u64>();
         }
-        sums.iter_mut().zip(sum).for_each(|(total, sum)| *total += u64::from(sum));
-        squares += square.into_iter().map(u64::from).sum::<u64>();
+        self.count += values.len();
     }
-    let count = values.len() as f64;
-    let channel = |c: usize| sums.iter().skip(c).step_by(cifar::CHANNELS).sum::<u64>() as f64;
-    let channels: Vec<f64> = (0..cifar::CHANNELS).map(channel).collect();
-    let mean = channels.iter().sum::<f64>() / count;
-    let variance = (squares as f64 / count - mean * mean).max(0.0);
-    // Images of one grey are left as they are.
-    let std = if variance > 0.0 { variance.sqrt() } else { 1.0 };
-    let per_channel = count / cifar::CHANNELS as f64;
-    Input::Standardize {
-        mean: channels.iter().map(|sum| (sum / per_channel) as f32).collect(),
-        std: std as f32,
+
+    fn input(&self) -> Input {
+        let count = self.count as f64;
+        let channels = self.channels.map(|sum| sum as f64);
+        let mean = channels.iter().sum::<f64>() / count;
+        let variance = (self.squares as f64 / count - mean * mean).max(0.0);
+        // Images of one grey are left as they are.
+        let std = if variance > 0.0 { variance.sqrt() } else { 1.0 };
+        let per_channel = count / cifar::CHANNELS as f64;
+        Input::Standardize {
+            mean: channels.iter().map(|sum| (sum / per_channel) as f32).collect(),
+            std: std as f32,
+        }
     }
 }
 
@@ -138,6 +213,14 @@ mod tests {
         // Longer than a block, and no whole number of rows.
         let values: Vec<u8> =
             (0..(ROWS + 7) * LANES + 15).map(|k| (k * k % 251 / (k % 3 + 1)) as u8).collect();
+        // In two parts.
+        let standardize = |values: &[u8]| {
+            let (a, b) = values.split_at(values.len() / 6 * 3);
+            let mut sums = ValueSums::default();
+            sums.add(a);
+            sums.add(b);
+            sums.input()
+        };
         let Input::Standardize { mean, std } = standardize(&values) else { panic!("another input") };
         for (c, mean) in mean.iter().enumerate() {
             let own: Vec<f64> = values.iter().skip(c).step_by(3).map(|&value| f64::from(value)).collect();

@@ -40,6 +40,7 @@ mod image_size;
 mod input;
 mod model_file;
 mod pixels;
+mod replicas;
 pub mod standardization;
 mod task;
 mod tensors;
@@ -48,13 +49,16 @@ mod weights;
 pub use checkpoint::MODEL_FILE;
 pub use classifier::{Classifier, Prediction};
 pub use error::{Error, Result};
-pub use evaluate::{ClassScores, Evaluation, Mistake, evaluate, listed, measured_on, split_name, thousands};
+pub use evaluate::{
+    ClassScores, Evaluation, Mistake, evaluate, evaluate_on, listed, measured_on, split_name, thousands,
+};
 pub use export::{Format, export};
 pub use foreign_weights::{Assumed, ForeignWeights};
 pub use image_size::ImageSize;
-pub use input::{Input, Preprocessing};
+pub use input::{Input, InputFit, Preprocessing};
 pub use interchange::pytorch::names_classes;
 pub use model_file::{Description, Trained};
+pub use replicas::classify_batches;
 pub use task::{Task, check_labels};
 pub use tensors::{AVERAGE, LOSS_SCALE, OPTIMIZER_STEPS, values};
 pub use weights::{Weights, head_of};

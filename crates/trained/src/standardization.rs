@@ -70,10 +70,25 @@ pub fn measure(
 ) -> Result<(Input, ImageDataGenerator)> {
     check(augmentation, train.shape())?;
     let input = Input::fit(preprocessing, train)?;
-    let options = input.options(augmentation.clone());
-    // What the preprocessing measured is not measured again.
-    let augmentation = if options.needs_fit() { options.fit(train.images.view())? } else { options };
+    let augmentation = fit(input.options(augmentation.clone()), train)?;
     Ok((input, augmentation))
+}
+
+/// Measures on the training images what the augmentation itself needs. Nothing is measured twice.
+///
+/// # Errors
+/// [`Error::Option`] as [`check`], and [`Error::Augment`] if there are no images or they can't be decoded.
+pub fn fit(options: ImageDataGenerator, train: &Split) -> Result<ImageDataGenerator> {
+    check(&options, train.shape())?;
+    if !options.needs_fit() {
+        return Ok(options);
+    }
+    let read = |error: Error| match error {
+        Error::Augment(error) => error,
+        error => augment::Error::Read { reason: error.to_string() },
+    };
+    let show = |see: &mut augment::See<'_>| train.each(|images| Ok(see(images)?)).map_err(read);
+    Ok(options.fit_shown(train.shape(), show)?)
 }
 
 /// Adds the standardization that the augmentation has beyond the preprocessing `input`, if it has one.

@@ -49,7 +49,8 @@ impl fmt::Display for Task {
 /// # Errors
 /// [`Error::Option`] with both numbers.
 pub fn check_labels(split: &Split) -> Result<()> {
-    let (labels, images) = (split.labels.len(), split.images.shape()[0]);
+    let images = split.files.as_ref().map_or(split.images.dim().0, cifar::Files::len);
+    let labels = split.labels.len();
     if labels == images {
         return Ok(());
     }

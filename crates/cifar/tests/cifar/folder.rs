@@ -136,15 +136,13 @@ fn why_a_picture_is_bad_is_told() {
     let mut damaged = whole.clone();
     damaged[45] ^= 0xff;
     let get = "get it again, or leave it out";
+    let formats = format!(", whatever its name says, not PNG, JPEG, WebP, BMP or GIF; convert it, or {get}");
     for (content, says) in [
         (&whole[..whole.len() / 2], format!("it is cut off; {get}")),
         (&jpeg[..jpeg.len() - 9], format!("it is cut off; {get}")),
         (&damaged, format!("; {get}")),
-        (b"<html>", format!("it is neither PNG nor JPEG, whatever its name says; {get}")),
-        (
-            b"GIF89a",
-            format!("it is Gif, and neither PNG nor JPEG, whatever its name says; convert it, or {get}"),
-        ),
+        (b"<html>", format!("it is no picture{formats}")),
+        (b"II*\0", format!("it is Tiff{formats}")),
         (b"", "it is empty".to_owned()),
     ] {
         fs::write(dir.path().join("bad.png"), content).unwrap();
@@ -221,15 +219,53 @@ fn a_picture_is_turned_as_its_exif_orientation_says() {
     }
 }
 
-/// What Keras reads, this reads too.
+/// Written and read by Pillow: `tests/golden/pictures.py`.
 #[test]
-fn pictures_of_sixteen_bits_lose_the_lower_eight() {
+fn pictures_have_the_pixels_of_pillow() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let text = fs::read_to_string(golden.join("pictures.json")).unwrap();
+    let expected: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for (list, count) in [("pictures", 21), ("scaled", 6)] {
+        let list = expected[list].as_array().unwrap();
+        assert_eq!(list.len(), count);
+        for picture in list {
+            let name = picture["name"].as_str().unwrap();
+            let size = [0, 1].map(|side| picture["size"][side].as_u64().unwrap() as usize);
+            let hex = picture["pixels"].as_str().unwrap();
+            let byte = |k| u8::from_str_radix(&hex[k..k + 2], 16).unwrap();
+            let pixels: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
+            let own = folder::picture(golden.join("pictures").join(name), size).unwrap();
+            let worst = own.iter().zip(&pixels).map(|(a, b)| a.abs_diff(*b)).max().unwrap();
+            // Decoders of lossy formats round differently.
+            let most = if name.ends_with(".jpg") || name.starts_with("lossy") { 3 } else { 0 };
+            assert!(own.len() == pixels.len() && worst <= most, "{name} of {size:?}: {worst}");
+        }
+    }
+}
+
+/// Pillow makes them white from 255 on; TensorFlow reads the upper 8 bits.
+#[test]
+fn grey_pictures_of_sixteen_bits_have_their_upper_eight() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("deep.png");
-    image::ImageBuffer::from_pixel(2, 2, image::Luma([0x1234_u16])).save(&path).unwrap();
+    image::ImageBuffer::from_pixel(2, 2, image::Luma([0x12ff_u16])).save(&path).unwrap();
     assert_eq!(folder::picture(&path, [2, 2]).unwrap(), [0x12; 12]);
-    image::ImageBuffer::from_pixel(2, 2, Rgb([0xff00_u16, 0x8000, 0])).save(&path).unwrap();
-    assert_eq!(folder::picture(&path, [2, 2]).unwrap()[..3], [0xfe, 0x80, 0]);
+}
+
+/// No format paints what is missing.
+#[test]
+fn a_picture_that_is_cut_off_is_an_error() {
+    let pictures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/pictures");
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["rgb.png", "photo.jpg", "lossless.webp", "lossy.webp", "rgb.bmp", "palette.gif"] {
+        let whole = fs::read(pictures.join(name)).unwrap();
+        let path = dir.path().join(name);
+        for len in [whole.len() / 4, whole.len() / 2, whole.len() - 20] {
+            fs::write(&path, &whole[..len]).unwrap();
+            let read = folder::picture(&path, [9, 12]);
+            assert!(read.is_err(), "{name} of {len} bytes, not {}", whole.len());
+        }
+    }
 }
 
 #[test]
@@ -256,7 +292,7 @@ fn folders_that_are_no_data_set() {
     picture(dir.path(), "a/0.png", (2, 2), [0; 3]);
     assert!(reason(dir.path()).contains("1 class folders"));
     fs::create_dir(dir.path().join("b")).unwrap();
-    assert!(reason(dir.path()).contains("no .png or .jpg"));
+    assert!(reason(dir.path()).contains("no picture: .bmp, .gif,"));
     picture(dir.path(), "b/0.png", (2, 2), [0; 3]);
     assert!(reason(dir.path()).contains("no picture for the test split"));
     assert!(matches!(folder::read(dir.path().join("none")), Err(Error::Io { .. })));
@@ -307,18 +343,26 @@ fn files_that_are_passed_over_are_told() {
     for hidden in ["train/cat/._0.png", "train/dog/.DS_Store"] {
         fs::write(dir.path().join(hidden), "a Mac was here").unwrap();
     }
-    fs::create_dir(dir.path().join("train/dog/deeper")).unwrap();
-    assert_eq!(told(), ["passed over 1 folder inside of a class folder, train/dog/deeper"]);
-    fs::remove_dir(dir.path().join("train/dog/deeper")).unwrap();
+    picture(dir.path(), "train/dog/deeper/than/1.png", (2, 2), [0; 3]);
     assert!(told().is_empty());
-    fs::write(dir.path().join("test/cat/z.webp"), "RIFF").unwrap();
-    assert_eq!(told(), ["passed over 1 file that is no PNG or JPEG, test/cat/z.webp"]);
-    for name in ["train/cat/a.webp", "train/dog/notes.txt"] {
-        fs::write(dir.path().join(name), "RIFF").unwrap();
+    assert_eq!(folder::read(dir.path()).unwrap().train.labels.to_vec(), [0, 1, 1], "a picture of a dog");
+    fs::write(dir.path().join("test/cat/z.tiff"), "II*").unwrap();
+    assert_eq!(told(), ["passed over 1 file that is no picture by its name, test/cat/z.tiff"]);
+    for name in ["train/cat/a.txt", "train/dog/deeper/notes.txt"] {
+        fs::write(dir.path().join(name), "text").unwrap();
     }
-    for name in ["train/cat/x.png", "train/dog/y.png"] {
-        picture(dir.path(), &format!("{name}/0.png"), (2, 2), [0; 3]);
-    }
-    let folders = "passed over 2 folders inside of class folders, as train/cat/x.png";
-    assert_eq!(told(), ["passed over 3 files that are no PNG or JPEG, as train/cat/a.webp", folders]);
+    assert_eq!(told(), ["passed over 3 files that are no pictures by their names, as train/cat/a.txt"]);
+}
+
+/// A link to a folder may form a cycle.
+#[cfg(unix)]
+#[test]
+fn links_to_folders_are_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    picture(dir.path(), "cat/0.png", (2, 2), [0; 3]);
+    std::os::unix::fs::symlink("..", dir.path().join("cat/above")).unwrap();
+    std::os::unix::fs::symlink("0.png", dir.path().join("cat/1.png")).unwrap();
+    let found = folder::Found::below(dir.path());
+    assert_eq!(found.pictures, ["cat/0.png", "cat/1.png"].map(|name| dir.path().join(name)));
+    assert_eq!(found.others, [dir.path().join("cat/above")]);
 }

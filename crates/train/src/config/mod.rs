@@ -22,7 +22,7 @@ pub use differences::{Difference, differences};
 pub(crate) use differences::{agreed, hyperparameters};
 pub use file::{find_recipe, read_recipe, recipe, recipes, write_recipe};
 pub use forms::parse_gpus;
-pub use placement::{CheckDevice, DataFiles, DeviceKind, Devices, Placement};
+pub use placement::{DataFiles, DeviceKind, Devices, Placement, When};
 pub use recipe::RECIPES;
 pub use table::{is_training, table, tables};
 pub use training::{Arithmetic, DataSet, Training};

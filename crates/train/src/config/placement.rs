@@ -39,6 +39,8 @@ options! {
         offline: bool = false, Kind::Switch, "--offline";
         /// Use only the first N test samples; of class folders, N of each class
         limit_test: Option<usize> = None, Kind::Whole(1), "--limit-test N";
+        /// Decode the pictures of class folders while training, and not before: auto (if their pixels would take more than half of the free memory), always or never
+        stream: When = When::Auto, Kind::OneOf(&["auto", "always", "never"]), "--stream WHEN";
     }
 }
 
@@ -62,7 +64,7 @@ options! {
         /// Run one kernel of a GPU after the other, and none side by side
         one_stream: bool = false, Kind::Switch, "--one-stream";
         /// Compare the first step with the CPU's, op by op: auto (once for each model of GPU, driver and libraries), always or never
-        check_device: CheckDevice = CheckDevice::Auto, Kind::OneOf(&["auto", "always", "never"]), "--check-device WHEN";
+        check_device: When = When::Auto, Kind::OneOf(&["auto", "always", "never"]), "--check-device WHEN";
         ["Several replicas"]
         /// Split the network of every replica into S stages of consecutive layers, each on a separate device
         pipeline_stages: usize = 0, Kind::Between(0, MOST as u64), "--pipeline-stages S";
@@ -102,14 +104,14 @@ pub enum DeviceKind {
     Cuda,
 }
 
-/// When the first step on a device is compared with the CPU's.
+/// When to do what an option says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum CheckDevice {
-    /// Once for each model of GPU, driver, libraries and version of this program. CPUs are not checked.
+pub enum When {
+    /// Where it is of use.
     #[default]
     Auto,
-    /// At the start of every run, on CPUs too.
+    /// Always.
     Always,
     /// Never.
     Never,

@@ -1,7 +1,6 @@
 use crate::{Error, Result};
 use callbacks::Fingerprint;
-use cifar::Dataset;
-use ndarray::ArrayView4;
+use cifar::{Dataset, Split};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -9,17 +8,24 @@ use std::path::Path;
 use trained::listed;
 
 /// The fingerprint of a data set.
-pub fn fingerprint(data: &Dataset) -> Fingerprint {
-    let sha256 = digest_images(&data.train.labels, data.train.images.view());
+///
+/// # Errors
+/// [`Error::Data`] if pictures can't be decoded.
+pub fn fingerprint(data: &Dataset) -> Result<Fingerprint> {
+    Ok(described(data, digest_seen(&data.train, |_| {})?))
+}
+
+/// The fingerprint with this digest.
+pub(crate) fn described(data: &Dataset, sha256: String) -> Fingerprint {
     Fingerprint { classes: data.classes.clone(), samples: data.train.len(), sha256 }
 }
 
 /// Refuses data other than the training data of a run.
 ///
 /// # Errors
-/// [`Error::OtherData`] with the difference.
+/// [`Error::OtherData`] with the difference; [`Error::Data`] if pictures can't be decoded.
 pub fn check_data(trained_on: &Fingerprint, data: &Dataset) -> Result<()> {
-    compare(trained_on, &fingerprint(data))
+    compare(trained_on, &fingerprint(data)?)
 }
 
 /// Refuses data with another fingerprint than `trained_on`.
@@ -45,16 +51,16 @@ pub(crate) fn compare(trained_on: &Fingerprint, found: &Fingerprint) -> Result<(
     Err(Error::OtherData(differs))
 }
 
-/// SHA-256 of labels and pixels, in hexadecimal.
-pub(crate) fn digest_images<'a>(
-    labels: impl IntoIterator<Item = &'a u16>,
-    images: ArrayView4<'_, u8>,
-) -> String {
+/// SHA-256 of labels and pixels, in hexadecimal. Shows `see` the pixels as well, since decoding them takes time.
+pub(crate) fn digest_seen(split: &Split, mut see: impl FnMut(&[u8])) -> Result<String> {
     let mut digest = Sha256::new();
-    labels.into_iter().for_each(|label| digest.update(label.to_le_bytes()));
-    let images = images.as_standard_layout();
-    digest.update(images.as_slice().unwrap_or_default());
-    hex(&digest.finalize())
+    split.labels.iter().for_each(|label| digest.update(label.to_le_bytes()));
+    split.each(|images| {
+        digest.update(images);
+        see(images);
+        Ok::<_, Error>(())
+    })?;
+    Ok(hex(&digest.finalize()))
 }
 
 /// SHA-256 in hexadecimal.
@@ -89,7 +95,7 @@ mod tests {
     fn what_differs_is_named() {
         type Change<'a> = &'a dyn Fn(&mut Dataset);
         let data = cifar::synthetic(1, 40, 10);
-        let own = fingerprint(&data);
+        let own = fingerprint(&data).unwrap();
         let refused = |change: Change<'_>| {
             let mut other = data.clone();
             change(&mut other);

@@ -37,6 +37,7 @@ pub(crate) struct Rows {
 }
 
 impl ImageSet {
+    /// Of samples in memory.
     pub(crate) fn new(
         device: &Device,
         samples: &Samples,
@@ -59,7 +60,9 @@ impl ImageSet {
             pipeline,
             options,
         };
-        device.upload_bytes(samples.images().as_slice().unwrap_or_default(), &mut set.images, 0)?;
+        let images = samples.images();
+        let pixels = images.as_ref().and_then(|images| images.as_slice()).unwrap_or_default();
+        device.upload_bytes(pixels, &mut set.images, 0)?;
         let labels: Vec<u32> = samples.labels().iter().map(|&label| label.into()).collect();
         device.upload_ints(&labels, &mut set.labels)?;
         device.upload(&mean(set.pipeline.mean_before()), &mut set.means, 0)?;

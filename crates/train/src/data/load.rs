@@ -1,6 +1,7 @@
-use crate::{Config, DataFiles, DataSet, Error, ImageSize, Result};
+use crate::{Config, DataFiles, DataSet, Error, ImageSize, Result, When};
+use augment::Samples;
 use cifar::folder::ClassFolders;
-use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split};
+use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split, memory};
 use ndarray::{Array, Axis, RemoveAxis, Slice};
 use options::hint;
 use std::path::Path;
@@ -73,8 +74,21 @@ pub fn load_test_data(
     load(&DataSet { limit_train: Some(0), ..set.clone() }, files, listener)
 }
 
+/// The most bytes of pixels to keep in memory.
+fn in_memory(stream: When) -> u64 {
+    match stream {
+        When::Auto => memory::available().map_or(u64::MAX, |free| free / 2),
+        When::Always => 0,
+        When::Never => u64::MAX,
+    }
+}
+
 fn load(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
     set.check_image_size()?;
+    if files.stream == When::Always && set.is_named() {
+        let accepted = format!("auto or never with the data set `{}`, which fits in memory", set.dataset);
+        return Err(Error::Option { option: "`data.stream`", value: "always".into(), accepted });
+    }
     let limit = |limit: Option<usize>, all| limit.map_or(all, |limit| limit.min(all));
     let mut data = match set.dataset.as_str() {
         "auto" | "cifar10" => official(Kind::Cifar10, files, listener)?,
@@ -90,8 +104,9 @@ fn load(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) ->
             let all = usize::MAX;
             let (train, test) = (limit(set.limit_train, all), limit(files.limit_test, all));
             let ImageSize { height, width } = set.image_size;
-            let folders = ClassFolders::new(folder).image_size(height, width);
-            folders.limit_train(train).limit_test(test).progress(listener).read()?
+            let folders = ClassFolders::new(folder).image_size(height, width).limit_train(train);
+            let folders = folders.limit_test(test).on_demand_above(in_memory(files.stream));
+            folders.progress(listener).read()?
         }
         name => {
             let found = if Path::new(name).exists() { "is not a folder" } else { "does not exist" };
@@ -132,6 +147,18 @@ fn official(kind: Kind, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -
     Ok(cifar.load()?)
 }
 
+/// The images and labels for a loader.
+pub(crate) fn samples(split: Split) -> Result<Samples> {
+    let labels = split.labels.to_vec();
+    let Some(files) = split.files else { return Ok(Samples::new(split.images, labels)?) };
+    let (_, height, width, channels) = split.images.dim();
+    let read = move |sample, pixels: &mut [u8]| {
+        let unread = |error: cifar::Error| augment::Error::Read { reason: error.to_string() };
+        files.read(sample, pixels).map_err(unread)
+    };
+    Ok(Samples::on_demand([height, width, channels], labels, read)?)
+}
+
 /// The data for a run. With a `validation_split` it validates on training samples, else on the validation or
 /// test samples of the data.
 pub(crate) fn split(config: &Config, mut data: Dataset) -> Result<Dataset> {
@@ -160,12 +187,16 @@ fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
     // In the order of the set, as without a split.
     order[..cut].sort_unstable();
     order[cut..].sort_unstable();
-    let Split { images, labels, coarse } = data.train;
+    if data.train.files.is_some() {
+        let [test, train] = [&order[..cut], &order[cut..]].map(|samples| data.train.select(samples));
+        return Ok(Dataset { train, test, ..data });
+    }
+    let Split { images, labels, coarse, .. } = data.train;
     let [images, held_images] = partition(images, &order, cut);
     let [labels, held_labels] = partition(labels, &order, cut);
     let (coarse, held_coarse) = coarse.map(|coarse| partition(coarse, &order, cut).into()).unzip();
-    let train = Split { images, labels, coarse };
-    let test = Split { images: held_images, labels: held_labels, coarse: held_coarse };
+    let train = Split { images, files: None, labels, coarse };
+    let test = Split { images: held_images, files: None, labels: held_labels, coarse: held_coarse };
     Ok(Dataset { train, test, ..data })
 }
 

@@ -9,8 +9,8 @@ mod share;
 
 pub(crate) use batch_picture::draw as draw_batch;
 pub use fingerprint::{check_data, fingerprint};
-pub(crate) use fingerprint::{compare, digest, digest_file, digest_images};
-pub(crate) use load::split;
+pub(crate) use fingerprint::{compare, described, digest, digest_file, digest_seen};
 pub use load::{load_data, load_test_data};
+pub(crate) use load::{samples, split};
 pub use preview::{Preview, preview, save_pictures};
 pub(crate) use share::{Share, Source};

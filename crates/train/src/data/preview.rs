@@ -1,9 +1,9 @@
+use crate::data::load::samples;
 use crate::{Error, Result};
-use augment::{ImageDataGenerator, LoaderOptions, Samples};
+use augment::{ImageDataGenerator, LoaderOptions};
 use cifar::Split;
 use image::imageops::{FilterType, resize};
 use image::{ImageFormat, RgbImage};
-use ndarray::Axis;
 use std::io::Cursor;
 use std::path::Path;
 use trained::standardization;
@@ -59,18 +59,17 @@ pub fn preview(
     check_ending(path)?;
     let Preview { columns, seed, zoom, .. } = *preview;
     let places = places(split, preview.samples);
-    let samples = places.len();
+    let rows = places.len();
     let [height, width, _] = split.shape();
-    let pixels = (samples * columns * height * width).saturating_mul((zoom * zoom) as usize);
+    let pixels = (rows * columns * height * width).saturating_mul((zoom * zoom) as usize);
     if pixels > MOST_PIXELS {
-        let value = format!("{samples} x {columns} images, enlarged {zoom} times");
+        let value = format!("{rows} x {columns} images, enlarged {zoom} times");
         let accepted = format!("at most {MOST_PIXELS} pixels; give smaller --samples, --columns or --zoom");
         return Err(Error::Option { option: "the picture", value, accepted });
     }
-    standardization::check(augmentation, split.shape())?;
-    let pipeline = augmentation.clone().fit(split.images.view())?.build(split.shape())?;
+    let pipeline = standardization::fit(augmentation.clone(), split)?.build(split.shape())?;
     let places: Vec<u32> = places.into_iter().map(|place| place as u32).collect();
-    let grid = augment::preview(&pipeline, split.images.view(), &places, columns, seed)?;
+    let grid = augment::preview(&pipeline, &samples(split.clone())?, &places, columns, seed)?;
     let (h, w, _) = grid.dim();
     let (w, h) = (w as u32, h as u32);
     let refuse = |reason: String| Error::Picture { path: path.to_owned(), reason };
@@ -107,11 +106,8 @@ pub fn save_pictures(
     prefix: &str,
 ) -> Result<usize> {
     preview.check()?;
-    standardization::check(augmentation, split.shape())?;
-    let pipeline = augmentation.clone().fit(split.images.view())?.build(split.shape())?;
-    let places = places(split, preview.samples);
-    let labels = split.labels.select(Axis(0), &places).to_vec();
-    let samples = Samples::new(split.images.select(Axis(0), &places), labels)?;
+    let pipeline = standardization::fit(augmentation.clone(), split)?.build(split.shape())?;
+    let samples = samples(split.select(&places(split, preview.samples)))?;
     let options = LoaderOptions::new().seed(preview.seed).save_to_dir(folder).save_prefix(prefix);
     let mut loader = augment::Loader::new(samples, pipeline, options)?;
     let mut pictures = 0;

@@ -32,7 +32,8 @@ impl Source {
     }
 
     /// The shards of a replica in every batch. An asynchronous device makes batches itself, since no host is
-    /// fast enough, unless the pipeline has a step that [`program::Backend::load_images`] does not support.
+    /// fast enough, unless images are read on demand, or the pipeline has a step that
+    /// [`program::Backend::load_images`] does not support.
     pub(crate) fn new(
         device: &Device,
         samples: &Samples,
@@ -40,15 +41,22 @@ impl Source {
         options: LoaderOptions,
         shards: &Shards,
     ) -> Result<Self> {
-        let ahead = device.runs_ahead();
-        if ahead && pipeline.unplaceable().is_none() {
+        let (ahead, on_demand) = (device.runs_ahead(), samples.images().is_none());
+        if ahead && !on_demand && pipeline.unplaceable().is_none() {
             let set = ImageSet::new(device, samples, pipeline, options)?;
             return Ok(Source::Device(Rc::new(RefCell::new(set)), shards.clone()));
         }
-        // If the device computes, all but one of the cores may make batches; otherwise the cores compute.
+        // If the device computes, all but one of the cores may make batches. Otherwise the cores compute, but no
+        // network should wait for pictures to be decoded.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = if ahead { (cores - 1).clamp(1, MOST_WORKERS) } else { options.workers };
-        let options = options.workers(workers).rows(rows_of(shards));
+        let workers = match (ahead, on_demand) {
+            (true, _) => (cores - 1).clamp(1, MOST_WORKERS),
+            (false, true) => cores.min(MOST_WORKERS),
+            (false, false) => options.workers,
+        };
+        // Each makes a batch.
+        let prefetch = options.prefetch.max(workers);
+        let options = options.workers(workers).prefetch(prefetch).rows(rows_of(shards));
         Ok(Source::Host(Loader::new(samples.clone(), pipeline, options)?))
     }
 

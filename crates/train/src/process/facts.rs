@@ -1,6 +1,6 @@
 use crate::Config;
 use crate::config::agreed;
-use crate::data::{digest, digest_images};
+use crate::data::digest;
 use crate::run::{PreparedRun, arithmetic};
 use parallel::Agreement;
 use program::Device;
@@ -31,8 +31,7 @@ pub(super) fn facts(run: &PreparedRun<'_>, device: &Device) -> Agreement {
     facts = facts.with("training images of the digest", &run.data.fingerprint.sha256);
     let weights = run.first_values.as_ref().map_or("none", |values| &values.sha256);
     facts = facts.with("first weights of the digest", weights);
-    let val = &run.data.val;
-    facts.with("validation images of the digest", digest_images(val.labels(), val.images()))
+    facts.with("validation images of the digest", &run.data.val_sha256)
 }
 
 /// Adds the arithmetic of the devices. The choice of devices need not agree.

@@ -3,7 +3,7 @@
 use super::prepared_run::PreparedRun;
 use super::sample_step::{SampleStep, comparison_device, way_around};
 use super::worker::model_of;
-use crate::{CheckDevice, Error, Result, Resume};
+use crate::{Error, Result, Resume, When};
 use augment::{Draws, Scratch};
 use layers::{Comparison, Mode};
 use program::Device;
@@ -41,8 +41,7 @@ impl PreparedRun<'_> {
         for device in devices {
             let (name, remembers) = (name(device), is_real_gpu(device));
             let is_known = || passed.as_deref().is_some_and(|passed| is_in(passed, &name));
-            let is_due =
-                || when == CheckDevice::Always || when == CheckDevice::Auto && remembers && !is_known();
+            let is_due = || when == When::Always || when == When::Auto && remembers && !is_known();
             if checked.contains(&name) || !is_due() {
                 continue;
             }
@@ -77,10 +76,10 @@ impl PreparedRun<'_> {
     fn sample_step(&self, samples: usize) -> Result<SampleStep> {
         let (training, train) = (&self.config.training, &self.data.train);
         let pipeline = self.data.augmentation.evaluation().build(train.shape())?;
-        let (mut images, mut scratch) = (Vec::new(), Scratch::default());
+        let (mut images, mut pixels, mut scratch) = (Vec::new(), Vec::new(), Scratch::default());
         let mut image = vec![0.0; pipeline.image_len()];
         for sample in 0..samples {
-            pipeline.apply(&Draws::default(), train.image(sample), &mut image, &mut scratch)?;
+            pipeline.apply(&Draws::default(), train.image(sample, &mut pixels)?, &mut image, &mut scratch)?;
             images.extend_from_slice(&image);
         }
         Ok(SampleStep {
@@ -147,7 +146,7 @@ mod tests {
                 .state
                 .history
         };
-        let [always, never] = [CheckDevice::Always, CheckDevice::Never].map(of);
+        let [always, never] = [When::Always, When::Never].map(of);
         let loss = |history: &[crate::EpochRecord]| (history[0].loss, history[0].val_loss);
         assert_eq!(loss(&always), loss(&never));
     }

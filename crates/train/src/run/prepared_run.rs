@@ -2,18 +2,16 @@
 //! share.
 
 use crate::data::split as validation_split;
-use crate::data::{compare, fingerprint};
+use crate::data::{compare, described, digest_seen, samples};
 use crate::run::first_values::FirstValues;
 use crate::run::memory::{self, HostRun};
 use crate::run::pipeline::{StageTensors, cut_names, split as split_stages};
 use crate::run::run_data::RunData;
 use crate::{Config, Error, Observer, Result, Resume};
-use augment::Samples;
-use cifar::{Dataset, Split};
+use cifar::Dataset;
 use models::Model;
 use program::Device;
-use trained::standardization::measure;
-use trained::{Task, check_labels};
+use trained::{Input, InputFit, Task, check_labels, standardization};
 
 /// The configured network.
 pub(crate) fn named(config: &Config, data: &Dataset) -> Result<Model> {
@@ -75,7 +73,14 @@ impl<'a> PreparedRun<'a> {
         device: &Device,
     ) -> Result<Self> {
         config.check_replicas(replicas)?;
-        let fingerprint = fingerprint(&data);
+        let parts = [Some(&data.train), Some(&data.test), data.validation.as_ref()];
+        parts.into_iter().flatten().try_for_each(check_labels)?;
+        // Samples that are held back are not measured.
+        let preprocessing = config.training.preprocessing;
+        let holds_back = config.training.augmentation.validation_split > 0.0;
+        let mut fit = (!holds_back).then(|| InputFit::new(preprocessing, data.train.shape()));
+        let sha256 = digest_seen(&data.train, |images| fit.iter_mut().for_each(|fit| fit.add(images)))?;
+        let fingerprint = described(&data, sha256);
         let trained_on = resume.and_then(|resume| resume.state.data.as_ref());
         trained_on.map_or(Ok(()), |trained_on| compare(trained_on, &fingerprint))?;
         if data.train.is_empty() || data.validation.as_ref().unwrap_or(&data.test).is_empty() {
@@ -83,8 +88,6 @@ impl<'a> PreparedRun<'a> {
                 ("0".to_owned(), "at least 1, for training and for validation".to_owned());
             return Err(Error::Option { option: "the number of samples", value, accepted });
         }
-        let parts = [Some(&data.train), Some(&data.test), data.validation.as_ref()];
-        parts.into_iter().flatten().try_for_each(check_labels)?;
         check_fit(&model, &data)?;
         let model = config.frozen(model)?;
         config.check_groups(model.graph())?;
@@ -94,7 +97,6 @@ impl<'a> PreparedRun<'a> {
             Some(_) => None,
         };
         let data = validation_split(config, data)?;
-        let samples = |split: Split| Samples::new(split.images, split.labels.to_vec());
         let of_weights = match (resume, &first_values) {
             (Some(resume), _) => resume.preprocessing()?,
             (None, values) => values.as_ref().and_then(|values| values.preprocessing.clone()),
@@ -103,10 +105,16 @@ impl<'a> PreparedRun<'a> {
             Some((input, options)) => (input, config.training.augmentation.clone().evaluated_as(&options)),
             None => {
                 let kind = first_values.as_ref().and_then(|values| values.kind);
-                let kind = kind.unwrap_or(config.training.preprocessing);
-                measure(kind, &config.training.augmentation, &data.train)?
+                let kind = kind.unwrap_or(preprocessing);
+                let input = match fit.filter(|_| kind == preprocessing) {
+                    Some(fit) => fit.input()?,
+                    None => Input::fit(kind, &data.train)?,
+                };
+                let options = input.options(config.training.augmentation.clone());
+                (input, standardization::fit(options, &data.train)?)
             }
         };
+        let val_sha256 = digest_seen(&data.test, |_| {})?;
         let run_data = RunData {
             input,
             augmentation,
@@ -115,6 +123,7 @@ impl<'a> PreparedRun<'a> {
             classes: data.classes,
             dataset: data.name,
             fingerprint,
+            val_sha256,
         };
         let micro_batch = micro_batch(config, resume, replicas, run_data.train.len());
         let stages = split_stages(config, model.clone(), device, micro_batch)?;

@@ -12,4 +12,6 @@ pub(crate) struct RunData {
     pub(crate) classes: Vec<String>,
     pub(crate) dataset: String,
     pub(crate) fingerprint: Fingerprint,
+    /// SHA-256 of the labels and pixels to validate on.
+    pub(crate) val_sha256: String,
 }

@@ -34,9 +34,10 @@ fn filters(data: &RunData, patch: [usize; 2], epsilon: f32) -> Result<Vec<f32>> 
     let RunData { train, augmentation, .. } = data;
     let pipeline = augmentation.evaluation().build(train.shape())?;
     let mut patches = Patches::new(train.shape(), patch);
-    let (mut image, mut scratch) = (vec![0.0; pipeline.image_len()], Scratch::default());
+    let (mut image, mut pixels) = (vec![0.0; pipeline.image_len()], Vec::new());
+    let mut scratch = Scratch::default();
     for sample in 0..train.len().min(IMAGES) {
-        pipeline.apply(&Draws::default(), train.image(sample), &mut image, &mut scratch)?;
+        pipeline.apply(&Draws::default(), train.image(sample, &mut pixels)?, &mut image, &mut scratch)?;
         patches.add(&image)?;
     }
     Ok(patches.whitening(f64::from(epsilon))?)
@@ -46,7 +47,8 @@ fn filters(data: &RunData, patch: [usize; 2], epsilon: f32) -> Result<Vec<f32>> 
 mod tests {
     use super::*;
     use crate::Error;
-    use augment::{ImageDataGenerator, Samples};
+    use crate::data::samples;
+    use augment::ImageDataGenerator;
     use layers::Mode;
     use parallel::run_replicas;
     use trained::{Input, Preprocessing};
@@ -54,13 +56,11 @@ mod tests {
     fn prepared(seed: u64) -> RunData {
         let data = cifar::synthetic(seed, 20, 5);
         let input = Input::fit(Preprocessing::Standardize, &data.train).unwrap();
-        let samples =
-            |split: &cifar::Split| Samples::new(split.images.clone(), split.labels.to_vec()).unwrap();
         let augmentation = input.options(ImageDataGenerator::new().horizontal_flip(true));
-        let (train, val) = (samples(&data.train), samples(&data.test));
-        let fingerprint = crate::fingerprint(&data);
+        let [train, val] = [&data.train, &data.test].map(|split| samples(split.clone()).unwrap());
+        let (fingerprint, val_sha256) = (crate::fingerprint(&data).unwrap(), String::new());
         let (classes, dataset) = (data.classes, data.name);
-        RunData { train, val, input, augmentation, classes, dataset, fingerprint }
+        RunData { train, val, input, augmentation, classes, dataset, fingerprint, val_sha256 }
     }
 
     fn read(network: &Network) -> Vec<Vec<f32>> {

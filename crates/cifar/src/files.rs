@@ -1,0 +1,88 @@
+//! Files of users: which of a folder are pictures, by the same rule for training, evaluation and prediction.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use crate::error::{Error, Result};
+
+/// The endings of pictures' names.
+pub const ENDINGS: [&str; 6] = ["bmp", "gif", "jpeg", "jpg", "png", "webp"];
+
+/// What a folder and the folders in it hold, by name.
+///
+/// Entries whose names begin with a dot are left out.
+///
+/// ```
+/// use cifar::folder::Found;
+///
+/// let dir = tempfile::tempdir()?;
+/// for name in ["a.png", "B.JPG", "notes.txt", ".DS_Store"] {
+///     std::fs::write(dir.path().join(name), "")?;
+/// }
+/// let found = Found::below(dir.path());
+/// assert_eq!(found.pictures, ["B.JPG", "a.png"].map(|name| dir.path().join(name)));
+/// assert_eq!(found.others, [dir.path().join("notes.txt")]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The files with one of the [`ENDINGS`], in capitals or not.
+    pub pictures: Vec<PathBuf>,
+    /// The other files, and links to folders, which may form a cycle.
+    pub others: Vec<PathBuf>,
+    /// Why folders could not be listed.
+    pub unlisted: Vec<Error>,
+}
+
+impl Found {
+    /// Looks through a folder and the folders in it.
+    pub fn below(dir: &Path) -> Found {
+        let mut found = Found::default();
+        found.add(dir);
+        found
+    }
+
+    fn add(&mut self, dir: &Path) {
+        let paths = match entries(dir) {
+            Ok(paths) => paths,
+            Err(error) => return self.unlisted.push(error),
+        };
+        for path in paths {
+            if path.is_dir() && !path.is_symlink() {
+                self.add(&path);
+            } else if is_picture(&path) {
+                self.pictures.push(path);
+            } else {
+                self.others.push(path);
+            }
+        }
+    }
+}
+
+fn is_picture(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending)) && path.is_file()
+}
+
+/// What is in a folder, sorted by name, but for hidden entries.
+pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
+    let listed: io::Result<Vec<PathBuf>> =
+        fs::read_dir(dir).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut paths = listed.map_err(Error::io("list", dir))?;
+    paths.retain(|path| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
+    paths.sort();
+    Ok(paths)
+}
+
+/// Opens a regular file and tells its size.
+pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
+    // Asked before opening: opening a named pipe would wait for ever.
+    let metadata = path.metadata().map_err(Error::io("read", path))?;
+    if !metadata.is_file() {
+        let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
+        return Err(Error::Io { action: "read", path: path.into(), source });
+    }
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    Ok((file, metadata.len()))
+}

@@ -1,0 +1,78 @@
+//! Pictures that stay in their files until they are needed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::decode;
+use crate::error::Result;
+
+/// The pictures of a split that are decoded on demand, all scaled to one size. Cloning them is cheap.
+///
+/// ```no_run
+/// // As soon as the pixels would take more than 8 GB.
+/// let pets = cifar::folder::ClassFolders::new("pets").image_size(224, 224).on_demand_above(8 << 30).read()?;
+/// if let Some(files) = &pets.train.files {
+///     let mut pixels = vec![0; 224 * 224 * 3];
+///     files.read(0, &mut pixels)?;
+/// }
+/// # Ok::<(), cifar::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    paths: Arc<[PathBuf]>,
+    size: [usize; 2],
+}
+
+impl Files {
+    /// Of these files, for pictures of this height and width, which was checked.
+    pub(crate) fn new(paths: impl Into<Arc<[PathBuf]>>, size: [usize; 2]) -> Self {
+        Files { paths: paths.into(), size }
+    }
+
+    /// Height and width.
+    pub(crate) fn size(&self) -> [usize; 2] {
+        self.size
+    }
+
+    /// The number of pictures.
+    pub fn len(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// The file of a picture.
+    ///
+    /// # Panics
+    /// If there is no such picture.
+    pub fn path(&self, picture: usize) -> &Path {
+        &self.paths[picture]
+    }
+
+    /// Decodes a picture into `pixels`, as [`folder::picture`](crate::folder::picture) does.
+    ///
+    /// # Errors
+    /// As [`folder::picture`](crate::folder::picture).
+    ///
+    /// # Panics
+    /// If there is no such picture, or `pixels` has another length than one.
+    pub fn read(&self, picture: usize, pixels: &mut [u8]) -> Result<()> {
+        decode::one(&self.paths[picture], self.size, pixels)
+    }
+
+    /// Decodes pictures one after the other into `pixels`, on all cores.
+    ///
+    /// # Errors
+    /// That of the first picture that can't be decoded.
+    pub(crate) fn read_all(&self, pictures: core::ops::Range<usize>, pixels: &mut [u8]) -> Result<()> {
+        decode::all(&self.paths[pictures], self.size, pixels, &mut |_| {})
+    }
+
+    /// Some of them, in this order.
+    pub(crate) fn select(&self, pictures: &[usize]) -> Self {
+        Files::new(pictures.iter().map(|&k| self.paths[k].clone()).collect::<Vec<_>>(), self.size)
+    }
+}
