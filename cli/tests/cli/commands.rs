@@ -36,7 +36,7 @@ fn evaluate_and_predict_use_what_was_trained() {
         "evaluate",
         "on the first 70 of 2,000 test images of synthetic, as the run was; --limit-test changes that\n",
     );
-    place.prints("evaluate --limit-test 2000", "runs/quick-1 on the 2000 test images of synthetic\n");
+    place.prints("evaluate --limit-test 2000", "runs/quick-1 on the 2,000 test images of synthetic\n");
     let (loss, val_loss) = (measured["loss"].as_f64(), epoch["val_loss"].as_f64());
     let differ = (loss.unwrap() - val_loss.unwrap()).abs();
     assert!(differ < 1e-4, "{loss:?} {val_loss:?}");
