@@ -115,6 +115,9 @@ pub struct KeepArgs {
     /// A live view of the run: curves, throughput, the log; plain lines if standard output is not a terminal
     #[arg(long, conflicts_with = "no_progress")]
     pub tui: bool,
+    /// The live view as a web page, on this machine alone or at ADDR: a port, 0.0.0.0 for every network, or HOST:PORT
+    #[arg(long, value_name = "ADDR", num_args = 0..=1)]
+    pub serve: Option<Option<String>>,
 }
 
 /// `towers evaluate`.

@@ -32,6 +32,7 @@ mod resume;
 mod roofline;
 mod runs;
 mod selftest;
+mod serve;
 mod summary;
 mod train;
 mod tui;

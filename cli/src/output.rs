@@ -22,12 +22,13 @@ const LOCK: &str = ".lock";
 pub const HISTORY_FILE: &str = "history.csv";
 
 /// The files of a run's folder that are written before the first step.
-const BEFORE: [&str; 7] = [
+const BEFORE: [&str; 8] = [
     "config.json",
     "environment.json",
     Status::FILE,
     HISTORY_FILE,
     "history.jsonl",
+    "history-steps.jsonl",
     "curves.svg",
     "curves.png",
 ];

@@ -10,6 +10,7 @@ use crate::keys::{flag_of, in_flags};
 use crate::output::{Output, prepare_outside, shown};
 use crate::print::note;
 use crate::resume::Start;
+use crate::serve::{Page, Server};
 use crate::tui::{self, Tui};
 use crate::{data, error, launch, print};
 use anyhow::Context;
@@ -42,6 +43,7 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
     // Early: the first process of a container ignores signals without a handler.
     let live = args.keep.tui && tui::is_possible();
     let stop = stop_flag(if live { tui::interrupt } else { interrupt })?;
+    let server = args.keep.serve.as_ref().map(|address| Server::bind(address.as_deref())).transpose()?;
     if let Some(process) = &mut process {
         start = args.agree(process, start)?;
     }
@@ -50,6 +52,7 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
     output.check_unused()?;
     let data = load(&mut config, args, resume, |line| note(line))?;
     let (mut created, mut lock, mut status) = (CreatedPaths::default(), None, None);
+    let mut page: Option<Page> = None;
     let first_step_done = Arc::new(AtomicBool::new(false));
     let begin = || {
         let before = resume.map_or_else(Vec::new, |resume| resume.config.outputs.outside());
@@ -75,9 +78,16 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
             note_quick_recipe(&config);
         }
         let mut observers = observers(&config, &title(&config, &data), output, args)?;
+        let address = server.as_ref().map(Server::url);
+        if let Some(server) = server {
+            let served = server.page(output.run.clone());
+            // Last, since it shows the files of the others.
+            observers.push(Box::new(served.clone()));
+            page = Some(served);
+        }
         if live {
-            observers[0] =
-                Box::new(Tui::new(&output.run, stop.clone()).context("the terminal can't be drawn on")?);
+            let view = Tui::new(&output.run, address, stop.clone());
+            observers[0] = Box::new(view.context("the terminal can't be drawn on")?);
         }
         observers.push(Box::new(FirstStepFlag(Arc::clone(&first_step_done))));
         // The view restores the terminal when the observers are dropped, before any message.
@@ -93,11 +103,25 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
     if let Some(status) = status {
         record_end(status, &output.run, &outcome);
     }
+    if let Some(page) = &page {
+        page.end(&how_it_ended(&outcome));
+    }
     // A run that is refused before its first step leaves no files.
     if outcome.is_err() && !first_step_done.load(Ordering::Relaxed) {
         created.remove(lock.take(), &output.lock_path());
     }
     conclude(outcome?.end, output)
+}
+
+/// How the run ended, for its page.
+fn how_it_ended(outcome: &anyhow::Result<Outcome>) -> String {
+    match outcome.as_ref().map(|outcome| &outcome.end) {
+        Ok(End::Done) => "The run is done.".to_owned(),
+        Ok(End::Stopped(reason)) => format!("The run stopped early: {}.", in_flags(reason)),
+        Ok(End::Interrupted) => "The run was interrupted and saved; --resume continues it.".to_owned(),
+        Ok(End::Incomplete) => "The run was saved, since processes are missing.".to_owned(),
+        Err(error) => format!("The run failed: {}.", error::sentence(error)),
+    }
 }
 
 /// Writes how the run ended. The run itself is saved, so a file that can't be written is a warning.

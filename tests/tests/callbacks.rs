@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use towers_tests::{Finished, assert_same, cpus, in_two_parts, run};
-use train::callbacks::{Checkpoints, ModelCheckpoint, TensorBoard};
+use train::callbacks::{Checkpoints, ModelCheckpoint, StepHistory, StepRecord, TensorBoard};
 use train::{
     Config, EarlyStop, End, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, Resume, SaveFreq, cifar,
     recipe,
@@ -260,11 +260,56 @@ fn a_run_may_end_when_its_loss_is_no_number() {
     }
 }
 
+/// Also if it pauses between two records, in the middle of an epoch.
+#[test]
+fn records_within_the_epoch_are_those_of_a_run_without_a_pause() {
+    let config = quick(2).with(|config| config.outputs.log_every = 2);
+    let (straight, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let records = |folder: &Path| -> Vec<StepRecord> {
+        let text = std::fs::read_to_string(folder.join("history-steps.jsonl")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let observers = |folder: &Path| -> Vec<Box<dyn Observer>> {
+        vec![Box::new(StepHistory::new(folder)), checkpoints(folder, &config)]
+    };
+    let finished = ends(&config, None, observers(straight.path()));
+    let expected = records(straight.path());
+    assert_eq!(
+        expected.iter().map(|r| (r.step, r.epoch)).collect::<Vec<_>>(),
+        [(2, 1), (4, 1), (6, 2), (8, 2)]
+    );
+    for (record, pair) in finished.outcome.state.history.iter().zip(expected.chunks(2)) {
+        let mean = (pair[0].loss + pair[1].loss) / 2.0;
+        assert!((mean - record.loss).abs() < 1e-6 && pair[1].lr == record.lr, "{mean}, not {}", record.loss);
+    }
+    run(&config, &data(), None, Some(4), observers(parts.path())).unwrap();
+    let resume = Resume::newest(parts.path()).unwrap();
+    assert_eq!((resume.state.step, records(parts.path()).len()), (5, 2));
+    ends(&config, Some(&resume), observers(parts.path()));
+    let bits = |r: &StepRecord| [r.step, r.loss.to_bits(), r.acc.to_bits(), r.lr.to_bits()];
+    let figures = |records: Vec<StepRecord>| records.iter().map(bits).collect::<Vec<_>>();
+    assert_eq!(figures(records(parts.path())), figures(expected));
+    // One step after three would be noise: the record of three is left out.
+    let config = config.with(|config| (config.outputs.log_every, config.training.epochs) = (3, 1));
+    ends(&config, None, observers(straight.path()));
+    assert_eq!(records(straight.path()).iter().map(|record| record.step).collect::<Vec<_>>(), [4]);
+}
+
 const READER: &str = r#"
 import json, pathlib, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from tensorboard.plugins.hparams import metadata
 folder = pathlib.Path(sys.argv[1])
+steps = EventAccumulator(str(folder.parent / "steps"), size_guidance={"scalars": 0})
+steps.Reload()
+hparams = {}
+for file in folder.parent.glob("*tfevents*"):
+    for event in EventFileLoader(str(file)).Load():
+        for value in event.summary.value:
+            if value.tag == metadata.SESSION_START_INFO_TAG:
+                start = metadata.parse_session_start_info_plugin_data(value.metadata.plugin_data.content)
+                hparams = {name: value.number_value or value.string_value for name, value in start.hparams.items()}
 read = EventAccumulator(str(folder), size_guidance={"scalars": 0, "histograms": 0, "images": 0})
 read.Reload()
 plugins = {}
@@ -275,6 +320,8 @@ for file in folder.iterdir():
 print(json.dumps({
     "plugins": {name: sorted(tags) for name, tags in plugins.items()},
     "loss": [[point.step, point.value] for point in read.Scalars("epoch_loss")],
+    "steps": [point.step for point in steps.Scalars("batch_loss")],
+    "hparams": hparams,
     "histograms": {tag: [[point.step, point.histogram_value.num, point.histogram_value.sum, sum(point.histogram_value.bucket)]
         for point in read.Histograms(tag)] for tag in read.Tags()["histograms"]},
     "images": [[point.step, point.width, point.height, list(point.encoded_image_string[:8])] for point in read.Images("augmented_batch")],
@@ -305,12 +352,18 @@ fn read_by_tensorboard(folder: &Path) -> Option<String> {
 fn tensorboard_reads_scalars_histograms_and_images() {
     let folder = tempfile::tempdir().unwrap();
     let board = TensorBoard::new(folder.path()).histograms(2).images(10);
-    let finished = ends(&quick(4), None, vec![Box::new(board)]);
+    let config = quick(4).with(|config| config.outputs.log_every = 2);
+    let finished = ends(&config, None, vec![Box::new(board)]);
     let Some(text) = read_by_tensorboard(&folder.path().join("train")) else { return };
     let read: serde_json::Value = serde_json::from_str(&text).unwrap();
     let losses: Vec<(u64, f32)> = serde_json::from_value(read["loss"].clone()).unwrap();
     let own = finished.outcome.state.history.iter().map(|record| (record.epoch - 1, record.loss as f32));
     assert_eq!(losses, own.collect::<Vec<_>>());
+    assert_eq!(read["steps"], serde_json::json!([2, 4, 6, 8, 10, 12, 14, 16]));
+    assert_eq!(
+        (&read["hparams"]["global_batch_size"], &read["hparams"]["model"]),
+        (&16.0.into(), &"small_cnn".into())
+    );
     assert_eq!(read["plugins"]["images"], serde_json::json!(["augmented_batch"]));
     assert_eq!(
         read["plugins"]["histograms"].as_array().unwrap().len(),

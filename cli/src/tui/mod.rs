@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use train::printable;
-use train::{EpochRecord, Flow, Observer, RunInfo, Snapshot, StepInfo, StopFlag, TrainState};
+use train::{EpochRecord, Flow, Observer, RunInfo, Snapshot, StepInfo, StepRecord, StopFlag, TrainState};
 use view::View;
 
 /// The least time between two drawings; keys are read at every step.
@@ -65,10 +65,10 @@ impl Tui {
     ///
     /// # Errors
     /// If the terminal can't be prepared.
-    pub fn new(run: &Path, stop: StopFlag) -> io::Result<Self> {
+    pub fn new(run: &Path, address: Option<String>, stop: StopFlag) -> io::Result<Self> {
         let printed = Lines::default();
         let lines = Progress::plain(printed.clone(), io::sink());
-        let view = View::new(&run.display().to_string());
+        let view = View { run: printable(&run.display().to_string()), address, ..View::default() };
         Ok(Tui { terminal: ratatui::try_init()?, view, lines, printed, stop, drawn: None })
     }
 
@@ -105,30 +105,33 @@ impl Drop for Tui {
 
 impl Observer for Tui {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
-        self.view.begin(run);
+        self.view.status.on_begin(run)?;
         self.lines.on_begin(run)?;
         self.show(true);
         Ok(())
     }
 
     fn on_epoch_begin(&mut self, epoch: u64) -> Result<()> {
-        self.view.begin_epoch(epoch);
+        self.view.status.on_epoch_begin(epoch)?;
         self.lines.on_epoch_begin(epoch)
     }
 
     fn on_step(&mut self, step: &StepInfo) -> Result<()> {
-        self.view.step(step);
+        self.view.status.on_step(step)?;
         self.show(false);
         Ok(())
     }
 
+    fn on_record(&mut self, record: &StepRecord) -> Result<()> {
+        self.view.status.on_record(record)
+    }
+
     fn on_replica_rates(&mut self, images_per_second: &[f64]) -> Result<()> {
-        self.view.replica_rates = images_per_second.to_vec();
-        Ok(())
+        self.view.status.on_replica_rates(images_per_second)
     }
 
     fn on_evaluate(&mut self, done: usize, all: usize) -> Result<()> {
-        self.view.evaluating = Some((done, all));
+        self.view.status.on_evaluate(done, all)?;
         self.show(false);
         Ok(())
     }
@@ -144,7 +147,7 @@ impl Observer for Tui {
         state: &TrainState,
         shot: &dyn Snapshot,
     ) -> Result<Flow> {
-        self.view.epoch(record);
+        self.view.status.on_epoch_end(record, state, shot)?;
         let flow = self.lines.on_epoch_end(record, state, shot)?;
         self.show(true);
         Ok(flow)

@@ -27,14 +27,15 @@ pub fn draw(frame: &mut Frame<'_>, view: &View) {
         Constraint::Length(2),
         Constraint::Length(1),
         charts,
-        Constraint::Length(4),
+        Constraint::Length(5),
         Constraint::Length(replicas.len().min(MOST_REPLICA_LINES) as u16),
         Constraint::Fill(1),
     ];
     let [title, progress, charts, numbers, each, log] = Layout::vertical(rows).areas(area);
     frame.render_widget(headline(view), title);
-    let (share, words) = view.progress();
-    let epoch = format!("epoch {} of {}: {words}", view.epoch + 1, view.epochs);
+    let status = &view.status;
+    let (share, words) = status.progress();
+    let epoch = format!("epoch {} of {}: {words}", status.epoch + 1, status.epochs);
     frame.render_widget(Gauge::default().ratio(share).label(epoch).gauge_style(TRAINING), progress);
     if charts.height > 0 {
         let halves = if charts.width >= COLUMNS_FOR_TWO {
@@ -43,10 +44,11 @@ pub fn draw(frame: &mut Frame<'_>, view: &View) {
             [Constraint::Fill(1), Constraint::Length(0)]
         };
         let [left, right] = Layout::horizontal(halves).areas(charts);
-        let [acc, val_acc] = [view.curve(|epoch| epoch.acc), view.curve(|epoch| epoch.val_acc)];
-        chart(frame, left, view, "accuracy", &acc, &val_acc);
+        let acc = status.by_step(|record| record.acc, |epoch| epoch.acc);
+        chart(frame, left, view, "accuracy", &acc, &status.by_epoch(|epoch| epoch.val_acc));
         if right.width > 0 {
-            let [loss, val_loss] = [view.curve(|epoch| epoch.loss), view.curve(|epoch| epoch.val_loss)];
+            let loss = status.by_step(|record| record.loss, |epoch| epoch.loss);
+            let val_loss = status.by_epoch(|epoch| epoch.val_loss);
             chart(frame, right, view, "loss", &loss, &val_loss);
         }
     }
@@ -70,29 +72,31 @@ fn headline(view: &View) -> Paragraph<'_> {
         Span::styled("q or Ctrl-C stops and saves", Style::new().add_modifier(Modifier::DIM))
     };
     let run = Line::from(vec![
-        view.model.as_str().bold(),
+        view.status.model.as_str().bold(),
         " into ".into(),
         view.run.as_str().into(),
         "   ".into(),
         hint,
     ]);
-    Paragraph::new(vec![run, Line::raw(view.devices.as_str())])
+    let page = view.address.as_ref().map(|address| format!("   page: {address}")).unwrap_or_default();
+    Paragraph::new(vec![run, Line::raw(format!("{}{page}", view.status.devices))])
 }
 
-/// The two lines with numbers.
+/// The lines with numbers: the epoch so far, the newest steps and the run.
 fn figures(view: &View) -> Vec<Line<'_>> {
-    let step = view.step.map_or_else(String::new, |step| {
+    let status = &view.status;
+    let step = status.step.map_or_else(String::new, |step| {
         format!("loss {:.4}   acc {:.4}   lr {:.3e}", step.loss, step.acc, step.lr)
     });
-    let best = view
+    let best = status
         .best()
-        .map_or_else(String::new, |(epoch, acc)| format!("best val_acc {acc:.4} in epoch {epoch}"));
-    vec![Line::raw(step), Line::raw(best)]
+        .map_or_else(String::new, |best| format!("best val_acc {:.4} in epoch {}", best.val_acc, best.epoch));
+    vec![Line::raw(step), Line::raw(best), Line::raw(status.time.to_string())]
 }
 
 /// The throughput of each replica while it computes, as many per line as fit.
 fn replica_lines(view: &View, width: u16) -> Vec<Line<'static>> {
-    let each = view.replica_rates.iter().enumerate();
+    let each = view.status.replica_rates.iter().enumerate();
     let each: Vec<String> = each.map(|(rank, rate)| format!("replica {rank}: {rate:.0}")).collect();
     let Some(longest) = each.iter().map(|text| text.len() + 2).max() else { return Vec::new() };
     let words = " images/s computing";
@@ -105,7 +109,7 @@ fn replica_lines(view: &View, width: u16) -> Vec<Line<'static>> {
 }
 
 fn throughput(frame: &mut Frame<'_>, area: Rect, view: &View) {
-    let title = match (view.rate(), view.replicas) {
+    let title = match (view.status.rate(), view.status.replicas) {
         (None, _) => "images/s".to_owned(),
         (Some(rate), 1) => format!("{rate:.0} images/s"),
         (Some(rate), replicas) => {
@@ -113,7 +117,8 @@ fn throughput(frame: &mut Frame<'_>, area: Rect, view: &View) {
         }
     };
     let width = usize::from(area.width.saturating_sub(2));
-    let newest = view.rates.iter().skip(view.rates.len().saturating_sub(width));
+    let rates = &view.status.rates;
+    let newest = rates.iter().skip(rates.len().saturating_sub(width));
     let bars = Sparkline::default().data(newest.map(|rate| *rate as u64)).style(TRAINING);
     frame.render_widget(bars.block(Block::bordered().title(title)), area);
 }
@@ -131,8 +136,8 @@ fn chart(
     };
     let lines = vec![line(TRAINING, training), line(VALIDATION, validation)];
     let (low, high) = bounds(training.iter().chain(validation).map(|(_, y)| *y));
-    let last = view.epochs.max(2) as f64;
-    let x = Axis::default().bounds([1.0, last]).labels(["1".to_owned(), view.epochs.to_string()]);
+    let last = view.status.epochs.max(1);
+    let x = Axis::default().bounds([0.0, last as f64]).labels(["0".to_owned(), format!("epoch {last}")]);
     let y = Axis::default().bounds([low, high]).labels([format!("{low:.3}"), format!("{high:.3}")]);
     let title =
         vec![name.into(), " ".into(), "training".fg(TRAINING), " ".into(), "validation".fg(VALIDATION)];
@@ -157,10 +162,10 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbacks::testing;
+    use callbacks::{RunStatus, testing};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use train::{EpochRecord, StepInfo};
+    use train::{EpochRecord, Observer, RunInfo, StepInfo, StepRecord};
 
     fn shown(view: &View, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
@@ -169,35 +174,44 @@ mod tests {
     }
 
     fn busy() -> View {
-        let mut view = View::new("runs/a");
-        (view.model, view.devices) =
-            ("minigooglenet".into(), "2 replicas, each on the CPU (1 thread)".into());
-        (view.epochs, view.replicas) = (10, 2);
-        for epoch in 1..=3 {
+        let history = (1..=3).map(|epoch| {
             let loss = 2.0 / epoch as f64;
             let (acc, val_acc) =
                 (0.2 * epoch as f64, if epoch == 2 { f64::NAN } else { 0.15 * epoch as f64 });
             let record = testing::record(epoch, [loss, acc, loss, val_acc]);
-            view.epoch(&EpochRecord { images_per_second: 640.0, ..record });
-        }
-        view.begin_epoch(3);
-        view.step = Some(StepInfo { samples: 320, loss: 0.6, acc: 0.7, lr: 0.05, ..testing::step(3, 5, 20) });
-        view.replica_rates = vec![412.0, 388.4];
-        view.log = (1..40).map(|line| format!("line {line}.")).collect();
-        view
+            EpochRecord { images_per_second: 640.0, ..record }
+        });
+        let state = testing::state(history.collect());
+        let devices = "2 replicas, each on the CPU (1 thread)".into();
+        let run = RunInfo { model: "minigooglenet", devices, replicas: 2, ..testing::run(10, &state) };
+        let mut status = RunStatus::default();
+        let record =
+            StepRecord { step: 65, epoch: 4, loss: 0.6, acc: 0.7, lr: 0.05, images_per_second: 640.0 };
+        let step = StepInfo { samples: 320, loss: 0.6, acc: 0.7, lr: 0.05, ..testing::step(3, 5, 20) };
+        let shown = [
+            status.on_begin(&RunInfo { steps_per_epoch: 20, train_samples: 1280, ..run }),
+            status.on_epoch_begin(3),
+            status.on_step(&step),
+            status.on_record(&record),
+            status.on_replica_rates(&[412.0, 388.4]),
+        ];
+        assert!(shown.iter().all(Result::is_ok));
+        let log = (1..40).map(|line| format!("line {line}.")).collect();
+        View { run: "runs/a".into(), status, log, ..View::default() }
     }
 
     #[test]
     fn everything_is_on_the_screen() {
         let text = shown(&busy(), 100, 40);
-        assert!(shown(&View::new("runs/\u{202e}a"), 100, 40).contains("runs/\\u202ea"));
         for expected in [
             "minigooglenet into runs/a",
             "2 replicas, each on the CPU",
-            "epoch 4 of 10: step 5 of 20, 3 s left",
+            "epoch 4 of 10: step 5 of 20, 2s left",
             "accuracy",
             "loss 0.6000   acc 0.7000   lr 5.000e-2",
             "best val_acc 0.4500 in epoch 3",
+            "3m elapsed, 7m left",
+            "epoch 10",
             "640 images/s, 320 a replica on average",
             "replica 0: 412  replica 1: 388  images/s computing",
             "validation",
@@ -208,10 +222,13 @@ mod tests {
         }
         assert!(!text.contains("line 1."), "the oldest lines have left");
         let mut view = busy();
-        (view.stopping, view.evaluating) = (true, Some((20, 100)));
+        (view.stopping, view.status.evaluating) = (true, Some((20, 100)));
+        view.address = Some("http://127.0.0.1:8686/".into());
         let text = shown(&view, 100, 40);
         assert!(
-            text.contains("stopping after this step") && text.contains("validating, 20 of 100"),
+            text.contains("stopping after this step")
+                && text.contains("validating, 20 of 100")
+                && text.contains("page: http://127.0.0.1:8686/"),
             "{text}"
         );
     }
@@ -220,7 +237,7 @@ mod tests {
     fn small_terminals_and_empty_runs_are_drawn_too() {
         for (width, height) in [(1, 1), (10, 3), (40, 12), (69, 30), (300, 100)] {
             shown(&busy(), width, height);
-            shown(&View::new("runs/a"), width, height);
+            shown(&View::default(), width, height);
         }
     }
 }

@@ -34,9 +34,9 @@ fn evaluate_and_predict_use_what_was_trained() {
     assert_eq!(measured["test_samples"], 2000);
     place.prints(
         "evaluate",
-        "on the first 70 of the 2000 test images of synthetic, as the run was; --limit-test changes that\n",
+        "on the first 70 of 2,000 test images of synthetic, as the run was; --limit-test changes that\n",
     );
-    place.prints("evaluate --limit-test 2000", "runs/quick-1 on the 2000 test images of synthetic\n");
+    place.prints("evaluate --limit-test 2000", "runs/quick-1 on the 2,000 test images of synthetic\n");
     let (loss, val_loss) = (measured["loss"].as_f64(), epoch["val_loss"].as_f64());
     let differ = (loss.unwrap() - val_loss.unwrap()).abs();
     assert!(differ < 1e-4, "{loss:?} {val_loss:?}");
@@ -49,7 +49,7 @@ fn evaluate_and_predict_use_what_was_trained() {
     place.prints("report", "report.html");
     let page = place.read("runs/quick-1/report.html");
     for expected in [
-        "On the first 70 of the 2000 test images of synthetic: ",
+        "On the first 70 of 2,000 test images of synthetic: ",
         "Confusion matrix",
         "first layer",
         "<th>seed<td>",
@@ -59,11 +59,11 @@ fn evaluate_and_predict_use_what_was_trained() {
     }
     place.prints(
         "evaluate runs/quick-1/model.safetensors --dataset synthetic --limit-test 10",
-        "on the first 10 of the 2000 test images of synthetic\n",
+        "on the first 10 of 2,000 test images of synthetic\n",
     );
     // The model knows its data without the run's configuration.
     place.write("runs/quick-1/config.json", "{");
-    place.prints("evaluate --limit-test 10 --offline", "the first 10 of the 2000 test images of synthetic\n");
+    place.prints("evaluate --limit-test 10 --offline", "the first 10 of 2,000 test images of synthetic\n");
     place.prints("evaluate --limit-test 9 --offline", "  checkerboard        no images\n");
     place.fails("report", "config.json: the file is damaged");
     // A folder without a model and a history is no run to report on, however new.

@@ -20,6 +20,8 @@ mod ranks;
 mod real_data;
 mod refusals;
 #[cfg(target_os = "linux")]
+mod serve;
+#[cfg(target_os = "linux")]
 mod slurm;
 #[cfg(target_os = "linux")]
 #[path = "../../../crates/tensor-cuda/tests/driver/stand_ins.rs"]

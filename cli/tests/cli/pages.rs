@@ -131,8 +131,8 @@ fn little(args: &[String]) -> Vec<&'static str> {
         _ => &[],
     };
     let more = more.iter().filter(|[flag, _]| !has(flag)).flatten().copied();
-    let quiet = (args.first().is_some_and(|command| command == "train") && !has("--no-progress"))
-        .then_some("--no-progress");
+    let trains = args.first().is_some_and(|command| command == "train");
+    let quiet = (trains && !has("--no-progress") && !has("--tui")).then_some("--no-progress");
     more.chain(quiet).collect()
 }
 

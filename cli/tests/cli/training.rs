@@ -54,6 +54,7 @@ fn quick_learns_the_synthetic_set_in_two_epochs() {
         "config.json",
         "history.csv",
         "history.jsonl",
+        "history-steps.jsonl",
         "curves.svg",
         "curves.png",
         "checkpoints",

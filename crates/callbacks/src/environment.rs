@@ -1,11 +1,13 @@
+use crate::status::now;
 use crate::{Error, Observer, Result, RunInfo};
 use checkpoint::write_file;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Writes version, system, processor and devices of a run to `environment.json` in the run directory.
+/// Writes version, system, processor, devices and the size of the network to `environment.json` in the run
+/// directory. Under `starts` are the date and the command line of every start.
 ///
-/// After a resume it has those of the resumed run.
+/// After a resume all but the earlier starts are those of the resumed run.
 #[derive(Clone, Debug)]
 pub struct Environment(PathBuf);
 
@@ -14,10 +16,37 @@ impl Environment {
     pub fn new(run_dir: impl AsRef<Path>) -> Self {
         Environment(run_dir.as_ref().join("environment.json"))
     }
+
+    /// The starts so far. A file that can't be read has none.
+    fn starts(&self) -> Vec<Value> {
+        let text = checkpoint::read_text(&self.0).unwrap_or_default();
+        let before: Value = serde_json::from_str(&text).unwrap_or_default();
+        before["starts"].as_array().cloned().unwrap_or_default()
+    }
+}
+
+/// The command line of this process, as a shell reads it, with the name of the program alone.
+fn command_line() -> String {
+    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let program = words.next().unwrap_or_default();
+    let name = Path::new(&program).file_stem().map(|name| name.to_string_lossy().into_owned());
+    let words = name.into_iter().chain(words).map(|word| quoted(&word));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// A word between single quotes, if a POSIX shell needs them.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=+.,:/@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 impl Observer for Environment {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        let mut starts = if run.state.step == 0 { Vec::new() } else { self.starts() };
+        starts.push(json!({ "date": now(), "command": command_line() }));
         let environment = json!({
             "towers": env!("CARGO_PKG_VERSION"),
             "system": format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
@@ -26,6 +55,9 @@ impl Observer for Environment {
             "simd": run.simd,
             "bf16": run.bf16,
             "devices": run.devices,
+            "parameters": run.parameters,
+            "flops": run.flops,
+            "starts": starts,
         });
         let text = serde_json::to_string_pretty(&environment)
             .map_err(|error| Error::io("write", &self.0)(error.into()))?;
@@ -43,6 +75,7 @@ fn processor() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TrainState;
     use crate::testing::{run, state};
 
     #[test]
@@ -50,10 +83,30 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (epochs, state) = (1, state(vec![]));
         Environment::new(folder.path()).on_begin(&run(epochs, &state)).unwrap();
-        let text = std::fs::read_to_string(folder.path().join("environment.json")).unwrap();
-        let environment: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let read = || std::fs::read_to_string(folder.path().join("environment.json")).unwrap();
+        let text = read();
+        let environment: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(environment["towers"], env!("CARGO_PKG_VERSION"));
         assert_eq!(environment["devices"], run(epochs, &state).devices);
         assert!(environment["cores"].as_u64() >= Some(1) && environment["simd"].is_string(), "{text}");
+        assert_eq!(
+            (&environment["parameters"], &environment["flops"]),
+            (&1_234_567.into(), &25_000_000.into())
+        );
+        let resumed = TrainState { step: 1, ..state.clone() };
+        for (state, starts) in [(&resumed, 2), (&resumed, 3), (&state, 1)] {
+            Environment::new(folder.path()).on_begin(&run(epochs, state)).unwrap();
+            let environment: Value = serde_json::from_str(&read()).unwrap();
+            assert_eq!(environment["starts"].as_array().unwrap().len(), starts);
+            assert!(environment["starts"][0]["command"].as_str().unwrap().contains("callbacks"));
+        }
+    }
+
+    #[test]
+    fn command_lines_are_those_of_a_shell() {
+        assert_eq!(
+            ["--lr=3e-4", "my run", "it's", ""].map(quoted),
+            ["--lr=3e-4", "'my run'", r"'it'\''s'", "''"]
+        );
     }
 }

@@ -22,8 +22,11 @@ mod outputs;
 mod pattern;
 mod progress;
 mod reduce_lr_on_plateau;
+mod run_status;
+mod run_time;
 mod state;
 mod status;
+mod step_history;
 mod tensorboard;
 mod terminal;
 #[doc(hidden)]
@@ -44,8 +47,11 @@ pub use observer::{Flow, Observer, Picture, RunInfo, Snapshot, StepInfo};
 pub use outputs::{Outputs, Outside, Run, TABLES, from_config, stopping};
 pub use progress::Progress;
 pub use reduce_lr_on_plateau::{Plateau, ReduceLrOnPlateau};
-pub use state::{EpochRecord, Fingerprint, Partial, TrainState};
+pub use run_status::RunStatus;
+pub use run_time::RunTime;
+pub use state::{EpochRecord, Fingerprint, Partial, Recorded, StepRecord, TrainState};
 pub use status::Status;
+pub use step_history::StepHistory;
 pub use tensorboard::{TensorBoard, TensorBoardOptions};
 pub use terminal::{is_control, printable, shortened};
 

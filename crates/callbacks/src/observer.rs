@@ -1,5 +1,5 @@
 use crate::Result;
-use crate::state::{EpochRecord, TrainState};
+use crate::state::{EpochRecord, StepRecord, TrainState};
 use checkpoint::Tensors;
 use serde_json::Value;
 
@@ -27,6 +27,14 @@ pub struct RunInfo<'a> {
     pub simd: &'a str,
     /// The CPU's instruction set for bf16, if it has one.
     pub bf16: Option<&'a str>,
+    /// The number of the network's parameters and running averages.
+    pub parameters: u64,
+    /// The floating-point operations of convolutions and dense layers in a forward pass of one image, a
+    /// multiply-add as two.
+    pub flops: u64,
+    /// The hyperparameters: the options that decide the numbers of the run, by key, with numbers, texts or
+    /// truth values.
+    pub options: Vec<(String, Value)>,
     /// Sentences about the run for people, such as how the learning rate is scaled.
     pub notes: Vec<String>,
 }
@@ -42,7 +50,8 @@ pub struct Picture {
     pub png: Vec<u8>,
 }
 
-/// The information for an observer after a step. Losses and accuracies are means over the epoch so far.
+/// The information for an observer after a step. Losses and accuracies are means over the epoch so far; on a GPU,
+/// up to the last reading, which is at most a tenth of a second old.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepInfo {
     /// The epoch, from 0.
@@ -158,6 +167,16 @@ pub trait Observer: Send {
     /// # Errors
     /// An error ends the run.
     fn on_step(&mut self, _step: &StepInfo) -> Result<()> {
+        Ok(())
+    }
+
+    /// After every [`log_every`](crate::Outputs::log_every) steps of an epoch, after `on_step`: the figures of the
+    /// steps since the call before. The last call of an epoch is after its last step; the one before is left out
+    /// if less than half as many steps follow.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_record(&mut self, _record: &StepRecord) -> Result<()> {
         Ok(())
     }
 

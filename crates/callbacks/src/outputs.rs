@@ -1,7 +1,7 @@
 use crate::{
     CheckpointOptions, Checkpoints, CsvLogOptions, CsvLogger, Curves, EarlyStop, EarlyStopping, Environment,
     Error, History, LearningRateLogger, LrLogOptions, MaxTime, ModelCheckpoint, ModelCheckpointOptions,
-    Observer, Result, TensorBoard, TensorBoardOptions, checkpoints, csv_logger, early_stopping,
+    Observer, Result, StepHistory, TensorBoard, TensorBoardOptions, checkpoints, csv_logger, early_stopping,
     learning_rate_logger, max_time, model_checkpoint, read_history, tensorboard,
 };
 use options::{Kind, Refused, Table, options};
@@ -20,6 +20,8 @@ options! {
         terminate_on_nan: bool = false, Kind::Switch, "--terminate-on-nan";
         /// Stop at the end of the epoch in which the run reaches this time: 90m, 1h30m or 20s
         max_time: Option<u64> = None, Kind::form(max_time::seconds, "a time such as 90m, or a number of seconds"), "--max-time TIME";
+        /// Record the mean loss and accuracy, the learning rate and the throughput of every N steps; 0 for never
+        log_every: u64 = 50, Kind::Whole(0), "--log-every N";
         /// Another file for the curves, a .png or a .svg, besides those in the run's folder
         plot: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes");
         +
@@ -169,7 +171,7 @@ pub fn stopping(outputs: &Outputs) -> Result<Vec<Box<dyn Observer>>> {
 ///
 /// # let folder = tempfile::tempdir()?;
 /// let run = Run { folder: folder.path(), title: "minigooglenet on CIFAR-10", resumed: false };
-/// assert_eq!(callbacks::from_config(&Outputs::default(), &run)?.len(), 4);
+/// assert_eq!(callbacks::from_config(&Outputs::default(), &run)?.len(), 5);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -180,6 +182,9 @@ pub fn from_config(outputs: &Outputs, run: &Run<'_>) -> Result<Vec<Box<dyn Obser
     let folder = run.folder;
     let mut callbacks: Vec<Box<dyn Observer>> =
         vec![Box::new(History::new(folder)), Box::new(Environment::new(folder))];
+    if outputs.log_every > 0 {
+        callbacks.push(Box::new(StepHistory::new(folder)));
+    }
     if let Some(options) = &outputs.model_checkpoint {
         callbacks.push(Box::new(ModelCheckpoint::new(folder, options.clone())?));
     }

@@ -1,10 +1,15 @@
-use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, StepInfo, TrainState, printable};
+use crate::{
+    EpochRecord, Flow, Observer, Result, RunInfo, RunTime, Snapshot, StepInfo, TrainState, printable,
+};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 
 /// The seconds between two drawings of the bar.
 const BAR_EVERY: f64 = 0.05;
 const LINE_EVERY: f64 = 30.0;
+
+/// In a terminal with fewer columns the figures leave no room for a bar.
+const COLUMNS_FOR_BAR: u16 = 100;
 
 /// Prints the progress of a run, in Keras' format.
 ///
@@ -20,9 +25,13 @@ const LINE_EVERY: f64 = 30.0;
 /// every 30 seconds:
 ///
 /// ```text
-/// 312/1563 [=====>......................] - ETA: 12s - 71 img/s - loss: 1.1012 - acc: 0.6043
-/// Epoch 3/70: 312/1563 - ETA: 12s - 71 img/s - loss: 1.1012 - acc: 0.6043
+/// 312/1563 [=====>................] - ETA: 12s - 71 img/s - loss: 1.1012 - acc: 0.6043 - run: 14m<2h03m
+/// Epoch 3/70: 312/1563 - ETA: 12s - 71 img/s - loss: 1.1012 - acc: 0.6043 - run: 14m<2h03m
 /// ```
+///
+/// `ETA` is the time left in the epoch. The end, in tqdm's form, is the time that the whole run has taken, with
+/// the parts before a resume, and the time that it still will ([`RunTime`]). A terminal with fewer than 100
+/// columns shows the figures without the bar.
 ///
 /// No error of the output (a closed pipe, a full disk) ends a run.
 ///
@@ -41,6 +50,7 @@ pub struct Progress<O = io::Stdout, E = io::Stderr> {
     resumed: Done,
     /// The same for the current epoch.
     before: Done,
+    time: RunTime,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -52,7 +62,7 @@ struct Done {
 
 /// The display while an epoch runs, and the second of the epoch of its last line.
 enum Live<E> {
-    Bar { bar: ProgressBar, last: f64 },
+    Bar { bar: ProgressBar, last: f64, template: &'static str },
     Lines { err: E, last: f64 },
 }
 
@@ -62,7 +72,8 @@ impl Progress {
     pub fn new(bar: bool) -> Self {
         let able = io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         if bar && able {
-            Progress::bar(io::stdout(), ProgressDrawTarget::stderr())
+            let (_, columns) = console::Term::stderr().size();
+            Progress::bar(io::stdout(), ProgressDrawTarget::stderr(), columns)
         } else {
             Progress::plain(io::stdout(), io::stderr())
         }
@@ -75,10 +86,12 @@ impl<O: Write, E: Write> Progress<O, E> {
         Progress::with(out, Live::Lines { err, last: 0.0 })
     }
 
-    fn bar(out: O, target: ProgressDrawTarget) -> Self {
+    fn bar(out: O, target: ProgressDrawTarget, columns: u16) -> Self {
         // An error of the run clears its bar.
         let bar = ProgressBar::with_draw_target(None, target).with_finish(ProgressFinish::AndClear);
-        Progress::with(out, Live::Bar { bar, last: 0.0 })
+        let is_wide = columns >= COLUMNS_FOR_BAR;
+        let template = if is_wide { "{pos}/{len} [{wide_bar}] {msg}" } else { "{pos}/{len} {wide_msg}" };
+        Progress::with(out, Live::Bar { bar, last: 0.0, template })
     }
 
     fn with(out: O, live: Live<E>) -> Self {
@@ -89,19 +102,20 @@ impl<O: Write, E: Write> Progress<O, E> {
             steps_per_epoch: 0,
             resumed: Done::default(),
             before: Done::default(),
+            time: RunTime::default(),
         }
     }
 
-    /// The time left in the epoch, the throughput, and the figures so far.
-    fn figures(&self, step: &StepInfo) -> String {
-        let steps = step.steps_done.saturating_sub(self.before.steps).max(1) as f64;
+    /// The time left in the epoch, the throughput, the figures so far, and the time of the run.
+    fn figures(&mut self, step: &StepInfo) -> String {
+        self.time.step(step);
         let samples = step.samples.saturating_sub(self.before.samples) as f64;
-        let left = step.steps_per_epoch.saturating_sub(step.steps_done) as f64;
-        let eta = duration(step.seconds / steps * left);
+        let eta = duration(self.time.left_in_epoch().unwrap_or(0.0));
+        let [elapsed, left] = [self.time.elapsed(), self.time.left().unwrap_or(0.0)].map(RunTime::words);
         let rate = if step.seconds > 0.0 { samples / step.seconds } else { 0.0 };
         let digits = usize::from(rate < 10.0);
         format!(
-            "- ETA: {eta} - {rate:.digits$} img/s - loss: {} - acc: {}",
+            "- ETA: {eta} - {rate:.digits$} img/s - loss: {} - acc: {} - run: {elapsed}<{left}",
             figure(step.loss),
             figure(step.acc)
         )
@@ -156,6 +170,7 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
         let TrainState { epoch, partial, .. } = run.state;
         self.resumed = Done { epoch: *epoch, steps: partial.steps, samples: partial.samples };
         self.steps_per_epoch = run.steps_per_epoch;
+        self.time = RunTime::new(run);
         let RunInfo { train_samples, val_samples, devices, .. } = run;
         let head =
             format!("Train on {train_samples} samples, validate on {val_samples} samples, on {devices}\n");
@@ -171,8 +186,8 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
         self.before = if self.resumed.epoch == epoch { self.resumed } else { fresh };
         say(&mut self.out, &format!("Epoch {}/{}\n", epoch + 1, self.epochs));
         match &mut self.live {
-            Live::Bar { bar, last } => {
-                bar.set_style(style("{pos}/{len} [{wide_bar}] {msg}"));
+            Live::Bar { bar, last, template } => {
+                bar.set_style(style(template));
                 bar.set_length(self.steps_per_epoch);
                 bar.set_message("");
                 bar.reset();
@@ -191,7 +206,7 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
         }
         let figures = self.figures(step);
         match &mut self.live {
-            Live::Bar { bar, last } => {
+            Live::Bar { bar, last, .. } => {
                 *last = step.seconds;
                 bar.set_message(figures);
                 bar.set_position(step.steps_done);
@@ -227,6 +242,7 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
         if let Live::Bar { bar, .. } = &self.live {
             bar.finish_and_clear();
         }
+        self.time.epoch(record);
         let EpochRecord { loss, acc, val_loss, val_acc, .. } = record;
         let [loss, acc, val_loss, val_acc] = [loss, acc, val_loss, val_acc].map(|&value| figure(value));
         let time = seconds(record.seconds);

@@ -51,6 +51,40 @@ pub struct Partial {
     pub seconds: f64,
     /// The learning rate of the last step.
     pub lr: f64,
+    /// The sums at the last step with a [`StepRecord`].
+    #[serde(default)]
+    pub recorded: Recorded,
+}
+
+/// The sums of an unfinished epoch at its last step with a [`StepRecord`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Samples seen.
+    pub samples: u64,
+    /// The sum of their losses.
+    pub loss_sum: f64,
+    /// The number of correctly classified samples.
+    pub correct: f64,
+    /// Seconds spent on them.
+    pub seconds: f64,
+}
+
+/// The figures of the steps since the record before, or since the beginning of the epoch: an object of
+/// `history-steps.jsonl`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// The last of the steps, counted from 1 over the whole run.
+    pub step: u64,
+    /// The epoch, from 1.
+    pub epoch: u64,
+    /// The mean loss of the samples.
+    pub loss: f64,
+    /// The accuracy on the samples.
+    pub acc: f64,
+    /// The learning rate of the last step.
+    pub lr: f64,
+    /// Training samples a second.
+    pub images_per_second: f64,
 }
 
 impl Partial {
@@ -58,6 +92,21 @@ impl Partial {
     pub fn means(&self) -> (f64, f64) {
         let samples = self.samples.max(1) as f64;
         (self.loss_sum / samples, self.correct / samples)
+    }
+
+    /// The record of the steps since the one before. `None` if there is no step since.
+    pub fn record(&mut self, epoch: u64, step: u64) -> Option<StepRecord> {
+        let before = self.recorded;
+        let samples = self.samples.saturating_sub(before.samples);
+        if samples == 0 {
+            return None;
+        }
+        let Partial { loss_sum, correct, seconds, lr, .. } = *self;
+        self.recorded = Recorded { samples: self.samples, loss_sum, correct, seconds };
+        let samples = samples as f64;
+        let (loss, acc) = ((loss_sum - before.loss_sum) / samples, (correct - before.correct) / samples);
+        let images_per_second = samples / (seconds - before.seconds);
+        Some(StepRecord { step, epoch, loss, acc, lr, images_per_second })
     }
 }
 

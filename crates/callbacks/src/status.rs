@@ -83,7 +83,8 @@ impl Status {
     }
 }
 
-fn now() -> String {
+/// The time now, in UTC.
+pub(crate) fn now() -> String {
     utc(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 

@@ -35,6 +35,9 @@ pub fn run(epochs: u64, state: &TrainState) -> RunInfo<'_> {
         devices: "the CPU (2 threads)".to_owned(),
         simd: "avx2",
         bf16: None,
+        parameters: 1_234_567,
+        flops: 25_000_000,
+        options: vec![("lr".to_owned(), 0.5.into())],
         notes: Vec::new(),
     }
 }

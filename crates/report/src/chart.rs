@@ -12,7 +12,7 @@ const COLOURS: usize = 6;
 const MARKED: usize = 60;
 
 /// The size of the drawing, in its own units: the page stretches it.
-const SIZE: [f64; 2] = [520.0, 300.0];
+const SIZE: [f64; 2] = [520.0, 316.0];
 /// Where the plot's corners are: left, top, right, bottom.
 const PLOT: [f64; 4] = [58.0, 10.0, 512.0, 268.0];
 
@@ -31,7 +31,7 @@ pub(crate) struct Curve<'a> {
     pub run: Option<&'a str>,
     pub colour: usize,
     pub dashed: bool,
-    pub points: Vec<(u64, f64)>,
+    pub points: Vec<(f64, f64)>,
 }
 
 impl Chart<'_> {
@@ -77,6 +77,8 @@ impl Chart<'_> {
             let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{}\" class=\"x\">{tick}</text>", bottom + 20.0);
         }
         let _ = writeln!(out, "<path class=\"axis\" d=\"M{left} {top}V{bottom}H{right}\"/>");
+        let middle = (left + right) / 2.0;
+        let _ = writeln!(out, "<text x=\"{middle}\" y=\"{}\" class=\"x\">epoch</text>", bottom + 40.0);
     }
 
     fn curve(&self, curve: &Curve<'_>, out: &mut String) {
@@ -84,7 +86,7 @@ impl Chart<'_> {
         let mut pen = 'M';
         for &(epoch, value) in &curve.points {
             if value.is_finite() {
-                let _ = write!(path, "{pen}{:.1} {:.1}", self.at_x(epoch as f64), self.at_y(value));
+                let _ = write!(path, "{pen}{:.1} {:.1}", self.at_x(epoch), self.at_y(value));
                 pen = 'L';
             } else {
                 pen = 'M';
@@ -96,7 +98,7 @@ impl Chart<'_> {
             return;
         }
         for &(epoch, value) in curve.points.iter().filter(|(_, value)| value.is_finite()) {
-            let (x, y) = (self.at_x(epoch as f64), self.at_y(value));
+            let (x, y) = (self.at_x(epoch), self.at_y(value));
             let name = Escaped(&curve.name);
             let title = format!("<title>epoch {epoch}, {name}: {}</title>", crate::numbers::short(value));
             let _ = writeln!(
@@ -126,7 +128,7 @@ impl Curve<'_> {
 mod tests {
     use super::*;
 
-    fn drawn(points: Vec<(u64, f64)>) -> String {
+    fn drawn(points: Vec<(f64, f64)>) -> String {
         let epochs = Axis::epochs(1..=points.len() as u64);
         let curve = |name: &str| Curve {
             name: name.into(),
@@ -143,17 +145,18 @@ mod tests {
 
     #[test]
     fn gaps_break_a_line() {
-        let svg = drawn(vec![(1, 2.0), (2, 1.0), (3, f64::NAN), (4, 0.5)]);
+        let svg = drawn(vec![(1.0, 2.0), (2.0, 1.0), (3.0, f64::NAN), (4.0, 0.5)]);
         let path = svg.lines().find(|line| line.starts_with("<path class=\"line")).unwrap();
         assert_eq!((path.matches('M').count(), path.matches('L').count()), (2, 1), "{path}");
         assert!(path.contains("line c1 dashed"), "{path}");
-        assert_eq!(svg.matches("<circle").count(), 6);
+        assert_eq!((svg.matches("<circle").count(), svg.matches(">epoch</text>").count()), (6, 1));
+        assert!(svg.contains("<title>epoch 4, b: 0.5000"), "{svg}");
         assert!(svg.contains("a &lt; b") && !svg.contains("a < b") && !svg.contains("NaN"), "{svg}");
     }
 
     #[test]
     fn long_runs_have_no_marks() {
-        let svg = drawn((1..=200).map(|epoch| (epoch, 1.0 / epoch as f64)).collect());
+        let svg = drawn((1..=200).map(|epoch| (f64::from(epoch), 1.0 / f64::from(epoch))).collect());
         assert_eq!((svg.matches("<circle").count(), svg.matches("</svg>").count()), (0, 3));
     }
 

@@ -88,7 +88,7 @@ fn curves<'a>(runs: &'a [RunReport], figures: &[(&str, Figure)]) -> Vec<Curve<'a
             run: several.then_some(run.name.as_str()),
             colour: if several { k } else { f },
             dashed: f == 1,
-            points: run.history.iter().map(|record| (record.epoch, figure(record))).collect(),
+            points: run.history.iter().map(|record| (record.epoch as f64, figure(record))).collect(),
         })
     };
     runs.iter().enumerate().flat_map(curve).collect()

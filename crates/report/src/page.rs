@@ -8,19 +8,28 @@ static STYLE: &str = include_str!("style.css");
 pub(crate) const POLICY: &str =
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
+/// A page up to its body, with something more in the head.
+pub(crate) fn head(title: &str, more: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\">\n{more}<title>{} – towers</title>\n<style>\n{STYLE}</style>\n</head>\n\
+         <body>\n",
+        Escaped(title)
+    )
+}
+
+/// The end of a page.
+pub(crate) fn foot(out: &mut String) {
+    // Writing to a string cannot fail, here and below.
+    let _ = writeln!(out, "</main>\n<footer>towers {}</footer>\n</body>\n</html>", env!("CARGO_PKG_VERSION"));
+}
+
 pub(crate) fn page(runs: &[RunReport]) -> String {
     let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
     let title = names.join(", ");
-    let mut out = String::new();
-    // Writing to a string cannot fail, here and below.
-    let _ = writeln!(
-        out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
-         content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-         <title>{} – towers</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header><h1>{}</h1></header>\n<main>",
-        Escaped(&title),
-        Escaped(&title)
-    );
+    let policy = format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n");
+    let mut out = head(&title, &policy);
+    let _ = writeln!(out, "<header><h1>{}</h1></header>\n<main>", Escaped(&title));
     figures::summary(runs, &mut out);
     figures::charts(runs, &mut out);
     for run in runs {
@@ -40,19 +49,69 @@ pub(crate) fn page(runs: &[RunReport]) -> String {
             }
         }
     }
-    table("Environment", runs, |run| &run.environment, &mut out);
-    table("Configuration", runs, |run| &run.config, &mut out);
-    let _ = writeln!(out, "</main>\n<footer>towers {}</footer>\n</body>\n</html>", env!("CARGO_PKG_VERSION"));
+    settings_of(runs, &mut out);
+    foot(&mut out);
     out
 }
 
-/// A row a setting, a column a run. Rows in which runs differ are marked, and so are values that differ from the recipe.
-fn table(title: &str, runs: &[RunReport], of: fn(&RunReport) -> &Vec<(String, String)>, out: &mut String) {
-    let keys = settings::keys(runs.iter().map(|run| of(run).as_slice()));
-    if keys.is_empty() {
-        return;
+/// How the runs were started, on what, and with which options.
+pub(crate) fn settings_of(runs: &[RunReport], out: &mut String) {
+    heading("Run", runs, |run| &run.about, out);
+    heading("Environment", runs, |run| &run.environment, out);
+    configuration(runs, out);
+}
+
+type Settings = fn(&RunReport) -> &Vec<(String, String)>;
+
+fn keys(runs: &[RunReport], of: Settings) -> Vec<&str> {
+    settings::keys(runs.iter().map(|run| of(run).as_slice()))
+}
+
+/// A heading and a table, unless that is empty.
+fn heading(title: &str, runs: &[RunReport], of: Settings, out: &mut String) {
+    let keys = keys(runs, of);
+    if !keys.is_empty() {
+        let _ = writeln!(out, "<h2>{title}</h2>");
+        table(&keys, runs, of, out);
     }
-    let _ = writeln!(out, "<h2>{title}</h2>\n<div class=\"scroll\"><table class=\"settings\">");
+}
+
+/// The options that differ from the recipe or between the runs, and folded all.
+fn configuration(runs: &[RunReport], out: &mut String) {
+    let of: Settings = |run| &run.config;
+    let mut all = keys(runs, of);
+    all.retain(|key| *key != "changed");
+    let differ: Vec<&str> = all
+        .iter()
+        .copied()
+        .filter(|key| runs.iter().any(|run| run.is_changed(key) || run.setting(key) != runs[0].setting(key)))
+        .collect();
+    out.push_str("<h2>Configuration</h2>\n");
+    match (&differ[..], runs) {
+        ([], [run]) => {
+            let _ = writeln!(
+                out,
+                "<p>All options are those of the recipe {}.</p>",
+                Escaped(run.setting("recipe"))
+            );
+        }
+        ([], _) => out.push_str("<p>All options are those of the recipe.</p>\n"),
+        (_, [run]) => {
+            let _ = writeln!(out, "<p>The recipe {}, except for:</p>", Escaped(run.setting("recipe")));
+        }
+        _ => out.push_str("<p>What differs from the recipe (in bold) or between the runs:</p>\n"),
+    }
+    if !differ.is_empty() {
+        table(&differ, runs, of, out);
+    }
+    let _ = writeln!(out, "<details><summary>All {} options</summary>", all.len());
+    table(&all, runs, of, out);
+    out.push_str("</details>\n");
+}
+
+/// A row a setting, a column a run. Rows in which runs differ are marked, and so are values that differ from the recipe.
+fn table(keys: &[&str], runs: &[RunReport], of: Settings, out: &mut String) {
+    out.push_str("<div class=\"scroll\"><table class=\"settings\">\n");
     if runs.len() > 1 {
         out.push_str("<tr><td>");
         for run in runs {
@@ -60,7 +119,7 @@ fn table(title: &str, runs: &[RunReport], of: fn(&RunReport) -> &Vec<(String, St
         }
         out.push_str("</tr>\n");
     }
-    for key in keys.iter().copied().filter(|key| *key != "changed") {
+    for key in keys {
         let value = |run| of(run).iter().find(|(name, _)| name == key).map_or("–", |(_, value)| value);
         let values: Vec<&str> = runs.iter().map(value).collect();
         let differ = values.iter().any(|value| *value != values[0]);
@@ -72,7 +131,4 @@ fn table(title: &str, runs: &[RunReport], of: fn(&RunReport) -> &Vec<(String, St
         out.push_str("</tr>\n");
     }
     out.push_str("</table></div>\n");
-    if keys.iter().any(|key| runs.iter().any(|run| run.is_changed(key))) {
-        out.push_str("<p class=\"note\">Values in bold differ from the recipe.</p>\n");
-    }
 }

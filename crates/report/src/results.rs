@@ -5,6 +5,7 @@ use crate::numbers::short;
 use crate::pictures;
 use crate::run_report::Tested;
 use std::fmt::Write;
+use trained::{ClassScores, thousands};
 
 /// With more classes than this a matrix can't be read; the most frequent confusions are listed instead.
 const MATRIX: usize = 20;
@@ -35,17 +36,27 @@ pub(crate) fn write(tested: &Tested, out: &mut String) {
 }
 
 fn by_class(Tested { classes, evaluation, .. }: &Tested, out: &mut String) {
-    out.push_str("<section><h3>Accuracy by class</h3><table class=\"bars\">\n");
-    for (class, acc) in classes.iter().zip(evaluation.class_accuracy()) {
-        let shown = if acc.is_finite() { format!("{:.1}%", 100.0 * acc) } else { "no images".to_owned() };
-        let width = 100.0 * if acc.is_finite() { acc } else { 0.0 };
+    out.push_str("<section><h3>Accuracy by class</h3><div class=\"scroll\"><table class=\"bars\">\n");
+    out.push_str("<tr><td><td><th>recall<th>precision<th>F1<th>images</tr>\n");
+    for (class, scores) in classes.iter().zip(evaluation.class_scores()) {
+        let ClassScores { samples, precision, recall, f1 } = scores;
+        let percent =
+            |share: f64| if share.is_finite() { format!("{:.1}%", 100.0 * share) } else { "–".into() };
+        let width = 100.0 * if recall.is_finite() { recall } else { 0.0 };
         let _ = writeln!(
             out,
-            "<tr><th>{}<td><div><i style=\"width:{width:.1}%\"></i></div><td class=\"n\">{shown}</tr>",
-            Escaped(class)
+            "<tr><th>{}<td><div><i style=\"width:{width:.1}%\"></i></div><td>{}<td>{}<td>{}<td>{}</tr>",
+            Escaped(class),
+            percent(recall),
+            percent(precision),
+            percent(f1),
+            thousands(samples as usize)
         );
     }
-    out.push_str("</table></section>\n");
+    out.push_str(
+        "</table></div><p class=\"note\">Recall: the share of a class's images that were taken for it. Precision: the share of the \
+         images taken for a class that show it. F1: the harmonic mean of both.</p></section>\n",
+    );
 }
 
 fn matrix(Tested { classes, evaluation, .. }: &Tested, out: &mut String) {

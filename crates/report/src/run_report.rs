@@ -1,10 +1,11 @@
+use crate::numbers::short;
 use crate::{Error, Result, pictures, settings};
 use callbacks::read_history;
 use cifar::Dataset;
 use image::RgbImage;
 use std::path::Path;
 use train::EpochRecord;
-use trained::{Classifier, Evaluation, evaluate, measured_on, split_name};
+use trained::{Classifier, Evaluation, evaluate, measured_on, split_name, thousands};
 
 /// More mistakes than these tell little more.
 const MISTAKES: usize = 24;
@@ -17,6 +18,8 @@ pub struct RunReport {
     pub(crate) config: Vec<(String, String)>,
     /// `environment.json`, key by key.
     pub(crate) environment: Vec<(String, String)>,
+    /// When and how the run was started, and the size of its network.
+    pub(crate) about: Vec<(String, String)>,
     pub(crate) test: std::result::Result<Tested, String>,
 }
 
@@ -45,9 +48,10 @@ impl RunReport {
             let reason = "there is no run here; name a run's folder, as in runs/a".to_owned();
             return Err(Error::Run { path: run.to_owned(), reason });
         };
-        let environment = settings::read(&run.join("environment.json"))?.unwrap_or_default();
+        let mut environment = settings::read(&run.join("environment.json"))?.unwrap_or_default();
+        let about = about(&mut environment);
         let test = Err("The network was not tested.".to_owned());
-        Ok(RunReport { name: name.into(), history: read_history(run)?, config, environment, test })
+        Ok(RunReport { name: name.into(), history: read_history(run)?, config, environment, about, test })
     }
 
     /// Tests the run's network on the test pictures of `data`, the first of `all` that the data set has, as in [`measured_on`].
@@ -65,9 +69,11 @@ impl RunReport {
         Ok(())
     }
 
-    /// Whether an option differs from the run's recipe.
+    /// Whether an option, or the table that it is in, differs from the run's recipe.
     pub(crate) fn is_changed(&self, key: &str) -> bool {
-        self.setting("changed").contains(&format!("\"{key}\""))
+        let changed = self.setting("changed");
+        let tables = key.match_indices('.').map(|(end, _)| &key[..end]);
+        tables.chain([key]).any(|key| changed.contains(&format!("\"{key}\"")))
     }
 
     /// Has the page say why there are no results on test images.
@@ -78,4 +84,36 @@ impl RunReport {
     pub(crate) fn setting(&self, key: &str) -> &str {
         self.config.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value)
     }
+}
+
+/// Moves the starts of the run and the size of its network out of its environment.
+fn about(environment: &mut Vec<(String, String)>) -> Vec<(String, String)> {
+    let mut take = |key: &str| {
+        let place = environment.iter().position(|(name, _)| name == key)?;
+        Some(environment.remove(place).1)
+    };
+    let mut about = Vec::new();
+    let starts: Vec<Start> =
+        take("starts").and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    for (k, Start { date, command }) in starts.into_iter().enumerate() {
+        about.push((
+            if k == 0 { "started".to_owned() } else { format!("resumed ({k})") },
+            format!("{date}: {command}"),
+        ));
+    }
+    if let Some(parameters) = take("parameters").and_then(|text| text.parse().ok()) {
+        about.push(("parameters".to_owned(), thousands(parameters)));
+    }
+    if let Some(flops) = take("flops").and_then(|text| text.parse::<f64>().ok()) {
+        let text = format!("{} million in a forward pass, a multiply-add as two", short(flops / 1e6));
+        about.push(("FLOPs per image".to_owned(), text));
+    }
+    about
+}
+
+/// A start of a run, in `environment.json`.
+#[derive(serde::Deserialize)]
+struct Start {
+    date: String,
+    command: String,
 }

@@ -27,7 +27,10 @@ fn collect(key: String, value: &Value, leaves: &mut Vec<(String, String)>) {
         }
         Value::Null => leaves.push((key, "none".to_owned())),
         Value::String(text) => leaves.push((key, text.clone())),
-        Value::Array(items) if items.len() > 16 => leaves.push((key, format!("{} values", items.len()))),
+        // The starts of a run and the keys that it changed are read as a whole.
+        Value::Array(items) if items.len() > 16 && key != "starts" && key != "changed" => {
+            leaves.push((key, format!("{} values", items.len())))
+        }
         value => leaves.push((key, value.to_string())),
     }
 }

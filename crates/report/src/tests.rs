@@ -1,7 +1,7 @@
 use crate::run_report::Tested;
-use crate::{Error, RunReport, page, report, save_report};
-use callbacks::testing::{record, run, state};
-use callbacks::{Environment, History};
+use crate::{Error, RunReport, live_figures, live_page, page, report, save_report};
+use callbacks::testing::{record, run, state, step};
+use callbacks::{Environment, History, RunInfo, RunStatus, StepInfo, StepRecord};
 use image::RgbImage;
 use train::{Observer, recipe, save_config};
 use trained::{Evaluation, Mistake};
@@ -34,7 +34,7 @@ fn tested(classes: usize) -> Tested {
 }
 
 /// The elements of a page, none of which loads or runs anything but `img`.
-const ELEMENTS: &str = "html head meta title style body header main footer h1 h2 h3 p b i div section figure figcaption table thead tbody \
+const ELEMENTS: &str = "html head meta title style body header main footer h1 h2 h3 p b i div section figure figcaption details summary table thead tbody \
                         tr th td span img svg path text circle";
 
 /// Text of others stays text, and the page needs no more than its policy allows: its own styles, and pictures within.
@@ -71,8 +71,14 @@ fn a_page_about_one_run() {
         "0.5000 (epoch 2)",
         "accuracy <b>0.8000</b>",
         "Confusion matrix",
-        "70.0%",
-        "no images",
+        "<td>70.0%<td>100.0%<td>82.4%<td>10</tr>",
+        "<td>100.0%<td>62.5%<td>76.9%<td>5</tr>",
+        "<td>–<td>–<td>–<td>0</tr>",
+        ">epoch</text>",
+        "<th>parameters<td>1,234,567",
+        "<th>FLOPs per image<td>25.000 million",
+        "All options are those of the recipe quick.",
+        "</p>\n<details><summary>All ",
         "taken for <b>&lt;class 1&gt;</b> (75.0%)",
         "&lt;class 0&gt; taken for &lt;class 1&gt;: 3",
         "first layer",
@@ -83,7 +89,7 @@ fn a_page_about_one_run() {
     ] {
         assert!(page.contains(expected), "{expected}");
     }
-    assert!(!page.contains("class=\"differ\""));
+    assert!(!page.contains("class=\"differ\"") && page.contains("<th>started<td>20"), "{page}");
 }
 
 /// Names and values of others, wherever the page has any.
@@ -127,6 +133,51 @@ fn pictures_to_validate_on_are_no_test_images() {
     }
 }
 
+/// The page of a run in progress.
+#[test]
+fn a_live_page_has_figures_and_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let markup = "<script>alert(1)</script>\u{202e}";
+    save_config(&recipe("quick").unwrap(), folder.path()).unwrap();
+    let state = state(vec![record(1, [0.75, 0.5, 0.9, 0.375])]);
+    let mut status = RunStatus::default();
+    let begun = run(70, &state);
+    let begun =
+        RunInfo { model: markup, recipe: markup, devices: markup.into(), steps_per_epoch: 10, ..begun };
+    let record =
+        |step| StepRecord { step, epoch: 2, loss: 0.625, acc: 0.5, lr: 0.1, images_per_second: 99.0 };
+    for seen in [
+        status.on_begin(&begun),
+        status.on_epoch_begin(1),
+        status.on_step(&StepInfo { loss: 0.6875, ..step(1, 5, 10) }),
+        status.on_record(&record(12)),
+        status.on_record(&record(15)),
+        status.on_warning(markup),
+        status.on_replica_rates(&[3.0, 4.0]),
+    ] {
+        seen.unwrap();
+    }
+    let page = live_page(folder.path(), markup, &status, None).unwrap();
+    for expected in [
+        "<p>Epoch 2 of 70: step 5 of 10, ",
+        "<span>training loss</span><b>0.6875</b><span>this epoch so far</span>",
+        "<span>val. accuracy</span><b>0.3750</b><span>best, epoch 1</span>",
+        "<title>epoch 1.5, training: 0.6250</title>",
+        "<tr><th>1<td>0.7500<td>0.5000<td>0.9000<td>0.3750<td>0.0050<td>792<td>63.2 s</tr>",
+        "Images/s of each replica while it computes: 3, 4",
+        "Warning: &lt;script&gt;",
+        "<summary>All ",
+        "<p id=\"lost\" class=\"alert\" hidden>",
+    ] {
+        assert!(page.contains(expected), "{expected} in {page}");
+    }
+    assert_eq!(page.matches("<script").count(), 1, "its own");
+    assert!(!page.contains("id=\"ended\"") && !page.contains('\u{202e}'));
+    let ended = live_figures(&status, Some(markup));
+    assert!(ended.starts_with("<p id=\"ended\" class=\"alert\">&lt;script&gt;alert(1)"), "{ended}");
+    assert!(live_figures(&RunStatus::default(), None).contains("</svg></figure>"));
+}
+
 /// A page replaces pages alone.
 #[test]
 fn a_page_is_written_to_pages_and_folders_alone() {
@@ -163,7 +214,7 @@ fn runs_stand_side_by_side() {
     let page = report(&[first, second]);
     assert_self_contained(&page);
     assert!(page.contains("<tr class=\"differ\"><th>seed<td>1<td>2"), "what differs is marked");
-    assert_eq!(page.matches("class=\"differ\"").count(), 1);
+    assert_eq!(page.matches("class=\"differ\"><th>seed").count(), 2, "above, and among all options");
     assert_eq!(page.matches("class=\"changed\"").count(), 0);
     assert!(page.contains("There is no &lt;model&gt;.") && page.contains("The network was not tested."));
     let mut one = about("a", 1);
@@ -171,7 +222,7 @@ fn runs_stand_side_by_side() {
     changed.1 = "[\"seed\"]".into();
     let page = page::page(&[one]);
     assert!(
-        page.contains("<th>seed<td class=\"changed\">1") && page.contains("Values in bold differ"),
+        page.contains("<p>The recipe quick, except for:</p>\n<div class=\"scroll\"><table class=\"settings\">\n<tr><th>seed<td class=\"changed\">1</tr>\n</table>"),
         "{page}"
     );
 }

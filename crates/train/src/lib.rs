@@ -34,7 +34,8 @@ mod trained_error;
 pub use callbacks::{
     CHECKPOINTS, CheckpointOptions, CsvLogOptions, EarlyStop, EpochRecord, Fingerprint, Flow,
     ModelCheckpointOptions, Observer, Outputs, Partial, Picture, Plateau, ReduceLrOnPlateau, RunInfo,
-    SaveFreq, Snapshot, StepInfo, TensorBoardOptions, TrainState, is_control, printable, shortened,
+    SaveFreq, Snapshot, StepInfo, StepRecord, TensorBoardOptions, TrainState, is_control, printable,
+    shortened,
 };
 pub use config::{
     Arithmetic, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference, Placement,

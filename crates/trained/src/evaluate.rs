@@ -39,21 +39,70 @@ impl Evaluation {
     }
 }
 
+/// How well one class is told from the others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClassScores {
+    /// The number of pictures of the class.
+    pub samples: u64,
+    /// The share of the pictures that were taken for the class, and show it; NaN if there are none.
+    pub precision: f64,
+    /// The share of the class's pictures that were classified correctly; NaN if there are none.
+    pub recall: f64,
+    /// The harmonic mean of both; NaN if there is no picture of either kind.
+    pub f1: f64,
+}
+
+impl Evaluation {
+    /// Precision, recall and F1 score of each class.
+    ///
+    /// ```
+    /// let confusion = vec![vec![3, 1], vec![2, 4]];
+    /// let evaluation = trained::Evaluation { samples: 10, loss: 0.5, acc: 0.7, confusion, mistakes: vec![] };
+    /// let scores = evaluation.class_scores();
+    /// assert_eq!((scores[0].precision, scores[0].recall, scores[0].f1), (0.6, 0.75, 2.0 / 3.0));
+    /// ```
+    pub fn class_scores(&self) -> Vec<ClassScores> {
+        let scores = |(k, row): (usize, &Vec<u64>)| {
+            let (right, samples) = (row[k] as f64, row.iter().sum::<u64>());
+            let taken = self.confusion.iter().map(|row| row[k]).sum::<u64>();
+            ClassScores {
+                samples,
+                precision: right / taken as f64,
+                recall: right / samples as f64,
+                f1: 2.0 * right / (samples + taken) as f64,
+            }
+        };
+        self.confusion.iter().enumerate().map(scores).collect()
+    }
+}
+
 /// The images that [`evaluate`] measures on, in words. `all` is the number of those that the data set has, of which `data` has the
 /// first; `None` if that is not known, since of class folders so many were read of each class.
 ///
 /// ```
 /// let data = cifar::synthetic(1, 20, 10);
 /// assert_eq!(trained::measured_on(&data, Some(10)), "the 10 test images of synthetic");
-/// assert_eq!(trained::measured_on(&data, Some(30)), "the first 10 of the 30 test images of synthetic");
+/// assert_eq!(trained::measured_on(&data, Some(3000)), "the first 10 of 3,000 test images of synthetic");
 /// assert_eq!(trained::measured_on(&data, None), "10 test images of synthetic, of all classes alike");
 /// ```
 pub fn measured_on(data: &Dataset, all: Option<usize>) -> String {
-    let (samples, kind, name) = (data.test.len(), split_name(data), &data.name);
+    let (samples, kind, name) = (thousands(data.test.len()), split_name(data), &data.name);
     match all {
-        Some(all) if samples == all => format!("the {all} {kind} images of {name}"),
-        Some(all) => format!("the first {samples} of the {all} {kind} images of {name}"),
+        Some(all) if data.test.len() == all => format!("the {samples} {kind} images of {name}"),
+        Some(all) => format!("the first {samples} of {} {kind} images of {name}", thousands(all)),
         None => format!("{samples} {kind} images of {name}, of all classes alike"),
+    }
+}
+
+/// A number with commas between its thousands: `10,000`.
+///
+/// ```
+/// assert_eq!([7, 999, 1000, 1_234_567].map(trained::thousands), ["7", "999", "1,000", "1,234,567"]);
+/// ```
+pub fn thousands(number: usize) -> String {
+    match number {
+        0..1000 => number.to_string(),
+        _ => format!("{},{:03}", thousands(number / 1000), number % 1000),
     }
 }
 

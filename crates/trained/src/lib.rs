@@ -49,7 +49,9 @@ mod weights;
 pub use checkpoint::MODEL_FILE;
 pub use classifier::{Classifier, Prediction};
 pub use error::{Error, Result};
-pub use evaluate::{Evaluation, Mistake, evaluate, evaluate_on, listed, measured_on, split_name};
+pub use evaluate::{
+    ClassScores, Evaluation, Mistake, evaluate, evaluate_on, listed, measured_on, split_name, thousands,
+};
 pub use export::{Format, export};
 pub use foreign_weights::{Assumed, ForeignWeights};
 pub use image_size::ImageSize;

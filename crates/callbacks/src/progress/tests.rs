@@ -104,7 +104,7 @@ fn warnings_go_to_standard_error() {
     progress.on_warning("the steps are slow").unwrap();
     assert_eq!((out.take().as_str(), err.take().as_str()), ("", "warning: the steps are slow\n"));
     let mut progress: Progress<_, io::Stderr> =
-        Progress::bar(out.clone(), ProgressDrawTarget::term_like(Box::new(err.clone())));
+        Progress::bar(out.clone(), ProgressDrawTarget::term_like(Box::new(err.clone())), 100);
     progress.on_warning("the steps are slow").unwrap();
     assert!(err.take().contains("warning: the steps are slow") && out.take().is_empty());
 }
@@ -117,8 +117,8 @@ fn a_log_shows_life_every_half_minute() {
     for (steps, seconds) in [(100, 20.0), (150, 30.0), (151, 30.2), (299, 59.8), (300, 60.0)] {
         progress.on_step(&step(steps, seconds)).unwrap();
     }
-    let expected = "Epoch 3/70: 150/1563 - ETA: 4:43 - 160 img/s - loss: 1.1012 - acc: 0.6043\n\
-                    Epoch 3/70: 300/1563 - ETA: 4:13 - 160 img/s - loss: 1.1012 - acc: 0.6043\n";
+    let expected = "Epoch 3/70: 150/1563 - ETA: 4:43 - 160 img/s - loss: 1.1012 - acc: 0.6043 - run: 3m<5h53m\n\
+                    Epoch 3/70: 300/1563 - ETA: 4:13 - 160 img/s - loss: 1.1012 - acc: 0.6043 - run: 3m<5h53m\n";
     assert_eq!(err.take(), expected);
     progress.on_epoch_begin(3).unwrap();
     progress.on_step(&step(1, 30.0)).unwrap();
@@ -131,14 +131,17 @@ fn a_resumed_epoch_is_timed_from_where_it_went_on() {
     let mut progress = Progress::plain(io::sink(), err.clone());
     begin(&mut progress, 1000);
     progress.on_step(&step(1063, 30.0)).unwrap();
-    assert_eq!(err.take(), "Epoch 3/70: 1063/1563 - ETA: 3:58 - 67 img/s - loss: 1.1012 - acc: 0.6043\n");
+    assert_eq!(
+        err.take(),
+        "Epoch 3/70: 1063/1563 - ETA: 3:58 - 67 img/s - loss: 1.1012 - acc: 0.6043 - run: 3m<13h55m\n"
+    );
 }
 
 #[test]
 fn a_terminal_has_a_bar_that_goes_away() {
     let (out, screen) = (Tape::default(), Tape::default());
     let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
-    let mut progress: Progress<_, io::Stderr> = Progress::bar(out.clone(), target);
+    let mut progress: Progress<_, io::Stderr> = Progress::bar(out.clone(), target, 100);
     let epochs = 70;
     progress.on_begin(&run(epochs, &state(vec![]))).unwrap();
     assert_eq!(screen.take(), "", "nothing is drawn where the first lines go");
@@ -146,8 +149,8 @@ fn a_terminal_has_a_bar_that_goes_away() {
     assert!(screen.take().ends_with("] ") && out.take().ends_with("Epoch 3/70\n"));
     progress.on_step(&step(312, 4.4)).unwrap();
     let drawn = screen.take();
-    assert!(drawn.contains("312/1563 [=======>......") && drawn.contains("...] - ETA: 18s - "), "{drawn}");
-    assert!(drawn.contains("- ETA: 18s - 2269 img/s - loss: 1.1012 - acc: 0.6043"), "{drawn}");
+    assert!(drawn.contains("312/1563 [====>......") && drawn.contains("...] - ETA: 18s - "), "{drawn}");
+    assert!(drawn.contains("- ETA: 18s - 2269 img/s - loss: 1.1012 - acc: 0.6043 - run: 2m<"), "{drawn}");
     progress.on_step(&step(313, 4.41)).unwrap();
     assert_eq!(screen.take(), "", "a drawing for every step would only cost time");
     progress.on_evaluate(5120, 10_000).unwrap();
@@ -170,10 +173,14 @@ fn a_terminal_has_a_bar_that_goes_away() {
 fn an_interrupt_takes_the_bar_away() {
     let screen = Tape::default();
     let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
-    let mut progress: Progress<_, io::Stderr> = Progress::bar(io::sink(), target);
+    let mut progress: Progress<_, io::Stderr> = Progress::bar(io::sink(), target, 99);
     begin(&mut progress, 0);
     progress.on_step(&step(312, 4.4)).unwrap();
-    screen.take();
+    let narrow = screen.take();
+    assert!(
+        narrow.contains("312/1563 - ETA: 18s - ") && !narrow.contains('['),
+        "no room for a bar: {narrow}"
+    );
     progress.on_interrupt(&state(vec![]), &Fake(0.0)).unwrap();
     assert!(screen.take().contains('~'));
 }

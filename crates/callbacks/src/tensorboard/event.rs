@@ -2,12 +2,13 @@
 //!
 //! A frame is the length (u64), the masked CRC-32C of its eight bytes, the record, and the masked CRC-32C of
 //! the record, all little-endian. The messages are those of TensorFlow's `event.proto` and `summary.proto`, with
-//! the fields that scalars, histograms and pictures need.
+//! the fields that scalars, histograms, pictures and plugins need.
 
 use super::histogram::Histogram;
 use crate::{Error, Picture, Result};
 use crc::{CRC_32_ISCSI, Crc};
 use prost::{Message, Oneof};
+use std::borrow::Borrow;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -38,12 +39,19 @@ impl EventFile {
 
     /// Appends an event, in one write.
     pub fn write(&mut self, event: &Event) -> Result<()> {
-        self.file.write_all(&frame(&event.encode_to_vec())).map_err(Error::io("write", &self.path))
+        self.write_all([event])
+    }
+
+    /// Appends events, in one write.
+    pub fn write_all(&mut self, events: impl IntoIterator<Item = impl Borrow<Event>>) -> Result<()> {
+        let frames = events.into_iter().flat_map(|event| frame(&event.borrow().encode_to_vec()));
+        let bytes: Vec<u8> = frames.collect();
+        self.file.write_all(&bytes).map_err(Error::io("write", &self.path))
     }
 }
 
 /// Seconds since 1970.
-fn now() -> f64 {
+pub(super) fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
@@ -91,8 +99,25 @@ pub(super) struct Summary {
 pub(super) struct Value {
     #[prost(string, tag = "1")]
     pub tag: String,
-    #[prost(oneof = "Content", tags = "2, 4, 5")]
+    #[prost(oneof = "Content", tags = "2, 4, 5, 8")]
     pub content: Option<Content>,
+    #[prost(message, optional, tag = "9")]
+    pub metadata: Option<Metadata>,
+}
+
+/// What is for a plugin of TensorBoard alone.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Metadata {
+    #[prost(message, optional, tag = "1")]
+    pub plugin_data: Option<PluginData>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct PluginData {
+    #[prost(string, tag = "1")]
+    pub plugin_name: String,
+    #[prost(bytes = "vec", tag = "2")]
+    pub content: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
@@ -103,6 +128,36 @@ pub(super) enum Content {
     Image(Image),
     #[prost(message, tag = "5")]
     Histogram(HistogramProto),
+    #[prost(message, tag = "8")]
+    Tensor(TensorProto),
+}
+
+/// A tensor without elements.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TensorProto {
+    #[prost(int32, tag = "1")]
+    dtype: i32,
+    #[prost(message, optional, tag = "2")]
+    shape: Option<TensorShape>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TensorShape {
+    #[prost(message, repeated, tag = "2")]
+    dim: Vec<Dim>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Dim {
+    #[prost(int64, tag = "1")]
+    size: i64,
+}
+
+impl TensorProto {
+    /// An empty vector of floats, where the metadata say everything.
+    pub fn empty() -> Self {
+        TensorProto { dtype: 1, shape: Some(TensorShape { dim: vec![Dim { size: 0 }] }) }
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -179,8 +234,19 @@ impl Event {
         Event::value(step, tag, Content::Image(image))
     }
 
+    /// Data for a plugin alone.
+    pub fn plugin(tag: &str, name: &str, content: Vec<u8>) -> Event {
+        let data = PluginData { plugin_name: name.to_owned(), content };
+        let value = Value {
+            tag: tag.to_owned(),
+            content: Some(Content::Tensor(TensorProto::empty())),
+            metadata: Some(Metadata { plugin_data: Some(data) }),
+        };
+        Event::new(0, What::Summary(Summary { value: vec![value] }))
+    }
+
     fn value(step: i64, tag: &str, content: Content) -> Event {
-        let value = Value { tag: tag.to_owned(), content: Some(content) };
+        let value = Value { tag: tag.to_owned(), content: Some(content), metadata: None };
         Event::new(step, What::Summary(Summary { value: vec![value] }))
     }
 

@@ -1,8 +1,9 @@
 mod event;
 mod event_reader;
 mod histogram;
+mod hparams;
 
-use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
+use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, StepRecord, TrainState};
 use event::{Event, EventFile};
 use event_reader::points;
 use histogram::Histogram;
@@ -40,6 +41,13 @@ pub(crate) const TABLE: Table = Table {
 /// `LAYER/WEIGHT/histogram`. With [`images`](TensorBoard::images) it has augmented images of the epoch's
 /// first batch, as `augmented_batch`.
 ///
+/// `DIR/steps` has the figures of every [`StepRecord`] under Keras' names of batches: `batch_loss`,
+/// `batch_accuracy`, and besides `batch_learning_rate` and `batch_images_per_second`. Steps count from 1 over
+/// the whole run. In the other folders a mark of a restart
+/// counts in epochs, so steps have a separate one.
+///
+/// `DIR` itself has the hyperparameters of the run for the tab HParams, which compares runs.
+///
 /// Every start of a run begins new event files. If older files in the folder have the finished epochs, a mark
 /// makes their later epochs void. Otherwise it makes all older events void, and the finished epochs are
 /// written again, without histograms and images.
@@ -57,12 +65,18 @@ pub struct TensorBoard {
     /// Images per batch; 0 for none.
     images: usize,
     files: Option<[EventFile; 2]>,
+    hparams: Option<EventFile>,
+    /// The file of the steps, from the first record on, and the steps before this start of the run.
+    steps: Option<EventFile>,
+    steps_before: u64,
 }
 
 impl TensorBoard {
     /// Files in a folder, which need not exist.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        TensorBoard { folder: folder.into(), histograms: 0, images: 0, files: None }
+        let folder = folder.into();
+        let (files, hparams, steps) = (None, None, None);
+        TensorBoard { folder, histograms: 0, images: 0, files, hparams, steps, steps_before: 0 }
     }
 
     /// Histograms of all weights after every `every_epochs` epochs: Keras' `histogram_freq`; 0 for none.
@@ -137,8 +151,34 @@ impl Observer for TensorBoard {
             }
         }
         self.files = Some(files);
+        let mut hparams = create("")?;
+        hparams.write(&hparams::start(&run.options))?;
+        (self.hparams, self.steps, self.steps_before) = (Some(hparams), None, run.state.step);
         let missing = if there { &[] } else { history.as_slice() };
         missing.iter().try_for_each(|record| self.write(record))
+    }
+
+    fn on_record(&mut self, record: &StepRecord) -> Result<()> {
+        let mut file = match self.steps.take() {
+            Some(file) => file,
+            None => {
+                let mut file = EventFile::create(&self.folder.join("steps"))?;
+                if self.steps_before > 0 {
+                    file.write(&Event::start(self.steps_before as i64 + 1))?;
+                }
+                file
+            }
+        };
+        let StepRecord { step, loss, acc, lr, images_per_second, .. } = *record;
+        let figures = [
+            ("batch_loss", loss),
+            ("batch_accuracy", acc),
+            ("batch_learning_rate", lr),
+            ("batch_images_per_second", images_per_second),
+        ];
+        file.write_all(figures.map(|(tag, value)| Event::scalar(step as i64, tag, value as f32)))?;
+        self.steps = Some(file);
+        Ok(())
     }
 
     fn on_epoch_end(
@@ -150,6 +190,10 @@ impl Observer for TensorBoard {
         self.write(record)?;
         self.draw(record, snapshot)?;
         Ok(Flow::Continue)
+    }
+
+    fn on_end(&mut self, _: &TrainState, _: &dyn Snapshot) -> Result<()> {
+        self.hparams.as_mut().map_or(Ok(()), |file| file.write(&hparams::end()))
     }
 }
 
@@ -195,6 +239,24 @@ mod tests {
         fs::remove_dir_all(folder.path().join("validation")).unwrap();
         go(3, 4);
         assert_eq!(last(), 4, "all is written again");
+    }
+
+    #[test]
+    fn a_resumed_run_replaces_the_steps_that_it_repeats() {
+        let folder = tempfile::tempdir().unwrap();
+        let go = |done: u64, steps: std::ops::RangeInclusive<u64>| {
+            let mut observer = TensorBoard::new(folder.path());
+            observer.on_begin(&run(9, &TrainState { step: done, ..state(vec![]) })).unwrap();
+            for step in steps {
+                let (loss, acc, lr, images_per_second) = (step as f64, 0.5, 0.1, 99.0);
+                observer.on_record(&StepRecord { step, epoch: 1, loss, acc, lr, images_per_second }).unwrap();
+            }
+            observer.on_end(&state(vec![]), &Fake(0.0)).unwrap();
+        };
+        go(0, 1..=3);
+        go(2, 3..=4);
+        let shown = points(&folder.path().join("steps"), "batch_loss");
+        assert_eq!(shown, [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0)]);
     }
 
     #[test]

@@ -67,10 +67,50 @@ pub(crate) fn agreed(config: &Config) -> Vec<(String, Value)> {
     agreed.chain(also).map(|key| (key.clone(), value_of(&values, &key).clone())).collect()
 }
 
+/// The options that decide the numbers of a run, for tables that compare runs: all that have a value at the
+/// top level, and those of tables that are not the default.
+pub(crate) fn hyperparameters(config: &Config, replicas: usize, global_batch: usize) -> Vec<(String, Value)> {
+    let plain = serde_json::to_value(Config::default()).unwrap_or_default();
+    let is_told = |key: &str, value: &Value| match value {
+        Value::Array(items) => !items.is_empty(),
+        Value::Null | Value::Object(_) => false,
+        value => !key.contains('.') || value_of(&plain, key) != value,
+    };
+    let mut all = agreed(config);
+    let is_own = |key: &str| ["global_batch_size", "device_weights", "terminate_on_nan"].contains(&key);
+    all.retain(|(key, value)| !is_own(key) && is_told(key, value));
+    let (recipe, dataset) = (config.recipe.clone().into(), config.training.data.dataset.clone().into());
+    let own = [
+        ("recipe", recipe),
+        ("data.dataset", dataset),
+        ("replicas", replicas.into()),
+        ("global_batch_size", global_batch.into()),
+    ];
+    all.extend(own.map(|(key, value)| (key.to_owned(), value)));
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::recipe;
+
+    #[test]
+    fn hyperparameters_are_those_that_are_set() {
+        let mut config = recipe("keras-cnn").unwrap();
+        config.set_text("augmentation.rotation_range", &["15"]).unwrap();
+        let all: std::collections::BTreeMap<_, _> = hyperparameters(&config, 3, 96).into_iter().collect();
+        for (key, value) in [
+            ("model", Value::from("keras_cnn")),
+            ("recipe", "keras-cnn".into()),
+            ("global_batch_size", 96.into()),
+            ("augmentation.rotation_range", 15.0.into()),
+            ("data.dataset", "auto".into()),
+        ] {
+            assert_eq!(all.get(key), Some(&value), "{key}");
+        }
+        assert!(!all.contains_key("augmentation.vertical_flip") && !all.contains_key("ema"), "{all:?}");
+    }
 
     #[test]
     fn options_that_differ_are_named_with_both_values() {

@@ -19,8 +19,8 @@ mod table;
 mod training;
 
 pub use device_weights::DeviceWeights;
-pub(crate) use differences::agreed;
 pub use differences::{Difference, differences};
+pub(crate) use differences::{agreed, hyperparameters};
 pub use file::{find_recipe, read_recipe, recipe, recipes, write_recipe};
 pub use forms::parse_gpus;
 pub use placement::{DataFiles, DeviceKind, Devices, Placement, When};

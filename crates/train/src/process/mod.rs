@@ -188,7 +188,7 @@ impl Process {
                 Next::Done(outcome) => {
                     // One more may be lost.
                     let _ = mpi.finish();
-                    return Ok(outcome);
+                    return Ok(*outcome);
                 }
                 Next::Continue { kept: next, warning: about } => (kept, warning) = (next, Some(about)),
             }

@@ -23,7 +23,7 @@ pub(super) enum Next {
         kept: Option<Box<Kept>>,
         warning: String,
     },
-    Done(Outcome),
+    Done(Box<Outcome>),
 }
 
 /// The numbers by which processes compare what they have: epochs, steps of the epoch, and whether the replicas
@@ -50,7 +50,8 @@ pub(super) fn regroup(
     if all.iter().any(|figures| figures[2] > 0.0)
         && let Some(Kept { end: Some(end), resume, .. }) = kept.as_deref()
     {
-        return Ok(Next::Done(Outcome { end: end.clone(), state: resume.state.clone() }));
+        let outcome = Outcome { end: end.clone(), state: resume.state.clone() };
+        return Ok(Next::Done(Box::new(outcome)));
     }
     let names: Vec<String> = lost.iter().map(usize::to_string).collect();
     let (s, were) = if names.len() == 1 { ("", "was") } else { ("s", "were") };

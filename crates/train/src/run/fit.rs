@@ -1,13 +1,15 @@
 //! The training loop of one replica, with the observers of the first replica.
 
+use crate::config::hyperparameters;
 use crate::data::Source;
 use crate::run::division::Division;
+use crate::run::long_run::LongRun;
 use crate::run::pipeline::PipelineStage;
 use crate::run::prepared_run::PreparedRun;
 use crate::run::stop_flag::StopFlag;
 use crate::run::worker::Worker;
 use crate::{EpochRecord, Error, Flow, Observer, Result, Resume, RunInfo, TrainState};
-use callbacks::Snapshot;
+use callbacks::{RunTime, Snapshot};
 use parallel::{Replica, Stage};
 use std::time::Instant;
 
@@ -71,6 +73,8 @@ impl PreparedRun<'_> {
             incomplete,
             notes,
             warned,
+            long_run: LongRun::new(None),
+            size: self.size(),
         })
     }
 }
@@ -111,6 +115,9 @@ pub(crate) struct Run<'a, 'o> {
     notes: Vec<String>,
     /// What the observers have been warned of that is slower than it could be.
     warned: Vec<String>,
+    long_run: LongRun,
+    /// The parameters of the whole network, and the floating-point operations of a forward pass.
+    size: [u64; 2],
 }
 
 impl Run<'_, '_> {
@@ -175,7 +182,7 @@ impl Run<'_, '_> {
 
     /// Tells the observers that the run begins. Returns how it ended if it had stopped before the resume.
     fn begin(&mut self) -> Result<Option<End>> {
-        let Run { worker, train, observers, stopping, notes, .. } = self;
+        let Run { worker, train, observers, stopping, notes, size: [parameters, flops], .. } = self;
         let run = RunInfo {
             recipe: &worker.config.recipe,
             model: &worker.config.training.model,
@@ -188,6 +195,9 @@ impl Run<'_, '_> {
             devices: worker.describe(),
             simd: tensor_cpu::simd_level(),
             bf16: tensor_cpu::bf16_level(),
+            parameters: *parameters,
+            flops: *flops,
+            options: hyperparameters(worker.config, worker.replicas(), worker.state.global_batch),
             notes: worker
                 .config
                 .describe_lr_scaling(worker.state.global_batch)
@@ -195,6 +205,7 @@ impl Run<'_, '_> {
                 .chain(notes.drain(..))
                 .collect(),
         };
+        self.long_run = LongRun::new((worker.device().kind() == "cpu").then(|| RunTime::new(&run)));
         deciding(observers, stopping).try_for_each(|observer| observer.on_begin(&run))?;
         for warning in worker.warnings() {
             observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
@@ -241,13 +252,19 @@ impl Run<'_, '_> {
 
     /// The steps that are left of an epoch, which began at `began` and had taken so many seconds before.
     fn steps(&mut self, began: Instant, seconds_before: f64) -> Result<Steps> {
-        let Run { worker, train, observers, snapshots, stop, .. } = self;
+        let Run { worker, train, observers, snapshots, stop, long_run, .. } = self;
         let (device, done) = (worker.device().clone(), worker.state.partial.steps as usize);
         for batch in train.epoch(&device, worker.state.epoch, done)? {
             let stopping = worker.step(&batch?, stop.is_raised())?;
             worker.state.partial.seconds = seconds_before + began.elapsed().as_secs_f64();
             let step = worker.step_info(began.elapsed().as_secs_f64());
             observers.iter_mut().try_for_each(|observer| observer.on_step(&step))?;
+            if let Some(hint) = long_run.after(&step) {
+                observers.iter_mut().try_for_each(|observer| observer.on_warning(&hint))?;
+            }
+            if let Some(record) = worker.record_steps() {
+                observers.iter_mut().try_for_each(|observer| observer.on_record(&record))?;
+            }
             let rates = worker.replica_rates()?;
             if let Some(rates) = &rates {
                 observers.iter_mut().try_for_each(|observer| observer.on_replica_rates(rates))?;

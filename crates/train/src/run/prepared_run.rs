@@ -51,6 +51,15 @@ pub(crate) struct PreparedRun<'a> {
 }
 
 impl<'a> PreparedRun<'a> {
+    /// The parameters and running averages of the network, and the floating-point operations of a forward pass
+    /// of one image.
+    pub(super) fn size(&self) -> [u64; 2] {
+        self.model.graph().work().iter().fold([0; 2], |[parameters, flops], work| {
+            let own = work.trainable + work.non_trainable;
+            [parameters + own as u64, flops + 2 * work.multiply_adds as u64]
+        })
+    }
+
     /// Prepares a run of `replicas` replicas on devices like this one. The configuration was checked, except
     /// for the number of replicas.
     pub(crate) fn prepare(

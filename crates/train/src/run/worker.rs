@@ -20,7 +20,8 @@ use crate::run::stop_flag::StopFlag;
 use crate::run::throughput::Throughput;
 use crate::run::whitening;
 use crate::{
-    Config, DeviceWeights, EpochRecord, Error, Partial, Plateau, Result, Resume, StepInfo, TrainState,
+    Config, DeviceWeights, EpochRecord, Error, Partial, Plateau, Result, Resume, StepInfo, StepRecord,
+    TrainState,
 };
 use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use layers::{Arena, Draws, Mode, Network};
@@ -56,8 +57,9 @@ pub(crate) struct Worker<'a> {
     stage: PipelineStage<'a>,
     /// Losses and correct answers of the epoch so far.
     meter: Meter,
-    /// The last time the meter was read.
+    /// The last time the meter was read, and the samples of the epoch that it had then.
     read: Instant,
+    read_samples: u64,
     /// What the user should know about the rest of a resumed run.
     warnings: Vec<String>,
     /// Whether any replica or stage has an asynchronous device, so that checks for requests to stop would
@@ -180,6 +182,7 @@ impl<'a> Worker<'a> {
             stage,
             meter,
             read: Instant::now(),
+            read_samples: 0,
             warnings: Vec::new(),
             ahead: true,
             throughput: Throughput::default(),
@@ -241,7 +244,7 @@ impl<'a> Worker<'a> {
     /// The information for observers after a step.
     pub(crate) fn step_info(&self, seconds: f64) -> StepInfo {
         let TrainState { epoch, partial, .. } = &self.state;
-        let (loss, acc) = partial.means();
+        let (loss, acc) = Partial { samples: self.read_samples, ..*partial }.means();
         StepInfo {
             epoch: *epoch,
             epochs: self.config.training.epochs,
@@ -258,6 +261,7 @@ impl<'a> Worker<'a> {
     /// Prepares an epoch, or the rest of one: copies its sums so far to the device.
     pub(crate) fn begin_epoch(&mut self) -> Result<()> {
         self.optimizer.begin_epoch(self.state.epoch);
+        self.read_samples = self.state.partial.samples;
         self.meter.set(&self.device, &self.state.partial)
     }
 
@@ -325,10 +329,25 @@ impl<'a> Worker<'a> {
         partial.steps += 1;
         partial.samples += global as u64;
         partial.lr = lr;
-        if !self.device.runs_ahead() || self.read.elapsed() >= READ_EVERY {
+        if !self.device.runs_ahead() || self.read.elapsed() >= READ_EVERY || self.is_recorded() {
             self.read_losses_in_order()?;
         }
         Ok(stop)
+    }
+
+    /// Whether the last step ends a record of steps. No clock decides, so that a run repeats its records. The
+    /// last record of an epoch includes up to half as many steps more, since those alone would be noise.
+    fn is_recorded(&self) -> bool {
+        let (every, steps) = (self.config.outputs.log_every, self.state.partial.steps);
+        let left = self.steps_per_epoch.saturating_sub(steps);
+        every > 0 && (left == 0 || (steps.is_multiple_of(every) && left >= every.div_ceil(2)))
+    }
+
+    /// The record that the last step ends, if it ends one.
+    pub(crate) fn record_steps(&mut self) -> Option<StepRecord> {
+        let is_due = self.is_recorded() && !self.diverged;
+        let TrainState { epoch, step, partial, .. } = &mut self.state;
+        is_due.then(|| partial.record(*epoch + 1, *step)).flatten()
     }
 
     /// As [`read_losses`](Self::read_losses), but returns whether the losses are finite. With other replicas,
@@ -357,7 +376,7 @@ impl<'a> Worker<'a> {
     /// Brings the sums of the epoch up to date; waits for an asynchronous device.
     pub(crate) fn read_losses(&mut self) -> Result<()> {
         let Totals { loss_sum, correct, steps } = self.meter.read(&self.device)?;
-        self.read = Instant::now();
+        (self.read, self.read_samples) = (Instant::now(), self.state.partial.samples);
         if !loss_sum.is_finite() {
             return Err(Error::NotFinite {
                 loss: loss_sum,

@@ -1,0 +1,202 @@
+//! `--serve`: the live view of a run as a web page. The training thread only copies figures; a thread for each
+//! connection draws the page.
+
+mod address;
+mod http;
+
+use crate::error::usage;
+use crate::print::note;
+use address::Address;
+use callbacks::{Result, RunStatus};
+use http::{Answer, Request};
+use report::{LIVE_POLICY, LIVE_SCRIPT, live_figures, live_page};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use train::{EpochRecord, Flow, Observer, RunInfo, Snapshot, StepInfo, StepRecord, TrainState};
+
+/// Connections at a time; more are closed at once.
+const CONNECTIONS: usize = 16;
+
+/// The script asks once a second. A page that did within this time is open when the run ends.
+const WATCHED: Duration = Duration::from_secs(3);
+/// The longest wait for an open page to ask how the run ended, and the time for others to do so too.
+const LAST_QUESTION: Duration = Duration::from_secs(5);
+const OTHERS: Duration = Duration::from_millis(1200);
+
+/// A bound address, from which nothing is answered yet.
+pub struct Server {
+    listener: TcpListener,
+    address: Address,
+}
+
+impl Server {
+    /// Binds the address of `--serve`, or the default one.
+    pub fn bind(text: Option<&str>) -> anyhow::Result<Self> {
+        let at = text.map(address::parse).transpose().map_err(usage)?;
+        let (listener, address) = Address::bind(at).map_err(anyhow::Error::msg)?;
+        Ok(Server { listener, address })
+    }
+
+    /// The URL of the page.
+    pub fn url(&self) -> String {
+        self.address.url()
+    }
+
+    /// The page about the run in this folder. Answers begin with the run.
+    pub fn page(self, run: PathBuf) -> Page {
+        let name = std::path::absolute(&run).unwrap_or_else(|_| run.clone());
+        let name = name.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let Server { listener, address } = self;
+        note(format_args!("the live view is at {}", address.url()));
+        let listener = Mutex::new(Some(listener));
+        Page(Arc::new(Shared { run, name, address, listener, now: Mutex::default() }))
+    }
+}
+
+/// The page: an observer of the run, shared with the threads that answer.
+#[derive(Clone)]
+pub struct Page(Arc<Shared>);
+
+struct Shared {
+    run: PathBuf,
+    name: String,
+    address: Address,
+    /// Until the run begins.
+    listener: Mutex<Option<TcpListener>>,
+    now: Mutex<Now>,
+}
+
+#[derive(Default)]
+struct Now {
+    status: RunStatus,
+    ended: Option<String>,
+    /// When figures were last asked for.
+    asked: Option<Instant>,
+    /// Whether figures were asked for since the run ended.
+    told: bool,
+}
+
+/// Answers until the process ends.
+fn accept(listener: &TcpListener, page: &Page) {
+    let open = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else {
+            // Such as a lack of file descriptors, which may pass.
+            thread::sleep(Duration::from_millis(100));
+            continue;
+        };
+        if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
+            open.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let (page, counted) = (page.clone(), Arc::clone(&open));
+        let thread = thread::Builder::new().name("answer".into()).spawn(move || {
+            http::answer(&stream, |request| page.respond(request));
+            counted.fetch_sub(1, Ordering::Relaxed);
+        });
+        if thread.is_err() {
+            open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Page {
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.0.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A copy of the figures, so that the training thread never waits for the drawing.
+    fn copy(&self) -> (RunStatus, Option<String>) {
+        let now = self.now();
+        (now.status.clone(), now.ended.clone())
+    }
+
+    fn respond(&self, request: &Request<'_>) -> Answer {
+        let path = match self.0.address.admit(request.path, request.host) {
+            Ok(path) => path,
+            Err(refusal) => return refusal,
+        };
+        match path {
+            "/" => {
+                let (status, ended) = self.copy();
+                match live_page(&self.0.run, &self.0.name, &status, ended.as_deref()) {
+                    Ok(page) => Answer::html(page).policy(LIVE_POLICY),
+                    Err(error) => Answer::text(500, &error.to_string()),
+                }
+            }
+            "/figures" => {
+                let (status, ended) = self.copy();
+                let mut now = self.now();
+                (now.asked, now.told) = (Some(Instant::now()), ended.is_some());
+                drop(now);
+                Answer::html(live_figures(&status, ended.as_deref()))
+            }
+            "/live.js" => Answer::script(LIVE_SCRIPT),
+            _ => Answer::text(404, "There is no such page."),
+        }
+    }
+
+    /// Says how the run ended, and gives open pages the time to ask.
+    pub fn end(&self, how: &str) {
+        let is_watched = {
+            let mut now = self.now();
+            now.ended = Some(how.to_owned());
+            now.asked.is_some_and(|asked| asked.elapsed() < WATCHED)
+        };
+        let began = Instant::now();
+        while is_watched && began.elapsed() < LAST_QUESTION {
+            thread::sleep(Duration::from_millis(50));
+            if self.now().told {
+                return thread::sleep(OTHERS);
+            }
+        }
+    }
+}
+
+impl Observer for Page {
+    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        self.now().status.on_begin(run)?;
+        let listener = self.0.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(listener) = listener else { return Ok(()) };
+        let page = self.clone();
+        let thread = thread::Builder::new().name("serve".into()).spawn(move || accept(&listener, &page));
+        thread.map(drop).map_err(callbacks::Error::other)
+    }
+
+    fn on_epoch_begin(&mut self, epoch: u64) -> Result<()> {
+        self.now().status.on_epoch_begin(epoch)
+    }
+
+    fn on_step(&mut self, step: &StepInfo) -> Result<()> {
+        self.now().status.on_step(step)
+    }
+
+    fn on_record(&mut self, record: &StepRecord) -> Result<()> {
+        self.now().status.on_record(record)
+    }
+
+    fn on_replica_rates(&mut self, images_per_second: &[f64]) -> Result<()> {
+        self.now().status.on_replica_rates(images_per_second)
+    }
+
+    fn on_evaluate(&mut self, done: usize, all: usize) -> Result<()> {
+        self.now().status.on_evaluate(done, all)
+    }
+
+    fn on_warning(&mut self, warning: &str) -> Result<()> {
+        self.now().status.on_warning(warning)
+    }
+
+    fn on_epoch_end(
+        &mut self,
+        record: &EpochRecord,
+        state: &TrainState,
+        shot: &dyn Snapshot,
+    ) -> Result<Flow> {
+        self.now().status.on_epoch_end(record, state, shot)
+    }
+}

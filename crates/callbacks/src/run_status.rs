@@ -1,0 +1,272 @@
+use crate::{
+    EpochRecord, Flow, Monitor, Observer, Result, RunInfo, RunTime, Snapshot, StepInfo, StepRecord,
+    TrainState, printable,
+};
+
+/// The seconds between two values of the throughput.
+const RATE_EVERY: f64 = 0.5;
+
+/// The number of throughput values that are kept.
+const RATES: usize = 240;
+
+/// The most records of steps; of more, two neighbours become one.
+const RECORDS: usize = 512;
+
+/// The most warnings that are kept.
+const WARNINGS: usize = 20;
+
+/// What a live view shows of a run: numbers and texts, no terminal and no page.
+///
+/// It is an [`Observer`] that only looks. Texts have no control characters.
+#[derive(Clone, Debug, Default)]
+pub struct RunStatus {
+    /// The recipe.
+    pub recipe: String,
+    /// The network.
+    pub model: String,
+    /// The devices, in words.
+    pub devices: String,
+    /// The number of replicas.
+    pub replicas: usize,
+    /// Epochs of the run.
+    pub epochs: u64,
+    /// Steps of an epoch.
+    pub steps_per_epoch: u64,
+    /// The current epoch, from 0.
+    pub epoch: u64,
+    /// The newest step, if there was one in this epoch.
+    pub step: Option<StepInfo>,
+    /// While the validation data are evaluated: samples done, and all samples.
+    pub evaluating: Option<(usize, usize)>,
+    /// The finished epochs.
+    pub history: Vec<EpochRecord>,
+    /// Records within the epochs since the start or the resume.
+    pub records: Vec<StepRecord>,
+    /// Images per second, the newest last.
+    pub rates: Vec<f64>,
+    /// Images per second of each replica while it computes, by rank; empty if not known.
+    pub replica_rates: Vec<f64>,
+    /// The newest warnings.
+    pub warnings: Vec<String>,
+    /// The time of the run.
+    pub time: RunTime,
+    /// The seconds and samples of the epoch at the last throughput value.
+    last_rate_at: Option<(f64, u64)>,
+}
+
+impl RunStatus {
+    /// The finished share of the epoch, and a description.
+    pub fn progress(&self) -> (f64, String) {
+        if let Some((done, all)) = self.evaluating {
+            return (share(done as f64, all as f64), format!("validating, {done} of {all} images"));
+        }
+        match &self.step {
+            Some(step) => {
+                let (done, all) = (step.steps_done, step.steps_per_epoch);
+                let left = self.time.left_in_epoch().map(RunTime::words).unwrap_or_default();
+                (share(done as f64, all as f64), format!("step {done} of {all}, {left} left"))
+            }
+            None => (0.0, "begins".to_owned()),
+        }
+    }
+
+    /// The newest throughput, or that of the last epoch if there is none yet.
+    pub fn rate(&self) -> Option<f64> {
+        self.rates.last().copied().or_else(|| Some(self.history.last()?.images_per_second))
+    }
+
+    /// The epoch with the highest validation accuracy.
+    pub fn best(&self) -> Option<&EpochRecord> {
+        Monitor::default().best_of(&self.history)
+    }
+
+    /// A value of each epoch over the number of epochs; values that are not finite are left out.
+    pub fn by_epoch(&self, value: impl Fn(&EpochRecord) -> f64) -> Vec<(f64, f64)> {
+        let points = self.history.iter().map(|record| (record.epoch as f64, value(record)));
+        points.filter(|(_, y)| y.is_finite()).collect()
+    }
+
+    /// A value within the epochs over the number of epochs, with fractions. Epochs without records, such as
+    /// those of before a resume, have one value.
+    pub fn by_step(
+        &self,
+        value: impl Fn(&StepRecord) -> f64,
+        of_epoch: impl Fn(&EpochRecord) -> f64,
+    ) -> Vec<(f64, f64)> {
+        let first = self.records.first().map_or(u64::MAX, |record| record.epoch);
+        let all = self.steps_per_epoch.max(1) as f64;
+        let mut points = self.by_epoch(of_epoch);
+        points.retain(|(epoch, _)| *epoch < first as f64);
+        let within = self.records.iter().map(|record| (record.step as f64 / all, value(record)));
+        points.extend(within.filter(|(_, y)| y.is_finite()));
+        points
+    }
+}
+
+fn share(done: f64, all: f64) -> f64 {
+    if all > 0.0 { (done / all).clamp(0.0, 1.0) } else { 0.0 }
+}
+
+/// Makes one record of each pair.
+fn halve(records: &mut Vec<StepRecord>) {
+    let joined = records.chunks(2).map(|pair| {
+        let mean = |value: fn(&StepRecord) -> f64| pair.iter().map(value).sum::<f64>() / pair.len() as f64;
+        let (loss, acc) = (mean(|record| record.loss), mean(|record| record.acc));
+        let images_per_second = mean(|record| record.images_per_second);
+        StepRecord { loss, acc, images_per_second, ..pair[pair.len() - 1] }
+    });
+    *records = joined.collect();
+}
+
+impl Observer for RunStatus {
+    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        *self = RunStatus {
+            recipe: printable(run.recipe),
+            model: printable(run.model),
+            devices: printable(&run.devices),
+            replicas: run.replicas,
+            epochs: run.epochs,
+            steps_per_epoch: run.steps_per_epoch,
+            epoch: run.state.epoch,
+            history: run.state.history.clone(),
+            time: RunTime::new(run),
+            ..RunStatus::default()
+        };
+        Ok(())
+    }
+
+    fn on_epoch_begin(&mut self, epoch: u64) -> Result<()> {
+        (self.epoch, self.step, self.evaluating, self.last_rate_at) = (epoch, None, None, None);
+        Ok(())
+    }
+
+    fn on_step(&mut self, step: &StepInfo) -> Result<()> {
+        self.step = Some(*step);
+        self.time.step(step);
+        let Some((seconds, samples)) = self.last_rate_at else {
+            // The first step of an epoch includes the start of loading.
+            self.last_rate_at = Some((step.seconds, step.samples));
+            return Ok(());
+        };
+        if step.seconds - seconds >= RATE_EVERY {
+            self.rates.push((step.samples - samples) as f64 / (step.seconds - seconds));
+            self.rates.drain(..self.rates.len().saturating_sub(RATES));
+            self.last_rate_at = Some((step.seconds, step.samples));
+        }
+        Ok(())
+    }
+
+    fn on_record(&mut self, record: &StepRecord) -> Result<()> {
+        self.records.push(*record);
+        if self.records.len() >= RECORDS {
+            halve(&mut self.records);
+        }
+        Ok(())
+    }
+
+    fn on_replica_rates(&mut self, images_per_second: &[f64]) -> Result<()> {
+        self.replica_rates = images_per_second.to_vec();
+        Ok(())
+    }
+
+    fn on_evaluate(&mut self, done: usize, all: usize) -> Result<()> {
+        self.evaluating = Some((done, all));
+        Ok(())
+    }
+
+    fn on_warning(&mut self, warning: &str) -> Result<()> {
+        self.warnings.push(printable(warning));
+        self.warnings.drain(..self.warnings.len().saturating_sub(WARNINGS));
+        Ok(())
+    }
+
+    fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+        self.history.push(record.clone());
+        self.time.epoch(record);
+        (self.step, self.evaluating) = (None, None);
+        Ok(Flow::Continue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, Fake, record, run, state};
+
+    fn step(steps_done: u64, seconds: f64) -> StepInfo {
+        StepInfo { samples: steps_done * 100, seconds, ..testing::step(1, steps_done, 10) }
+    }
+
+    /// Ten steps an epoch, after the epochs of `history`.
+    fn begun(history: Vec<EpochRecord>) -> RunStatus {
+        let (mut status, state) = (RunStatus::default(), state(history));
+        status.on_begin(&RunInfo { steps_per_epoch: 10, ..run(9, &state) }).unwrap();
+        status
+    }
+
+    #[test]
+    fn throughput_is_that_of_the_newest_half_second() {
+        let mut status = begun(vec![record(1, [1.0; 4])]);
+        status.on_epoch_begin(1).unwrap();
+        for (done, seconds) in [(1, 2.0), (2, 2.25), (3, 2.5), (4, 2.75), (5, 6.5)] {
+            status.on_step(&step(done, seconds)).unwrap();
+        }
+        assert_eq!(status.rates, [400.0, 200.0 / 4.0]);
+        assert_eq!(status.progress(), (0.5, "step 5 of 10, 7s left".to_owned()));
+        // Another epoch counts from its beginning.
+        status.on_epoch_begin(2).unwrap();
+        status.on_step(&step(1, 0.1)).unwrap();
+        assert_eq!(status.rate(), Some(50.0));
+    }
+
+    #[test]
+    fn the_best_epoch_is_the_first_of_the_highest() {
+        let record = |epoch, val_acc| EpochRecord {
+            images_per_second: 50.0,
+            ..record(epoch, [1.0, 0.5, f64::NAN, val_acc])
+        };
+        let mut status = begun(vec![]);
+        assert_eq!((status.best(), status.rate()), (None, None));
+        for record in [record(1, 0.3), record(2, 0.7), record(3, 0.7), record(4, f64::NAN)] {
+            status.on_epoch_end(&record, &state(vec![]), &Fake(0.0)).unwrap();
+        }
+        assert_eq!((status.best().unwrap().epoch, status.rate()), (2, Some(50.0)));
+        assert_eq!(status.by_epoch(|record| record.val_loss), []);
+        assert_eq!(status.by_epoch(|record| record.val_acc).len(), 3);
+    }
+
+    /// The epochs of before a resume have one point each.
+    #[test]
+    fn curves_go_on_within_the_epoch() {
+        let mut status = begun(vec![record(1, [3.0; 4]), record(2, [2.0; 4])]);
+        let record = |step, loss| StepRecord {
+            step,
+            epoch: (step - 1) / 10 + 1,
+            loss,
+            acc: 0.5,
+            lr: 0.1,
+            images_per_second: 9.0,
+        };
+        for (step, loss) in [(25, 1.5), (30, f64::NAN), (35, 1.0)] {
+            status.on_record(&record(step, loss)).unwrap();
+        }
+        let loss = |status: &RunStatus| status.by_step(|record| record.loss, |record| record.loss);
+        assert_eq!(loss(&status), [(1.0, 3.0), (2.0, 2.0), (2.5, 1.5), (3.5, 1.0)]);
+        let mut status = begun(vec![]);
+        for step in 1..=RECORDS as u64 {
+            status.on_record(&record(step, step as f64)).unwrap();
+        }
+        let halved = loss(&status);
+        assert_eq!((halved.len(), halved[0], halved[255]), (RECORDS / 2, (0.2, 1.5), (51.2, 511.5)));
+    }
+
+    #[test]
+    fn texts_have_no_control_characters() {
+        let (state, devices) = (state(vec![]), "3 replicas, each on the CPU (1 thread)\u{1b}".to_owned());
+        let mut status = RunStatus::default();
+        status.on_begin(&RunInfo { replicas: 3, devices, ..run(7, &state) }).unwrap();
+        status.on_warning("slow\u{202e}").unwrap();
+        assert_eq!((status.replicas, status.epochs, status.warnings[0].as_str()), (3, 7, "slow\\u202e"));
+        assert_eq!(status.devices, "3 replicas, each on the CPU (1 thread)\\u001b");
+    }
+}
