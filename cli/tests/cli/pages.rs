@@ -5,6 +5,7 @@
 //! by mistake.
 
 use crate::{Place, Ran};
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -114,7 +115,7 @@ fn little(args: &[String]) -> Vec<&'static str> {
         ["--limit-test", "10"],
         ["--epochs", "1"],
         ["--dataset", "synthetic"],
-        ["--batch-size", "4"],
+        ["--batch-size", "6"],
     ];
     let bench = [["--seconds", "0"], ["--repeats", "1"], ["--batch", "2"]];
     let more: &[[&str; 2]] = match args.first().map(String::as_str) {
@@ -200,33 +201,75 @@ fn pages() -> Vec<(String, String)> {
     names.into_iter().map(read).collect()
 }
 
+/// Runs the commands of a page in their order. Returns the commands of `towers` that ran, with their output.
+fn follow(place: &Place, page: &str, text: &str, no_gpu: bool) -> Vec<(String, String)> {
+    let mut ran = Vec::new();
+    for command in shown(page, text) {
+        let Some(args) = command.of_towers() else {
+            let known = ELSEWHERE.iter().find(|(start, _)| command.text().starts_with(start));
+            let (_, why) = known.unwrap_or_else(|| {
+                panic!("{page}:{}: nobody knows how to test `{}`", command.line, command.text())
+            });
+            command.skipped(why);
+            continue;
+        };
+        if no_gpu && args.iter().any(|arg| ["--gpus", "-g", "cuda"].contains(&arg.as_str())) {
+            command.skipped("there is no GPU");
+            continue;
+        }
+        let done = run(place, &command, &args);
+        let (status, err) = (done.1.status.code(), done.err());
+        assert_eq!(status, Some(0), "{page}:{}: {}\n{err}", command.line, command.text());
+        ran.push((command.text(), done.out()));
+    }
+    ran
+}
+
+fn has_no_gpu() -> bool {
+    Place::new().run("devices").ends(0).out().contains("cuda: none")
+}
+
 #[test]
 fn every_command_of_the_pages_runs() {
-    let no_gpu = Place::new().run("devices").ends(0).out().contains("cuda: none");
-    let (place, mut tried) = (furnished(), 0);
-    for (page, text) in pages() {
-        for command in shown(&page, &text) {
-            let Some(args) = command.of_towers() else {
-                let known = ELSEWHERE.iter().find(|(start, _)| command.text().starts_with(start));
-                let (_, why) = known.unwrap_or_else(|| {
-                    panic!("{page}:{}: nobody knows how to test `{}`", command.line, command.text())
-                });
-                command.skipped(why);
-                continue;
-            };
-            if no_gpu && args.iter().any(|arg| arg == "--gpus" || arg == "cuda") {
-                command.skipped("there is no GPU");
-                continue;
-            }
-            let (status, err) = {
-                let ran = run(&place, &command, &args);
-                (ran.1.status.code(), ran.err())
-            };
-            assert_eq!(status, Some(0), "{page}:{}: {}\n{err}", command.line, command.text());
-            tried += 1;
+    let (place, no_gpu) = (furnished(), has_no_gpu());
+    let ran: usize = pages().iter().map(|(page, text)| follow(&place, page, text, no_gpu).len()).sum();
+    assert!(ran > 25, "only {ran} commands were found");
+}
+
+/// Each tutorial, in an empty folder.
+#[test]
+fn tutorials_end_in_their_plots_and_numbers() {
+    let no_gpu = has_no_gpu();
+    let follow = |number: usize| {
+        let page = format!("docs/tutorials/{number}.md");
+        let text = fs::read_to_string(root().join(&page)).unwrap();
+        let place = Place::new();
+        for (before, block) in text.split("```toml\n").zip(text.split("```toml\n").skip(1)) {
+            let name = before.rsplit('`').nth(1).unwrap();
+            place.write(name, block.split("```").next().unwrap());
         }
+        let ran = follow(&place, &page, &text, no_gpu);
+        (place, ran)
+    };
+    // The accuracy on the test images is that of the run's best epoch.
+    let accuracy = |run: &str, place: &Place, (_, out): &(String, String)| {
+        let history = fs::read_to_string(place.path().join(run).join("history.jsonl")).unwrap();
+        let epochs = history.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let best = epochs.map(|epoch| epoch["val_acc"].as_f64().unwrap()).fold(0.0, f64::max);
+        assert!(out.contains(&format!("acc: {best:.4}")), "{best} is not in {out}");
+    };
+
+    let (place, _) = follow(1);
+    for plot in ["single_gpu.png", "multi_gpu.png"] {
+        assert!(fs::read(place.path().join(plot)).unwrap().starts_with(b"\x89PNG"), "{plot}");
     }
-    assert!(tried > 25, "only {tried} commands were found");
+    let (place, ran) = follow(2);
+    accuracy("runs/cnn-1", &place, ran.last().unwrap());
+    let (_, ran) = follow(3);
+    let [.., one, three] = &ran[..] else { panic!("{ran:?}") };
+    assert!(one.1.contains(" images/s") && three.1.contains("3 replicas"), "{one:?} {three:?}");
+    let (place, ran) = follow(4);
+    accuracy("runs/mirrored-1", &place, ran.last().unwrap());
 }
 
 /// The recipe files that a page shows.
