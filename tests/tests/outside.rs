@@ -29,10 +29,10 @@ const FEATURES: &str = "[features]\ndownload = [\"cifar/download\"]\n";
 
 /// The number of packages, including `cifar`, `augment` and their dependencies. A larger number is a
 /// decision.
-const MOST: usize = 130;
+const MOST: usize = 131;
 
 /// The same without `cifar`'s HTTP client.
-const MOST_WITHOUT_DOWNLOAD: usize = 50;
+const MOST_WITHOUT_DOWNLOAD: usize = 54;
 
 /// Only those of `augment`.
 const MOST_OF_AUGMENT: usize = 25;

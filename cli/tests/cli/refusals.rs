@@ -39,7 +39,6 @@ fn bad_values_name_the_option() {
         ("train --output-dir a", "a similar argument exists: '--output'"),
         ("train --weight-decay 1e-4", "tip: it is an option of the optimizer"),
         // A flag that would change nothing is not there.
-        ("predict a.png --replicas 5", "unexpected argument '--replicas'"),
         ("export --output a.onnx --limit-test 3", "unexpected argument '--limit-test'"),
         ("evaluate --limit-train 3", "unexpected argument '--limit-train'"),
         ("bench --roofline --batch 3", "'--roofline' cannot be used with '--batch <N>'"),

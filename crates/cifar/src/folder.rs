@@ -343,12 +343,14 @@ pub fn pictures(paths: &[impl AsRef<Path> + Sync], size: [usize; 2]) -> Vec<Resu
         let mut shares = Vec::new();
         for share in paths.chunks(share) {
             let decode = move || share.iter().map(|path| picture(path, size)).collect::<Vec<_>>();
-            shares.push(scope.spawn(decode));
+            // Without another thread this one decodes.
+            shares.push(thread::Builder::new().spawn_scoped(scope, decode).map_err(|_| decode()));
         }
-        shares
-            .into_iter()
-            .flat_map(|share| share.join().unwrap_or_else(|panic| resume_unwind(panic)))
-            .collect()
+        let join = |share: Result<thread::ScopedJoinHandle<_>, _>| match share {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(decoded) => decoded,
+        };
+        shares.into_iter().flat_map(join).collect()
     })
 }
 

@@ -14,36 +14,46 @@ use std::thread;
 /// A batch is classified by one replica, so on devices of one kind their number changes no bit.
 ///
 /// # Errors
-/// The first error of `read`, `see` or [`Classifier::classify`], in the order of the batches.
-///
-/// # Panics
-/// If the system has no thread for a replica.
+/// The first error of `read`, `see` or [`Classifier::classify`], in the order of the batches. [`Error::Tensor`] if the
+/// system has no thread for one of several replicas.
 pub fn classify_batches<B: Send, E: From<Error> + Send>(
     replicas: &mut [Classifier],
     batches: usize,
     read: impl Fn(usize) -> Result<(B, Vec<u8>), E> + Sync,
     mut see: impl FnMut(B, Vec<Prediction>) -> Result<bool, E>,
 ) -> Result<(), E> {
-    let (count, read) = (replicas.len(), &read);
+    let count = replicas.len();
+    let classify = |replica: &mut Classifier, batch| {
+        let (about, pixels) = read(batch)?;
+        Ok::<_, E>((about, replica.classify(&pixels)?))
+    };
+    if let [only] = replicas {
+        for batch in 0..batches {
+            let (about, predictions) = classify(only, batch)?;
+            if !see(about, predictions)? {
+                break;
+            }
+        }
+        return Ok(());
+    }
+    let classify = &classify;
     thread::scope(|scope| {
         let mut results = Vec::with_capacity(count);
         for (first, replica) in replicas.iter_mut().enumerate() {
             // One batch waits while the next is classified.
             let (send, receive) = sync_channel(1);
             results.push(receive);
-            scope.spawn(move || {
+            let work = move || {
                 for batch in (first..batches).step_by(count) {
-                    let classified = read(batch).and_then(|(about, pixels)| {
-                        let predictions = replica.classify(&pixels)?;
-                        Ok((about, predictions))
-                    });
+                    let classified = classify(replica, batch);
                     let failed = classified.is_err();
                     // Nobody receives it after an error, or once enough was seen.
                     if send.send(classified).is_err() || failed {
                         return;
                     }
                 }
-            });
+            };
+            thread::Builder::new().spawn_scoped(scope, work).map_err(|error| no_thread(first, &error))?;
         }
         for receive in results.iter().cycle().take(batches) {
             // Without a result the replica has panicked, and so will the scope.
@@ -55,4 +65,9 @@ pub fn classify_batches<B: Send, E: From<Error> + Send>(
         }
         Ok(())
     })
+}
+
+fn no_thread(replica: usize, error: &std::io::Error) -> Error {
+    let message = format!("can't start a thread for replica {replica}: {error}");
+    program::Error::Device { device: "the CPU".to_owned(), message }.into()
 }
