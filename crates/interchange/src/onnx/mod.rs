@@ -1,4 +1,4 @@
-//! Networks as ONNX graphs: <https://onnx.ai/onnx/intro>. [`write`] makes one, [`OnnxNetwork`] reads it back.
+//! Networks as ONNX graphs: <https://onnx.ai/onnx/intro>. [`write()`] makes one, [`OnnxNetwork`] reads it back.
 //!
 //! A graph takes `images`, `(batch, 3, height, width)` of values from 0 to 255, and gives `logits`, `(batch, classes)`. The batch
 //! may have any length. What the network needs of preprocessing is in the graph. Initializers have the names and the
