@@ -29,7 +29,7 @@ impl EventFile {
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         let (seconds, pid) = (now() as u64, std::process::id());
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!("events.out.tfevents.{seconds:010}.towers.{pid}.{count}"));
+        let path = folder.join(format!("events.out.tfevents.{seconds:010}.towers.{pid}.{count:06}"));
         let file =
             OpenOptions::new().append(true).create(true).open(&path).map_err(Error::io("create", &path))?;
         let mut file = EventFile { path, file };
