@@ -4,14 +4,14 @@ use crate::args::{RunsArgs, SortKey};
 use crate::error::usage;
 use crate::output::{HISTORY_FILE, RUNS, is_locked, shown};
 use crate::print;
-use callbacks::{Status, read_history};
+use callbacks::{Monitor, Status, read_history};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::cmp::Ordering;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use train::{CHECKPOINTS, EpochRecord};
+use train::CHECKPOINTS;
 use trained::MODEL_FILE;
 
 /// The configuration in a run's folder.
@@ -93,7 +93,7 @@ impl Row {
             Vec::new()
         });
         row.epochs = history.len();
-        let best = history.iter().filter(|record| record.val_acc.is_finite()).max_by(best_first);
+        let best = Monitor::default().best_of(&history);
         (row.best_val_acc, row.best_epoch) = best.map(|best| (best.val_acc, best.epoch)).unzip();
         match Status::read(run) {
             Ok(Some(Status { started, ended, end, reason })) => {
@@ -173,11 +173,6 @@ impl Row {
 
 fn as_object<S: Serializer>(changed: &[(String, Value)], to: S) -> Result<S::Ok, S::Error> {
     to.collect_map(changed.iter().map(|(key, value)| (key, value)))
-}
-
-fn best_first(a: &&EpochRecord, b: &&EpochRecord) -> Ordering {
-    // Of equal ones the first.
-    a.val_acc.total_cmp(&b.val_acc).then(b.epoch.cmp(&a.epoch))
 }
 
 /// A value as a recipe or a flag has it.

@@ -100,11 +100,12 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
         })
     };
     let outcome = begin();
+    let ending = Ending::of(&outcome);
     if let Some(status) = status {
-        record_end(status, &output.run, &outcome);
+        ending.record(status, &output.run);
     }
     if let Some(page) = &page {
-        page.end(&how_it_ended(&outcome));
+        page.end(&ending.sentence);
     }
     // A run that is refused before its first step leaves no files.
     if outcome.is_err() && !first_step_done.load(Ordering::Relaxed) {
@@ -113,28 +114,44 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
     conclude(outcome?.end, output)
 }
 
-/// How the run ended, for its page.
-fn how_it_ended(outcome: &anyhow::Result<Outcome>) -> String {
-    match outcome.as_ref().map(|outcome| &outcome.end) {
-        Ok(End::Done) => "The run is done.".to_owned(),
-        Ok(End::Stopped(reason)) => format!("The run stopped early: {}.", in_flags(reason)),
-        Ok(End::Interrupted) => "The run was interrupted and saved; --resume continues it.".to_owned(),
-        Ok(End::Incomplete) => "The run was saved, since processes are missing.".to_owned(),
-        Err(error) => format!("The run failed: {}.", error::sentence(error)),
-    }
+/// How a run ended: for `status.json`, and in a sentence for its page.
+struct Ending {
+    end: &'static str,
+    reason: Option<String>,
+    sentence: String,
 }
 
-/// Writes how the run ended. The run itself is saved, so a file that can't be written is a warning.
-fn record_end(status: Status, run: &Path, outcome: &anyhow::Result<Outcome>) {
-    let (end, reason) = match outcome.as_ref().map(|outcome| &outcome.end) {
-        Ok(End::Done) => ("done", None),
-        Ok(End::Stopped(reason)) => ("stopped", Some(in_flags(reason))),
-        Ok(End::Interrupted) => ("interrupted", None),
-        Ok(End::Incomplete) => ("incomplete", Some("processes were lost".to_owned())),
-        Err(error) => ("failed", Some(error::sentence(error))),
-    };
-    if let Err(error) = status.finish(run, end, reason) {
-        note(format_args!("warning: {error}"));
+impl Ending {
+    fn of(outcome: &anyhow::Result<Outcome>) -> Self {
+        let (end, reason, sentence) = match outcome.as_ref().map(|outcome| &outcome.end) {
+            Ok(End::Done) => ("done", None, "The run is done.".to_owned()),
+            Ok(End::Stopped(reason)) => {
+                let reason = in_flags(reason);
+                let sentence = format!("The run stopped early: {reason}.");
+                ("stopped", Some(reason), sentence)
+            }
+            Ok(End::Interrupted) => {
+                let sentence = "The run was interrupted and saved; --resume continues it.";
+                ("interrupted", None, sentence.to_owned())
+            }
+            Ok(End::Incomplete) => {
+                let sentence = "The run was saved, since processes are missing.";
+                ("incomplete", Some("processes were lost".to_owned()), sentence.to_owned())
+            }
+            Err(error) => {
+                let reason = error::sentence(error);
+                let sentence = format!("The run failed: {reason}.");
+                ("failed", Some(reason), sentence)
+            }
+        };
+        Ending { end, reason, sentence }
+    }
+
+    /// Writes it. The run itself is saved, so a file that can't be written is a warning.
+    fn record(&self, status: Status, run: &Path) {
+        if let Err(error) = status.finish(run, self.end, self.reason.clone()) {
+            note(format_args!("warning: {error}"));
+        }
     }
 }
 
@@ -183,7 +200,7 @@ fn run_other(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Re
     let outcome = process.train(&config, data, resume.as_ref(), Watch::later(&mut watch), &stop);
     let outcome = outcome.map_err(anyhow::Error::from);
     if let Some(status) = status {
-        record_end(status, &output.run, &outcome);
+        Ending::of(&outcome).record(status, &output.run);
     }
     let outcome = outcome?;
     if lock.is_some() {

@@ -56,7 +56,7 @@ pub use init::Initializer;
 pub use layer::{Draws, Layer, Lower};
 pub use network::{
     Arena, Comparison, Cut, Exchange, Graph, Metrics, Mode, Network, Slot, Step, Summary, SummaryRow,
-    Tolerance, Traced, Value, Work,
+    Tolerance, Traced, Value, Work, keras_name,
 };
 pub use normalization::*;
 pub use parameter::{ParamSpec, Role};

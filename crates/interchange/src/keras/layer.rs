@@ -196,13 +196,11 @@ fn plain(value: &Value) -> Value {
         // A function, such as an activation.
         (Value::String(name), _) => name.clone().into(),
         (Value::Object(options), _) => {
-            let numbers: Map<String, Value> = options
-                .iter()
-                .filter(|(_, value)| value.is_number() || value.is_string())
-                .map(|(k, v)| (k.clone(), v.clone()))
-                .collect();
             // The seed of an initializer is not ours.
-            let numbers: Map<String, Value> = numbers.into_iter().filter(|(key, _)| key != "seed").collect();
+            let stays =
+                |(key, value): &(&String, &Value)| *key != "seed" && (value.is_number() || value.is_string());
+            let kept = options.iter().filter(stays).map(|(key, value)| (key.clone(), value.clone()));
+            let numbers: Map<String, Value> = kept.collect();
             match numbers.is_empty() {
                 true => class.into(),
                 false => json!({"class_name": class, "config": numbers}),
@@ -210,19 +208,6 @@ fn plain(value: &Value) -> Value {
         }
         _ => table.clone().into(),
     }
-}
-
-/// `BatchNormalization` becomes `batch_normalization`, as in the names of files.
-pub(super) fn snake(class: &str) -> String {
-    let (mut name, mut lower) = (String::new(), false);
-    for ch in class.chars() {
-        if lower && ch.is_uppercase() {
-            name.push('_');
-        }
-        lower = ch.is_lowercase();
-        name.extend(ch.to_lowercase());
-    }
-    name
 }
 
 /// A text of a file may be of any length.

@@ -6,7 +6,7 @@ use models::{Architecture, IMAGES, LayerSpec};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// The most layers of a configuration, those of models inside of it too: `models` builds no more.
+/// The most layers of a configuration, with its inputs and the layers of models in it.
 const MOST_LAYERS: usize = 4000;
 
 /// The most models inside of each other.
@@ -162,7 +162,7 @@ impl Reader {
         if self.image.is_none() {
             self.image = layer.image_size()?;
         }
-        let snake = layer::snake(layer.class);
+        let snake = layers::keras_name(layer.class);
         let count = counts.entry(snake.clone()).or_insert(0);
         let numbered = if *count == 0 { snake } else { format!("{snake}_{count}") };
         *count += usize::from(call == 0);

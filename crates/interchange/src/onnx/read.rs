@@ -1,6 +1,6 @@
 //! From a graph with the operators that the [writer](super::write) uses to an architecture with its weights.
 
-use super::proto::{Dimension, FLOAT, GraphProto, ModelProto, NodeProto, TensorProto};
+use super::proto::{AttributeProto, Dimension, FLOAT, GraphProto, ModelProto, NodeProto, TensorProto};
 use crate::pytorch::{Named, named};
 use crate::source::Pixels;
 use crate::{Error, Imported, Result, file, layout};
@@ -385,19 +385,20 @@ fn unknown(node: &NodeProto) -> String {
     )
 }
 
+fn attribute<'n>(node: &'n NodeProto, name: &str) -> Option<&'n AttributeProto> {
+    node.attribute.iter().find(|attribute| attribute.name == name)
+}
+
 fn float(node: &NodeProto, name: &str, default: f32) -> f32 {
-    let own = node.attribute.iter().find(|attribute| attribute.name == name);
-    own.and_then(|attribute| attribute.f).unwrap_or(default)
+    attribute(node, name).and_then(|own| own.f).unwrap_or(default)
 }
 
 fn int(node: &NodeProto, name: &str, default: i64) -> i64 {
-    let own = node.attribute.iter().find(|attribute| attribute.name == name);
-    own.and_then(|attribute| attribute.i).unwrap_or(default)
+    attribute(node, name).and_then(|own| own.i).unwrap_or(default)
 }
 
 fn ints<'n>(node: &'n NodeProto, name: &str) -> &'n [i64] {
-    let own = node.attribute.iter().find(|attribute| attribute.name == name);
-    own.map_or(&[], |attribute| &attribute.ints)
+    attribute(node, name).map_or(&[], |own| &own.ints)
 }
 
 fn strides(node: &NodeProto) -> Vec<i64> {
@@ -407,7 +408,7 @@ fn strides(node: &NodeProto) -> Vec<i64> {
 
 /// Zeros above and below, to the left and to the right.
 fn padding(node: &NodeProto) -> Result<Value, String> {
-    let computed = node.attribute.iter().any(|attribute| attribute.name == "auto_pad");
+    let computed = attribute(node, "auto_pad").is_some();
     match *ints(node, "pads") {
         [] if !computed => Ok(json!([[0, 0], [0, 0]])),
         [top, left, bottom, right] if !computed => Ok(json!([[top, bottom], [left, right]])),

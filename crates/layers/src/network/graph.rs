@@ -236,15 +236,7 @@ impl Graph {
     /// The next name for a layer of this kind, as Keras numbers them: of `Conv2D` it is `conv2d`, then
     /// `conv2d_1`. A fused activation stays out of the name.
     pub fn next_name(&mut self, kind: &str) -> String {
-        let mut name = String::new();
-        let mut lower = false;
-        for ch in kind.split('+').next().unwrap_or(kind).chars() {
-            if lower && ch.is_uppercase() {
-                name.push('_');
-            }
-            lower = ch.is_lowercase();
-            name.extend(ch.to_lowercase());
-        }
+        let name = keras_name(kind.split('+').next().unwrap_or(kind));
         // A given name may equal the next number's.
         loop {
             let count = self.counts.entry(name.clone()).or_insert(0);
@@ -255,6 +247,23 @@ impl Graph {
             }
         }
     }
+}
+
+/// Keras' name for the first layer of a class.
+///
+/// ```
+/// assert_eq!(layers::keras_name("BatchNormalization"), "batch_normalization");
+/// ```
+pub fn keras_name(class: &str) -> String {
+    let (mut name, mut lower) = (String::new(), false);
+    for ch in class.chars() {
+        if lower && ch.is_uppercase() {
+            name.push('_');
+        }
+        lower = ch.is_lowercase();
+        name.extend(ch.to_lowercase());
+    }
+    name
 }
 
 /// A single layer, in training.

@@ -16,7 +16,7 @@ mod summary;
 pub use arena::{Arena, Slot};
 pub use comparison::{Comparison, Tolerance};
 pub use exchange::Exchange;
-pub use graph::{Graph, Mode, Value};
+pub use graph::{Graph, Mode, Value, keras_name};
 pub use instance::Network;
 pub use passes::Metrics;
 pub use profile::{Traced, Work};

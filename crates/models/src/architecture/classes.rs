@@ -4,7 +4,7 @@ use super::options::Options;
 use super::zeros::Tensor;
 use layers::{
     Add, AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, GlobalAveragePooling2D,
-    Graph, GroupNormalization, Layer, MaxPooling2D, Padding, Rescaling, Result,
+    Graph, GroupNormalization, Layer, MaxPooling2D, Padding, Rescaling, Result, Value,
 };
 use program::Activation;
 
@@ -152,6 +152,11 @@ fn without_input(act: Activation) -> bool {
 }
 
 impl Site<'_> {
+    /// All inputs, for a layer that can't add zeros.
+    fn values(&self) -> Result<Vec<Value>> {
+        self.inputs.iter().map(|x| x.without_zeros(&self.options)).collect()
+    }
+
     /// Adds a layer that reads the first input.
     fn add(&mut self, layer: impl Layer + 'static) -> Result<Tensor> {
         let x = self.inputs[0].without_zeros(&self.options)?;
@@ -187,7 +192,7 @@ fn activation(site: &mut Site<'_>) -> Result<Tensor> {
 }
 
 fn add(site: &mut Site<'_>) -> Result<Tensor> {
-    let inputs = site.inputs.iter().map(|x| x.without_zeros(&site.options)).collect::<Result<Vec<_>>>()?;
+    let inputs = site.values()?;
     let (name, mut sum) = (site.options.name, inputs[0]);
     for (k, &x) in inputs.iter().enumerate().skip(1) {
         let last = k + 1 == inputs.len();
@@ -199,7 +204,7 @@ fn add(site: &mut Site<'_>) -> Result<Tensor> {
 }
 
 fn concatenate(site: &mut Site<'_>) -> Result<Tensor> {
-    let inputs = site.inputs.iter().map(|x| x.without_zeros(&site.options)).collect::<Result<Vec<_>>>()?;
+    let inputs = site.values()?;
     Ok(Tensor::of(site.graph.concat_named(site.options.name, &inputs)?))
 }
 
@@ -261,10 +266,7 @@ fn group_normalization(site: &mut Site<'_>) -> Result<Tensor> {
 }
 
 fn dropout(site: &mut Site<'_>) -> Result<Tensor> {
-    let rate = site.options.number("rate", f64::NAN)?;
-    if rate.is_nan() {
-        return Err(site.options.refuse("`rate` is missing"));
-    }
+    let rate = site.options.needed_number("rate")?;
     site.add(Dropout::new(rate))
 }
 

@@ -79,9 +79,18 @@ impl Options<'_> {
 
     /// A finite number.
     pub(super) fn number(&self, key: &str, default: f64) -> Result<f32> {
-        let Some(value) = self.get(key) else { return Ok(default as f32) };
-        let number = value.as_f64().map(|x| x as f32).filter(|x| x.is_finite());
-        number.ok_or_else(|| self.refuse_value(key, "a number"))
+        Ok(self.given_number(key)?.unwrap_or(default as f32))
+    }
+
+    /// A finite number that must be given.
+    pub(super) fn needed_number(&self, key: &str) -> Result<f32> {
+        self.given_number(key)?.ok_or_else(|| self.missing(key))
+    }
+
+    fn given_number(&self, key: &str) -> Result<Option<f32>> {
+        let number = |value: &Value| value.as_f64().map(|x| x as f32).filter(|x| x.is_finite());
+        let refuse = || self.refuse_value(key, "a number");
+        self.get(key).map(|value| number(value).ok_or_else(refuse)).transpose()
     }
 
     /// True or false.
