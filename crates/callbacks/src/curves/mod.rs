@@ -36,6 +36,8 @@ pub struct Curves {
     files: Vec<(PathBuf, Format)>,
     /// The end and the duration of the last drawing.
     last: Option<(Instant, Duration)>,
+    /// The epochs in the last drawing.
+    drawn: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +51,7 @@ impl Curves {
     pub fn new(run_dir: impl AsRef<Path>, title: impl Into<String>) -> Self {
         let at = |name| run_dir.as_ref().join(name);
         let files = vec![(at("curves.svg"), Format::Svg), (at("curves.png"), Format::Png)];
-        Curves { title: title.into(), files, last: None }
+        Curves { title: title.into(), files, last: None, drawn: 0 }
     }
 
     /// Also draws to `path`: a `.png` or a `.svg`.
@@ -87,7 +89,7 @@ impl Curves {
                 write_file(path, content).map_err(Error::io("write", path))?;
             }
         }
-        self.last = Some((Instant::now(), began.elapsed()));
+        (self.last, self.drawn) = (Some((Instant::now(), began.elapsed())), history.len());
         Ok(())
     }
 }
@@ -112,7 +114,7 @@ impl Observer for Curves {
     }
 
     fn on_end(&mut self, state: &TrainState, _: &dyn Snapshot) -> Result<()> {
-        self.draw(&state.history)
+        if self.drawn < state.history.len() { self.draw(&state.history) } else { Ok(()) }
     }
 }
 
@@ -143,20 +145,34 @@ fn render_png(title: &str, history: &[EpochRecord]) -> Result<Vec<u8>, String> {
 }
 
 /// The means of `FINE` x `FINE` squares of RGB pixels.
+///
+/// Without iterators: tests build this crate with little optimization, and millions of calls would take
+/// longer than the rest of a short run.
 fn shrink(fine: &[u8], width: usize) -> Vec<u8> {
-    let side = FINE as usize;
-    let mut pixels = Vec::with_capacity(fine.len() / (side * side));
-    let mut sums = vec![0u32; 3 * width / side];
-    for rows in fine.chunks_exact(3 * width * side) {
-        sums.fill(0);
-        for row in rows.chunks_exact(3 * width) {
-            for (square, sum) in row.chunks_exact(3 * side).zip(sums.chunks_exact_mut(3)) {
-                for pixel in square.chunks_exact(3) {
-                    sum.iter_mut().zip(pixel).for_each(|(sum, &value)| *sum += u32::from(value));
+    let (side, line) = (FINE as usize, 3 * width);
+    let mut pixels = vec![0; fine.len() / (side * side)];
+    let means: &mut [u8] = &mut pixels;
+    let (mut at, mut square) = (0, 0);
+    while at < means.len() {
+        let mut channel = 0;
+        while channel < 3 {
+            let (mut y, mut sum) = (0, FINE * FINE / 2);
+            while y < side {
+                let mut x = 0;
+                while x < side {
+                    sum += fine[square + y * line + 3 * x + channel] as u32;
+                    x += 1;
                 }
+                y += 1;
             }
+            means[at + channel] = (sum / (FINE * FINE)) as u8;
+            channel += 1;
         }
-        pixels.extend(sums.iter().map(|sum| ((sum + FINE * FINE / 2) / (FINE * FINE)) as u8));
+        at += 3;
+        square += 3 * side;
+        if square % line == 0 {
+            square += (side - 1) * line;
+        }
     }
     pixels
 }
