@@ -63,10 +63,15 @@ fn assert_near(a: &Finished, b: &Finished, tolerance: f64) {
 
 #[test]
 fn a_gpu_trains_as_the_cpu_does() {
-    let expected = run(&[tensor_cpu::device(2)], &config(2));
-    on_gpus(Precision::Fp32, |open| {
-        assert_near(&expected, &run(&[open()], &config(2)), 2e-3);
-    });
+    // The GPU makes the batches itself, or it receives them from the host.
+    for samplewise_center in [false, true] {
+        let config =
+            config(2).with(|config| config.training.augmentation.samplewise_center = samplewise_center);
+        let expected = run(&[tensor_cpu::device(2)], &config);
+        on_gpus(Precision::Fp32, |open| {
+            assert_near(&expected, &run(&[open()], &config), 2e-3);
+        });
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-ap.add_argument("model", choices=["keras_cnn", "minigooglenet"])
+ap.add_argument("model", choices=["keras_cnn", "minigooglenet", "resnet18"])
 ap.add_argument("--way", choices=["eager", "compile", "graph", "compiled-graph"], default="eager")
 ap.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], default="fp32")
 ap.add_argument("--batch", type=int, default=64)
@@ -75,14 +75,39 @@ def keras_cnn():
         nn.Flatten(), nn.Linear(64 * 36, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, 10))
 
 
-net = {"keras_cnn": keras_cnn, "minigooglenet": minigooglenet}[args.model]()
+class Block(nn.Module):
+    """Two convolutions and a shortcut."""
+
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        conv = lambda i, size, step: nn.Conv2d(i, outputs, size, step, size // 2, bias=False)
+        self.first, self.second = conv(inputs, 3, stride), conv(outputs, 3, 1)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(outputs), nn.BatchNorm2d(outputs)])
+        same = stride == 1 and inputs == outputs
+        self.short = nn.Identity() if same else nn.Sequential(conv(inputs, 1, stride), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = F.relu(self.norms[0](self.first(x)))
+        return F.relu(self.norms[1](self.second(y)) + self.short(x))
+
+
+def resnet18():
+    layers, c = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()], 64
+    for outputs, stride in [(64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1)]:
+        layers.append(Block(c, outputs, stride))
+        c = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(c, 10))
+
+
+net = {"keras_cnn": keras_cnn, "minigooglenet": minigooglenet, "resnet18": resnet18}[args.model]()
 net = net.to(device).to(memory_format=torch.channels_last).train()
 graph = args.way.endswith("graph")
 capturable = {"capturable": True} if args.model == "keras_cnn" and graph else {}
 if args.model == "keras_cnn":
     optimizer = torch.optim.RMSprop(net.parameters(), lr=1e-4, alpha=0.9, eps=1e-7, **capturable)
 else:
-    optimizer = torch.optim.SGD(net.parameters(), lr=5e-3, momentum=0.9, fused=True)
+    lr, decay = (0.1, 5e-4) if args.model == "resnet18" else (5e-3, 0.0)
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9, weight_decay=decay, fused=True)
 scaler = torch.amp.GradScaler("cuda", enabled=args.precision == "fp16")
 forward = torch.compile(net, mode=args.mode) if args.way.startswith("compile") else net
 

@@ -32,6 +32,7 @@ summary="$out/summary.txt"
 results="$out/results.jsonl"
 : >"$summary"
 : >"$results"
+emulating='--skip engine::installed --skip engine::own --skip engine::sliding --skip engine::small_window'
 failed=0
 say() { echo "$*" | tee -a "$summary"; }
 short() { [ "$(left)" -lt "$1" ] && say "$2: SKIPPED: no time left"; }
@@ -82,10 +83,12 @@ run_tests() { # how much time is to be left afterwards, then programs
         [ -x "$program" ] || continue
         name=$(basename "$program")
         short $((rest + 15)) "$name" && continue
-        # Of the whole runs and the collectives only those that are about a GPU.
+        # Of the whole runs and the collectives only those that are about a GPU; and none that emulates one.
         case $name in
             tests-end_to_end) part=cuda:: ;;
             parallel-parallel) part=nccl:: ;;
+            tensor-cuda-kernels) continue ;;
+            tensor-cuda-tensor_cuda) part=$emulating ;;
             *) part= ;;
         esac
         timeout $(($(left) - rest)) "./$program" $part --test-threads 4 --show-output >"$out/$name.log" 2>&1

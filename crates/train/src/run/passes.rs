@@ -135,9 +135,8 @@ impl Passes {
             let mut captured = CaptureStatus::Yes;
             for (number, shard) in own.clone().enumerate() {
                 let piece = batch.piece_of(shards, number);
-                if *phase == Phase::Replay {
-                    piece.send(network)?;
-                }
+                // Before a capture too: it sets the size of the batch.
+                piece.send(network)?;
                 let first = shards.rows(batch.global(), shard).start;
                 let starts_sums = kind == Kind::Gradients && shard + 1 == own.end;
                 // The pass writes to the shard's result directly: a graph needs the same memory each time.

@@ -46,6 +46,9 @@ impl CudaDriver {
         // First for their number, then for the nodes.
         for room in [false, true] {
             let mut count = nodes.len();
+            if room && count == 0 {
+                break; // the driver refuses a list without room
+            }
             let place = if room { nodes.as_mut_ptr() } else { ptr::null_mut() };
             // SAFETY: there is room for `count` nodes, or the driver only counts.
             self.call("cuGraphGetNodes", || unsafe {
@@ -61,6 +64,9 @@ impl CudaDriver {
         let (mut from, mut to, mut data) = (Vec::new(), Vec::new(), Vec::new());
         for room in [false, true] {
             let mut count = from.len();
+            if room && count == 0 {
+                break;
+            }
             let mut places = [ptr::null_mut(); 2];
             let mut beside = ptr::null_mut();
             if room {
