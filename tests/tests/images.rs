@@ -48,7 +48,7 @@ struct Set {
     images: Bytes,
     labels: Ints,
     draws: Ints,
-    means: Storage,
+    planes: Storage,
     x: Storage,
     to: Ints,
 }
@@ -65,7 +65,7 @@ impl Set {
             images: device.alloc_bytes(samples.len() * len).unwrap(),
             labels: device.alloc_ints(samples.len()).unwrap(),
             draws: device.alloc_ints(places * load.words()).unwrap(),
-            means: device.alloc(2 * len).unwrap(),
+            planes: device.alloc(3 * len).unwrap(),
             x: device.alloc_activations(layout(&load, batch).end() + GAP).unwrap(),
             to: device.alloc_ints(batch * Target::WORDS).unwrap(),
         };
@@ -76,9 +76,7 @@ impl Set {
         }
         let labels: Vec<u32> = samples.labels().iter().map(|&label| label.into()).collect();
         device.upload_ints(&labels, &mut set.labels).unwrap();
-        for (mean, offset) in [(pipeline.mean_before(), 0), (pipeline.mean_after(), len)] {
-            device.upload(mean.unwrap_or_default(), &mut set.means, offset).unwrap();
-        }
+        device.upload(&pipeline.planes(), &mut set.planes, 0).unwrap();
         set
     }
 
@@ -96,7 +94,7 @@ impl Set {
         let x = ViewMut::new(&mut self.x, layout(&self.load, n));
         device.load_images(
             &self.load,
-            ImageSet { images: &self.images, labels: &self.labels, means: &self.means },
+            ImageSet { images: &self.images, labels: &self.labels, planes: &self.planes },
             &self.draws,
             first,
             x,
@@ -171,7 +169,7 @@ fn options(shape: [usize; 3]) -> impl Strategy<Value = ImageDataGenerator> {
     let side = shape[0].min(shape[1]);
     let per_pixel: Vec<f32> = (0..shape.iter().product()).map(|k: usize| (k * 97 % 255) as f32).collect();
     let modes = proptest::sample::select(FillMode::ALL.to_vec());
-    let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), 0..3);
     (range(), range(), modes, switches, 0..side, 0..=side).prop_map(
         move |(width, height, mode, (horizontal, vertical, rescale, before, after), crop, cutout)| {
             let mut options = ImageDataGenerator::new()
@@ -190,8 +188,12 @@ fn options(shape: [usize; 3]) -> impl Strategy<Value = ImageDataGenerator> {
             if before {
                 options = options.subtract_mean_first(Mean::PerPixel { shape, values: per_pixel.clone() });
             }
-            if after {
-                options = options.mean(Mean::PerChannel((0..shape[2]).map(|c| 0.25 + c as f32).collect()));
+            let channels = |first: f32| (0..shape[2]).map(|c| first + c as f32).collect();
+            if after > 0 {
+                options = options.mean(Mean::PerChannel(channels(0.25)));
+            }
+            if after > 1 {
+                options = options.std(channels(0.5));
             }
             options
         },

@@ -48,7 +48,7 @@ impl Pipeline {
     }
 
     /// The first option that is on and can't be said as [`places`](Self::places), if there is one: then a loader has to make the
-    /// batches. Shifts, flips, crops, cutout, `rescale` and means can be said.
+    /// batches. Shifts, flips, crops, cutout, `rescale`, means and deviations of the set can be said.
     pub fn unplaceable(&self) -> Option<&'static str> {
         let o = self.options();
         [
@@ -60,7 +60,6 @@ impl Pipeline {
             ("preprocessing_function", o.preprocessing_function.is_some()),
             ("samplewise_center", o.samplewise_center),
             ("samplewise_std_normalization", o.samplewise_std_normalization),
-            ("featurewise_std_normalization", o.divides()),
             ("zca_whitening", o.zca_whitening),
             ("random_resized_crop", o.random_resized_crop.is_some()),
             ("rand_augment", o.rand_augment.is_some()),
@@ -71,17 +70,30 @@ impl Pipeline {
         .find_map(|(option, on)| on.then_some(option))
     }
 
-    /// What is subtracted from an image before anything else (HWC), if something is.
-    pub fn mean_before(&self) -> Option<&[f32]> {
-        self.subtract_first.as_deref()
+    /// Three images (H, W, C) of numbers, one behind the other: what is subtracted from an image before anything
+    /// else, what is subtracted after it was moved and multiplied by [`scale`](Self::scale), and what it is
+    /// divided by at the end. They are 0, 0 and 1 where the pipeline has no such step.
+    ///
+    /// ```
+    /// use augment::ImageDataGenerator;
+    ///
+    /// let pipeline = ImageDataGenerator::new().std(vec![0.5]).mean(vec![0.25]).build([1, 2, 1])?;
+    /// let planes = pipeline.planes();
+    /// assert_eq!(planes[..4], [0.0, 0.0, 0.25, 0.25]);
+    /// assert!((planes[4] - 0.5).abs() < 1e-5);
+    /// # Ok::<(), augment::Error>(())
+    /// ```
+    pub fn planes(&self) -> Vec<f32> {
+        let [h, w, c] = self.shape();
+        let (first, center, divisor) =
+            (&self.subtract_first, &self.standardizer.center, &self.standardizer.divisor);
+        [(first, 0.0), (center, 0.0), (divisor, 1.0)]
+            .into_iter()
+            .flat_map(|(plane, none)| plane.clone().unwrap_or_else(|| vec![none; h * w * c]))
+            .collect()
     }
 
-    /// What is subtracted from an image after it was moved and rescaled (HWC), if something is.
-    pub fn mean_after(&self) -> Option<&[f32]> {
-        self.standardizer.center.as_deref()
-    }
-
-    /// The factor between the two; 1 where there is none.
+    /// The factor after an image was moved; 1 where there is none.
     pub fn scale(&self) -> f32 {
         self.options().factor().unwrap_or(1.0)
     }

@@ -16,7 +16,7 @@ pub(crate) struct Standardizer {
     samplewise_std: bool,
     /// One value for each of an image's, as in `divisor`: a flat loop is faster than one that knows channels.
     pub(crate) center: Option<Vec<f32>>,
-    divisor: Option<Vec<f32>>,
+    pub(crate) divisor: Option<Vec<f32>>,
     whitening: Option<Whitening>,
 }
 

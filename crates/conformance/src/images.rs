@@ -41,9 +41,10 @@ impl Batch {
             self.load.write_draw(row, *image, places.iter().copied());
         }
         let draws = bench.labels(&table)?;
-        let means = numbers("means", 2 * len);
-        let means = bench
-            .buffer_of((0..2 * len).map(|k| if k < len { 10.0 * means[k] } else { means[k] }).collect())?;
+        let mut planes = numbers("planes", 3 * len);
+        planes[..len].iter_mut().for_each(|mean| *mean *= 10.0);
+        planes[2 * len..].iter_mut().for_each(|divisor| *divisor += 1.5);
+        let planes = bench.buffer_of(planes)?;
         let operand = Operand::draw("x", self.load.shape(n), self.place);
         let before: Vec<f32> = operand.values.iter().map(|&x| bench.round(x)).collect();
         let mut x = device.alloc_activations(before.len())?;
@@ -51,7 +52,7 @@ impl Batch {
         let mut to = device.alloc_ints(n.max(1) * Target::WORDS)?;
         device.load_images(
             &self.load,
-            ImageSet { images: &images, labels: &labels, means: &means.data },
+            ImageSet { images: &images, labels: &labels, planes: &planes.data },
             &draws,
             self.first,
             ViewMut::new(&mut x, operand.layout),

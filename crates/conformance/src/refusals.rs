@@ -151,25 +151,26 @@ pub fn image_operands(subject: &Subject) {
         refused!(d.upload_bytes(&[0; 3], &mut images, 34), OutOfBounds { end: 37, len: 36, .. });
         let draws = d.alloc_ints(4 * load.words())?;
         let (mut x, mut to) = (d.alloc_activations(48)?, d.alloc_ints(4)?);
-        let (too_few, mut too_short, means) = (d.alloc_ints(2)?, d.alloc_ints(1)?, d.alloc(24)?);
+        let (too_few, mut too_short, planes) = (d.alloc_ints(2)?, d.alloc_ints(1)?, d.alloc(36)?);
         for (labels, to) in [(&too_few, &mut to), (&labels, &mut too_short)] {
-            let set = ImageSet { images: &images, labels, means: &means };
+            let set = ImageSet { images: &images, labels, planes: &planes };
             let loaded = d.load_images(&load, set, &draws, 2, ViewMut::new(&mut x, at(2, 2, 2, 3)), to);
             assert!(loaded.is_err(), "{} labels into {}", labels.len(), to.len());
         }
-        let mut batch = |load: &LoadImages, images, first, means: usize, x_at| {
-            let means = d.alloc(means)?;
-            let (set, x) = (ImageSet { images, labels: &labels, means: &means }, ViewMut::new(&mut x, x_at));
+        let mut batch = |load: &LoadImages, images, first, planes: usize, x_at| {
+            let planes = d.alloc(planes)?;
+            let (set, x) =
+                (ImageSet { images, labels: &labels, planes: &planes }, ViewMut::new(&mut x, x_at));
             d.load_images(load, set, &draws, first, x, &mut to)
         };
         let (short, fits) = (d.alloc_bytes(35)?, at(2, 2, 2, 3));
-        assert!(batch(&load, &images, 2, 24, fits).is_ok());
-        refused!(batch(&load, &short, 2, 24, fits), Length { what: "the set of images", .. });
-        refused!(batch(&load, &images, 3, 24, fits), OutOfBounds { what: "the table of draws", .. });
-        refused!(batch(&load, &images, usize::MAX, 24, fits), OutOfBounds { what: "the table of draws", .. });
-        refused!(batch(&load, &images, 2, 23, fits), OutOfBounds { what: "the means", .. });
-        refused!(batch(&load, &images, 2, 24, at(2, 2, 3, 2)), Shape { what: "the batch", .. });
-        refused!(batch(&load, &images, 0, 24, Layout { offset: 25, ..fits }), OutOfBounds { .. });
-        refused!(batch(&LoadImages { width: 0, ..load }, &images, 2, 24, at(2, 2, 0, 3)), Value { .. });
+        assert!(batch(&load, &images, 2, 36, fits).is_ok());
+        refused!(batch(&load, &short, 2, 36, fits), Length { what: "the set of images", .. });
+        refused!(batch(&load, &images, 3, 36, fits), OutOfBounds { what: "the table of draws", .. });
+        refused!(batch(&load, &images, usize::MAX, 36, fits), OutOfBounds { what: "the table of draws", .. });
+        refused!(batch(&load, &images, 2, 35, fits), OutOfBounds { what: "the means and divisors", .. });
+        refused!(batch(&load, &images, 2, 36, at(2, 2, 3, 2)), Shape { what: "the batch", .. });
+        refused!(batch(&load, &images, 0, 36, Layout { offset: 25, ..fits }), OutOfBounds { .. });
+        refused!(batch(&LoadImages { width: 0, ..load }, &images, 2, 36, at(2, 2, 0, 3)), Value { .. });
     });
 }

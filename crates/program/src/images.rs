@@ -106,15 +106,16 @@ pub struct ImageSet<'a> {
     pub images: &'a Bytes,
     /// One integer an image.
     pub labels: &'a Ints,
-    /// The numbers that are subtracted first (H, W, C), then those that are subtracted after the scale (H, W,
-    /// C).
-    pub means: &'a Storage,
+    /// The numbers that are subtracted first (H, W, C), those that are subtracted after the scale (H, W, C), and
+    /// those that divide at the end (H, W, C).
+    pub planes: &'a Storage,
 }
 
 /// How a batch is made of a set of images: each is cut out of the set, moved, and brought to the scale of the network.
 ///
 /// An image passes these steps: the first mean is subtracted; each pixel is mixed of the four that its row's and its column's
-/// [`Place`] name; multiplied by `scale`; the second mean is subtracted; blank pixels become 0.
+/// [`Place`] name; multiplied by `scale`; the second mean is subtracted, and divided by the last plane; blank
+/// pixels become 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadImages {
     /// Rows.
@@ -190,7 +191,7 @@ impl LoadImages {
     ///
     /// # Errors
     /// [`Error::Value`] for images without pixels or too large ones, [`Error::Length`] and [`Error::OutOfBounds`] for the others.
-    pub fn check_set(&self, op: &'static str, images: usize, labels: usize, means: usize) -> Result<()> {
+    pub fn check_set(&self, op: &'static str, images: usize, labels: usize, planes: usize) -> Result<()> {
         let len = self.image_len();
         if !(1..=MOST).contains(&len) {
             let what = "the numbers of an image";
@@ -202,7 +203,7 @@ impl LoadImages {
             });
         }
         Error::check_len(op, "the set of images", Span::new(0, images), labels.saturating_mul(len))?;
-        Span::new(0, 2 * len).check(op, "the means", means)
+        Span::new(0, 3 * len).check(op, "the means and divisors", planes)
     }
 
     /// Checks the sizes of the other arguments of [`load_images`](crate::Backend::load_images): what every backend calls next.

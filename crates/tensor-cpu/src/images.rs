@@ -18,27 +18,28 @@ pub(crate) fn load(
     let (op, shape, len) = ("load_images", x.layout.shape, load.image_len());
     let (images, labels, draws) =
         (set.images.on::<Vec<u8>>(op)?, set.labels.on::<Vec<u32>>(op)?, draws.on::<Vec<u32>>(op)?);
-    let (means, x, to) = (set.means.on::<Buffer>(op)?, x.on::<Buffer>(op)?, to.on_mut::<Vec<u32>>(op)?);
-    load.check_set(op, images.len(), labels.len(), means.len())?;
+    let (planes, x, to) = (set.planes.on::<Buffer>(op)?, x.on::<Buffer>(op)?, to.on_mut::<Vec<u32>>(op)?);
+    load.check_set(op, images.len(), labels.len(), planes.len())?;
     load.check_batch(op, draws.len(), first, shape, to.len())?;
     load.check_draws(op, draws, first, shape.n, labels.len())?;
-    let means = run(op, "the means", means, Span::new(0, 2 * len))?.split_at(len);
+    let planes = run(op, "the means and divisors", planes, Span::new(0, 3 * len))?;
+    let planes = core::array::from_fn(|k| &planes[k * len..][..len]);
     typed!(x.data, |E| {
         let x = write::<E>(op, "the batch", x)?;
-        fill(pool, load, images, draws, first, means, x);
+        fill(pool, load, images, draws, first, planes, x);
     });
     copy_labels(load, labels, draws, first, &mut to[..shape.n]);
     Ok(())
 }
 
-/// The images themselves; the numbers to subtract before they are resampled, and after.
+/// The images themselves. The planes are subtracted before they are resampled, and after, and divide them.
 fn fill<E: Element>(
     pool: &Threads,
     load: &LoadImages,
     images: &[u8],
     draws: &[u32],
     first: usize,
-    (before, after): (&[f32], &[f32]),
+    [before, after, divisor]: [&[f32]; 3],
     x: ViewMut<[E]>,
 ) {
     let (samples, len) = (x.layout.shape.n, load.image_len());
@@ -57,9 +58,9 @@ fn fill<E: Element>(
                     continue;
                 }
                 let value = image.pixel(row, column);
-                let after = &after[pixel * load.channels..];
-                for (channel, (x, after)) in x.iter_mut().zip(after).enumerate() {
-                    *x = E::of(value(channel) * load.scale - after);
+                let at = pixel * load.channels;
+                for (channel, x) in x.iter_mut().enumerate() {
+                    *x = E::of((value(channel) * load.scale - after[at + channel]) / divisor[at + channel]);
                 }
             }
         }

@@ -2,8 +2,8 @@
 //
 // images: bytes (N, H, W, C). labels: one an image. draws: a table as crates/program/src/images.rs has it, a row of 1 + h + w pairs
 // for each place: the image's number and 0, then what its rows and its columns show. Place k of the batch is row turn->first + k.
-// means: floats (H, W, C) that are subtracted first, then (H, W, C) that are subtracted after the scale. An image that the set
-// lacks gives NaN and the label 2^32 - 1, a place outside of the image NaN, and nothing is read for them.
+// planes: floats (H, W, C) that are subtracted first, then (H, W, C) that are subtracted after the scale, then (H, W, C) that
+// divide. An image that the set lacks gives NaN and the label 2^32 - 1, a place outside of the image NaN, and nothing is read for them.
 //
 // Geometry: one dimension, ceil(h w / 256) blocks an image, a thread a pixel.
 #include "towers.cuh"
@@ -40,7 +40,7 @@ struct Corners {
 // The channels [from, from + C) of a pixel. All loads come before the first store, which might lie where they do for all
 // that the compiler knows.
 template <u32 C>
-__device__ inline void load_channels(const u8* image, const float* before, const float* after, u32 c, const Corners& corners,
+__device__ inline void load_channels(const u8* image, const float* before, const float* after, const float* divisor, u32 c, const Corners& corners,
                                      float constant, float scale, u32 from, act_t* x) {
     float value[C];
 #pragma unroll
@@ -52,7 +52,7 @@ __device__ inline void load_channels(const u8* image, const float* before, const
             v[j] = static_cast<float>(image[at]) - before[at];
         }
         float mixed = mix(mix(v[0], v[2], corners.down), mix(v[1], v[3], corners.down), corners.right);
-        value[k] = (corners.inside ? mixed : constant) * scale - after[from + k];
+        value[k] = ((corners.inside ? mixed : constant) * scale - after[from + k]) / divisor[from + k];
     }
 #pragma unroll
     for (u32 k = 0; k < C; ++k) x[from + k] = from_float<act_t>(value[k]);
@@ -60,7 +60,7 @@ __device__ inline void load_channels(const u8* image, const float* before, const
 
 // x =, to =
 KERNEL load_images(const StepState* state, const u8* images, const u32* labels, const Place* draws, u32 count, u32 rows,
-                   const float* means, u32 h, u32 w, u32 c, float constant, float scale, act_t* x, u32 stride, u32* to) {
+                   const float* planes, u32 h, u32 w, u32 c, float constant, float scale, act_t* x, u32 stride, u32* to) {
     u32 blocks = ceil_div(h * w, blockDim.x), k = blockIdx.x / blocks;
     u32 pixel = blockIdx.x % blocks * blockDim.x + threadIdx.x;
     if (pixel >= h * w) return;
@@ -93,10 +93,11 @@ KERNEL load_images(const StepState* state, const u8* images, const u32* labels, 
         corners.at[3] = row.high * w + column.high;
     }
     const u8* image = images + static_cast<u64>(number) * h * w * c;
-    const float* after = means + static_cast<u64>(h * w + pixel) * c;
+    const float* after = planes + static_cast<u64>(h * w + pixel) * c;
+    const float* divisor = after + static_cast<u64>(h * w) * c;
     if (c == 3) {
-        load_channels<3>(image, means, after, c, corners, constant, scale, 0, x);
+        load_channels<3>(image, planes, after, divisor, c, corners, constant, scale, 0, x);
     } else {
-        for (u32 ch = 0; ch < c; ++ch) load_channels<1>(image, means, after, c, corners, constant, scale, ch, x);
+        for (u32 ch = 0; ch < c; ++ch) load_channels<1>(image, planes, after, divisor, c, corners, constant, scale, ch, x);
     }
 }

@@ -210,7 +210,7 @@ fn a_loss_waits_for_its_labels() {
     let all = ints(&[3, 1, 4]);
     // Every row and column shows pixel 0.
     let draws = ints(&(0..3).flat_map(|image| [&[image], &[0; 9][..]].concat()).collect::<Vec<u32>>());
-    let means = upload(&cuda, &[0.0; 8]).unwrap();
+    let planes = upload(&cuda, &[[0.0; 8].as_slice(), &[1.0; 4]].concat()).unwrap();
     let (mut x, shape) = (cuda.alloc_activations(load.shape(3).len()).unwrap(), Shape::vectors(3, 10));
     let mut trial = Trial::new(3);
     let logits = trial.activations(Layout::contiguous(shape), &numbers("logits", 30));
@@ -222,7 +222,7 @@ fn a_loss_waits_for_its_labels() {
         let mut run = run.borrow_mut();
         cuda.load_images(
             &load,
-            ImageSet { images: &images, labels: &all, means: &means },
+            ImageSet { images: &images, labels: &all, planes: &planes },
             &draws,
             0,
             ViewMut::new(&mut x, Layout::contiguous(load.shape(3))),

@@ -14,11 +14,12 @@ pub(crate) fn load(
     let (op, shape, len) = ("load_images", x.layout.shape, load.image_len());
     let (images, labels, draws) =
         (set.images.on::<Vec<u8>>(op)?, set.labels.on::<Vec<u32>>(op)?, draws.on::<Vec<u32>>(op)?);
-    let (means, x, to) = (set.means.on::<Vec<f64>>(op)?, x.on::<Vec<f64>>(op)?, to.on_mut::<Vec<u32>>(op)?);
-    load.check_set(op, images.len(), labels.len(), means.len())?;
+    let (planes, x, to) = (set.planes.on::<Vec<f64>>(op)?, x.on::<Vec<f64>>(op)?, to.on_mut::<Vec<u32>>(op)?);
+    load.check_set(op, images.len(), labels.len(), planes.len())?;
     load.check_batch(op, draws.len(), first, shape, to.len())?;
     load.check_draws(op, draws, first, shape.n, labels.len())?;
-    let (before, after) = run(op, "the means", means, Span::new(0, 2 * len))?.split_at(len);
+    let planes = run(op, "the means and divisors", planes, Span::new(0, 3 * len))?;
+    let [before, after, divisor] = core::array::from_fn(|k| &planes[k * len..][..len]);
     let mut x = Output::new(op, "the batch", x)?;
     for sample in 0..shape.n {
         let draw = load.draw(draws, first + sample);
@@ -27,12 +28,13 @@ pub(crate) fn load(
         for (i, j) in (0..load.height).flat_map(|i| (0..load.width).map(move |j| (i, j))) {
             let (row, column) = (draw.row(i), draw.column(j));
             for (channel, x) in x.pixel(sample, i, j).iter_mut().enumerate() {
-                let after = after[(i * load.width + j) * load.channels + channel];
+                let at = (i * load.width + j) * load.channels + channel;
                 let value = match (row.position, column.position) {
                     (Some(row), Some(column)) => bilinear(load, &image, row, column, channel),
                     _ => f64::from(load.constant),
                 };
-                *x = if row.blank && column.blank { 0.0 } else { value * f64::from(load.scale) - after };
+                let scaled = (value * f64::from(load.scale) - after[at]) / divisor[at];
+                *x = if row.blank && column.blank { 0.0 } else { scaled };
             }
         }
     }

@@ -25,10 +25,10 @@ impl Cuda {
         let (op, shape, to_len) = ("load_images", x.layout.shape, to.len());
         let (images, labels) = (set.images.on::<buffer::Bytes>(op)?, set.labels.on::<buffer::Ints>(op)?);
         let (draws, to) = (draws.on::<buffer::Ints>(op)?, to.on_mut::<buffer::Ints>(op)?);
-        let (means, x) = (set.means.on::<Buffer>(op)?, x.on(op)?);
-        load.check_set(op, images.len(), labels.len(), means.len())?;
+        let (planes, x) = (set.planes.on::<Buffer>(op)?, x.on(op)?);
+        load.check_set(op, images.len(), labels.len(), planes.len())?;
         load.check_batch(op, draws.len(), first, shape, to_len)?;
-        let means = self.run(op, "the means", means, Span::new(0, 2 * load.image_len()))?;
+        let planes = self.run(op, "the means and divisors", planes, Span::new(0, 3 * load.image_len()))?;
         let x = self.write(op, "the batch", x.as_view())?;
         let size = |what, value| u32_of(op, what, value);
         let count = size("the number of images", labels.len())?;
@@ -53,7 +53,7 @@ impl Cuda {
                 draws,
                 count,
                 rows,
-                means,
+                planes,
                 h,
                 w,
                 c,

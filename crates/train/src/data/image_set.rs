@@ -19,7 +19,7 @@ pub(crate) struct ImageSet {
     load: LoadImages,
     images: Bytes,
     labels: Ints,
-    means: Storage,
+    planes: Storage,
     draws: Ints,
     /// The draws to copy to the device: 2 words for each row and column of an image.
     table: Vec<u32>,
@@ -48,12 +48,11 @@ impl ImageSet {
         let image = height * width * channels;
         let (constant, scale) = (pipeline.options().cval, pipeline.scale());
         let load = LoadImages { height, width, channels, constant, scale };
-        let mean = |mean: Option<&[f32]>| mean.map_or_else(|| vec![0.0; image], <[f32]>::to_vec);
         let mut set = ImageSet {
             len: samples.len(),
             images: device.alloc_bytes(samples.len() * image)?,
             labels: device.alloc_ints(samples.len())?,
-            means: device.alloc(2 * image)?,
+            planes: device.alloc(3 * image)?,
             draws: device.alloc_ints(samples.len() * load.words())?,
             table: vec![0; samples.len() * load.words()],
             load,
@@ -65,8 +64,7 @@ impl ImageSet {
         device.upload_bytes(pixels, &mut set.images, 0)?;
         let labels: Vec<u32> = samples.labels().iter().map(|&label| label.into()).collect();
         device.upload_ints(&labels, &mut set.labels)?;
-        device.upload(&mean(set.pipeline.mean_before()), &mut set.means, 0)?;
-        device.upload(&mean(set.pipeline.mean_after()), &mut set.means, image)?;
+        device.upload(&set.pipeline.planes(), &mut set.planes, 0)?;
         Ok(set)
     }
 
@@ -121,7 +119,7 @@ impl ImageSet {
     /// Makes a share the network's input, on the device.
     pub(crate) fn load(&self, device: &Device, rows: Rows, network: &mut Network) -> Result<()> {
         network.load_input(rows.own, |x, labels| -> Result<()> {
-            let set = program::ImageSet { images: &self.images, labels: &self.labels, means: &self.means };
+            let set = program::ImageSet { images: &self.images, labels: &self.labels, planes: &self.planes };
             Ok(device.load_images(&self.load, set, &self.draws, rows.first, x, labels)?)
         })
     }
