@@ -210,7 +210,7 @@ fn comes_to_its_end(jpeg: &[u8]) -> bool {
             [0xff, 0x00 | 0x01 | 0xd0..=0xd8, ..] => 2,
             [0xff, 0x02..=0xfe, high, low, ..] => 2 + usize::from(u16::from_be_bytes([*high, *low])),
             // Compressed data, or padding.
-            [_, _, ..] => 1,
+            [_, after @ ..] => 1 + after.iter().position(|&byte| byte == 0xff).unwrap_or(after.len()),
             _ => return false,
         };
         rest = rest.get(skipped..).unwrap_or_default();

@@ -8,12 +8,14 @@ use crate::sizes::CHANNELS;
 /// Bits of a weight after the point. Pillow has as many: a sum of 8-bit values and a sign fit in 32 bits.
 const BITS: u32 = 32 - 8 - 2;
 
-/// What one side of a picture is scaled by: for each new pixel the old ones that it is a mean of.
+/// What one side of a picture is scaled by: each new pixel is a mean of the same number of old ones.
 struct Axis {
-    /// The first old pixel, and the place of the first weight.
-    starts: Vec<(usize, usize)>,
-    /// The weights of all new pixels, each one's in a row.
-    weights: Vec<i32>,
+    /// How many.
+    taps: usize,
+    /// The first old pixel of every new one.
+    starts: Vec<usize>,
+    /// The weights, those of a new pixel in a row. The last of them are 0 where it has fewer old ones.
+    weights: Vec<u32>,
 }
 
 impl Axis {
@@ -21,38 +23,37 @@ impl Axis {
     fn new(from: usize, to: usize) -> Axis {
         let scale = from as f64 / to as f64;
         let support = scale.max(1.0);
-        let mut axis = Axis { starts: Vec::with_capacity(to + 1), weights: Vec::new() };
-        let mut row = Vec::new();
-        for k in 0..to {
-            let center = (k as f64 + 0.5) * scale;
-            // `as` cuts off below 0.
-            let start = (center - support + 0.5) as usize;
-            let end = ((center + support + 0.5) as usize).min(from);
-            let weight = |old: usize| 1.0 - ((old as f64 - center + 0.5) / support).abs();
+        let center = |k: usize| (k as f64 + 0.5) * scale;
+        // `as` cuts off below 0.
+        let start = |k| (center(k) - support + 0.5) as usize;
+        let end = |k| ((center(k) + support + 0.5) as usize).min(from);
+        let most = (0..to).map(|k| end(k) - start(k)).max().unwrap_or_default();
+        // In pairs, as they are added.
+        let taps = most.next_multiple_of(2);
+        let starts = (0..to).map(start).collect();
+        let mut weights = vec![0; to * taps];
+        let mut row = Vec::with_capacity(taps);
+        for (k, whole) in weights.chunks_exact_mut(taps).enumerate() {
+            let weight = |old: usize| 1.0 - ((old as f64 - center(k) + 0.5) / support).abs();
             row.clear();
-            row.extend((start..end).map(|old| weight(old).max(0.0)));
+            row.extend((start(k)..end(k)).map(|old| weight(old).max(0.0)));
             let sum: f64 = row.iter().sum();
-            axis.starts.push((start, axis.weights.len()));
-            let whole = |weight: &f64| (weight / sum * f64::from(1 << BITS) + 0.5) as i32;
-            axis.weights.extend(row.iter().map(whole));
+            for (whole, weight) in whole.iter_mut().zip(&row) {
+                *whole = (weight / sum * f64::from(1 << BITS) + 0.5) as u32;
+            }
         }
-        axis.starts.push((from, axis.weights.len()));
-        axis
+        Axis { taps, starts, weights }
     }
 
     /// The first old pixel and the weights of every new one.
-    fn taps(&self) -> impl Iterator<Item = (usize, &[i32])> {
-        self.starts.windows(2).map(|pair| (pair[0].0, &self.weights[pair[0].1..pair[1].1]))
+    fn taps(&self) -> impl Iterator<Item = (usize, &[u32])> {
+        self.starts.iter().copied().zip(self.weights.chunks_exact(self.taps))
     }
 }
 
-/// A sum of weighted values as a value.
-fn value(sum: i32) -> u8 {
-    (sum >> BITS).clamp(0, 255) as u8
-}
-
-/// Half of a value, so that a sum is rounded.
-const HALF: i32 = 1 << (BITS - 1);
+/// Half of a value, so that a sum is rounded. A sum shifted by [`BITS`] is below 256: the rounded weights of the widest picture, of 16,384
+/// pixels, add up to less than 1 + 1/510.
+const HALF: u32 = 1 << (BITS - 1);
 
 /// Scales the RGB pixels `from` of `old` height and width into `to`, of `new` height and width.
 pub(crate) fn resize(from: &[u8], old: [usize; 2], new: [usize; 2], to: &mut [u8]) {
@@ -78,29 +79,31 @@ pub(crate) fn resize(from: &[u8], old: [usize; 2], new: [usize; 2], to: &mut [u8
 fn rows(from: &[u8], old: usize, new: usize, to: &mut [u8]) {
     let axis = Axis::new(old, new);
     let (old, new) = (old * CHANNELS, new * CHANNELS);
-    let mut pairs = vec![[0_u64; CHANNELS]; old / CHANNELS];
+    // Weights of 0 may reach beyond a row.
+    let mut pairs = vec![0_u64; old + axis.taps * CHANNELS];
     for (from, to) in from.chunks(2 * old).zip(to.chunks_mut(2 * new)) {
         let (upper, lower) = from.split_at(old);
         // The last of an odd number of rows.
         let lower = if lower.is_empty() { upper } else { lower };
-        let values = upper.chunks_exact(CHANNELS).zip(lower.chunks_exact(CHANNELS));
-        for (pair, (upper, lower)) in pairs.iter_mut().zip(values) {
-            for (pair, (&upper, &lower)) in pair.iter_mut().zip(upper.iter().zip(lower)) {
-                *pair = u64::from(upper) | u64::from(lower) << 32;
-            }
+        for ((pair, &upper), &lower) in pairs.iter_mut().zip(upper).zip(lower) {
+            *pair = u64::from(upper) | u64::from(lower) << 32;
         }
         let (upper, lower) = to.split_at_mut(new);
-        let mut lower = lower.chunks_exact_mut(CHANNELS);
-        for ((start, weights), upper) in axis.taps().zip(upper.chunks_exact_mut(CHANNELS)) {
-            let mut sums = [HALF as u64 | (HALF as u64) << 32; CHANNELS];
-            for (&weight, pair) in weights.iter().zip(&pairs[start..]) {
-                for (sum, &values) in sums.iter_mut().zip(pair) {
-                    *sum += weight as u64 * values;
+        let mut lower = lower.as_chunks_mut::<CHANNELS>().0.iter_mut();
+        for ((start, weights), upper) in axis.taps().zip(upper.as_chunks_mut::<CHANNELS>().0) {
+            let mut sums = [u64::from(HALF) | u64::from(HALF) << 32; CHANNELS];
+            let pixels = pairs[start * CHANNELS..].as_chunks::<{ 2 * CHANNELS }>().0;
+            for (weights, pixels) in weights.as_chunks::<2>().0.iter().zip(pixels) {
+                for (pixel, &weight) in pixels.as_chunks::<CHANNELS>().0.iter().zip(weights) {
+                    for (sum, values) in sums.iter_mut().zip(pixel) {
+                        *sum += u64::from(weight) * values;
+                    }
                 }
             }
-            upper.iter_mut().zip(sums).for_each(|(to, sum)| *to = value(sum as i32));
-            let lower = lower.next().unwrap_or_default();
-            lower.iter_mut().zip(sums).for_each(|(to, sum)| *to = value((sum >> 32) as i32));
+            *upper = sums.map(|sum| (sum >> BITS) as u8);
+            if let Some(lower) = lower.next() {
+                *lower = sums.map(|sum| (sum >> (32 + BITS)) as u8);
+            }
         }
     }
 }
@@ -111,11 +114,30 @@ fn columns(from: &[u8], old: usize, new: [usize; 2], to: &mut [u8]) {
     let mut sums = vec![HALF; len];
     for ((start, weights), to) in axis.taps().zip(to.chunks_exact_mut(len)) {
         sums.fill(HALF);
-        for (&weight, row) in weights.iter().zip(from[start * len..].chunks_exact(len)) {
+        let weighted = weights.iter().zip(from[start * len..].chunks_exact(len));
+        for (&weight, row) in weighted.filter(|(weight, _)| **weight > 0) {
             for (sum, &value) in sums.iter_mut().zip(row) {
-                *sum += weight * i32::from(value);
+                *sum += weight * u32::from(value);
             }
         }
-        to.iter_mut().zip(&sums).for_each(|(to, &sum)| *to = value(sum));
+        to.iter_mut().zip(&sums).for_each(|(to, &sum)| *to = (sum >> BITS) as u8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounded weights may add up to more than 1, but never to so much that a value runs over.
+    #[test]
+    fn white_stays_white() {
+        for (old, new) in [(16_384, 1), (16_384, 3), (10_000, 7), (500, 224), (7, 5), (3, 8)] {
+            for turn in [[1, 0], [0, 1]] {
+                let side = |len: usize| turn.map(|along| if along == 1 { len } else { 1 });
+                let mut to = vec![0; new * CHANNELS];
+                resize(&vec![255; old * CHANNELS], side(old), side(new), &mut to);
+                assert!(to.iter().all(|&value| value == 255), "{old} to {new}: {to:?}");
+            }
+        }
     }
 }
