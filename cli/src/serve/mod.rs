@@ -167,6 +167,10 @@ impl Observer for Page {
         thread.map(drop).map_err(callbacks::Error::other)
     }
 
+    fn on_read(&mut self, done: usize, all: usize) -> Result<()> {
+        self.now().status.on_read(done, all)
+    }
+
     fn on_epoch_begin(&mut self, epoch: u64) -> Result<()> {
         self.now().status.on_epoch_begin(epoch)
     }

@@ -104,6 +104,12 @@ impl Drop for Tui {
 }
 
 impl Observer for Tui {
+    fn on_read(&mut self, done: usize, all: usize) -> Result<()> {
+        self.view.status.on_read(done, all)?;
+        self.show(false);
+        Ok(())
+    }
+
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         self.view.status.on_begin(run)?;
         self.lines.on_begin(run)?;

@@ -136,6 +136,15 @@ pub enum Flow {
 /// }
 /// ```
 pub trait Observer: Send {
+    /// Before `on_begin`, while the images of a data set in files are read for the first time: images done, and all
+    /// images of the split. The first call has none done, the last one all.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_read(&mut self, _done: usize, _all: usize) -> Result<()> {
+        Ok(())
+    }
+
     /// Before the first step.
     ///
     /// # Errors

@@ -3,6 +3,7 @@ use crate::{
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
+use std::time::Instant;
 
 /// The seconds between two drawings of the bar.
 const BAR_EVERY: f64 = 0.05;
@@ -31,7 +32,13 @@ const COLUMNS_FOR_BAR: u16 = 100;
 ///
 /// `ETA` is the time left in the epoch. The end, in tqdm's form, is the time that the whole run has taken, with
 /// the parts before a resume, and the time that it still will ([`RunTime`]). A terminal with fewer than 100
-/// columns shows the figures without the bar.
+/// columns shows the figures without the bar. Before the run, a data set in files that is read for the first time
+/// has such a bar, and such lines:
+///
+/// ```text
+/// 40960/100000 [=====>................] - ETA: 1:12 - pictures are read for the first time
+/// 40960/100000 - ETA: 1:12 - pictures are read for the first time
+/// ```
 ///
 /// No error of the output (a closed pipe, a full disk) ends a run.
 ///
@@ -51,6 +58,8 @@ pub struct Progress<O = io::Stdout, E = io::Stderr> {
     /// The same for the current epoch.
     before: Done,
     time: RunTime,
+    /// When the reading of images in files began.
+    reading: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -103,6 +112,7 @@ impl<O: Write, E: Write> Progress<O, E> {
             resumed: Done::default(),
             before: Done::default(),
             time: RunTime::default(),
+            reading: None,
         }
     }
 
@@ -165,6 +175,34 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
+    fn on_read(&mut self, done: usize, all: usize) -> Result<()> {
+        if done == 0 {
+            self.reading = None;
+        }
+        let seconds = self.reading.get_or_insert_with(Instant::now).elapsed().as_secs_f64();
+        let eta = duration(seconds * (all - done.min(all)) as f64 / done.max(1) as f64);
+        let figures = format!("- ETA: {eta} - pictures are read for the first time");
+        match &mut self.live {
+            Live::Bar { bar, .. } if done >= all => bar.finish_and_clear(),
+            Live::Bar { bar, template, .. } => {
+                if done == 0 {
+                    bar.set_style(style(template));
+                    bar.set_length(all as u64);
+                    bar.reset();
+                }
+                bar.set_message(figures);
+                bar.set_position(done as u64);
+            }
+            Live::Lines { last, .. } if done == 0 => *last = 0.0,
+            Live::Lines { err, last } if seconds - *last >= LINE_EVERY => {
+                *last = seconds;
+                say(err, &format!("{done}/{all} {figures}\n"));
+            }
+            Live::Lines { .. } => {}
+        }
+        Ok(())
+    }
+
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         self.epochs = run.epochs;
         let TrainState { epoch, partial, .. } = run.state;

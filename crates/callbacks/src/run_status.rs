@@ -36,6 +36,8 @@ pub struct RunStatus {
     pub epoch: u64,
     /// The newest step, if there was one in this epoch.
     pub step: Option<StepInfo>,
+    /// Before the run, while the images in files are read: images done, and all images.
+    pub reading: Option<(usize, usize)>,
     /// While the validation data are evaluated: samples done, and all samples.
     pub evaluating: Option<(usize, usize)>,
     /// The finished epochs.
@@ -57,6 +59,9 @@ pub struct RunStatus {
 impl RunStatus {
     /// The finished share of the epoch, and a description.
     pub fn progress(&self) -> (f64, String) {
+        if let Some((done, all)) = self.reading {
+            return (share(done as f64, all as f64), format!("reading, {done} of {all} images"));
+        }
         if let Some((done, all)) = self.evaluating {
             return (share(done as f64, all as f64), format!("validating, {done} of {all} images"));
         }
@@ -119,6 +124,11 @@ fn halve(records: &mut Vec<StepRecord>) {
 }
 
 impl Observer for RunStatus {
+    fn on_read(&mut self, done: usize, all: usize) -> Result<()> {
+        self.reading = Some((done, all));
+        Ok(())
+    }
+
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         *self = RunStatus {
             recipe: printable(run.recipe),
@@ -217,6 +227,15 @@ mod tests {
         status.on_epoch_begin(2).unwrap();
         status.on_step(&step(1, 0.1)).unwrap();
         assert_eq!(status.rate(), Some(50.0));
+    }
+
+    #[test]
+    fn images_are_read_before_the_first_step() {
+        let (mut status, state) = (RunStatus::default(), state(vec![]));
+        status.on_read(5, 10).unwrap();
+        assert_eq!(status.progress(), (0.5, "reading, 5 of 10 images".to_owned()));
+        status.on_begin(&run(9, &state)).unwrap();
+        assert_eq!(status.progress(), (0.0, "begins".to_owned()));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::on_demand::Files;
 use crate::sizes::{CHANNELS, SIDE};
 
-/// The most bytes of pixels that are decoded together.
-const TOGETHER: usize = 64 << 20;
+/// The most bytes of pixels that are decoded together, and the most images: a progress bar moves after each part.
+const TOGETHER: (usize, usize) = (64 << 20, 1024);
 
 /// Labelled images, for training or for testing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Split {
     /// As [`pixels`](Self::pixels), and those of `see`.
     pub fn each<E: From<Error>>(&self, mut see: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let len: usize = self.shape().iter().product();
-        let many = (TOGETHER / len.max(1)).max(1);
+        let many = (TOGETHER.0 / len.max(1)).clamp(1, TOGETHER.1);
         let mut buffer = Vec::new();
         for start in (0..self.len()).step_by(many) {
             see(self.pixels(start..(start + many).min(self.len()), &mut buffer)?)?;

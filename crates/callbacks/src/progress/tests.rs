@@ -169,6 +169,31 @@ fn a_terminal_has_a_bar_that_goes_away() {
     assert!(screen.take().contains('~'), "a run that fails takes its bar along");
 }
 
+/// Of the splits of a set in files, one after the other.
+#[test]
+fn images_that_are_read_before_a_run_have_a_bar() {
+    let (out, screen) = (Tape::default(), Tape::default());
+    let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
+    let mut progress: Progress<_, io::Stderr> = Progress::bar(out.clone(), target, 100);
+    for all in [400, 100] {
+        progress.on_read(0, all).unwrap();
+        progress.on_read(all / 2, all).unwrap();
+        let (drawn, half) = (screen.take(), all / 2);
+        assert!(drawn.contains(&format!("{half}/{all} [=======")), "{drawn}");
+        assert!(drawn.contains("- ETA: 0s - pictures are read for the first time"), "{drawn}");
+        progress.on_read(all, all).unwrap();
+        let cleared = screen.take();
+        assert!(cleared.contains('~') && !cleared.contains("read"), "{cleared:?}");
+    }
+    assert_eq!(out.take(), "");
+    begin(&mut progress, 0);
+    assert!(screen.take().contains("0/1563 ["), "the bar of an epoch follows");
+    let err = Tape::default();
+    let mut progress = Progress::plain(io::sink(), err.clone());
+    (0..=2).for_each(|done| progress.on_read(done, 2).unwrap());
+    assert_eq!(err.take(), "", "what takes no time needs no line");
+}
+
 #[test]
 fn an_interrupt_takes_the_bar_away() {
     let screen = Tape::default();

@@ -12,7 +12,7 @@ use trained::listed;
 /// # Errors
 /// [`Error::Data`] if pictures can't be decoded.
 pub fn fingerprint(data: &Dataset) -> Result<Fingerprint> {
-    Ok(described(data, digest_seen(&data.train, |_| {})?))
+    Ok(described(data, digest_seen(&data.train, |_| Ok(()))?))
 }
 
 /// The fingerprint with this digest.
@@ -52,13 +52,12 @@ pub(crate) fn compare(trained_on: &Fingerprint, found: &Fingerprint) -> Result<(
 }
 
 /// SHA-256 of labels and pixels, in hexadecimal. Shows `see` the pixels as well, since decoding them takes time.
-pub(crate) fn digest_seen(split: &Split, mut see: impl FnMut(&[u8])) -> Result<String> {
+pub(crate) fn digest_seen(split: &Split, mut see: impl FnMut(&[u8]) -> Result<()>) -> Result<String> {
     let mut digest = Sha256::new();
     split.labels.iter().for_each(|label| digest.update(label.to_le_bytes()));
     split.each(|images| {
         digest.update(images);
-        see(images);
-        Ok::<_, Error>(())
+        see(images)
     })?;
     Ok(hex(&digest.finalize()))
 }

@@ -60,7 +60,8 @@ mod tests {
         let (mut config, device) = (recipe("quick").unwrap(), tensor_cpu::device(1));
         let of = |config: &Config| {
             let model = models::small_cnn(10).unwrap();
-            let run = PreparedRun::prepare(config, model, cifar::synthetic(1, 40, 20), None, 1, &device);
+            let run =
+                PreparedRun::prepare(config, model, cifar::synthetic(1, 40, 20), None, 1, &device, &mut []);
             format!("{:?}", facts(&run.unwrap(), &device))
         };
         let arithmetic = format!("a CPU with {}", tensor_cpu::simd_level());
@@ -78,7 +79,7 @@ mod tests {
             let mut data = cifar::synthetic(1, 40, 20);
             change(&mut data);
             let (model, device) = (models::small_cnn(10).unwrap(), tensor_cpu::device(1));
-            facts(&PreparedRun::prepare(&config, model, data, None, 1, &device).unwrap(), &device)
+            facts(&PreparedRun::prepare(&config, model, data, None, 1, &device, &mut []).unwrap(), &device)
         };
         let own = of(|_| ());
         assert_eq!(own, of(|_| ()));

@@ -149,7 +149,8 @@ impl Process {
         config.check()?;
         let world = self.connect(config)?;
         let devices = self.open(config)?;
-        let mut run = PreparedRun::prepare(config, named(config, &data)?, data, resume, world, &devices[0])?;
+        let (model, device, observers) = (named(config, &data)?, &devices[0], watch.observers_now());
+        let mut run = PreparedRun::prepare(config, model, data, resume, world, device, observers)?;
         run.check_memory(resume, &devices[0], devices.len(), world)?;
         run.check_devices(resume, &devices, world)?;
         let facts = facts::facts(&run, &devices[0]);

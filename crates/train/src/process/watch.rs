@@ -14,6 +14,14 @@ impl<'o> Watch<'o> {
         Watch::Later(make, Vec::new())
     }
 
+    /// The observers that are there already.
+    pub(super) fn observers_now(&mut self) -> &mut [Box<dyn Observer>] {
+        match self {
+            Watch::Now(observers) => observers,
+            Watch::Later(_, made) => made,
+        }
+    }
+
     /// The observers, now that this is the first process.
     pub(super) fn observers(&mut self) -> Result<&mut [Box<dyn Observer>]> {
         match self {

@@ -161,7 +161,7 @@ mod tests {
     fn checked(config: &Config, replicas: usize, total: u64) -> Result<()> {
         let (data, device) = (cifar::synthetic(1, 90, 10), tensor_cpu::device(1));
         let model = models::small_cnn(10).unwrap();
-        let run = PreparedRun::prepare(config, model, data, None, replicas, &device)?;
+        let run = PreparedRun::prepare(config, model, data, None, replicas, &device, &mut [])?;
         run.on_host(None, &device, replicas, replicas).check_within(total)
     }
 

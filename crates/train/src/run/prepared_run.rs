@@ -8,7 +8,7 @@ use crate::run::memory::{self, HostRun};
 use crate::run::pipeline::{StageTensors, cut_names, split as split_stages};
 use crate::run::run_data::RunData;
 use crate::{Config, Error, Observer, Result, Resume};
-use cifar::Dataset;
+use cifar::{Dataset, Split};
 use models::Model;
 use program::Device;
 use trained::{Input, InputFit, Task, check_labels, standardization};
@@ -29,6 +29,22 @@ fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
         option: "the network",
         value: own.to_string(),
         accepted: format!("{wanted}: those of the data"),
+    })
+}
+
+/// The digest of the labels and pixels of a split. Shows `see` all pixels.
+fn read(split: &Split, observers: &mut [Box<dyn Observer>], mut see: impl FnMut(&[u8])) -> Result<String> {
+    let (image, in_files) = (split.shape().iter().product::<usize>(), split.files.is_some());
+    let mut tell = |done| match in_files {
+        true => observers.iter_mut().try_for_each(|observer| observer.on_read(done, split.len())),
+        false => Ok(()),
+    };
+    tell(0)?;
+    let mut done = 0;
+    digest_seen(split, |images| {
+        see(images);
+        done += images.len() / image;
+        Ok(tell(done)?)
     })
 }
 
@@ -61,7 +77,7 @@ impl<'a> PreparedRun<'a> {
     }
 
     /// Prepares a run of `replicas` replicas on devices like this one. The configuration was checked, except
-    /// for the number of replicas.
+    /// for the number of replicas. The observers are told how far the reading of images in files is.
     pub(crate) fn prepare(
         config: &'a Config,
         model: Model,
@@ -69,6 +85,7 @@ impl<'a> PreparedRun<'a> {
         resume: Option<&Resume>,
         replicas: usize,
         device: &Device,
+        observers: &mut [Box<dyn Observer>],
     ) -> Result<Self> {
         config.check_replicas(replicas)?;
         let parts = [Some(&data.train), Some(&data.test), data.validation.as_ref()];
@@ -77,7 +94,7 @@ impl<'a> PreparedRun<'a> {
         let preprocessing = config.training.preprocessing;
         let holds_back = config.training.augmentation.validation_split > 0.0;
         let mut fit = (!holds_back).then(|| InputFit::new(preprocessing, data.train.shape()));
-        let sha256 = digest_seen(&data.train, |images| fit.iter_mut().for_each(|fit| fit.add(images)))?;
+        let sha256 = read(&data.train, observers, |images| fit.iter_mut().for_each(|fit| fit.add(images)))?;
         let fingerprint = described(&data, sha256);
         let trained_on = resume.and_then(|resume| resume.state.data.as_ref());
         trained_on.map_or(Ok(()), |trained_on| compare(trained_on, &fingerprint))?;
@@ -112,7 +129,7 @@ impl<'a> PreparedRun<'a> {
                 (input, standardization::fit(options, &data.train)?)
             }
         };
-        let val_sha256 = digest_seen(&data.test, |_| {})?;
+        let val_sha256 = read(&data.test, observers, |_| {})?;
         let run_data = RunData {
             input,
             augmentation,

@@ -104,7 +104,8 @@ fn run(
     let none = || Error::Device("there is no device to train on".into());
     let device = devices.first().ok_or_else(none)?;
     let replicas = devices.len() / stages;
-    let run = PreparedRun::prepare(config, model, data, resume, replicas, device)?.watched_by(observers);
+    let run = PreparedRun::prepare(config, model, data, resume, replicas, device, observers)?;
+    let run = run.watched_by(observers);
     run.check_memory(resume, device, replicas, replicas)?;
     run.check_devices(resume, devices, replicas)?;
     let observers = Mutex::new(Some(observers));
