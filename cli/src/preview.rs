@@ -23,14 +23,11 @@ pub fn run(args: PreviewArgs) -> anyhow::Result<ExitCode> {
     folder_must_exist("--output", &args.output)?;
     args.save_to_dir.as_deref().map_or(Ok(()), |folder| folder_must_exist("--save-to-dir", folder))?;
     let data = data::load(&set, &config.placement.files, false)?;
-    train::preview(&augmentation, &data.train, &preview, &args.output)?;
-    let Some(folder) = args.save_to_dir else {
-        return print::text(&format!("wrote {}\n", args.output.display()));
-    };
-    let pictures = train::save_pictures(&augmentation, &data.train, &preview, &folder, &args.save_prefix)?;
-    print::text(&format!(
-        "wrote {} and {pictures} pictures into {}\n",
-        args.output.display(),
-        folder.display()
-    ))
+    let save = args.save_to_dir.as_deref().map(|folder| (folder, args.save_prefix.as_str()));
+    let pictures = train::preview(&augmentation, data.train, &preview, &args.output, save)?;
+    let output = args.output.display();
+    print::text(&match save {
+        None => format!("wrote {output}\n"),
+        Some((folder, _)) => format!("wrote {output} and {pictures} pictures into {}\n", folder.display()),
+    })
 }

@@ -12,5 +12,5 @@ pub use fingerprint::{check_data, fingerprint};
 pub(crate) use fingerprint::{compare, described, digest, digest_file, digest_seen};
 pub use load::{load_data, load_test_data};
 pub(crate) use load::{samples, split};
-pub use preview::{Preview, preview, save_pictures};
+pub use preview::{Preview, preview};
 pub(crate) use share::{Share, Source};

@@ -1,6 +1,6 @@
 use crate::data::load::samples;
 use crate::{Error, Result};
-use augment::{ImageDataGenerator, LoaderOptions};
+use augment::{ImageDataGenerator, LoaderOptions, Pipeline};
 use cifar::Split;
 use image::imageops::{FilterType, resize};
 use image::{ImageFormat, RgbImage};
@@ -47,18 +47,22 @@ impl Preview {
 
 /// Writes a PNG with a grid of augmented training images. Creates the file's folder if it does not exist.
 ///
+/// With `save`, a folder and a prefix, each augmented picture also has a file, called `PREFIX_SAMPLE_EPOCH.png` as
+/// by a run's loader, with values stretched to 0..=255. Returns the number of these files.
+///
 /// # Errors
-/// If the options don't fit, or the file can't be written.
+/// If the options don't fit, or a file can't be written.
 pub fn preview(
     augmentation: &ImageDataGenerator,
-    split: &Split,
+    split: Split,
     preview: &Preview,
     path: &Path,
-) -> Result<()> {
+    save: Option<(&Path, &str)>,
+) -> Result<usize> {
     preview.check()?;
     check_ending(path)?;
     let Preview { columns, seed, zoom, .. } = *preview;
-    let places = places(split, preview.samples);
+    let places = places(&split, preview.samples);
     let rows = places.len();
     let [height, width, _] = split.shape();
     let pixels = (rows * columns * height * width).saturating_mul((zoom * zoom) as usize);
@@ -67,9 +71,13 @@ pub fn preview(
         let accepted = format!("at most {MOST_PIXELS} pixels; give smaller --samples, --columns or --zoom");
         return Err(Error::Option { option: "the picture", value, accepted });
     }
-    let pipeline = standardization::fit(augmentation.clone(), split)?.build(split.shape())?;
+    let pipeline = standardization::fit(augmentation.clone(), &split)?.build(split.shape())?;
+    let saved = match save {
+        Some(to) => save_pictures(pipeline.clone(), split.select(&places), preview, to)?,
+        None => 0,
+    };
     let places: Vec<u32> = places.into_iter().map(|place| place as u32).collect();
-    let grid = augment::preview(&pipeline, &samples(split.clone())?, &places, columns, seed)?;
+    let grid = augment::preview(&pipeline, &samples(split)?, &places, columns, seed)?;
     let (h, w, _) = grid.dim();
     let (w, h) = (w as u32, h as u32);
     let refuse = |reason: String| Error::Picture { path: path.to_owned(), reason };
@@ -79,7 +87,8 @@ pub fn preview(
     let large = resize(&small, w * zoom, h * zoom, FilterType::Nearest);
     let mut png = Cursor::new(Vec::new());
     large.write_to(&mut png, ImageFormat::Png).map_err(|error| refuse(error.to_string()))?;
-    checkpoint::write_file(path, png.get_ref()).map_err(Error::io("write", path))
+    checkpoint::write_file(path, png.get_ref()).map_err(Error::io("write", path))?;
+    Ok(saved)
 }
 
 /// Refuses a file extension other than that of PNG.
@@ -93,23 +102,15 @@ fn check_ending(path: &Path) -> Result<()> {
     other.map(refuse).map_or(Ok(()), Err)
 }
 
-/// Writes every augmented picture of a preview to a separate file in `folder`, called
-/// `PREFIX_SAMPLE_EPOCH.png` as by a run's loader, with values stretched to 0..=255. Returns their number.
-///
-/// # Errors
-/// If the options don't fit, or a file can't be written.
-pub fn save_pictures(
-    augmentation: &ImageDataGenerator,
-    split: &Split,
+/// Writes every augmented picture of these images to a file, and returns their number.
+fn save_pictures(
+    pipeline: Pipeline,
+    images: Split,
     preview: &Preview,
-    folder: &Path,
-    prefix: &str,
+    (folder, prefix): (&Path, &str),
 ) -> Result<usize> {
-    preview.check()?;
-    let pipeline = standardization::fit(augmentation.clone(), split)?.build(split.shape())?;
-    let samples = samples(split.select(&places(split, preview.samples)))?;
     let options = LoaderOptions::new().seed(preview.seed).save_to_dir(folder).save_prefix(prefix);
-    let mut loader = augment::Loader::new(samples, pipeline, options)?;
+    let mut loader = augment::Loader::new(samples(images)?, pipeline, options)?;
     let mut pictures = 0;
     for epoch in 0..preview.columns as u64 - 1 {
         for batch in loader.epoch(epoch, 0)? {
