@@ -2,7 +2,7 @@
 
 use crate::device::{Gpus, SingleArgs, gpus};
 use crate::export::ExportArgs;
-use crate::flags::{All, Flags, Limit, Pictures, Several, Source, TestData};
+use crate::flags::{All, Flags, Limit, Origin, Pictures, Several, TestData};
 use crate::model::ClassifierArgs;
 use crate::summary::SummaryArgs;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -190,7 +190,7 @@ pub struct ReportArgs {
 pub struct FetchArgs {
     /// Data.
     #[command(flatten)]
-    pub data: Flags<Source>,
+    pub data: Flags<Origin>,
 }
 
 /// `towers preview`.

@@ -59,8 +59,10 @@ macro_rules! keys {
 }
 
 keys! {
-    /// The data.
-    Source: ["data.dataset", "data.data_dir", "data.data_url", "data.offline", "data.stream"];
+    /// Where the data are.
+    Origin: ["data.dataset", "data.data_dir", "data.data_url", "data.offline"];
+    /// When pictures are decoded.
+    Stream: ["data.stream"];
     /// One device.
     Compute: ["devices.device", "devices.threads", "devices.precision", "devices.no_winograd", "devices.kernels"];
     /// The ways of a training step on a GPU.
@@ -77,6 +79,9 @@ impl<A: Keys, B: Keys> Keys for (A, B) {
         A::has(key) || B::has(key)
     }
 }
+
+/// The data.
+pub type Source = (Origin, Stream);
 
 /// The data to test on.
 pub type TestData = (Source, Limit);
