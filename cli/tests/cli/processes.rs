@@ -4,6 +4,7 @@
 //! The GPUs are emulated, and so is NCCL. Like the real NCCL, it does not notice a lost process.
 
 use crate::Place;
+use crate::folders::draw;
 use crate::ranks::{end, ranks, signal, spawn, wait_for, wait_for_epochs};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -64,14 +65,24 @@ fn nothing_left(place: &Place) {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// On pictures that each process decodes for itself.
 #[test]
 fn launched_processes_train_as_towers_of_one() {
     let Some(place) = with_gpus() else { return };
+    for (folder, numbers) in [("train", 0..3), ("test", 3..5)] {
+        draw(&place, &format!("pictures/{folder}/blue"), [20, 40, 220], numbers.clone());
+        draw(&place, &format!("pictures/{folder}/red"), [220, 40, 20], numbers);
+    }
+    let train = TRAIN.replace("synthetic", "pictures --stream always");
     // In NCCL's order, which is of no importance to a sum of two.
-    let (status, err) = run(&place, &format!("launch -- {TRAIN} --epochs 2 --output run"));
+    let (status, err) = run(&place, &format!("launch -- {train} --epochs 2 --output run"));
     assert_eq!(status, Some(0), "{err}");
+    assert!(err.contains("10 pictures would take 0.0 GB of memory"), "{err}");
     nothing_left(&place);
-    assert!(place.model("run") == expected(&place, 2), "the processes trained another network");
+    let one = format!("{train} {TWO} --epochs 2 --replicas 2 --gpus 2 --output straight");
+    let (status, err) = run(&place, &one);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(place.model("run") == place.model("straight"), "the processes trained another network");
     // Only the error of rank 0 counts; the other rank may report the failure differently.
     let (status, err) =
         run(&place, &format!("launch --max-restarts 1 -- {TRAIN} {TWO} --epochs 2 --output run"));
