@@ -1,4 +1,5 @@
-//! Images a second from a folder of class folders, on as many workers as are given; prints a JSON object a line.
+//! Images a second from a folder of class folders, on as many workers as are given, and on Linux the CPU time of an image; prints a JSON
+//! object a line.
 //!
 //! `cargo run --release -p towers-train --example folder_throughput -- DIR [SIZE] [WORKERS] [EPOCHS]`
 //!
@@ -20,6 +21,19 @@ fn samples(split: Split) -> Result<Samples, augment::Error> {
     })
 }
 
+/// The CPU time of all threads so far, in the hundredths of a second that Linux counts.
+fn cpu_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let ticks = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(2);
+    Some(ticks.map_while(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0)
+}
+
+/// A list in JSON.
+fn list(numbers: impl Iterator<Item = f64>, digits: usize) -> String {
+    let numbers: Vec<String> = numbers.map(|number| format!("{number:.digits$}")).collect();
+    format!("[{}]", numbers.join(", "))
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let dir = arguments.get(1).ok_or("give a folder of class folders")?;
@@ -37,19 +51,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (transforms, options) in [("flip", flip), ("flip+shift", shift)] {
             let batches = LoaderOptions::new().batch_size(64).seed(1).workers(workers);
             let mut loader = Loader::new(samples.clone(), options.build(samples.shape())?, batches)?;
-            let rate = |epoch: usize| -> Result<f64, augment::Error> {
-                let start = Instant::now();
+            let len = samples.len() as f64;
+            let epoch = |epoch: usize| -> Result<(f64, Option<f64>), augment::Error> {
+                let (start, cpu) = (Instant::now(), cpu_seconds());
                 for batch in loader.epoch(epoch as u64, 0)? {
                     batch?;
                 }
-                Ok(samples.len() as f64 / start.elapsed().as_secs_f64())
+                let cpu = cpu.zip(cpu_seconds()).map(|(before, after)| (after - before) * 1000.0 / len);
+                Ok((len / start.elapsed().as_secs_f64(), cpu))
             };
-            let rates: Vec<f64> = (0..epochs).map(rate).collect::<Result<_, _>>()?;
-            let rates: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
+            let epochs: Vec<_> = (0..epochs).map(epoch).collect::<Result<_, _>>()?;
             println!(
                 "{{\"images\": \"{images}\", \"transforms\": \"{transforms}\", \"workers\": {workers}, \
-                 \"images_per_s\": [{}], \"seconds_to_read\": {seconds_to_read:.1}}}",
-                rates.join(", ")
+                 \"images_per_s\": {}, \"cpu_ms_an_image\": {}, \"seconds_to_read\": {seconds_to_read:.1}}}",
+                list(epochs.iter().map(|&(rate, _)| rate), 0),
+                list(epochs.iter().filter_map(|&(_, cpu)| cpu), 2),
             );
         }
     }
