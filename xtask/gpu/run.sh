@@ -133,6 +133,8 @@ towers minigooglenet 1024 bf16
 torch minigooglenet 1024 bf16 graph
 towers keras-cnn 128 bf16
 torch keras_cnn 128 bf16 graph
+towers resnet18 128 bf16
+torch resnet18 128 bf16 graph
 profile minigooglenet 64 bf16
 profile minigooglenet 1024 bf16
 profile keras-cnn 128 bf16

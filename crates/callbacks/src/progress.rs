@@ -180,7 +180,10 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
             self.reading = None;
         }
         let seconds = self.reading.get_or_insert_with(Instant::now).elapsed().as_secs_f64();
-        let eta = duration(seconds * (all - done.min(all)) as f64 / done.max(1) as f64);
+        let eta = match done {
+            0 => "?".to_owned(),
+            _ => duration(seconds * (all - done.min(all)) as f64 / done as f64),
+        };
         let figures = format!("- ETA: {eta} - pictures are read for the first time");
         match &mut self.live {
             Live::Bar { bar, .. } if done >= all => bar.finish_and_clear(),

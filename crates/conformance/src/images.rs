@@ -43,7 +43,7 @@ impl Batch {
         let draws = bench.labels(&table)?;
         let mut planes = numbers("planes", 3 * len);
         planes[..len].iter_mut().for_each(|mean| *mean *= 10.0);
-        planes[2 * len..].iter_mut().for_each(|divisor| *divisor += 1.5);
+        planes[2 * len..].iter_mut().for_each(|divisor| *divisor = 0.5 + divisor.abs());
         let planes = bench.buffer_of(planes)?;
         let operand = Operand::draw("x", self.load.shape(n), self.place);
         let before: Vec<f32> = operand.values.iter().map(|&x| bench.round(x)).collect();

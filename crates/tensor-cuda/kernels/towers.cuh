@@ -182,17 +182,27 @@ __device__ inline float block_sum(float x) {
     return warp_sum(lane < warps ? parts[lane] : 0.0f);
 }
 
+// Counts up to `most` and begins again at 0. What the block wrote is seen by whoever counts later, and it sees what others
+// wrote that counted before.
+__device__ inline u32 count_in_order(u32* counter, u32 most) {
+    u32 before;
+#ifdef TOWERS_EMULATION
+    __threadfence();
+    before = atomicInc(counter, most);
+    __threadfence();
+#else
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(most) : "memory");
+#endif
+    return before;
+}
+
 // Whether this block is the last of so many to come here; then it sees what the others wrote. The counter, 0 before, is 0 again
 // after. All threads call it.
 __device__ inline bool is_last(u32* counter, u32 blocks) {
     __shared__ u32 last;
-    __syncthreads(); // what the block wrote comes before the fence
-    if (threadIdx.x == 0 && threadIdx.y == 0) {
-        __threadfence(); // and before the count
-        last = atomicInc(counter, blocks - 1) == blocks - 1;
-        __threadfence(); // what is read from now on comes after it
-    }
-    __syncthreads();
+    __syncthreads(); // what the block wrote comes before the count
+    if (threadIdx.x == 0 && threadIdx.y == 0) last = count_in_order(counter, blocks - 1) == blocks - 1;
+    __syncthreads(); // what is read from now on comes after it
     return last;
 }
 

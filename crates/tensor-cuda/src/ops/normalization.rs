@@ -26,11 +26,11 @@ pub(crate) const SOURCE: Source = Source {
 
 /// Adjacent channels of a thread, where they fit.
 const QUAD: usize = 4;
-/// Blocks of a kernel that sums: three for each multiprocessor of the larger GPUs (132), so that all run at
-/// once. More would only give the last one more partial sums to add.
-const SUM_BLOCKS: u32 = 3 * 132;
-/// Blocks of a kernel that maps: twice as many.
-const MAP_BLOCKS: u32 = 2 * SUM_BLOCKS;
+/// Blocks of a kernel that sums: two for each multiprocessor of the larger GPUs (132). More would only give the
+/// last one more partial sums to add.
+const SUM_BLOCKS: u32 = 2 * 132;
+/// Blocks of a kernel that maps: three times as many, twice what runs at once.
+const MAP_BLOCKS: u32 = 3 * SUM_BLOCKS;
 
 impl Cuda {
     pub(crate) fn op_bn_act_fwd_train(
