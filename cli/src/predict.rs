@@ -8,8 +8,8 @@ use crate::print::{self, note};
 use crate::{model, pictures};
 use anyhow::Context;
 use serde_json::json;
-use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use train::cifar::{Progress, folder};
@@ -37,7 +37,7 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     let mut replicas = args.network.open(&path, files.len().clamp(1, BATCH))?;
     let ImageSize { height, width } = replicas[0].image_size();
     let format = Format::new(&args, &replicas[0]);
-    if !print::is_read(&format.header())? {
+    if !print::is_read(&format.header()?)? {
         return Ok(ExitCode::SUCCESS);
     }
     let batches: Vec<&[PathBuf]> = files.chunks(BATCH).collect();
@@ -56,7 +56,11 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
         done += seen.len();
         for (file, picture) in seen {
             match picture {
-                Ok(()) => predictions.by_ref().take(1).for_each(|of| format.line(&mut out, file, of)),
+                Ok(()) => {
+                    for prediction in predictions.by_ref().take(1) {
+                        out += &format.line(file, prediction)?;
+                    }
+                }
                 Err(error) => refuse(&train::Error::from(error).into()),
             }
         }
@@ -89,38 +93,40 @@ impl Format {
     }
 
     /// The names of the columns of a table.
-    fn header(&self) -> String {
+    fn header(&self) -> anyhow::Result<String> {
         let column = |k| match k {
-            1 => ",class,probability".to_owned(),
-            k => format!(",class_{k},probability_{k}"),
+            1 => ["class".to_owned(), "probability".to_owned()],
+            k => [format!("class_{k}"), format!("probability_{k}")],
         };
-        let columns: String = (1..=self.top).map(column).collect();
-        if self.csv { format!("image{columns}\n") } else { String::new() }
+        if !self.csv {
+            return Ok(String::new());
+        }
+        record(iter::once("image".to_owned()).chain((1..=self.top).flat_map(column)))
     }
 
-    fn line(&self, out: &mut String, file: &Path, prediction: &Prediction) {
+    fn line(&self, file: &Path, prediction: &Prediction) -> anyhow::Result<String> {
         let ranked = prediction.ranked();
         let top = ranked.iter().take(self.top).map(|&(k, p)| (self.classes[k].as_str(), p));
-        // Writing to a string cannot fail.
-        let _ = if self.json {
+        if self.json {
             let classes: Vec<_> = top.map(|(class, p)| json!({ "class": class, "probability": p })).collect();
-            writeln!(out, "{}", json!({ "image": file, "classes": classes }))
-        } else if self.csv {
-            let classes: String = top.map(|(class, p)| format!(",{},{p}", quoted(class))).collect();
-            writeln!(out, "{}{classes}", quoted(&file.display().to_string()))
-        } else {
-            let classes: Vec<_> = top.map(|(class, p)| format!("{class} {:.1}%", 100.0 * p)).collect();
-            writeln!(out, "{}: {}", file.display(), classes.join(", "))
-        };
+            return Ok(format!("{}\n", json!({ "image": file, "classes": classes })));
+        }
+        let file = file.display().to_string();
+        if self.csv {
+            return record(
+                iter::once(file).chain(top.flat_map(|(class, p)| [class.to_owned(), p.to_string()])),
+            );
+        }
+        let classes: Vec<_> = top.map(|(class, p)| format!("{class} {:.1}%", 100.0 * p)).collect();
+        Ok(format!("{file}: {}\n", classes.join(", ")))
     }
 }
 
-/// A field of a table, in quotes where RFC 4180 needs them.
-fn quoted(field: &str) -> String {
-    match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.to_owned(),
-    }
+/// A line of a table, with the quotes that RFC 4180 demands.
+fn record(fields: impl Iterator<Item = String>) -> anyhow::Result<String> {
+    let mut table = csv::Writer::from_writer(Vec::new());
+    table.write_record(fields.collect::<Vec<_>>())?;
+    Ok(String::from_utf8(table.into_inner()?)?)
 }
 
 #[cfg(test)]
@@ -129,7 +135,7 @@ mod tests {
 
     #[test]
     fn fields_with_commas_are_quoted() {
-        assert_eq!(quoted("cat.png"), "cat.png");
-        assert_eq!(quoted("a, \"b\".png"), "\"a, \"\"b\"\".png\"");
+        let fields = ["a, \"b\".png", "cat", "0.5"].map(String::from);
+        assert_eq!(record(fields.into_iter()).unwrap(), "\"a, \"\"b\"\".png\",cat,0.5\n");
     }
 }

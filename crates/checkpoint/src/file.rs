@@ -146,11 +146,10 @@ fn digest<'a>(tensors: impl Iterator<Item = TensorRef<'a>>) -> String {
         hash.update(name);
         hash.update((shape.len() as u64).to_le_bytes());
         shape.iter().for_each(|&n| hash.update((n as u64).to_le_bytes()));
-        let mut bytes = [0; 4096];
-        for numbers in data.chunks(bytes.len() / 4) {
-            let pairs = bytes.chunks_exact_mut(4).zip(numbers);
-            pairs.for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
-            hash.update(&bytes[..4 * numbers.len()]);
+        let mut words = [[0; 4]; 1024];
+        for numbers in data.chunks(words.len()) {
+            words.iter_mut().zip(numbers).for_each(|(word, number)| *word = number.to_le_bytes());
+            hash.update(words[..numbers.len()].as_flattened());
         }
     }
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()

@@ -116,11 +116,10 @@ pub(crate) fn header(
 
 /// Writes the values of `tensors` one after the other, little-endian.
 pub(crate) fn write_data(out: &mut impl Write, tensors: &[TensorRef<'_>]) -> io::Result<()> {
-    let mut bytes = Vec::with_capacity(4 * CHUNK);
+    let mut words = vec![[0; 4]; CHUNK];
     for values in tensors.iter().flat_map(|tensor| tensor.data.chunks(CHUNK)) {
-        bytes.clear();
-        bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-        out.write_all(&bytes)?;
+        words.iter_mut().zip(values).for_each(|(word, value)| *word = value.to_le_bytes());
+        out.write_all(words[..values.len()].as_flattened())?;
     }
     Ok(())
 }
