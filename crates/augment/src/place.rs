@@ -75,10 +75,10 @@ impl Pipeline {
     /// divided by at the end. They are 0, 0 and 1 where the pipeline has no such step.
     ///
     /// ```
-    /// use augment::ImageDataGenerator;
+    /// use augment::{ImageDataGenerator, Mean};
     ///
-    /// let pipeline = ImageDataGenerator::new().std(vec![0.5]).mean(vec![0.25]).build([1, 2, 1])?;
-    /// let planes = pipeline.planes();
+    /// let options = ImageDataGenerator::new().mean(Mean::PerChannel(vec![0.25])).std(vec![0.5]);
+    /// let planes = options.build([1, 2, 1])?.planes();
     /// assert_eq!(planes[..4], [0.0, 0.0, 0.25, 0.25]);
     /// assert!((planes[4] - 0.5).abs() < 1e-5);
     /// # Ok::<(), augment::Error>(())
