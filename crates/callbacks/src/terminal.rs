@@ -72,9 +72,9 @@ fn shortened_line(line: &str) -> String {
     shown
 }
 
-/// The length of the quoted text after an opening mark, up to the closing one.
+/// The length of the quoted text after an opening mark, with the closing one.
 fn quoted(mark: char, behind: &str) -> Option<usize> {
-    if "`\"".contains(mark) { behind.find(mark) } else { None }
+    if "`\"".contains(mark) { Some(behind.find(mark)? + mark.len_utf8()) } else { None }
 }
 
 fn shortened_to(text: &str, longest: usize) -> String {
@@ -118,6 +118,9 @@ mod tests {
                 "{shown}"
             );
         }
+        // Between two quotations nothing is left out.
+        let between = format!("`layer` is {}, but must be a table with a `class`", "one, two, ".repeat(50));
+        assert_eq!(shortened(&between), between);
         for odd in ["a ", "\"x` ", "//"] {
             let shown = shortened(&odd.repeat(1_000_000));
             assert!(shown.chars().count() <= LONGEST_PATH, "{}", shown.len());

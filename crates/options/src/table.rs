@@ -161,10 +161,16 @@ pub fn set<C: Serialize + DeserializeOwned>(
     value: &Value,
 ) -> Result<C, Error> {
     let (table, option) = find(tables, key).ok_or_else(|| unknown(tables, key))?;
-    let error = || Error::of(key.to_owned(), value.to_string(), Refused::MustBe(option.kind.accepted()));
-    let read =
-        option.kind.read(value).map_err(|refused| Error::of(key.to_owned(), value.to_string(), refused))?;
-    insert(config, table, option, read).ok_or_else(error)
+    let refuse = |value: &Value, refused| Error::of(key.to_owned(), value.to_string(), refused);
+    let read = option.kind.read(value).map_err(|refused| refuse(value, refused))?;
+    insert(config, table, option, read).ok_or_else(|| {
+        // Of a list the first value that is wrong by itself.
+        let is_wrong =
+            |value: &&Value| insert(config, table, option, Value::from_iter([(*value).clone()])).is_none();
+        let values = value.as_array().filter(|_| matches!(option.kind, Kind::List(..)));
+        let wrong = values.and_then(|values| values.iter().find(is_wrong));
+        refuse(wrong.unwrap_or(value), Refused::MustBe(option.kind.accepted()))
+    })
 }
 
 /// The configuration with one option set from the command line. A repeated flag has several texts.

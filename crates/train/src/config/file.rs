@@ -355,7 +355,10 @@ mod tests {
                 text.replace("'Dense'", "'Dence'"),
                 "layer scores: there is no layer `Dence` here; there are Activation",
             ),
-            (text.replace("[[layer]]\nclass = 'Conv2D'", "[[layer]]\nkind = 'Conv2D'"), "`layer` is [{"),
+            (
+                text.replace("[[layer]]\nclass = 'Conv2D'", "[[layer]]\nkind = 'Conv2D'"),
+                "`layer` is {\"filters\":4,",
+            ),
             (text.replace("epochs = 1", "model = 'a\nb'"), "line"),
             (text.replace("like = 'quick'", ""), "`batch_size` is missing"),
         ] {
