@@ -182,6 +182,8 @@ fn plain(value: &Value) -> String {
         // Configurations have absolute paths.
         Value::String(text) if Path::new(text).is_absolute() => shown(Path::new(text)).display().to_string(),
         Value::String(text) => text.clone(),
+        // Such as the layers of a network.
+        Value::Array(values) if values.iter().any(Value::is_object) => format!("{} tables", values.len()),
         Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(","),
         other => other.to_string().replace('"', ""),
     }
@@ -228,7 +230,14 @@ fn table(rows: &[Row]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::natural;
+    use super::{natural, plain};
+    use serde_json::json;
+
+    #[test]
+    fn values_are_short() {
+        let values = [json!(null), json!(["a", 2]), json!([{ "class": "Conv2D" }, { "class": "Dense" }])];
+        assert_eq!(values.map(|value| plain(&value)), ["none", "a,2", "2 tables"]);
+    }
 
     #[test]
     fn numbers_in_names_are_numbers() {
