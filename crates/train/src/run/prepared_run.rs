@@ -8,6 +8,7 @@ use crate::run::memory::{self, HostRun};
 use crate::run::pipeline::{StageTensors, cut_names, split as split_stages};
 use crate::run::run_data::RunData;
 use crate::{Config, Error, Observer, Result, Resume};
+use augment::ImageDataGenerator;
 use cifar::{Dataset, Split};
 use models::Model;
 use program::Device;
@@ -46,6 +47,32 @@ fn read(split: &Split, observers: &mut [Box<dyn Observer>], mut see: impl FnMut(
         done += images.len() / image;
         Ok(tell(done)?)
     })
+}
+
+/// The preprocessing of images and the augmentation: those of the resumed run, else those of the weights, else
+/// measured on the training images, all of which `fit` has seen, if it is there.
+fn preprocess(
+    config: &Config,
+    resume: Option<&Resume>,
+    first_values: Option<&FirstValues>,
+    fit: Option<InputFit>,
+    train: &Split,
+) -> Result<(Input, ImageDataGenerator)> {
+    let (own, augmentation) = (config.training.preprocessing, config.training.augmentation.clone());
+    let known = match resume {
+        Some(resume) => resume.preprocessing()?,
+        None => first_values.and_then(|values| values.preprocessing.clone()),
+    };
+    if let Some((input, options)) = known {
+        return Ok((input, augmentation.evaluated_as(&options)));
+    }
+    let kind = first_values.and_then(|values| values.kind).unwrap_or(own);
+    let input = match fit.filter(|_| kind == own) {
+        Some(fit) => fit.input()?,
+        None => Input::fit(kind, train)?,
+    };
+    let options = input.options(augmentation);
+    Ok((input, standardization::fit(options, train)?))
 }
 
 /// The state that all replicas of a run share.
@@ -91,9 +118,9 @@ impl<'a> PreparedRun<'a> {
         let parts = [Some(&data.train), Some(&data.test), data.validation.as_ref()];
         parts.into_iter().flatten().try_for_each(check_labels)?;
         // Samples that are held back are not measured.
-        let preprocessing = config.training.preprocessing;
         let holds_back = config.training.augmentation.validation_split > 0.0;
-        let mut fit = (!holds_back).then(|| InputFit::new(preprocessing, data.train.shape()));
+        let new_fit = || InputFit::new(config.training.preprocessing, data.train.shape());
+        let mut fit = (!holds_back).then(new_fit);
         let sha256 = read(&data.train, observers, |images| fit.iter_mut().for_each(|fit| fit.add(images)))?;
         let fingerprint = described(&data, sha256);
         let trained_on = resume.and_then(|resume| resume.state.data.as_ref());
@@ -112,23 +139,7 @@ impl<'a> PreparedRun<'a> {
             Some(_) => None,
         };
         let data = validation_split(config, data)?;
-        let of_weights = match (resume, &first_values) {
-            (Some(resume), _) => resume.preprocessing()?,
-            (None, values) => values.as_ref().and_then(|values| values.preprocessing.clone()),
-        };
-        let (input, augmentation) = match of_weights {
-            Some((input, options)) => (input, config.training.augmentation.clone().evaluated_as(&options)),
-            None => {
-                let kind = first_values.as_ref().and_then(|values| values.kind);
-                let kind = kind.unwrap_or(preprocessing);
-                let input = match fit.filter(|_| kind == preprocessing) {
-                    Some(fit) => fit.input()?,
-                    None => Input::fit(kind, &data.train)?,
-                };
-                let options = input.options(config.training.augmentation.clone());
-                (input, standardization::fit(options, &data.train)?)
-            }
-        };
+        let (input, augmentation) = preprocess(config, resume, first_values.as_ref(), fit, &data.train)?;
         let val_sha256 = read(&data.test, observers, |_| {})?;
         let run_data = RunData {
             input,
