@@ -108,10 +108,17 @@ impl ValueFormatter<f64> for Axis {
     }
 
     fn format_ext(&self, tick: &f64) -> String {
-        if tick.abs() >= 1e5 || self.decimals > 5 && *tick != 0.0 {
-            return format!("{tick:.1e}");
+        let is_small = self.decimals > 5 || self.decimals > 3 && self.range.end < 0.01;
+        match tick.abs() {
+            0.0 if is_small => "0".to_owned(),
+            // With the digits that tell neighbours apart.
+            size if is_small => {
+                let digits = (size * (1.0 + 1e-9)).log10().floor() + self.decimals as f64;
+                format!("{tick:.*e}", digits.max(0.0) as usize)
+            }
+            1e5.. => format!("{tick:.1e}"),
+            _ => format!("{tick:.*}", self.decimals),
         }
-        format!("{tick:.*}", self.decimals)
     }
 }
 
@@ -200,7 +207,13 @@ mod tests {
     fn other_figures_begin_at_zero_and_show_all() {
         let axis = Axis::from_zero([0.1, 0.1, 0.001, 0.001, f64::NAN]);
         assert_eq!((axis.range.start, axis.range.end >= 0.1), (0.0, true), "{axis:?}");
-        assert_eq!(Axis::from_zero([1e-7]).format_ext(&2e-8), "2.0e-8");
+        let labels = |value| {
+            let axis = Axis::from_zero([value]);
+            axis.ticks.iter().map(|tick| axis.format_ext(tick)).collect::<Vec<_>>()
+        };
+        assert_eq!(labels(1e-7)[..2], ["0", "2e-8"]);
+        assert_eq!(labels(1e-4), ["0", "2e-5", "4e-5", "6e-5", "8e-5", "1.0e-4", "1.2e-4"]);
+        assert_eq!(labels(0.05)[1], "0.01");
         for empty in [&[][..], &[0.0], &[f64::INFINITY]] {
             let axis = Axis::from_zero(empty.iter().copied());
             assert!(axis.range.start < axis.range.end, "{axis:?}");
