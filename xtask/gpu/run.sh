@@ -146,6 +146,12 @@ if [ -n "$data" ]; then
         timeout $(($(left) - 10)) "$here/towers" train --device cuda --precision $precision --epochs 3 --data-dir "$data" \
             --offline --no-progress --output "$out/run-$precision" 2>&1 | tee -a "$summary"
     done
+    short 40 airbench94 || {
+        "$here/towers" train --recipe airbench94 --device cuda --precision bf16 --data-dir "$data" --offline --no-progress \
+            --output "$out/airbench94" 2>&1 | tail -3 | tee -a "$summary"
+        "$here/towers" evaluate "$out/airbench94" --device cuda --precision bf16 --tta=flip-translate --data-dir "$data" --offline |
+            head -3 | tee -a "$summary"
+    }
     measure "torch/graph epoch 64 bf16" python3 "$here/peer_torch.py" minigooglenet --way graph --precision bf16 --epoch
 fi
 
