@@ -187,7 +187,7 @@ mod faults {
         let place = Place::new();
         let launcher = start(&place, &format!("launch --processes 2 --grace 1 -- {ENDLESS}"));
         let ranks = ranks(&launcher, 2);
-        signal("-STOP", &ranks[&0]);
+        stop(&ranks[&0]);
         signal("-ABRT", &ranks[&1]);
         let (output, err) = end(launcher);
         assert_eq!(output.status.code(), Some(134), "{err}");
@@ -204,6 +204,19 @@ mod faults {
         let (output, err) = end(launcher);
         assert_eq!((output.status.code(), err.as_str()), (Some(130), ""));
         all_gone(&ranks);
+    }
+
+    /// Stops a process, and waits until all its threads stand still: a thread that has not yet seen the stop may
+    /// take another signal first.
+    fn stop(id: &str) {
+        signal("-STOP", id);
+        wait_for(|| {
+            let mut threads = fs::read_dir(format!("/proc/{id}/task")).ok()?.flatten();
+            let stands = |status: String| status.contains("State:\tT");
+            threads
+                .all(|thread| fs::read_to_string(thread.path().join("status")).is_ok_and(stands))
+                .then_some(())
+        });
     }
 
     /// Waits until a signal is pending for a stopped process.
@@ -223,7 +236,7 @@ mod faults {
         let line = format!("launch --processes 2 --max-restarts 3 --grace 3000 -- {ENDLESS}");
         let mut launcher = start(&place, &line);
         let ranks = ranks(&launcher, 2);
-        signal("-STOP", &ranks[&0]);
+        stop(&ranks[&0]);
         signal("-ABRT", &ranks[&1]);
         wait_for_pending(&ranks[&0], 15);
         signal("-INT", &launcher.id().to_string());
@@ -240,7 +253,7 @@ mod faults {
         let place = Place::new();
         let launcher = start(&place, &format!("launch --processes 2 --max-restarts 3 -- {ENDLESS}"));
         let ranks = ranks(&launcher, 2);
-        signal("-STOP", &ranks[&1]);
+        stop(&ranks[&1]);
         signal("-INT", &launcher.id().to_string());
         wait_for_pending(&ranks[&1], 2);
         signal("-KILL", &ranks[&1]);
