@@ -49,7 +49,7 @@ pub fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(began.elapsed() < Duration::from_secs(300), "it never comes");
+        assert!(began.elapsed() < Duration::from_secs(120), "it never comes");
         sleep(Duration::from_millis(20));
     }
 }
