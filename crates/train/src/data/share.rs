@@ -191,6 +191,11 @@ impl Piece<'_> {
         }
     }
 
+    /// Its number of samples.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
     /// Copies the part that the host has to the network.
     pub(crate) fn send(&self, network: &mut Network) -> Result<()> {
         match self.share {

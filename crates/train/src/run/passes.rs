@@ -135,8 +135,11 @@ impl Passes {
             let mut captured = CaptureStatus::Yes;
             for (number, shard) in own.clone().enumerate() {
                 let piece = batch.piece_of(shards, number);
-                // Before a capture too: it sets the size of the batch.
-                piece.send(network)?;
+                match phase {
+                    Phase::Replay => piece.send(network)?,
+                    // A capture needs the size of the batch, and another replica must not wait for a copy.
+                    _ => network.set_batch(piece.len())?,
+                }
                 let first = shards.rows(batch.global(), shard).start;
                 let starts_sums = kind == Kind::Gradients && shard + 1 == own.end;
                 // The pass writes to the shard's result directly: a graph needs the same memory each time.
