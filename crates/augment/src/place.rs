@@ -70,9 +70,9 @@ impl Pipeline {
         .find_map(|(option, on)| on.then_some(option))
     }
 
-    /// Three images (H, W, C) of numbers, one behind the other: what is subtracted from an image before anything
-    /// else, what is subtracted after it was moved and multiplied by [`scale`](Self::scale), and what it is
-    /// divided by at the end. They are 0, 0 and 1 where the pipeline has no such step.
+    /// Three planes of (H, W, C) numbers, one behind the other. The first is subtracted from an image before
+    /// anything else, the second after it was moved and multiplied by [`scale`](Self::scale). The third divides
+    /// it at the end. They are 0, 0 and 1 where the pipeline has no such step.
     ///
     /// ```
     /// use augment::{ImageDataGenerator, Mean};

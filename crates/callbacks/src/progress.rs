@@ -182,7 +182,7 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
         let seconds = self.reading.get_or_insert_with(Instant::now).elapsed().as_secs_f64();
         let eta = match done {
             0 => "?".to_owned(),
-            _ => duration(seconds * (all - done.min(all)) as f64 / done as f64),
+            _ => duration(seconds * all.saturating_sub(done) as f64 / done as f64),
         };
         let figures = format!("- ETA: {eta} - pictures are read for the first time");
         match &mut self.live {

@@ -106,8 +106,8 @@ pub struct ImageSet<'a> {
     pub images: &'a Bytes,
     /// One integer an image.
     pub labels: &'a Ints,
-    /// The numbers that are subtracted first (H, W, C), those that are subtracted after the scale (H, W, C), and
-    /// those that divide at the end (H, W, C).
+    /// Three planes of (H, W, C) numbers. The first is subtracted first, the second after the scale, and the third
+    /// divides at the end.
     pub planes: &'a Storage,
 }
 

@@ -43,13 +43,10 @@ impl CudaDriver {
 
     fn nodes(&self, graph: sys::CUgraph) -> Result<Vec<sys::CUgraphNode>> {
         let mut nodes = Vec::new();
-        // First for their number, then for the nodes.
-        for room in [false, true] {
+        // First for their number, then for the nodes. The driver refuses a list without room.
+        for _ in 0..2 {
             let mut count = nodes.len();
-            if room && count == 0 {
-                break; // the driver refuses a list without room
-            }
-            let place = if room { nodes.as_mut_ptr() } else { ptr::null_mut() };
+            let place = if count > 0 { nodes.as_mut_ptr() } else { ptr::null_mut() };
             // SAFETY: there is room for `count` nodes, or the driver only counts.
             self.call("cuGraphGetNodes", || unsafe {
                 number!(sys::cuGraphGetNodes(graph, place, &raw mut count))
@@ -62,14 +59,11 @@ impl CudaDriver {
     /// Pairs of nodes, by their places: the second begins after the first.
     fn edges(&self, graph: sys::CUgraph, nodes: &[sys::CUgraphNode]) -> Result<Vec<[usize; 2]>> {
         let (mut from, mut to, mut data) = (Vec::new(), Vec::new(), Vec::new());
-        for room in [false, true] {
+        for _ in 0..2 {
             let mut count = from.len();
-            if room && count == 0 {
-                break;
-            }
             let mut places = [ptr::null_mut(); 2];
             let mut beside = ptr::null_mut();
-            if room {
+            if count > 0 {
                 (places, beside) = ([from.as_mut_ptr(), to.as_mut_ptr()], data.as_mut_ptr());
             }
             // SAFETY: there is room for `count` edges, or the driver only counts.
