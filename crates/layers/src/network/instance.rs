@@ -221,11 +221,8 @@ impl Network {
     }
 
     fn send_labels(&mut self, labels: &[u32], n: usize, mixed: bool) -> Result<()> {
-        self.set_batch(n)?;
-        let micro_batch = &mut self.micro_batches[self.micro_batch];
-        self.device.upload_ints(labels, &mut micro_batch.labels)?;
-        micro_batch.mixed = mixed;
-        Ok(())
+        self.set_batch(n, mixed)?;
+        Ok(self.device.upload_ints(labels, &mut self.micro_batches[self.micro_batch].labels)?)
     }
 
     fn send(&mut self, images: &[f32], labels: &[u32], n: usize, mixed: bool) -> Result<()> {
@@ -250,23 +247,24 @@ impl Network {
         n: usize,
         load: impl FnOnce(ViewMut<'_, Storage>, &mut Ints) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.set_batch(n)?;
+        self.set_batch(n, false)?;
         let layout = self.input_layout();
         let MicroBatch { activations, labels, .. } = &mut self.micro_batches[self.micro_batch];
         load(ViewMut::new(activations, layout), labels)
     }
 
-    /// Sets the number of samples of the current batch, whose images and labels are in place.
+    /// Sets the number of samples of the current batch, and whether each has two labels, as with mixup. Images
+    /// and labels stay as they are.
     ///
     /// # Errors
     /// [`Error::Batch`] if there are more samples than the network was built for.
-    pub fn set_batch(&mut self, n: usize) -> Result<()> {
+    pub fn set_batch(&mut self, n: usize, mixed: bool) -> Result<()> {
         if n > self.max_batch() {
             let accepted = format!("up to {} samples", self.max_batch());
             return Err(Error::Batch { accepted, given: n.to_string() });
         }
         let micro_batch = &mut self.micro_batches[self.micro_batch];
-        (micro_batch.n, micro_batch.mixed) = (n, false);
+        (micro_batch.n, micro_batch.mixed) = (n, mixed);
         Ok(())
     }
 

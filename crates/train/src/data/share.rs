@@ -191,9 +191,14 @@ impl Piece<'_> {
         }
     }
 
-    /// Its number of samples.
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
+    /// Sets the size of the network's batch and the kind of its labels, and copies nothing.
+    pub(crate) fn set_batch(&self, network: &mut Network) -> Result<()> {
+        let mixed = match self.share {
+            Share::Images(batch) => !batch.weights.is_empty(),
+            Share::Labels { targets, .. } => matches!(targets, Targets::Two(_)),
+            Share::Rows(..) => false,
+        };
+        Ok(network.set_batch(self.rows.len(), mixed)?)
     }
 
     /// Copies the part that the host has to the network.
@@ -214,7 +219,7 @@ impl Piece<'_> {
                 let targets: Vec<Target> = (start..end).map(target).collect();
                 Ok(network.set_mixed_input(images, &targets)?)
             }
-            Share::Rows(..) => Ok(network.set_batch(self.rows.len())?),
+            Share::Rows(..) => self.set_batch(network),
             Share::Labels { targets: Targets::One(labels), .. } => {
                 Ok(network.set_labels(&labels[self.rows.clone()])?)
             }

@@ -136,9 +136,9 @@ impl Passes {
             for (number, shard) in own.clone().enumerate() {
                 let piece = batch.piece_of(shards, number);
                 match phase {
-                    Phase::Replay => piece.send(network)?,
-                    // A capture needs the size of the batch, and another replica must not wait for a copy.
-                    _ => network.set_batch(piece.len())?,
+                    // Nothing is copied: another replica must not wait for a copy.
+                    Phase::Capture => piece.set_batch(network)?,
+                    _ => piece.send(network)?,
                 }
                 let first = shards.rows(batch.global(), shard).start;
                 let starts_sums = kind == Kind::Gradients && shard + 1 == own.end;
