@@ -6,7 +6,7 @@ use crate::output::is_picture;
 use crate::print::note;
 use std::path::Path;
 use train::augment::ImageDataGenerator;
-use train::{Architecture, Config, differences, find_recipe};
+use train::{Architecture, Config, Training, differences, find_recipe};
 
 impl TrainArgs {
     /// The configuration of a new run.
@@ -43,7 +43,8 @@ impl TrainArgs {
         }
         self.options.apply(config)?;
         let mut notes = Vec::new();
-        if self.options.has("model") {
+        if let Some(model) = self.model(config) {
+            config.training.model = model;
             config.training.layer = Architecture::default();
             notes = config.read_layers(Path::new(""), !self.options.has("data.image_size"))?;
         }
@@ -64,6 +65,17 @@ impl TrainArgs {
         config.outputs.make_absolute().map_err(train::Error::from)?;
         config.check()?;
         Ok(notes)
+    }
+
+    /// The network that flags name: that of `--model`, or of `--weights` where no flag names another one.
+    fn model(&self, config: &Config) -> Option<String> {
+        let Training { model, weights, .. } = &config.training;
+        if self.options.has("model") {
+            return Some(model.clone());
+        }
+        let weights = weights.as_ref().filter(|file| self.options.has("weights") && file.exists())?;
+        let alone = self.recipe.is_none() && !self.quick;
+        alone.then(|| weights.display().to_string())
     }
 
     /// Applies flags that set a part of an option, or several options.

@@ -1,12 +1,12 @@
 //! `towers summary`: the layers of a network, their shapes and parameters, and what a training step costs.
 
 use crate::data::image_size;
-use crate::error::{at_least_one, usage};
+use crate::error::at_least_one;
 use crate::print;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use train::{Config, Model};
-use trained::{ImageSize, Trained};
+use trained::ImageSize;
 
 /// `towers summary`.
 #[derive(Debug, clap::Args)]
@@ -34,29 +34,15 @@ pub fn run(args: SummaryArgs) -> anyhow::Result<ExitCode> {
 
 /// The network, for its number of classes.
 fn model(args: &SummaryArgs) -> anyhow::Result<Model> {
-    let name = args.model.to_string_lossy();
-    if is_trained(&args.model) {
-        if args.image_size.is_some() || args.classes.is_some() {
-            return Err(usage(format!("leave --image-size and --classes out: {name} has both")));
-        }
-        return Ok(Trained::read(&args.model)?.model()?);
-    }
     let mut config = Config::default();
-    config.training.model = name.into_owned();
-    let network = config.layers_file(Path::new(""))?;
-    let (size, classes) = network.as_ref().map_or((None, None), |network| (network.image, network.classes));
-    let size =
-        args.image_size.or(size.map(|[height, width]| ImageSize { height, width })).unwrap_or_default();
-    let classes = args.classes.or(classes).unwrap_or(10);
-    Ok(match network {
-        Some(network) => {
-            network.architecture.build(&network.name, size.shape(), classes).map_err(train::Error::from)?
-        }
-        None => config.network(size.shape(), classes)?,
-    })
-}
-
-/// Whether it is a run's folder or a model file.
-fn is_trained(path: &Path) -> bool {
-    path.is_dir() || path.extension().is_some_and(|ending| ending == "safetensors")
+    config.training.model = args.model.to_string_lossy().into_owned();
+    let (mut size, mut classes) = (None, None);
+    if let Some(network) = config.layers_file(Path::new(""))? {
+        config.training.model = network.name;
+        config.training.layer = network.architecture;
+        size = network.image.map(|[height, width]| ImageSize { height, width });
+        classes = network.classes;
+    }
+    let size = args.image_size.or(size).unwrap_or_default();
+    Ok(config.network(size.shape(), args.classes.or(classes).unwrap_or(10))?)
 }

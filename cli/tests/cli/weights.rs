@@ -149,7 +149,8 @@ fn layers_of_ones_own_are_trained() {
     assert_eq!(place.model("b"), place.model("c"));
     place.prints(&format!("summary {}", keras.display()), "Model: \"functional\"").says("(None, 3)");
     place.prints("summary b.onnx --classes 7 --image-size 48x40", "(None, 23, 20, 4)").says("(None, 7)");
-    place.refuses("summary b --classes 7", "leave --image-size and --classes out");
+    place.prints("summary b --classes 7 --image-size 48x40", "(None, 23, 20, 4)").says("(None, 7)");
+    place.prints("summary b/checkpoints", "rescaling (Rescaling)").says("(None, 10)");
     place.fails("train --model nothing.keras", "can't read nothing.keras");
     place.refuses("train --model resnet81", "--model is `resnet81`, but must be one of airbench94");
     place.write("x.json", r#"{"class_name": "Sequential", "config": {"layers": [{"class_name": "LSTM", "config": {"name": "a"}}]}}"#);
@@ -176,7 +177,18 @@ fn a_run_begins_with_weights_of_any_kind() {
         (keras, "the file does not tell how pixels were preprocessed; here by divide-by-255"),
     ] {
         place.prints(&format!("{synthetic} --weights {weights} --lr 0.001"), pixels);
+        // The network is theirs where no flag names one; that of a run is trained from new weights too.
+        let own = synthetic.replace("--quick", "--batch-size 32");
+        let title =
+            format!("minigooglenet: {} on", if weights == keras { "functional_1" } else { "small_cnn" });
+        place.run(&format!("{own} --weights {weights}")).ends(0).complains(&title);
+        let run = place.run(&format!("{own} --model {weights}")).ends(0).complains(&title);
+        assert!(!run.out().contains("beginning with the weights"));
     }
+    place.fails(
+        &format!("{synthetic} --recipe minigooglenet --weights run").replace("--quick", ""),
+        "but the run trains minigooglenet",
+    );
     // Frozen as a whole, but for the head: the features are those of the file.
     place.run("preview --dataset synthetic --samples 1 --columns 1 --output photo.png").ends(0);
     for (class, split) in [("cat", "train"), ("dog", "train"), ("cat", "test"), ("dog", "test")] {

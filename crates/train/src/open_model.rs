@@ -2,10 +2,12 @@
 
 use crate::data::split;
 use crate::{
-    CHECKPOINTS, Config, DataFiles, DataSet, Error, RECIPES, Result, Saved, check_data, load_data, recipe,
+    CHECKPOINTS, Config, DataFiles, DataSet, Error, ImageSize, RECIPES, Result, Saved, check_data, load_data,
+    recipe,
 };
 use checkpoint::{Checkpoint, Store};
 use cifar::Dataset;
+use interchange::Imported;
 use interchange::keras::KerasWeights;
 use interchange::onnx::OnnxNetwork;
 use interchange::pytorch::{TorchWeights, is_state_dict};
@@ -31,47 +33,64 @@ pub fn open_model(
     assumed: &Assumed,
     load: impl FnOnce(DataSet, DataFiles) -> Result<Dataset>,
 ) -> Result<Trained> {
-    match ModelKind::of(path) {
-        ModelKind::Checkpoint => {
-            let found = checkpoint(path)?;
-            assumed.refuse_beside(path)?;
-            from_checkpoint(found, assumed, load)
-        }
-        ModelKind::Keras => foreign(ForeignWeights::Keras(KerasWeights::read(path)?), path, assumed, load),
-        ModelKind::PyTorch => {
-            foreign(ForeignWeights::PyTorch(TorchWeights::read(path)?), path, assumed, load)
-        }
-        ModelKind::Onnx => foreign(ForeignWeights::Onnx(OnnxNetwork::read(path)?), path, assumed, load),
-        ModelKind::Towers => {
-            let trained = Trained::read(path)?;
-            assumed.refuse_beside(path)?;
-            Ok(trained)
-        }
+    if let Some(weights) = read_foreign(path)? {
+        return foreign(weights, path, assumed, load);
     }
+    if ModelKind::of(path) == ModelKind::Checkpoint {
+        let found = checkpoint(path)?;
+        assumed.refuse_beside(path)?;
+        return from_checkpoint(found, assumed, load);
+    }
+    let trained = Trained::read(path)?;
+    assumed.refuse_beside(path)?;
+    Ok(trained)
+}
+
+/// The weights of another program at `path`; `None` if there is something else.
+fn read_foreign(path: &Path) -> Result<Option<ForeignWeights>> {
+    Ok(Some(match ModelKind::of(path) {
+        ModelKind::Keras => ForeignWeights::Keras(KerasWeights::read(path)?),
+        ModelKind::PyTorch => ForeignWeights::PyTorch(TorchWeights::read(path)?),
+        ModelKind::Onnx => ForeignWeights::Onnx(OnnxNetwork::read(path)?),
+        ModelKind::Towers | ModelKind::Checkpoint => return Ok(None),
+    }))
+}
+
+/// The network of anything that [`open_model`] takes, without its weights. `size` is the size of the images where the file
+/// has none.
+pub(crate) fn read_network(path: &Path, size: ImageSize) -> Result<Imported> {
+    if let Some(weights) = read_foreign(path)? {
+        return Ok(weights.network(path, size)?);
+    }
+    if ModelKind::of(path) != ModelKind::Checkpoint {
+        return Ok(Trained::read(path)?.into());
+    }
+    let Saved { config, state, .. } = checkpoint(path)?.state;
+    let ImageSize { height, width } = config.training.data.image_size;
+    Ok(Imported {
+        name: config.training.model,
+        architecture: config.training.layer,
+        classes: state.data.map(|data| data.classes.len()),
+        image: Some([height, width]),
+        notes: Vec::new(),
+    })
 }
 
 /// The weights at `path`, of any file that [`open_model`] takes, for a run of `config`; and the file that has the values.
 /// Nothing is measured on data, except for checkpoints of runs that began with random weights.
 pub(crate) fn open_weights(path: &Path, config: &Config) -> Result<(Weights, PathBuf)> {
-    let foreign = |weights: ForeignWeights| {
-        let size = config.training.data.image_size;
+    if let Some(weights) = read_foreign(path)? {
         let build = |image, classes| config.network(image, classes);
-        Ok((weights.weights(path, size, build)?, path.to_owned()))
-    };
-    match ModelKind::of(path) {
-        ModelKind::Keras => foreign(ForeignWeights::Keras(KerasWeights::read(path)?)),
-        ModelKind::PyTorch => foreign(ForeignWeights::PyTorch(TorchWeights::read(path)?)),
-        ModelKind::Onnx => foreign(ForeignWeights::Onnx(OnnxNetwork::read(path)?)),
-        ModelKind::Towers | ModelKind::Checkpoint => {
-            let load = |set: DataSet, files: DataFiles| load_data(&set, &files, |_| ());
-            let weights = Weights::from(open_model(path, &Assumed::default(), load)?);
-            let file = match weights.path.is_dir() {
-                true => weights.path.join(checkpoint::TENSORS_FILE),
-                false => weights.path.clone(),
-            };
-            Ok((weights, file))
-        }
+        let weights = weights.weights(path, config.training.data.image_size, build)?;
+        return Ok((weights, path.to_owned()));
     }
+    let load = |set: DataSet, files: DataFiles| load_data(&set, &files, |_| ());
+    let weights = Weights::from(open_model(path, &Assumed::default(), load)?);
+    let file = match weights.path.is_dir() {
+        true => weights.path.join(checkpoint::TENSORS_FILE),
+        false => weights.path.clone(),
+    };
+    Ok((weights, file))
 }
 
 /// The kind of model at a path for [`open_model`].

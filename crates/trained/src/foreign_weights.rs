@@ -238,6 +238,22 @@ impl ForeignWeights {
         })
     }
 
+    /// The network of these weights, which were read from `path`: the one that the file describes, or the built-in one
+    /// that they fit. `size` is the size of the images where the file has none.
+    ///
+    /// # Errors
+    /// [`Error::Run`] if they fit no built-in network.
+    pub fn network(&self, path: &Path, size: ImageSize) -> Result<Imported> {
+        if let Some(described) = self.described() {
+            return Ok(described.clone());
+        }
+        let image = self.image(path, self.image_size().or(Some(size)))?;
+        let Fit { network, architecture, classes, .. } = self.fit(path, image, &Assumed::default())?;
+        let [height, width, _] = image;
+        let image = Some([height, width]);
+        Ok(Imported { name: network, architecture, classes: Some(classes), image, notes: Vec::new() })
+    }
+
     /// The network that the file describes, besides its weights.
     fn described(&self) -> Option<&Imported> {
         match self {

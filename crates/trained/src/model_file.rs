@@ -3,6 +3,7 @@ use crate::tensors::{finite_values, is_training_state, parameter};
 use crate::{Error, ImageSize, Input, Result, Task};
 use augment::ImageDataGenerator;
 use checkpoint::{Tensors, load_tensors};
+use interchange::Imported;
 use models::{Architecture, LayerSpec, Model};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -58,6 +59,15 @@ pub struct Trained {
     pub(crate) own: Option<Model>,
     /// The parameters under the names of their slots, and maybe others.
     pub(crate) tensors: Tensors,
+}
+
+/// Its network without the weights, for a new run.
+impl From<Trained> for Imported {
+    fn from(trained: Trained) -> Self {
+        let Trained { network: name, architecture, classes, image: [height, width, _], .. } = trained;
+        let (classes, image) = (Some(classes.len()), Some([height, width]));
+        Imported { name, architecture, classes, image, notes: Vec::new() }
+    }
 }
 
 impl Trained {

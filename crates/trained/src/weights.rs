@@ -161,8 +161,9 @@ impl Weights {
         let given = model.graph().name();
         self.refuse(match &self.network {
             Some(own) if self.is_of_another(model) => format!(
-                "these are weights of the network {own}, but the run trains {given} ({differs}); name a recipe of {own} by \
-                 `recipe`"
+                "these are weights of the network {own}, but the run trains {given} ({differs}); take their \
+                 network by `model` {}",
+                self.path.display()
             ),
             _ => format!("these are not weights of the network {given}: {differs}"),
         })

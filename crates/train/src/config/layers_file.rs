@@ -1,19 +1,20 @@
 //! Files with the layers of a network, as the value of `model`.
 
 use super::{Config, is_plain};
+use crate::open_model::read_network;
 use crate::{Error, ImageSize, Preprocessing, Result};
-use interchange::onnx::OnnxNetwork;
 use interchange::{Imported, keras};
 use models::Architecture;
 use serde::Deserialize;
 use std::path::Path;
 
 /// The endings of such files.
-const ENDINGS: [&str; 6] = ["keras", "h5", "hdf5", "json", "onnx", "toml"];
+const ENDINGS: [&str; 7] = ["keras", "h5", "hdf5", "json", "onnx", "safetensors", "toml"];
 
 impl Config {
     /// Reads the layers of the network, if `model` names a file in `folder` rather than a built-in network: a model of
-    /// Keras (`.keras`, `.h5`, JSON), an ONNX graph, or the `[[layer]]` tables of a TOML file. Then `model` is the name in the file.
+    /// Keras (`.keras`, `.h5`, JSON), an ONNX graph, the `[[layer]]` tables of a TOML file, or anything else that
+    /// [`open_model`](crate::open_model) takes. Then `model` is the name in the file.
     /// Returns what the file says about training, but is not taken over, a sentence each.
     ///
     /// A network that scales pixels by itself gets no other preprocessing. If `sized` is true, pictures of class folders
@@ -22,14 +23,12 @@ impl Config {
     /// # Errors
     /// [`Error::Interchange`] or [`Error::Recipe`] for a file that can't be read, or with a layer that is not there.
     pub fn read_layers(&mut self, folder: &Path, sized: bool) -> Result<Vec<String>> {
-        let path = folder.join(&self.training.model);
         let Some(Imported { name, architecture, image, mut notes, .. }) = self.layers_file(folder)? else {
             return Ok(Vec::new());
         };
-        let stem = || path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         let scales = architecture.scales_pixels();
         let training = &mut self.training;
-        training.model = if is_plain(&name) { name } else { stem() };
+        training.model = name;
         training.layer = architecture;
         if let Some([height, width]) = image {
             let (own, data) = (ImageSize { height, width }, &mut training.data);
@@ -50,7 +49,8 @@ impl Config {
         Ok(notes)
     }
 
-    /// The network in the file that `model` names in `folder`. `None` if it names no file.
+    /// The network in the file that `model` names in `folder`. `None` if it names no file. An unnamed network
+    /// gets the name of the file.
     ///
     /// # Errors
     /// As [`read_layers`](Config::read_layers).
@@ -58,17 +58,20 @@ impl Config {
         let path = folder.join(&self.training.model);
         let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
         let ends_so = ending.is_some_and(|own| ENDINGS.iter().any(|ending| own == *ending));
-        let is_file = !models::NAMES.contains(&self.training.model.as_str()) && (ends_so || path.is_file());
-        is_file.then(|| read_network(&path)).transpose()
-    }
-}
-
-/// The network in a file.
-fn read_network(path: &Path) -> Result<Imported> {
-    match path.extension().and_then(|ending| ending.to_str()) {
-        Some("toml") => from_toml(path),
-        Some("onnx") => Ok(OnnxNetwork::read(path)?.network().clone()),
-        _ => Ok(keras::read_network(path)?),
+        let is_file = !models::NAMES.contains(&self.training.model.as_str()) && (ends_so || path.exists());
+        if !is_file {
+            return Ok(None);
+        }
+        std::fs::metadata(&path).map_err(Error::io("read", &path))?;
+        let mut network = match path.extension().and_then(|ending| ending.to_str()) {
+            Some("toml") => from_toml(&path)?,
+            Some("json") => keras::read_network(&path)?,
+            _ => read_network(&path, self.training.data.image_size)?,
+        };
+        if !is_plain(&network.name) {
+            network.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        }
+        Ok(Some(network))
     }
 }
 

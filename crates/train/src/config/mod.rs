@@ -428,8 +428,11 @@ pub(super) fn is_plain(name: &str) -> bool {
 /// The error for an `option` that is not one of [`models::NAMES`].
 pub(crate) fn unknown_network(option: &'static str, name: &str) -> Error {
     let names = models::NAMES.join(", ");
-    let or_file =
-        if option == "`model`" { ", or a file with layers (.keras, .h5, .json, .onnx, .toml)" } else { "" };
+    let or_file = if option == "`model`" {
+        ", or a file with layers (.keras, .h5, .json, .onnx, .toml), or a run"
+    } else {
+        ""
+    };
     let accepted = format!("one of {names}{or_file}{}", hint(name, models::NAMES));
     Error::Option { option, value: format!("`{}`", callbacks::shortened(name)), accepted }
 }

@@ -18,7 +18,7 @@ options! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct Training {
         [""]
-        /// The network: a name, or the name of your own one, whose layers are in `layer`; for the flag also a file with layers
+        /// The network: a name, or the name of your own one, whose layers are in `layer`; for the flag also a file with layers, or a run
         model: String = "minigooglenet".to_owned(), Kind::Text, "--model NAME|FILE";
         /// The layers of a network of your own, as tables [[layer]] with Keras' names
         layer: Architecture = Architecture::default(), Kind::List(&LAYER, None);
