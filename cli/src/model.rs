@@ -100,9 +100,9 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
     // The folders to search. The data to measure on may differ from the training data.
     let places = data.without("data.dataset");
     places.config()?;
-    Ok(open_model(path, &assumed, |set, files| {
+    Ok(open_model(path, &assumed, |set| {
         let mut config = Config::default();
-        (config.training.data, config.placement.files) = (set, files);
+        config.training.data = set;
         places.apply(&mut config).map_err(|error| train::Error::Device(error.to_string()))?;
         data::load(&config.training.data, &config.placement.files, true)
     })?)
@@ -120,7 +120,7 @@ pub fn refuse_data(path: &Path, data: &Flags<Source>) -> anyhow::Result<()> {
         Err(usage(format!("{flag} is {value}, but must be left out with {}: {why}", path.display())))
     };
     match ModelKind::of(path) {
-        ModelKind::Towers => refuse("a model of towers has the names of its classes"),
+        ModelKind::Towers | ModelKind::Checkpoint => refuse("a model of towers has the names of its classes"),
         ModelKind::PyTorch if names_classes(path) => refuse("its metadata have the names of its classes"),
         _ => Ok(()),
     }

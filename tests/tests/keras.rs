@@ -122,7 +122,7 @@ fn what_does_not_fit_is_one_sentence() {
 
 #[test]
 fn a_model_of_keras_classifies() {
-    let nothing = |_, _| -> train::Result<_> { panic!("no data are needed") };
+    let nothing = |_| -> train::Result<_> { panic!("no data are needed") };
     let path = golden("small_cnn.keras");
     let trained = open_model(&path, &Assumed::default(), nothing).unwrap();
     assert_eq!((trained.network.as_str(), trained.classes[3].as_str()), ("functional_1", "cat"));
@@ -219,7 +219,7 @@ fn hostile_files_are_refused() {
 #[test]
 fn what_is_not_there_is_told() {
     let trained = |path: &Path| -> train::Result<Trained> {
-        open_model(path, &Assumed::default(), |_, _| unreachable!("no data"))
+        open_model(path, &Assumed::default(), |_| unreachable!("no data"))
     };
     assert!(trained(Path::new("nothing.h5")).unwrap_err().to_string().contains("there is no model here"));
 }

@@ -239,7 +239,7 @@ fn what_goes_out_to_pytorch_comes_back() {
 
 /// A state dict of PyTorch with the preprocessing.
 fn from_pytorch(path: &Path) -> Trained {
-    open_model(path, &Assumed::default(), |_, _| unreachable!("nothing is measured")).unwrap()
+    open_model(path, &Assumed::default(), |_| unreachable!("nothing is measured")).unwrap()
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn keras_and_towers_exchange_weights() {
             Assumed { preprocessing: Some(trained::Preprocessing::DivideBy255), ..Assumed::default() };
         for ending in ["weights.h5", "keras", "h5"] {
             let path = at.join(format!("{name}.{ending}"));
-            let trained = open_model(&path, &assumed, |_, _| unreachable!("nothing is measured")).unwrap();
+            let trained = open_model(&path, &assumed, |_| unreachable!("nothing is measured")).unwrap();
             // The others have layers of their own, under their own names.
             assert_eq!(trained.network == name, ending == "weights.h5");
             assert_close(&format!("{name}.{ending}"), &logits(&trained, &pictures), &rows.concat(), 1e-5);
@@ -301,6 +301,6 @@ fn keras_and_towers_exchange_weights() {
     fs::write(at.join("network.py"), module.replace("{}", &golden)).unwrap();
     run_script(at, "to_keras.py");
     let back =
-        open_model(&at.join("model.keras"), &Assumed::default(), |_, _| unreachable!("nothing is measured"));
+        open_model(&at.join("model.keras"), &Assumed::default(), |_| unreachable!("nothing is measured"));
     assert_eq!(logits(&back.unwrap(), &pictures), logits(&trained, &pictures));
 }

@@ -99,7 +99,7 @@ fn other_pictures_are_another_run() {
     let other = "error: these are not the data that the run was trained on: ";
     draw(&place, "pictures/train/red", RED, 50..51);
     place.refuses(resume, &format!("{other}they have 73 training samples, not 72; give those by --dataset"));
-    place.refuses("evaluate run/checkpoints", other);
+    place.run("evaluate run/checkpoints").ends(0);
     place.remove("pictures/train/red/050.png");
     // Other test pictures change the results, not the training.
     draw(&place, "pictures/test/red", RED, 50..52);
@@ -131,7 +131,6 @@ fn a_run_goes_on_with_a_folder_that_has_moved() {
     draw(&place, "other/red", RED, 0..6);
     let other = "these are not the data that the run was trained on: they lack the class green";
     place.refuses("train --resume run --epochs 2 --dataset other", other);
-    place.refuses("evaluate run/checkpoints --dataset other", other);
     assert_eq!(place.read("run/config.json"), config, "what was refused changes nothing");
     for model in ["run", "run/checkpoints"] {
         let after = object(&place, &format!("evaluate {model} --dataset moved --json"));

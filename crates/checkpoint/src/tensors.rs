@@ -141,13 +141,14 @@ impl Tensors {
         Ok(())
     }
 
-    /// Adds copies of all of another's tensors behind these, but not its metadata.
+    /// Adds copies of all of another's tensors behind these, and of its metadata.
     ///
     /// ```
     /// use checkpoint::Tensors;
     ///
     /// let (mut all, mut more) = (Tensors::new(), Tensors::new());
     /// more.insert("velocity", [2], vec![0.0; 2])?;
+    /// more.metadata_mut().insert("by".to_owned(), "SGD".to_owned());
     /// all.append(&more)?;
     /// assert_eq!(all, more);
     /// assert!(all.append(&more).is_err(), "names are unique");
@@ -157,6 +158,7 @@ impl Tensors {
     /// # Errors
     /// When a name is taken.
     pub fn append(&mut self, others: &Tensors) -> Result<()> {
+        self.metadata.extend(others.metadata.clone());
         let mut copies = others.list.iter().cloned();
         copies.try_for_each(|tensor| self.insert(tensor.name, tensor.shape, tensor.data))
     }

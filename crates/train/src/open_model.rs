@@ -1,10 +1,6 @@
 //! Opens trained networks: runs, checkpoints, files of Keras and of PyTorch.
 
-use crate::data::split;
-use crate::{
-    CHECKPOINTS, Config, DataFiles, DataSet, Error, ImageSize, RECIPES, Result, Saved, check_data, load_data,
-    recipe,
-};
+use crate::{CHECKPOINTS, Config, DataSet, Error, ImageSize, RECIPES, Result, Saved, recipe};
 use checkpoint::{Checkpoint, Store};
 use cifar::Dataset;
 use interchange::Imported;
@@ -14,36 +10,39 @@ use interchange::pytorch::{TorchWeights, is_state_dict};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use trained::standardization::measure;
-use trained::{Assumed, Description, ForeignWeights, Preprocessing, Trained, Weights};
+use trained::{Assumed, ForeignWeights, Preprocessing, Trained, Weights};
 
 /// Reads the trained network at `path`, which may be a run's folder, a model file, or a checkpoint; a folder
 /// of checkpoints stands for the newest. It may also be a model or weights of Keras (`.keras`, `.weights.h5`,
 /// `.h5`), a state dict of PyTorch for an exported network (`.safetensors`), or an ONNX graph (`.onnx`).
 ///
-/// `load` loads the data for values that are in neither a checkpoint nor such files, such as the mean of the
-/// training images. They must be the training data of the network, whatever it is evaluated on later.
+/// `load` loads the data for values that files of other programs lack, such as the mean of the training images. They must
+/// be the training data of the network, whatever it is evaluated on later.
 ///
 /// # Errors
 /// [`Error::Run`] if there is no model at `path`; [`Error::Interchange`] if weights of another program don't fit the network;
-/// [`Error::Option`] for an unknown network, data with another number of classes, or anything assumed of what towers trained;
-/// [`Error::OtherData`] if a checkpoint's training data have changed.
+/// [`Error::Option`] for an unknown network, data with another number of classes, or anything assumed of what towers trained.
 pub fn open_model(
     path: &Path,
     assumed: &Assumed,
-    load: impl FnOnce(DataSet, DataFiles) -> Result<Dataset>,
+    load: impl FnOnce(DataSet) -> Result<Dataset>,
 ) -> Result<Trained> {
     if let Some(weights) = read_foreign(path)? {
         return foreign(weights, path, assumed, load);
     }
-    if ModelKind::of(path) == ModelKind::Checkpoint {
-        let found = checkpoint(path)?;
-        assumed.refuse_beside(path)?;
-        return from_checkpoint(found, assumed, load);
-    }
-    let trained = Trained::read(path)?;
+    let trained = own(path)?;
     assumed.refuse_beside(path)?;
     Ok(trained)
+}
+
+/// The network of a run, a model file or a checkpoint.
+fn own(path: &Path) -> Result<Trained> {
+    if ModelKind::of(path) != ModelKind::Checkpoint {
+        return Ok(Trained::read(path)?);
+    }
+    let Checkpoint { path, mut tensors, state: Saved { model, .. }, .. } = checkpoint(path)?;
+    *tensors.metadata_mut() = model;
+    Ok(Trained::described(path, tensors)?)
 }
 
 /// The weights of another program at `path`; `None` if there is something else.
@@ -59,33 +58,20 @@ fn read_foreign(path: &Path) -> Result<Option<ForeignWeights>> {
 /// The network of anything that [`open_model`] takes, without its weights. `size` is the size of the images where the file
 /// has none.
 pub(crate) fn read_network(path: &Path, size: ImageSize) -> Result<Imported> {
-    if let Some(weights) = read_foreign(path)? {
-        return Ok(weights.network(path, size)?);
+    match read_foreign(path)? {
+        Some(weights) => Ok(weights.network(path, size)?),
+        None => Ok(own(path)?.into()),
     }
-    if ModelKind::of(path) != ModelKind::Checkpoint {
-        return Ok(Trained::read(path)?.into());
-    }
-    let Saved { config, state, .. } = checkpoint(path)?.state;
-    let ImageSize { height, width } = config.training.data.image_size;
-    Ok(Imported {
-        name: config.training.model,
-        architecture: config.training.layer,
-        classes: state.data.map(|data| data.classes.len()),
-        image: Some([height, width]),
-        notes: Vec::new(),
-    })
 }
 
 /// The weights at `path`, of any file that [`open_model`] takes, for a run of `config`; and the file that has the values.
-/// Nothing is measured on data, except for checkpoints of runs that began with random weights.
 pub(crate) fn open_weights(path: &Path, config: &Config) -> Result<(Weights, PathBuf)> {
     if let Some(weights) = read_foreign(path)? {
         let build = |image, classes| config.network(image, classes);
         let weights = weights.weights(path, config.training.data.image_size, build)?;
         return Ok((weights, path.to_owned()));
     }
-    let load = |set: DataSet, files: DataFiles| load_data(&set, &files, |_| ());
-    let weights = Weights::from(open_model(path, &Assumed::default(), load)?);
+    let weights = Weights::from(own(path)?);
     let file = match weights.path.is_dir() {
         true => weights.path.join(checkpoint::TENSORS_FILE),
         false => weights.path.clone(),
@@ -98,7 +84,7 @@ pub(crate) fn open_weights(path: &Path, config: &Config) -> Result<(Weights, Pat
 pub enum ModelKind {
     /// A run's folder or a model file of towers, which describes the whole network; or nothing at all.
     Towers,
-    /// A checkpoint, or a folder of checkpoints: values of the training data are measured again.
+    /// A checkpoint, or a folder of checkpoints.
     Checkpoint,
     /// Weights of Keras.
     Keras,
@@ -137,10 +123,9 @@ fn foreign(
     weights: ForeignWeights,
     path: &Path,
     assumed: &Assumed,
-    load: impl FnOnce(DataSet, DataFiles) -> Result<Dataset>,
+    load: impl FnOnce(DataSet) -> Result<Dataset>,
 ) -> Result<Trained> {
-    let load =
-        |dataset, image_size| load(DataSet { dataset, image_size, limit_train: None }, DataFiles::default());
+    let load = |dataset, image_size| load(DataSet { dataset, image_size, limit_train: None });
     weights.open(path, assumed, preprocessing_of, load)
 }
 
@@ -174,37 +159,4 @@ fn checkpoint(folder: &Path) -> Result<Checkpoint<Saved>> {
 fn folder_name(folder: &Path) -> String {
     let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-fn from_checkpoint(
-    found: Checkpoint<Saved>,
-    assumed: &Assumed,
-    load: impl FnOnce(DataSet, DataFiles) -> Result<Dataset>,
-) -> Result<Trained> {
-    let Saved { config, state, model } = found.state;
-    if !model.is_empty() {
-        let mut tensors = found.tensors;
-        *tensors.metadata_mut() = model;
-        return Ok(Trained::described(found.path, tensors)?);
-    }
-    let mut set = config.training.data.clone();
-    if let Err(moved) = set.check_folder("the run's config.json") {
-        set.dataset = assumed.dataset.clone().ok_or(moved)?;
-    }
-    let data = load(set, config.placement.files.clone())?;
-    state.data.as_ref().map_or(Ok(()), |trained_on| check_data(trained_on, &data))?;
-    let (classes, dataset, image) = (data.classes.clone(), data.name.clone(), data.train.shape());
-    let train = split(&config, data)?.train;
-    let (input, augmentation) =
-        measure(config.training.preprocessing, &config.training.augmentation, &train)?;
-    let about = Description {
-        network: &config.training.model,
-        layers: &config.training.layer.layers,
-        classes: &classes,
-        dataset: &dataset,
-        image,
-        input: &input,
-        options: &augmentation,
-    };
-    Ok(Trained::new(found.path, &about, found.tensors))
 }

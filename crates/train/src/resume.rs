@@ -16,9 +16,7 @@ pub struct Saved {
     pub config: Config,
     /// The state of the run.
     pub state: TrainState,
-    /// Of a run that began with given weights: the metadata of its model file, with the preprocessing of these weights. Its
-    /// tensors are among those of the checkpoint.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// The metadata of the model file. Its tensors are among those of the checkpoint.
     pub model: BTreeMap<String, String>,
 }
 
@@ -126,14 +124,11 @@ impl Resume {
             && config.outputs.early_stop == saved.outputs.early_stop
     }
 
-    /// The preprocessing of the weights that the run began with, if it began with some.
-    pub(crate) fn preprocessing(&self) -> Result<Option<(Input, ImageDataGenerator)>> {
-        if self.config.training.weights.is_none() || self.tensors.metadata().is_empty() {
-            return Ok(None);
-        }
+    /// The preprocessing of pixels with its measurements, and the standardization after it.
+    pub(crate) fn preprocessing(&self) -> Result<(Input, ImageDataGenerator)> {
         let model = Trained::described(self.path.clone(), self.tensors.clone())?;
         let (input, options) = model.preprocessing();
-        Ok(Some((input.clone(), options.clone())))
+        Ok((input.clone(), options.clone()))
     }
 
     /// The state of a run in memory.

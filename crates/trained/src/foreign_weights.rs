@@ -22,8 +22,7 @@ pub struct Assumed {
     pub image_size: Option<ImageSize>,
     /// What happens to pixels first; by default as in the network's recipe.
     pub preprocessing: Option<Preprocessing>,
-    /// The data set that it was trained on; by default CIFAR-10 or CIFAR-100, by the number of classes. A checkpoint says it by itself,
-    /// unless the folder is gone.
+    /// The data set that it was trained on; by default CIFAR-10 or CIFAR-100, by the number of classes.
     pub dataset: Option<String>,
 }
 

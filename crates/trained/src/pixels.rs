@@ -88,7 +88,7 @@ fn finite(values: impl Iterator<Item = f32>) -> Option<Vec<f32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Preprocessing, standardization};
+    use crate::Preprocessing;
     use augment::{Draws, Scratch};
 
     const IMAGE: [usize; 3] = [32, 32, 3];
@@ -117,9 +117,8 @@ mod tests {
             [Preprocessing::DivideBy255, Preprocessing::SubtractPixelMean, Preprocessing::Standardize]
         {
             let name = &format!("{preprocessing:?}");
-            let measured = standardization::measure(preprocessing, &flips, &data.train);
-            let (input, augmentation) = measured.unwrap();
-            let options = augmentation.evaluation();
+            let input = Input::fit(preprocessing, &data.train).unwrap();
+            let options = input.options(flips.clone()).evaluation();
             let out = crate::export::pixels("model".as_ref(), &options, IMAGE).unwrap();
             let (back, own) = of_pixels(&out, IMAGE).unwrap_or_else(|| panic!("{name} does not come back"));
             assert_eq!(core::mem::discriminant(&back), core::mem::discriminant(&input), "{name}");

@@ -1,7 +1,7 @@
 //! The standardization of an augmentation that belongs to a trained network.
 
 use crate::tensors::finite_values;
-use crate::{Error, ImageSize, Input, Preprocessing, Result};
+use crate::{Error, ImageSize, Input, Result};
 use augment::{ImageDataGenerator, Mean, Preprocess, Whitening};
 use checkpoint::Tensors;
 use cifar::Split;
@@ -44,34 +44,6 @@ pub fn check(options: &ImageDataGenerator, image: [usize; 3]) -> Result<()> {
     let accepted =
         format!("left out for more than 64x64 pixels: its matrix would have {len} x {len} numbers");
     Err(Error::Option { option, value, accepted })
-}
-
-/// Measures on the training images the numbers that the preprocessing and the augmentation need. Returns the input, and the augmentation
-/// with the steps of the input before its own.
-///
-/// ```
-/// use augment::ImageDataGenerator;
-/// use trained::{Input, Preprocessing, standardization::measure};
-///
-/// let data = cifar::synthetic(1, 20, 5);
-/// let flips = ImageDataGenerator::new().horizontal_flip(true);
-/// let (input, augmentation) = measure(Preprocessing::DivideBy255, &flips, &data.train)?;
-/// assert_eq!(input, Input::DivideBy255);
-/// assert_eq!(augmentation.rescale, Some(1.0 / 255.0));
-/// # Ok::<(), trained::Error>(())
-/// ```
-///
-/// # Errors
-/// [`Error::Option`] as [`check`], and [`Error::Augment`] if there are no images.
-pub fn measure(
-    preprocessing: Preprocessing,
-    augmentation: &ImageDataGenerator,
-    train: &Split,
-) -> Result<(Input, ImageDataGenerator)> {
-    check(augmentation, train.shape())?;
-    let input = Input::fit(preprocessing, train)?;
-    let augmentation = fit(input.options(augmentation.clone()), train)?;
-    Ok((input, augmentation))
 }
 
 /// Measures on the training images what the augmentation itself needs. Nothing is measured twice.

@@ -99,6 +99,7 @@ fn copy_state(mpi: &mut Mpi, config: &Config, kept: &mut Option<Box<Kept>>, root
     let numbers = mpi.broadcast_numbers(&numbers, root)?;
     let mut rest = &numbers[..];
     let mut tensors = Tensors::new();
+    tensors.metadata_mut().clone_from(resume.tensors().metadata());
     for tensor in resume.tensors().iter() {
         let (values, behind) = rest.split_at(tensor.data.len());
         tensors.insert(tensor.name, tensor.shape.to_vec(), values.to_vec())?;

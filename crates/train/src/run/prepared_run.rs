@@ -60,7 +60,7 @@ fn preprocess(
 ) -> Result<(Input, ImageDataGenerator)> {
     let (own, augmentation) = (config.training.preprocessing, config.training.augmentation.clone());
     let known = match resume {
-        Some(resume) => resume.preprocessing()?,
+        Some(resume) => Some(resume.preprocessing()?),
         None => first_values.and_then(|values| values.preprocessing.clone()),
     };
     if let Some((input, options)) = known {
@@ -117,10 +117,10 @@ impl<'a> PreparedRun<'a> {
         config.check_replicas(replicas)?;
         let parts = [Some(&data.train), Some(&data.test), data.validation.as_ref()];
         parts.into_iter().flatten().try_for_each(check_labels)?;
-        // Samples that are held back are not measured.
-        let holds_back = config.training.augmentation.validation_split > 0.0;
+        // Samples that are held back are not measured, and a resumed run has its measurements.
+        let measures = resume.is_none() && config.training.augmentation.validation_split == 0.0;
         let new_fit = || InputFit::new(config.training.preprocessing, data.train.shape());
-        let mut fit = (!holds_back).then(new_fit);
+        let mut fit = measures.then(new_fit);
         let sha256 = read(&data.train, observers, |images| fit.iter_mut().for_each(|fit| fit.add(images)))?;
         let fingerprint = described(&data, sha256);
         let trained_on = resume.and_then(|resume| resume.state.data.as_ref());

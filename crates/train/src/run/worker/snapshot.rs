@@ -104,34 +104,26 @@ impl Worker<'_> {
     /// The content of `model.safetensors`.
     fn model(&self) -> Result<Tensors> {
         let mut tensors = self.parameters()?;
-        self.describe_model(&mut tensors)?;
+        tensors.append(&self.description()?)?;
         Ok(tensors)
     }
 
-    /// Adds the classes, the preprocessing, and all else that inference needs beside the parameters.
-    fn describe_model(&self, tensors: &mut Tensors) -> Result<()> {
+    /// The classes, the preprocessing, and all else that inference needs beside the parameters.
+    fn description(&self) -> Result<Tensors> {
         let RunData { classes, dataset, input, augmentation, train, .. } = self.data;
         let Training { model: network, layer, .. } = &self.config.training;
         let (layers, image, options) = (&layer.layers[..], train.shape(), augmentation);
         let about = Description { network, layers, classes, dataset, image, input, options };
-        Ok(about.add_to(tensors)?)
-    }
-
-    /// The description alone, if the training data don't tell the preprocessing: that is the one of given weights.
-    fn description(&self) -> Result<Tensors> {
         let mut tensors = Tensors::new();
-        if self.config.training.weights.is_some() {
-            self.describe_model(&mut tensors)?;
-        }
+        about.add_to(&mut tensors)?;
         Ok(tensors)
     }
 }
 
 impl Snapshot for Worker<'_> {
     fn all_tensors(&self) -> callbacks::Result<Tensors> {
-        let mut tensors = self.parameters()?;
-        tensors.append(&self.optimizer_tensors()?)?;
-        tensors.append(&self.description()?)?;
+        let mut tensors = self.model()?;
+        tensors.append(&self.memory()?)?;
         Ok(tensors)
     }
 
