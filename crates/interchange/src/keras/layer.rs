@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// A layer as a configuration has it.
+#[derive(Clone, Copy)]
 pub(super) struct Layer<'a> {
     pub(super) value: &'a Value,
     pub(super) class: &'a str,
@@ -122,8 +123,8 @@ impl<'a> Layer<'a> {
         let initializer =
             || value["class_name"].as_str().or(value.as_str()).unwrap_or_default().to_lowercase();
         match key {
+            "trainable" => *value != false || !self.has_weights(),
             _ if value.is_null() || *value == false || NEUTRAL.contains(&key) => true,
-            "trainable" => *value == true,
             "data_format" => value == "channels_last",
             "groups" => ones(value),
             // A kernel of one pixel has no gaps.
@@ -169,7 +170,9 @@ fn tensors_in(value: &Value, found: &mut Vec<(String, usize)>) {
 
 /// Options of training that an architecture has no words for: they are named, and left out.
 fn is_for_training(key: &str) -> bool {
-    key.ends_with("_regularizer") || key.ends_with("_constraint") || key == "trainable"
+    key.ends_with("_regularizer")
+        || key.ends_with("_constraint")
+        || ["trainable", "synchronized"].contains(&key)
 }
 
 /// The sentences about options that were left out.
@@ -179,6 +182,7 @@ pub(super) fn notes(left_out: Vec<(String, String)>) -> Vec<String> {
     let note = |(option, layers): (String, Vec<String>)| {
         let remedy = match option.as_str() {
             "trainable" => "give --freeze NAME",
+            "synchronized" => "give --sync-batch-norm",
             "kernel_regularizer" => "give --param-group 'NAME/kernel:l2=X', with X twice Keras' number",
             _ => "it only matters in training, and is left out",
         };
