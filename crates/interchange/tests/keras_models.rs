@@ -235,7 +235,7 @@ fn what_cannot_be_read_is_one_sentence() {
     assert_eq!(
         noted.notes,
         [
-            "kernel_regularizer of c is not taken over: give --param-group 'NAME/kernel:l2=X', with X twice Keras' number"
+            "kernel_regularizer of c is not taken over: give --param-group 'NAME/kernel:l2=0.2', or '*/kernel:l2=0.2' for all layers"
         ]
     );
 }
