@@ -246,7 +246,7 @@ fn what_cannot_be_read_is_one_sentence() {
     assert_eq!(
         notes("kernel_regularizer", json!({"class_name": "L2", "config": {"l2": 0.1}})),
         [
-            "kernel_regularizer of c is not taken over: give --param-group 'NAME/kernel:l2=X', with X twice Keras' number"
+            "kernel_regularizer of c is not taken over: give --param-group 'NAME/kernel:l2=0.2', or '*/kernel:l2=0.2' for all layers"
         ]
     );
     assert_eq!(notes("trainable", json!(false)), ["trainable of c is not taken over: give --freeze NAME"]);

@@ -70,7 +70,7 @@ struct Reader {
     places: Vec<Place>,
     image: Option<[usize; 2]>,
     /// Layers and options of theirs that only matter for training.
-    left_out: Vec<(String, String)>,
+    left_out: layer::LeftOut,
     count: usize,
 }
 
