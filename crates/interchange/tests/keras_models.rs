@@ -251,4 +251,7 @@ fn what_cannot_be_read_is_one_sentence() {
     );
     assert_eq!(notes("trainable", json!(false)), ["trainable of c is not taken over: give --freeze NAME"]);
     assert!(notes("trainable", json!(true)).is_empty());
+    // The name is that of --freeze.
+    let inside = read(sequential(&[conv("trainable", json!(false))])).unwrap().notes;
+    assert_eq!(inside, ["trainable of s_c is not taken over: give --freeze NAME"]);
 }

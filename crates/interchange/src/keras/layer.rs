@@ -76,8 +76,9 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// The class and its options. Options for training alone that are left out are added to `left_out`.
-    pub(super) fn spec(&self, left_out: &mut LeftOut) -> Result<LayerSpec, String> {
+    /// The class and its options. Options for training alone that are left out are added to `left_out`, with the
+    /// layer's name in the network.
+    pub(super) fn spec(&self, name: &str, left_out: &mut LeftOut) -> Result<LayerSpec, String> {
         let known = options_of(self.class).ok_or_else(|| {
             let names = models::CLASSES.join(", ");
             format!(
@@ -108,7 +109,7 @@ impl<'a> Layer<'a> {
                         shortened(&plain(value).to_string())
                     ));
                 }
-                left_out.push((self.name.to_owned(), key.clone(), remedy(key, value)));
+                left_out.push((name.to_owned(), key.clone(), remedy(key, value)));
             }
         }
         Ok(LayerSpec { class: self.class.to_owned(), options, ..LayerSpec::default() })
