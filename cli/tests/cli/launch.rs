@@ -358,6 +358,7 @@ mod by_mpi {
         signal("-INT", &launcher.id().to_string());
         let (output, err) = end(launcher);
         assert_eq!(output.status.code(), Some(130), "{err}");
+        assert!(err.contains("interrupted; to continue, give the run's folder to --resume"), "{err}");
         // The rest runs in one process, with as many replicas.
         place
             .run("train --resume run --replicas 2 --max-time 1s")
