@@ -70,7 +70,7 @@ pub fn data_of<K: Keys>(run: &Path, classifier: &Classifier, flags: &Flags<K>) -
 fn object(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> serde_json::Value {
     let Measured { run, data, all, .. } = measured;
     json!({
-        "run": run, "dataset": data.name, "samples": e.samples, "test_samples": all, "loss": e.loss, "acc": e.acc,
+        "run": run.display().to_string(), "dataset": data.name, "samples": e.samples, "test_samples": all, "loss": e.loss, "acc": e.acc,
         "classes": classifier.classes, "class_acc": e.class_accuracy(), "confusion": e.confusion,
     })
 }

@@ -105,13 +105,14 @@ impl Format {
     }
 
     fn line(&self, file: &Path, prediction: &Prediction) -> anyhow::Result<String> {
+        // A name that is no UTF-8 can't be in JSON as it is.
+        let file = file.display().to_string();
         let ranked = prediction.ranked();
         let top = ranked.iter().take(self.top).map(|&(k, p)| (self.classes[k].as_str(), p));
         if self.json {
             let classes: Vec<_> = top.map(|(class, p)| json!({ "class": class, "probability": p })).collect();
             return Ok(format!("{}\n", json!({ "image": file, "classes": classes })));
         }
-        let file = file.display().to_string();
         if self.csv {
             return record(
                 iter::once(file).chain(top.flat_map(|(class, p)| [class.to_owned(), p.to_string()])),

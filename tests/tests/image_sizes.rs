@@ -1,10 +1,11 @@
 //! Runs on pictures of class folders at another size than 32x32, with different height and width.
 
 use std::path::Path;
-use towers_tests::{Finished, assert_same, cpus, failed, run_in, trained};
+use std::sync::{Arc, Mutex};
+use towers_tests::{Finished, assert_same, cpus, failed, run, run_in, trained};
 use train::cifar::folder::{ClassFolders, picture};
 use train::cifar::{Dataset, Split};
-use train::{Config, DataFiles, Error, RECIPES, Resume, When, cifar};
+use train::{Config, DataFiles, Error, Observer, RECIPES, Resume, When, cifar};
 use train::{load_data, open_model, recipe, save_config};
 use trained::{Assumed, Classifier, ImageSize, Trained};
 use trained::{evaluate, export};
@@ -117,6 +118,37 @@ fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &F
     let checkpoint = run.join(train::CHECKPOINTS);
     let opened = open_model(&checkpoint, &Assumed::default(), |_| panic!("no data are needed")).unwrap();
     assert_eq!(logits(&opened, &test), expected, "{name}");
+}
+
+/// Counts images as they are read.
+struct Reading(Arc<Mutex<Vec<[usize; 2]>>>);
+
+impl Observer for Reading {
+    fn on_read(&mut self, done: usize, all: usize) -> train::callbacks::Result<()> {
+        self.0.lock().unwrap().push([done, all]);
+        Ok(())
+    }
+}
+
+/// The first pass makes the digest. What is measured on the images that aren't held back takes three more. The images to
+/// validate on have a digest too.
+#[test]
+fn every_pass_over_pictures_in_files_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    draw(place.path(), 6);
+    let mut config = short("minigooglenet", place.path());
+    config.training.epochs = 1;
+    config.placement.files.stream = When::Always;
+    let augmentation = &mut config.training.augmentation;
+    (augmentation.validation_split, augmentation.featurewise_std_normalization) = (0.2, true);
+    let streamed = load_data(&config.training.data, &config.placement.files, |_| ()).unwrap();
+    let told = Arc::default();
+    let reading: Box<dyn Observer> = Box::new(Reading(Arc::clone(&told)));
+    run(&config, &streamed, None, None, vec![reading]).unwrap();
+    let told = told.lock().unwrap();
+    let (all, own) = (streamed.train.len(), streamed.train.len() * 4 / 5);
+    let passes = [all, own, own, own, all - own];
+    assert_eq!(*told, passes.map(|all| [[0, all], [all, all]]).as_flattened());
 }
 
 /// Virtual replicas have the same bits on any number of devices, and replicas compute the sums of one.

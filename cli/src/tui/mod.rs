@@ -7,7 +7,9 @@ use crate::interrupt::end_at_once;
 use crate::print;
 use callbacks::{LiveStatus, Progress, Result};
 use ratatui::DefaultTerminal;
+use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::execute;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,10 +45,16 @@ fn is_in_foreground() -> bool {
 /// second, or one before the run, ends it immediately.
 pub fn interrupt(stop: &StopFlag) {
     if stop.is_raised() || !stop.is_watched() {
-        ratatui::restore();
+        restore();
         end_at_once();
     }
     stop.raise();
+}
+
+/// Gives the terminal back, and shows its cursor again, which drawing has hidden.
+fn restore() {
+    ratatui::restore();
+    let _ = execute!(io::stdout(), Show);
 }
 
 /// Shows the run in the terminal. Afterwards the terminal shows the lines of a run without the view.
@@ -105,7 +113,7 @@ impl Tui {
 
 impl Drop for Tui {
     fn drop(&mut self) {
-        ratatui::restore();
+        restore();
         let _ = print::text(&self.printed.text());
     }
 }

@@ -122,6 +122,12 @@ fn predict_goes_on_behind_a_bad_picture() {
     let first: Vec<&str> = table.lines().nth(1).unwrap().split(',').collect();
     assert!(first[0].ends_with("a.JPG") && first[2].parse::<f32>().unwrap() > 0.1, "{first:?}");
     assert_eq!(told("--csv --top 2 --replicas 2"), table);
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        std::fs::rename(at("cat.png"), at("pets").join(std::ffi::OsStr::from_bytes(b"\xff.png"))).unwrap();
+        assert!(told("--json").contains("pets/\u{fffd}.png"));
+    }
 }
 
 /// Options of every kind in one run, whose evaluation needs values measured on its training images.

@@ -136,8 +136,8 @@ pub enum Flow {
 /// }
 /// ```
 pub trait Observer: Send {
-    /// Before `on_begin`, while the images of a data set in files are read for the first time: images done, and all
-    /// images of the split. The first call has none done, the last one all.
+    /// Before `on_begin`, while the images of a data set in files are read: images done, and all images of the split. A
+    /// pass begins with none done, and ends with all.
     ///
     /// # Errors
     /// An error ends the run.

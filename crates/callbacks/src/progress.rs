@@ -36,8 +36,8 @@ const COLUMNS_FOR_BAR: u16 = 100;
 /// has such a bar, and such lines:
 ///
 /// ```text
-/// 40960/100000 [=====>................] - ETA: 1:12 - pictures are read for the first time
-/// 40960/100000 - ETA: 1:12 - pictures are read for the first time
+/// 40960/100000 [=====>................] - ETA: 1:12 - reading the pictures
+/// 40960/100000 - ETA: 1:12 - reading the pictures
 /// ```
 ///
 /// No error of the output (a closed pipe, a full disk) ends a run.
@@ -184,7 +184,7 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
             0 => "?".to_owned(),
             _ => duration(seconds * all.saturating_sub(done) as f64 / done as f64),
         };
-        let figures = format!("- ETA: {eta} - pictures are read for the first time");
+        let figures = format!("- ETA: {eta} - reading the pictures");
         match &mut self.live {
             Live::Bar { bar, .. } if done >= all => bar.finish_and_clear(),
             Live::Bar { bar, template, .. } => {

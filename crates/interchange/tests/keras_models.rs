@@ -217,25 +217,38 @@ fn what_cannot_be_read_is_one_sentence() {
         let calls: Vec<Value> = calls.iter().map(|x| json!({"args": [x], "kwargs": {}})).collect();
         json!({"class_name": class, "config": options, "inbound_nodes": calls})
     };
-    let twice = |class: &str, options: Value| {
-        let layers = json!([
-            called("InputLayer", json!({"name": "i", "batch_shape": [null, 8, 8, 3]}), &[]),
-            called(class, options, &[tensor("i", 0), tensor("a", 0)]),
-            called("Flatten", json!({"name": "f"}), &[tensor("a", 1)]),
-        ]);
+    let functional = |layers: &[Value]| {
+        let input = called("InputLayer", json!({"name": "i", "batch_shape": [null, 8, 8, 3]}), &[]);
+        let layers = [&[input][..], layers].concat();
         json!({"class_name": "Functional", "config":
             {"name": "m", "layers": layers, "input_layers": ["i", 0, 0], "output_layers": ["f", 0, 0]}})
+    };
+    let flat = called("Flatten", json!({"name": "f"}), &[tensor("a", 1)]);
+    let twice = |class: &str, options: Value| {
+        functional(&[called(class, options, &[tensor("i", 0), tensor("a", 0)]), flat.clone()])
     };
     let shared = read(twice("ReLU", json!({"name": "a"}))).unwrap().architecture;
     let names: Vec<&str> = shared.layers.iter().map(|layer| layer.name.as_str()).collect();
     assert_eq!(names, ["a", "a_call1", "f"]);
+    // Keras lists a layer once, at its first call, and the layers that its second call reads come later.
+    let again = called("ReLU", json!({"name": "a"}), &[tensor("i", 0), tensor("c", 0)]);
+    let conv_of =
+        |input| called("Conv2D", json!({"name": "c", "filters": 3, "kernel_size": 1}), &[tensor(input, 0)]);
+    let shared = read(functional(&[again.clone(), conv_of("a"), flat.clone()])).unwrap().architecture;
+    let inputs: Vec<_> =
+        shared.layers.iter().map(|layer| (layer.name.as_str(), layer.inputs[0].as_str())).collect();
+    assert_eq!(inputs, [("a", "input"), ("c", "a"), ("a_call1", "c"), ("f", "a_call1")]);
+    let told = read(functional(&[again, conv_of("b"), flat.clone()])).unwrap_err();
+    assert!(told.ends_with("its layer `a` reads a layer that is not there"), "{told}");
     let told = read(twice("Conv2D", json!({"name": "a", "filters": 3, "kernel_size": 1}))).unwrap_err();
     assert!(told.ends_with("its layer `a` is used 2 times, but its weights can only be used once"), "{told}");
-    let noted = read(conv("kernel_regularizer", json!({"class_name": "L2", "config": {"l2": 0.1}}))).unwrap();
+    let notes = |key: &str, value: Value| read(conv(key, value)).unwrap().notes;
     assert_eq!(
-        noted.notes,
+        notes("kernel_regularizer", json!({"class_name": "L2", "config": {"l2": 0.1}})),
         [
-            "kernel_regularizer of c is not taken over: give --param-group 'NAME/kernel:l2=X', with X twice Keras' number"
+            "kernel_regularizer of c is not taken over: give --param-group 'NAME/kernel:l2=0.2', or '*/kernel:l2=0.2' for all layers"
         ]
     );
+    assert_eq!(notes("trainable", json!(false)), ["trainable of c is not taken over: give --freeze NAME"]);
+    assert!(notes("trainable", json!(true)).is_empty());
 }

@@ -231,6 +231,12 @@ fn graphs_come_back_with_the_same_logits() {
         let tensors = read.assign(&back.steps()).unwrap();
         assert_eq!(predicted(&back, Some(&tensors)).0, expected, "{name}");
     }
+    // A graph without nodes for the pixels takes them as they are, if it has been exported.
+    let model = models::small_cnn(10).unwrap();
+    let (tensors, pixels) = (tensors(&model), Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] });
+    std::fs::write(&file, onnx::write(&source(&model, "a", &tensors, &classes, pixels.clone())).unwrap())
+        .unwrap();
+    assert_eq!(OnnxNetwork::read(&file).unwrap().pixels(), Some(pixels));
 }
 
 #[test]

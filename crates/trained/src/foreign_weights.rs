@@ -303,8 +303,8 @@ impl ForeignWeights {
         models::NAMES.into_iter().find_map(|name| fit(name).ok()?).ok_or_else(|| {
             let names = models::NAMES.join(", ");
             refuse(format!(
-                "its weights fit none of {names} for images of {}; name the one that is meant by --network, to be told why, or \
-                 their size by --image-size",
+                "its weights fit none of {names} for images of {}; name the one that is meant by --network, or the file with its \
+                 layers by `towers train --model`, to be told why; or the size of its images by --image-size",
                 ImageSize::of(image)
             ))
         })

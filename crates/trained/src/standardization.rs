@@ -46,20 +46,27 @@ pub fn check(options: &ImageDataGenerator, image: [usize; 3]) -> Result<()> {
     Err(Error::Option { option, value, accepted })
 }
 
-/// Measures on the training images what the augmentation itself needs. Nothing is measured twice.
+/// Measures the numbers of the augmentation itself on the training images. `seen` is told of the pixels of some images at a
+/// time, in up to three passes. Nothing is measured twice.
 ///
 /// # Errors
-/// [`Error::Option`] as [`check`], and [`Error::Augment`] if there are no images or they can't be decoded.
-pub fn fit(options: ImageDataGenerator, train: &Split) -> Result<ImageDataGenerator> {
+/// [`Error::Option`] as [`check`]; [`Error::Augment`] if there are no images, they can't be decoded, or `seen` fails.
+pub fn fit<E: From<Error> + From<cifar::Error> + ToString>(
+    options: ImageDataGenerator,
+    train: &Split,
+    mut seen: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<ImageDataGenerator> {
     check(&options, train.shape())?;
     if !options.needs_fit() {
         return Ok(options);
     }
-    let read = |error: Error| match error {
-        Error::Augment(error) => error,
-        error => augment::Error::Read { reason: error.to_string() },
+    let show = |see: &mut augment::See<'_>| {
+        let shown = train.each(|images| {
+            see(images).map_err(Error::from)?;
+            seen(images)
+        });
+        shown.map_err(|error: E| augment::Error::Read { reason: error.to_string() })
     };
-    let show = |see: &mut augment::See<'_>| train.each(|images| Ok(see(images)?)).map_err(read);
     Ok(options.fit_shown(train.shape(), show)?)
 }
 

@@ -177,11 +177,11 @@ fn images_that_are_read_before_a_run_have_a_bar() {
     let mut progress: Progress<_, io::Stderr> = Progress::bar(out.clone(), target, 100);
     for all in [400, 100] {
         progress.on_read(0, all).unwrap();
-        assert!(screen.take().contains("- ETA: ? - pictures are read for the first time"));
+        assert!(screen.take().contains("- ETA: ? - reading the pictures"));
         progress.on_read(all / 2, all).unwrap();
         let (drawn, half) = (screen.take(), all / 2);
         assert!(drawn.contains(&format!("{half}/{all} [=======")), "{drawn}");
-        assert!(drawn.contains("- ETA: 0s - pictures are read for the first time"), "{drawn}");
+        assert!(drawn.contains("- ETA: 0s - reading the pictures"), "{drawn}");
         progress.on_read(all, all).unwrap();
         let cleared = screen.take();
         assert!(cleared.contains('~') && !cleared.contains("read"), "{cleared:?}");

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// A layer as a configuration has it.
+#[derive(Clone, Copy)]
 pub(super) struct Layer<'a> {
     pub(super) value: &'a Value,
     pub(super) class: &'a str,
@@ -76,7 +77,7 @@ impl<'a> Layer<'a> {
     }
 
     /// The class and its options. Options for training alone that are left out are added to `left_out`.
-    pub(super) fn spec(&self, left_out: &mut Vec<(String, String)>) -> Result<LayerSpec, String> {
+    pub(super) fn spec(&self, left_out: &mut LeftOut) -> Result<LayerSpec, String> {
         let known = options_of(self.class).ok_or_else(|| {
             let names = models::CLASSES.join(", ");
             format!(
@@ -107,7 +108,7 @@ impl<'a> Layer<'a> {
                         shortened(&plain(value).to_string())
                     ));
                 }
-                left_out.push((self.name.to_owned(), key.clone()));
+                left_out.push((self.name.to_owned(), key.clone(), remedy(key, value)));
             }
         }
         Ok(LayerSpec { class: self.class.to_owned(), options, ..LayerSpec::default() })
@@ -122,8 +123,8 @@ impl<'a> Layer<'a> {
         let initializer =
             || value["class_name"].as_str().or(value.as_str()).unwrap_or_default().to_lowercase();
         match key {
+            "trainable" => *value != false || !self.has_weights(),
             _ if value.is_null() || *value == false || NEUTRAL.contains(&key) => true,
-            "trainable" => *value == true,
             "data_format" => value == "channels_last",
             "groups" => ones(value),
             // A kernel of one pixel has no gaps.
@@ -167,21 +168,36 @@ fn tensors_in(value: &Value, found: &mut Vec<(String, usize)>) {
     }
 }
 
+/// A layer, an option of its training that is left out, and what to do about it.
+pub(super) type LeftOut = Vec<(String, String, String)>;
+
 /// Options of training that an architecture has no words for: they are named, and left out.
 fn is_for_training(key: &str) -> bool {
-    key.ends_with("_regularizer") || key.ends_with("_constraint") || key == "trainable"
+    key.ends_with("_regularizer")
+        || key.ends_with("_constraint")
+        || ["trainable", "synchronized"].contains(&key)
+}
+
+fn remedy(option: &str, value: &Value) -> String {
+    // Keras adds the sum of the squares to the loss, whose gradient is twice the weight.
+    let l2 = value["config"]["l2"].as_f64().map(|l2| 2.0 * l2);
+    match (option, l2) {
+        ("trainable", _) => "give --freeze NAME".to_owned(),
+        ("synchronized", _) => "give --sync-batch-norm".to_owned(),
+        ("kernel_regularizer", Some(l2)) => {
+            format!("give --param-group 'NAME/kernel:l2={l2}', or '*/kernel:l2={l2}' for all layers")
+        }
+        _ => "it only matters in training, and is left out".to_owned(),
+    }
 }
 
 /// The sentences about options that were left out.
-pub(super) fn notes(left_out: Vec<(String, String)>) -> Vec<String> {
-    let mut by_option: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    left_out.into_iter().for_each(|(layer, option)| by_option.entry(option).or_default().push(layer));
-    let note = |(option, layers): (String, Vec<String>)| {
-        let remedy = match option.as_str() {
-            "trainable" => "give --freeze NAME",
-            "kernel_regularizer" => "give --param-group 'NAME/kernel:l2=X', with X twice Keras' number",
-            _ => "it only matters in training, and is left out",
-        };
+pub(super) fn notes(left_out: LeftOut) -> Vec<String> {
+    let mut by_option: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for (layer, option, remedy) in left_out {
+        by_option.entry((option, remedy)).or_default().push(layer);
+    }
+    let note = |((option, remedy), layers): (_, Vec<String>)| {
         format!("{option} of {} is not taken over: {remedy}", shortened(&layers.join(", ")))
     };
     by_option.into_iter().map(note).collect()

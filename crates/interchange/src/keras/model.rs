@@ -70,12 +70,15 @@ struct Reader {
     places: Vec<Place>,
     image: Option<[usize; 2]>,
     /// Layers and options of theirs that only matter for training.
-    left_out: Vec<(String, String)>,
+    left_out: layer::LeftOut,
     count: usize,
 }
 
 /// The outputs of layers: by the name of a layer and the number of its call.
 type Outputs = HashMap<(String, usize), String>;
+
+/// A call of a layer: its number, and the outputs that it reads.
+type Call<'a> = (Layer<'a>, usize, Vec<(String, usize)>);
 
 impl Reader {
     /// Adds the layers of a model that reads `inputs`, and returns the name of its output.
@@ -107,7 +110,7 @@ impl Reader {
             }
             return Ok(last);
         }
-        let mut outputs = Outputs::new();
+        let (mut outputs, mut waiting) = (Outputs::new(), Vec::<Call<'_>>::new());
         let config = &model["config"];
         let (input_layer, output_layer) =
             (only(&config["input_layers"], "input")?, only(&config["output_layers"], "output")?);
@@ -132,16 +135,24 @@ impl Reader {
                     calls.len()
                 ));
             }
-            for (number, call) in calls.iter().enumerate() {
-                let of = |key: &(String, usize)| outputs.get(key).cloned();
-                let reads: Option<Vec<String>> = call.iter().map(of).collect();
-                let reads = reads.ok_or_else(|| {
-                    format!("its layer `{}` reads a layer that is not before it", layer.name)
-                })?;
+            waiting.extend(calls.into_iter().enumerate().map(|(number, reads)| (layer, number, reads)));
+            // A layer that is used again may read layers after its own place in the list.
+            let all_read = |(_, _, reads): &Call<'_>, outputs: &Outputs| {
+                reads.iter().all(|key| outputs.contains_key(key))
+            };
+            while let Some(next) = waiting.iter().position(|call| all_read(call, &outputs)) {
+                let (layer, number, reads) = waiting.remove(next);
+                let reads: Vec<String> = reads.iter().map(|key| outputs[key].clone()).collect();
                 if let Some(output) = self.layer(&layer, around, &mut counts, &reads, number)? {
                     outputs.insert((layer.name.to_owned(), number), output);
                 }
             }
+            if waiting.len() > MOST_LAYERS {
+                return Err(format!("it has more than {MOST_LAYERS} layers"));
+            }
+        }
+        if let Some((layer, ..)) = waiting.first() {
+            return Err(format!("its layer `{}` reads a layer that is not there", layer.name));
         }
         outputs.get(&output_layer).cloned().ok_or_else(|| "its output is none of its layers".to_owned())
     }

@@ -17,6 +17,9 @@ use prost::Message;
 use proto::{Dimension, DimensionProto, FLOAT, ModelProto, OperatorSetIdProto, StringStringEntryProto};
 use proto::{TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
 
+/// The key of the metadata with the network's name, which all graphs of this writer have.
+const MODEL: &str = "towers.model";
+
 /// The bytes of a `.onnx` file.
 ///
 /// # Errors
@@ -34,7 +37,7 @@ pub fn write(source: &Source<'_>) -> Result<Vec<u8>> {
     graph.output = vec![value(OUTPUT, &[source.classes.len()])];
     let classes = serde_json::Value::from(source.classes.to_vec()).to_string();
     let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
-    let mut metadata_props = vec![entry("towers.model", source.name), entry("towers.classes", &classes)];
+    let mut metadata_props = vec![entry(MODEL, source.name), entry("towers.classes", &classes)];
     metadata_props.extend(source.dataset.map(|dataset| entry("towers.dataset", dataset)));
     let model = ModelProto {
         ir_version: opset.ir_version,

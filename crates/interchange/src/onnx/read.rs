@@ -1,5 +1,6 @@
 //! From a graph with the operators that the [writer](super::write) uses to an architecture with its weights.
 
+use super::MODEL;
 use super::proto::{AttributeProto, Dimension, FLOAT, GraphProto, ModelProto, NodeProto, TensorProto};
 use crate::pytorch::{Named, named};
 use crate::source::Pixels;
@@ -58,7 +59,10 @@ impl OnnxNetwork {
 
     /// What happens to pixels first, where the graph has it as the writer puts it.
     pub fn pixels(&self) -> Option<Pixels> {
-        self.pixels.clone()
+        // The writer leaves a scale of 1 and a shift of 0 out.
+        let written = self.metadata.contains_key(MODEL);
+        let unchanged = written.then(|| Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] });
+        self.pixels.clone().or(unchanged)
     }
 
     /// The names of the classes, where the metadata have them.

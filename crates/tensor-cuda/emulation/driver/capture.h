@@ -85,6 +85,8 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode* node
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
     Call call{__func__};
     if (!graphs.has(graph)) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such graph");
+    // As a driver on an H100 did.
+    if (nodes && *count == 0) return call.refuse(CUDA_ERROR_INVALID_VALUE, "a list without room");
     size_t all = graph->nodes.size(), room = nodes ? *count : 0;
     for (size_t k = 0; k < all && k < room; ++k) nodes[k] = reinterpret_cast<CUgraphNode>(k + 1);
     *count = all;
@@ -94,6 +96,7 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
 CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data, size_t* count) {
     Call call{__func__};
     if (!graphs.has(graph)) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such graph");
+    if (from && *count == 0) return call.refuse(CUDA_ERROR_INVALID_VALUE, "lists without room");
     if (from && !data) return call.refuse(CUDA_ERROR_LOSSY_QUERY, "edges may have data");
     size_t all = 0, room = from ? *count : 0;
     for (size_t k = 0; k < graph->nodes.size(); ++k) {

@@ -71,7 +71,8 @@ pub fn preview(
         let accepted = format!("at most {MOST_PIXELS} pixels; give smaller --samples, --columns or --zoom");
         return Err(Error::Option { option: "the picture", value, accepted });
     }
-    let pipeline = standardization::fit(augmentation.clone(), &split)?.build(split.shape())?;
+    let pipeline =
+        standardization::fit(augmentation.clone(), &split, |_| Ok::<_, Error>(()))?.build(split.shape())?;
     let saved = match save {
         Some(to) => save_pictures(pipeline.clone(), split.select(&places), preview, to)?,
         None => 0,

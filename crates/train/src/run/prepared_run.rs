@@ -33,20 +33,24 @@ fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
     })
 }
 
-/// The digest of the labels and pixels of a split. Shows `see` all pixels.
-fn read(split: &Split, observers: &mut [Box<dyn Observer>], mut see: impl FnMut(&[u8])) -> Result<String> {
-    let (image, in_files) = (split.shape().iter().product::<usize>(), split.files.is_some());
-    let mut tell = |done| match in_files {
-        true => observers.iter_mut().try_for_each(|observer| observer.on_read(done, split.len())),
-        false => Ok(()),
-    };
-    tell(0)?;
+/// Tells observers how far the reading of a split's pictures is, if they are in files. The function that this gives is
+/// called with the pixels of some images at a time, in any number of passes.
+fn tell(split: &Split, observers: &mut [Box<dyn Observer>]) -> impl FnMut(&[u8]) -> Result<()> {
+    let (image, all, in_files) =
+        (split.shape().iter().product::<usize>(), split.len(), split.files.is_some());
     let mut done = 0;
-    digest_seen(split, |images| {
-        see(images);
+    move |images| {
+        if !in_files {
+            return Ok(());
+        }
+        let mut tell = |done| observers.iter_mut().try_for_each(|observer| observer.on_read(done, all));
+        if done == 0 || done == all {
+            done = 0;
+            tell(done)?;
+        }
         done += images.len() / image;
         Ok(tell(done)?)
-    })
+    }
 }
 
 /// The preprocessing of images and the augmentation: those of the resumed run, else those of the weights, else
@@ -57,6 +61,7 @@ fn preprocess(
     first_values: Option<&FirstValues>,
     fit: Option<InputFit>,
     train: &Split,
+    observers: &mut [Box<dyn Observer>],
 ) -> Result<(Input, ImageDataGenerator)> {
     let (own, augmentation) = (config.training.preprocessing, config.training.augmentation.clone());
     let known = match resume {
@@ -67,12 +72,23 @@ fn preprocess(
         return Ok((input, augmentation.evaluated_as(&options)));
     }
     let kind = first_values.and_then(|values| values.kind).unwrap_or(own);
-    let input = match fit.filter(|_| kind == own) {
-        Some(fit) => fit.input()?,
-        None => Input::fit(kind, train)?,
+    let mut tell = tell(train, observers);
+    let fit = match fit.filter(|_| kind == own) {
+        Some(fit) => fit,
+        None => {
+            let mut fit = InputFit::new(kind, train.shape());
+            if fit.needs_images() {
+                train.each(|images| {
+                    fit.add(images);
+                    tell(images)
+                })?;
+            }
+            fit
+        }
     };
+    let input = fit.input()?;
     let options = input.options(augmentation);
-    Ok((input, standardization::fit(options, train)?))
+    Ok((input, standardization::fit(options, train, tell)?))
 }
 
 /// The state that all replicas of a run share.
@@ -121,7 +137,12 @@ impl<'a> PreparedRun<'a> {
         let measures = resume.is_none() && config.training.augmentation.validation_split == 0.0;
         let new_fit = || InputFit::new(config.training.preprocessing, data.train.shape());
         let mut fit = measures.then(new_fit);
-        let sha256 = read(&data.train, observers, |images| fit.iter_mut().for_each(|fit| fit.add(images)))?;
+        let mut tell_read = tell(&data.train, observers);
+        let sha256 = digest_seen(&data.train, |images| {
+            fit.iter_mut().for_each(|fit| fit.add(images));
+            tell_read(images)
+        })?;
+        drop(tell_read);
         let fingerprint = described(&data, sha256);
         let trained_on = resume.and_then(|resume| resume.state.data.as_ref());
         trained_on.map_or(Ok(()), |trained_on| compare(trained_on, &fingerprint))?;
@@ -139,8 +160,9 @@ impl<'a> PreparedRun<'a> {
             Some(_) => None,
         };
         let data = validation_split(config, data)?;
-        let (input, augmentation) = preprocess(config, resume, first_values.as_ref(), fit, &data.train)?;
-        let val_sha256 = read(&data.test, observers, |_| {})?;
+        let (input, augmentation) =
+            preprocess(config, resume, first_values.as_ref(), fit, &data.train, observers)?;
+        let val_sha256 = digest_seen(&data.test, tell(&data.test, observers))?;
         let run_data = RunData {
             input,
             augmentation,
