@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn no_cause_has_final_words_twice() {
         let io = || std::io::Error::other("the disk is full");
-        let error = train::Error::io("write", "a.csv")(io());
+        let error = train::Error::io("write", "a.csv".as_ref())(io());
         assert_eq!(sentence(&error.into()), "can't write a.csv: the disk is full");
         let context = Err::<(), _>(io()).context("can't listen").unwrap_err();
         assert_eq!(sentence(&context), "can't listen: the disk is full");

@@ -14,7 +14,7 @@ use crate::serve::{Page, Server};
 use crate::tui::{self, Tui};
 use crate::{data, error, launch, print};
 use anyhow::Context;
-use callbacks::{Outputs, Outside, Progress, Run, Status, from_config};
+use callbacks::{LiveStatus, Outputs, Outside, Progress, Run, Status, from_config};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -78,17 +78,18 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
             note_quick_recipe(&config);
         }
         let mut observers = observers(&config, &title(&config, &data), output, args)?;
-        let address = server.as_ref().map(Server::url);
+        let (address, live_status) = (server.as_ref().map(Server::url), LiveStatus::default());
         if let Some(server) = server {
-            let served = server.page(output.run.clone());
+            let served = server.page(output.run.clone(), live_status.clone());
             // Last, since it shows the files of the others.
             observers.push(Box::new(served.clone()));
             page = Some(served);
         }
         if live {
-            let view = Tui::new(&output.run, address, stop.clone());
-            observers[0] = Box::new(view.context("the terminal can't be drawn on")?);
+            let view = Tui::observers(&output.run, address, live_status.clone(), stop.clone());
+            observers.splice(..1, view.context("the terminal can't be drawn on")?);
         }
+        observers.insert(0, Box::new(live_status));
         observers.push(Box::new(FirstStepFlag(Arc::clone(&first_step_done))));
         // The view restores the terminal when the observers are dropped, before any message.
         Ok::<_, anyhow::Error>(match process {

@@ -1,5 +1,4 @@
-//! `--serve`: the live view of a run as a web page. The training thread only copies figures; a thread for each
-//! connection draws the page.
+//! `--serve`: the live view of a run as a web page. A thread for each connection draws it.
 
 mod address;
 mod http;
@@ -7,7 +6,7 @@ mod http;
 use crate::error::usage;
 use crate::print::note;
 use address::Address;
-use callbacks::{Result, RunStatus};
+use callbacks::{LiveStatus, Result};
 use http::{Answer, Request};
 use report::{LIVE_POLICY, LIVE_SCRIPT, live_figures, live_page};
 use std::net::TcpListener;
@@ -16,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use train::{EpochRecord, Flow, Observer, RunInfo, Snapshot, StepInfo, StepRecord, TrainState};
+use train::{Observer, RunInfo};
 
 /// Connections at a time; more are closed at once.
 const CONNECTIONS: usize = 16;
@@ -47,13 +46,13 @@ impl Server {
     }
 
     /// The page about the run in this folder. Answers begin with the run.
-    pub fn page(self, run: PathBuf) -> Page {
+    pub fn page(self, run: PathBuf, status: LiveStatus) -> Page {
         let name = std::path::absolute(&run).unwrap_or_else(|_| run.clone());
         let name = name.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let Server { listener, address } = self;
         note(format_args!("the live view is at {}", address.url()));
         let listener = Mutex::new(Some(listener));
-        Page(Arc::new(Shared { run, name, address, listener, now: Mutex::default() }))
+        Page(Arc::new(Shared { run, name, address, listener, status, now: Mutex::default() }))
     }
 }
 
@@ -67,12 +66,12 @@ struct Shared {
     address: Address,
     /// Until the run begins.
     listener: Mutex<Option<TcpListener>>,
+    status: LiveStatus,
     now: Mutex<Now>,
 }
 
 #[derive(Default)]
 struct Now {
-    status: RunStatus,
     ended: Option<String>,
     /// When figures were last asked for.
     asked: Option<Instant>,
@@ -109,12 +108,6 @@ impl Page {
         self.0.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A copy of the figures, so that the training thread never waits for the drawing.
-    fn copy(&self) -> (RunStatus, Option<String>) {
-        let now = self.now();
-        (now.status.clone(), now.ended.clone())
-    }
-
     fn respond(&self, request: &Request<'_>) -> Answer {
         let path = match self.0.address.admit(request.path, request.host) {
             Ok(path) => path,
@@ -122,18 +115,19 @@ impl Page {
         };
         match path {
             "/" => {
-                let (status, ended) = self.copy();
+                let (ended, status) = (self.now().ended.clone(), self.0.status.now());
                 match live_page(&self.0.run, &self.0.name, &status, ended.as_deref()) {
                     Ok(page) => Answer::html(page).policy(LIVE_POLICY),
                     Err(error) => Answer::text(500, &error.to_string()),
                 }
             }
             "/figures" => {
-                let (status, ended) = self.copy();
-                let mut now = self.now();
-                (now.asked, now.told) = (Some(Instant::now()), ended.is_some());
-                drop(now);
-                Answer::html(live_figures(&status, ended.as_deref()))
+                let ended = {
+                    let mut now = self.now();
+                    (now.asked, now.told) = (Some(Instant::now()), now.ended.is_some());
+                    now.ended.clone()
+                };
+                Answer::html(live_figures(&self.0.status.now(), ended.as_deref()))
             }
             "/live.js" => Answer::script(LIVE_SCRIPT),
             _ => Answer::text(404, "There is no such page."),
@@ -158,49 +152,11 @@ impl Page {
 }
 
 impl Observer for Page {
-    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
-        self.now().status.on_begin(run)?;
+    fn on_begin(&mut self, _: &RunInfo<'_>) -> Result<()> {
         let listener = self.0.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(listener) = listener else { return Ok(()) };
         let page = self.clone();
         let thread = thread::Builder::new().name("serve".into()).spawn(move || accept(&listener, &page));
         thread.map(drop).map_err(callbacks::Error::other)
-    }
-
-    fn on_read(&mut self, done: usize, all: usize) -> Result<()> {
-        self.now().status.on_read(done, all)
-    }
-
-    fn on_epoch_begin(&mut self, epoch: u64) -> Result<()> {
-        self.now().status.on_epoch_begin(epoch)
-    }
-
-    fn on_step(&mut self, step: &StepInfo) -> Result<()> {
-        self.now().status.on_step(step)
-    }
-
-    fn on_record(&mut self, record: &StepRecord) -> Result<()> {
-        self.now().status.on_record(record)
-    }
-
-    fn on_replica_rates(&mut self, images_per_second: &[f64]) -> Result<()> {
-        self.now().status.on_replica_rates(images_per_second)
-    }
-
-    fn on_evaluate(&mut self, done: usize, all: usize) -> Result<()> {
-        self.now().status.on_evaluate(done, all)
-    }
-
-    fn on_warning(&mut self, warning: &str) -> Result<()> {
-        self.now().status.on_warning(warning)
-    }
-
-    fn on_epoch_end(
-        &mut self,
-        record: &EpochRecord,
-        state: &TrainState,
-        shot: &dyn Snapshot,
-    ) -> Result<Flow> {
-        self.now().status.on_epoch_end(record, state, shot)
     }
 }

@@ -5,7 +5,7 @@ mod view;
 
 use crate::interrupt::end_at_once;
 use crate::print;
-use callbacks::{Progress, Result};
+use callbacks::{LiveStatus, Progress, Result};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use train::printable;
-use train::{EpochRecord, Flow, Observer, RunInfo, Snapshot, StepInfo, StepRecord, StopFlag, TrainState};
+use train::{EpochRecord, Flow, Observer, RunInfo, Snapshot, StepInfo, StopFlag, TrainState};
 use view::View;
 
 /// The least time between two drawings; keys are read at every step.
@@ -61,29 +61,36 @@ fn restore() {
 pub struct Tui {
     terminal: DefaultTerminal,
     view: View,
-    /// Writes the lines that a run without the view prints.
-    lines: Progress<Lines, io::Sink>,
+    status: LiveStatus,
     printed: Lines,
     stop: StopFlag,
     drawn: Option<Instant>,
 }
 
 impl Tui {
-    /// Takes over the terminal; dropping this restores it.
+    /// Takes over the terminal; dropping this restores it. The other observer comes before this one: it writes the
+    /// lines that a run without the view prints.
     ///
     /// # Errors
     /// If the terminal can't be prepared.
-    pub fn new(run: &Path, address: Option<String>, stop: StopFlag) -> io::Result<Self> {
+    pub fn observers(
+        run: &Path,
+        address: Option<String>,
+        status: LiveStatus,
+        stop: StopFlag,
+    ) -> io::Result<[Box<dyn Observer>; 2]> {
         let printed = Lines::default();
         let lines = Progress::plain(printed.clone(), io::sink());
         let view = View { run: printable(&run.display().to_string()), address, ..View::default() };
-        Ok(Tui { terminal: ratatui::try_init()?, view, lines, printed, stop, drawn: None })
+        let tui = Tui { terminal: ratatui::try_init()?, view, status, printed, stop, drawn: None };
+        Ok([Box::new(lines), Box::new(tui)])
     }
 
     /// Draws, if enough time has passed, and handles keys. A closed terminal does not end the run.
     fn show(&mut self, at_once: bool) {
         self.keys();
         if at_once || self.drawn.is_none_or(|drawn| drawn.elapsed() >= DRAW_EVERY) {
+            self.view.status = self.status.now();
             self.view.log = printable(&self.printed.text()).lines().map(str::to_owned).collect();
             let _ = self.terminal.draw(|frame| screen::draw(frame, &self.view));
             self.drawn = Some(Instant::now());
@@ -112,40 +119,22 @@ impl Drop for Tui {
 }
 
 impl Observer for Tui {
-    fn on_read(&mut self, done: usize, all: usize) -> Result<()> {
-        self.view.status.on_read(done, all)?;
+    fn on_read(&mut self, _: usize, _: usize) -> Result<()> {
         self.show(false);
         Ok(())
     }
 
-    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
-        self.view.status.on_begin(run)?;
-        self.lines.on_begin(run)?;
+    fn on_begin(&mut self, _: &RunInfo<'_>) -> Result<()> {
         self.show(true);
         Ok(())
     }
 
-    fn on_epoch_begin(&mut self, epoch: u64) -> Result<()> {
-        self.view.status.on_epoch_begin(epoch)?;
-        self.lines.on_epoch_begin(epoch)
-    }
-
-    fn on_step(&mut self, step: &StepInfo) -> Result<()> {
-        self.view.status.on_step(step)?;
+    fn on_step(&mut self, _: &StepInfo) -> Result<()> {
         self.show(false);
         Ok(())
     }
 
-    fn on_record(&mut self, record: &StepRecord) -> Result<()> {
-        self.view.status.on_record(record)
-    }
-
-    fn on_replica_rates(&mut self, images_per_second: &[f64]) -> Result<()> {
-        self.view.status.on_replica_rates(images_per_second)
-    }
-
-    fn on_evaluate(&mut self, done: usize, all: usize) -> Result<()> {
-        self.view.status.on_evaluate(done, all)?;
+    fn on_evaluate(&mut self, _: usize, _: usize) -> Result<()> {
         self.show(false);
         Ok(())
     }
@@ -155,24 +144,9 @@ impl Observer for Tui {
         Ok(())
     }
 
-    fn on_epoch_end(
-        &mut self,
-        record: &EpochRecord,
-        state: &TrainState,
-        shot: &dyn Snapshot,
-    ) -> Result<Flow> {
-        self.view.status.on_epoch_end(record, state, shot)?;
-        let flow = self.lines.on_epoch_end(record, state, shot)?;
+    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
         self.show(true);
-        Ok(flow)
-    }
-
-    fn on_interrupt(&mut self, state: &TrainState, shot: &dyn Snapshot) -> Result<()> {
-        self.lines.on_interrupt(state, shot)
-    }
-
-    fn on_end(&mut self, state: &TrainState, shot: &dyn Snapshot) -> Result<()> {
-        self.lines.on_end(state, shot)
+        Ok(Flow::Continue)
     }
 }
 

@@ -162,7 +162,7 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbacks::{RunStatus, testing};
+    use callbacks::{LiveStatus, testing};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use train::{EpochRecord, Observer, RunInfo, StepInfo, StepRecord};
@@ -184,7 +184,7 @@ mod tests {
         let state = testing::state(history.collect());
         let devices = "2 replicas, each on the CPU (1 thread)".into();
         let run = RunInfo { model: "minigooglenet", devices, replicas: 2, ..testing::run(10, &state) };
-        let mut status = RunStatus::default();
+        let mut status = LiveStatus::default();
         let record =
             StepRecord { step: 65, epoch: 4, loss: 0.6, acc: 0.7, lr: 0.05, images_per_second: 640.0 };
         let step = StepInfo { samples: 320, loss: 0.6, acc: 0.7, lr: 0.05, ..testing::step(3, 5, 20) };
@@ -197,7 +197,7 @@ mod tests {
         ];
         assert!(shown.iter().all(Result::is_ok));
         let log = (1..40).map(|line| format!("line {line}.")).collect();
-        View { run: "runs/a".into(), status, log, ..View::default() }
+        View { run: "runs/a".into(), status: status.now(), log, ..View::default() }
     }
 
     #[test]

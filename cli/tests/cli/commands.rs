@@ -9,10 +9,8 @@ fn evaluate_measures_what_validation_did() {
     // Plain loops replace the matrix units that bf16 needs.
     for (precision, tolerance) in [("fp32", 1e-5), ("bf16", 1e-2)] {
         let run = |args: &str| {
-            let mut command = place.command(&format!("{args} --precision {precision}"));
-            let output = command.env("TOWERS_SIMD", "portable").output().unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            String::from_utf8_lossy(&output.stdout).into_owned()
+            let args = format!("{args} --precision {precision}");
+            place.run_with(&args, &[("TOWERS_SIMD", "portable")]).ends(0).out()
         };
         run(&format!("{train} --output {precision}"));
         let last = place.last_epoch(precision);

@@ -220,10 +220,9 @@ fn a_killed_process_is_named_and_the_job_goes_on() {
     let ranks = ranks(&launcher, 2);
     wait_for_epochs(&cuda.0, "run", 2);
     signal("-KILL", &ranks[&1]);
-    let (output, err) = end(launcher);
-    assert!(output.status.success() && !err.contains("FAKE:"), "{err}");
-    assert!(err.contains("error: stopped because rank 1 (127.0.0.1) has ended unexpectedly"), "{err}");
-    assert!(err.contains("resuming from run/checkpoints"), "{err}");
+    let ran = end(launcher).ends(0).complains("resuming from run/checkpoints");
+    let ran = ran.complains("error: stopped because rank 1 (127.0.0.1) has ended unexpectedly");
+    assert!(!ran.err().contains("FAKE:"), "{}", ran.err());
     assert!(cuda.0.model("run") == cuda.0.model("straight"), "the restarted run is another run");
 }
 

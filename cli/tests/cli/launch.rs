@@ -2,6 +2,9 @@
 
 use super::{Place, TRAIN};
 
+/// The only process of a job.
+const ALONE: [(&str, &str); 2] = [("RANK", "0"), ("WORLD_SIZE", "1")];
+
 #[test]
 fn the_first_process_speaks_for_all() {
     let place = Place::new();
@@ -37,31 +40,25 @@ fn processes_that_nothing_joins_say_so_after_each_restart() {
 #[test]
 fn training_on_cpus_without_an_mpi_says_what_to_install() {
     let place = Place::new();
-    let mut launch = place.command("launch --processes 2 -- train --quick --device cpu --output run");
-    let output = launch.env("PATH", "/nowhere").output().unwrap();
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{err}");
-    assert!(err.contains("there is no mpiexec in PATH") && err.contains("train --replicas 2"), "{err}");
+    let launch = "launch --processes 2 -- train --quick --device cpu --output run";
+    let ran = place.run_with(launch, &[("PATH", "/nowhere")]).ends(2);
+    ran.complains("there is no mpiexec in PATH").complains("train --replicas 2");
 }
 
 #[test]
 fn a_launcher_in_a_launcher_is_refused() {
     let place = Place::new();
-    let mut nested = place.command("launch --processes 2 -- devices");
-    let output = nested.env("OMPI_COMM_WORLD_RANK", "1").env("OMPI_COMM_WORLD_SIZE", "2").output().unwrap();
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{err}");
-    assert!(err.contains("Open MPI has already started 2 processes; leave `launch --` out"), "{err}");
+    let place_in_job = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "2")];
+    let ran = place.run_with("launch --processes 2 -- devices", &place_in_job).ends(2);
+    ran.complains("Open MPI has already started 2 processes; leave `launch --` out");
 }
 
 #[test]
 fn an_environment_that_makes_no_sense_ends_the_training() {
     let place = Place::new();
-    let mut train = place.command("train --quick --dataset synthetic --output run");
-    let output = train.env("TF_CONFIG", "{").output().unwrap();
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{err}");
-    assert!(err.contains("error: TF_CONFIG is `{`, but must be JSON") && !place.exists("run"), "{err}");
+    let ran = place.run_with("train --quick --dataset synthetic --output run", &[("TF_CONFIG", "{")]).ends(1);
+    ran.complains("error: TF_CONFIG is `{`, but must be JSON");
+    assert!(!place.exists("run"));
 }
 
 /// A job that failed before its first checkpoint starts again, where a new run would be refused.
@@ -70,19 +67,18 @@ fn a_restarted_job_may_replace_what_it_left() {
     let place = Place::new();
     place.make_folder("run/checkpoints/epoch-0001");
     place.write("run/history.csv", "epoch\n1\n");
-    let alone = ["RANK=0", "WORLD_SIZE=1"];
-    for (variables, status) in [
-        (["TORCHELASTIC_RESTART_COUNT=0", ""], 2),
-        (["TORCHELASTIC_RESTART_COUNT=1", ""], 0),
-        (["TORCHELASTIC_RESTART_COUNT=0", ""], 2),
-        (["SLURM_RESTART_COUNT=0", "SLURM_JOB_ID=7"], 2),
-        // A batch script that runs the program without a step.
-        (["SLURM_RESTART_COUNT=1", "SLURM_JOB_ID=7"], 0),
+    // For SLURM, a batch script that runs the program without a step.
+    for (variable, count, status) in [
+        ("TORCHELASTIC_RESTART_COUNT", "0", 2),
+        ("TORCHELASTIC_RESTART_COUNT", "1", 0),
+        ("TORCHELASTIC_RESTART_COUNT", "0", 2),
+        ("SLURM_RESTART_COUNT", "0", 2),
+        ("SLURM_RESTART_COUNT", "1", 0),
     ] {
-        let mut train = place.command(&format!("{TRAIN} --output run"));
-        let pairs = alone.iter().chain(&variables).filter_map(|pair| pair.split_once('='));
-        let output = train.envs(pairs).output().unwrap();
-        assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
+        let job = if variable.starts_with("SLURM") { ("SLURM_JOB_ID", "7") } else { ALONE[0] };
+        place
+            .run_with(&format!("{TRAIN} --output run"), &[ALONE[0], ALONE[1], job, (variable, count)])
+            .ends(status);
     }
 }
 
@@ -96,10 +92,8 @@ fn a_model_without_a_checkpoint_is_replaced_by_a_restart() {
     };
     leave("run");
     place.refuses(&format!("{TRAIN} --output run"), "run already holds a run");
-    let mut restarted = place.command(&format!("{TRAIN} --output run"));
-    restarted.env("RANK", "0").env("WORLD_SIZE", "1").env("TORCHELASTIC_RESTART_COUNT", "1");
-    let output = restarted.output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let restarted = [ALONE[0], ALONE[1], ("TORCHELASTIC_RESTART_COUNT", "1")];
+    place.run_with(&format!("{TRAIN} --output run"), &restarted).ends(0);
     leave("again");
     place.run(&format!("{TRAIN} --output again --backup-and-restore")).ends(0);
 }
@@ -151,7 +145,7 @@ mod faults {
         let line = fs::read_to_string(format!("/proc/{}/cmdline", ranks[&0])).unwrap();
         assert!(line.contains("bench") && !line.contains(secret.as_str()));
         signal("-TERM", &launcher.id().to_string());
-        assert_eq!(end(launcher).0.status.code(), Some(130));
+        end(launcher).ends(130);
         all_gone(&ranks);
     }
 
@@ -162,11 +156,9 @@ mod faults {
             let launcher = start(&place, &format!("launch --processes 3 -- {ENDLESS}"));
             let ranks = ranks(&launcher, 3);
             signal("-KILL", &ranks[&killed]);
-            let (output, err) = end(launcher);
-            assert_eq!(output.status.code(), Some(137), "{err}");
             let told =
                 format!("error: rank {killed} of 3 was ended by signal 9 (SIGKILL); the others were ended\n");
-            assert_eq!(err, told);
+            assert_eq!(end(launcher).ends(137).err(), told);
             all_gone(&ranks);
         }
     }
@@ -189,9 +181,7 @@ mod faults {
         let ranks = ranks(&launcher, 2);
         stop(&ranks[&0]);
         signal("-ABRT", &ranks[&1]);
-        let (output, err) = end(launcher);
-        assert_eq!(output.status.code(), Some(134), "{err}");
-        assert!(err.contains("rank 1 of 2 was ended by signal 6 (SIGABRT)"), "{err}");
+        end(launcher).ends(134).complains("rank 1 of 2 was ended by signal 6 (SIGABRT)");
         all_gone(&ranks);
     }
 
@@ -201,8 +191,7 @@ mod faults {
         let launcher = start(&place, &format!("launch --processes 2 -- {ENDLESS}"));
         let ranks = ranks(&launcher, 2);
         signal("-INT", &launcher.id().to_string());
-        let (output, err) = end(launcher);
-        assert_eq!((output.status.code(), err.as_str()), (Some(130), ""));
+        assert_eq!(end(launcher).ends(130).err(), "");
         all_gone(&ranks);
     }
 
@@ -241,9 +230,8 @@ mod faults {
         wait_for_pending(&ranks[&0], 15);
         signal("-INT", &launcher.id().to_string());
         wait_for(|| launcher.try_wait().unwrap());
-        let (output, err) = end(launcher);
-        assert_eq!(output.status.code(), Some(134), "{err}");
-        assert!(err.contains("rank 1 of 2 was ended by signal 6") && !err.contains("restarting"), "{err}");
+        let err = end(launcher).ends(134).complains("rank 1 of 2 was ended by signal 6").err();
+        assert!(!err.contains("restarting"), "{err}");
         all_gone(&ranks);
     }
 
@@ -257,9 +245,8 @@ mod faults {
         signal("-INT", &launcher.id().to_string());
         wait_for_pending(&ranks[&1], 2);
         signal("-KILL", &ranks[&1]);
-        let (output, err) = end(launcher);
-        assert_eq!(output.status.code(), Some(137), "{err}");
-        assert!(err.contains("rank 1 of 2 was ended by signal 9") && !err.contains("restarting"), "{err}");
+        let err = end(launcher).ends(137).complains("rank 1 of 2 was ended by signal 9").err();
+        assert!(!err.contains("restarting"), "{err}");
         all_gone(&ranks);
     }
 
@@ -273,9 +260,7 @@ mod faults {
         let ranks = ranks(&launcher, 1);
         wait_for_epochs(&place, "run", 2);
         signal("-KILL", &ranks[&0]);
-        let (output, err) = end(launcher);
-        assert!(output.status.success(), "{err}");
-        assert!(err.contains("(restart 1 of 1)") && err.contains("resuming from run/checkpoints"), "{err}");
+        end(launcher).ends(0).complains("(restart 1 of 1)").complains("resuming from run/checkpoints");
         place.run(&format!("{train} straight")).ends(0);
         assert!(place.model("run") == place.model("straight"), "the restarted run is not the same run");
     }
@@ -356,9 +341,7 @@ mod by_mpi {
         let launcher = long(&place, "");
         wait_for_epochs(&place, "run", 2);
         signal("-INT", &launcher.id().to_string());
-        let (output, err) = end(launcher);
-        assert_eq!(output.status.code(), Some(130), "{err}");
-        assert!(err.contains("interrupted; to continue, give the run's folder to --resume"), "{err}");
+        end(launcher).ends(130).complains("interrupted; to continue, give the run's folder to --resume");
         // The rest runs in one process, with as many replicas.
         place
             .run("train --resume run --replicas 2 --max-time 1s")
@@ -379,12 +362,8 @@ mod by_mpi {
             let launcher = start(&place, &format!("launch --processes 3 -- {train} --output {run}"));
             wait_for_epochs(&place, &run, 1);
             signal("-KILL", &rank(&place, victim));
-            let (output, err) = end(launcher);
-            assert!(output.status.success(), "{err}");
-            assert!(
-                err.contains(&format!("rank {victim} was lost; 2 processes continue after step")),
-                "{err}"
-            );
+            let told = format!("rank {victim} was lost; 2 processes continue after step");
+            end(launcher).ends(0).complains(&told);
             assert!(
                 place.model(&run) == place.model("straight"),
                 "another network after the loss of {victim}"
@@ -407,9 +386,7 @@ mod by_mpi {
         });
         wait_for_epochs(&place, "run", 4);
         signal("-INT", &launcher.id().to_string());
-        let (output, err) = end(launcher);
-        assert_eq!(output.status.code(), Some(130), "{err}");
-        assert!(err.contains("(restart 1 of 1)") && err.contains("resuming from run/checkpoints"), "{err}");
+        end(launcher).ends(130).complains("(restart 1 of 1)").complains("resuming from run/checkpoints");
     }
 
     #[test]

@@ -62,7 +62,12 @@ impl Place {
     }
 
     fn run(&self, args: &str) -> Ran {
-        Ran(args.to_owned(), self.command(args).output().unwrap())
+        self.run_with(args, &[])
+    }
+
+    /// The same with more environment variables.
+    fn run_with(&self, args: &str, variables: &[(&str, &str)]) -> Ran {
+        Ran(args.to_owned(), self.command(args).envs(variables.iter().copied()).output().unwrap())
     }
 
     /// Runs a command that succeeds and prints this text.

@@ -3,9 +3,9 @@
 //!
 //! The GPUs are emulated, and so is NCCL. Like the real NCCL, it does not notice a lost process.
 
-use crate::Place;
 use crate::folders::draw;
 use crate::ranks::{end, ranks, signal, spawn, wait_for, wait_for_epochs};
+use crate::{Place, Ran};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
@@ -41,16 +41,13 @@ fn on_two_gpus(place: &Place, mut command: Command) -> Command {
     command
 }
 
-fn run(place: &Place, args: &str) -> (Option<i32>, String) {
-    let (output, err) = end(spawn(command(place, args)));
-    (output.status.code(), err)
+fn run(place: &Place, args: &str) -> Ran {
+    end(spawn(command(place, args)))
 }
 
 /// The result of two replicas in one process.
 pub fn expected(place: &Place, epochs: u64) -> Vec<u8> {
-    let (status, err) =
-        run(place, &format!("{TRAIN} {TWO} --epochs {epochs} --replicas 2 --gpus 2 --output straight"));
-    assert_eq!(status, Some(0), "{err}");
+    run(place, &format!("{TRAIN} {TWO} --epochs {epochs} --replicas 2 --gpus 2 --output straight")).ends(0);
     place.model("straight")
 }
 
@@ -75,19 +72,17 @@ fn launched_processes_train_as_towers_of_one() {
     }
     let train = TRAIN.replace("synthetic", "pictures --stream always");
     // In NCCL's order, which is of no importance to a sum of two.
-    let (status, err) = run(&place, &format!("launch -- {train} --epochs 2 --output run"));
-    assert_eq!(status, Some(0), "{err}");
-    assert!(err.contains("10 pictures would take 0.0 GB of memory"), "{err}");
+    let ran = run(&place, &format!("launch -- {train} --epochs 2 --output run")).ends(0);
+    ran.complains("10 pictures would take 0.0 GB of memory");
     nothing_left(&place);
     let one = format!("{train} {TWO} --epochs 2 --replicas 2 --gpus 2 --output straight");
-    let (status, err) = run(&place, &one);
-    assert_eq!(status, Some(0), "{err}");
+    run(&place, &one).ends(0);
     assert!(place.model("run") == place.model("straight"), "the processes trained another network");
     // Only the error of rank 0 counts; the other rank may report the failure differently.
-    let (status, err) =
-        run(&place, &format!("launch --max-restarts 1 -- {TRAIN} {TWO} --epochs 2 --output run"));
-    assert_eq!(status, Some(2), "{err}");
-    assert!(err.contains("run already holds a run") && !err.contains("restarting"), "{err}");
+    let ran =
+        run(&place, &format!("launch --max-restarts 1 -- {TRAIN} {TWO} --epochs 2 --output run")).ends(2);
+    let err = ran.complains("run already holds a run").err();
+    assert!(!err.contains("restarting"), "{err}");
 }
 
 /// Starts one process of a job with these variables; `#` stands for the rank.
@@ -157,9 +152,8 @@ fn processes_of_every_launcher_join() {
         with_master(&slurm),
         with_master(&open_mpi),
     ] {
-        for (rank, child) in job(&place, &variables, SAME).into_iter().enumerate() {
-            let (output, err) = end(child);
-            assert!(output.status.success(), "{}, rank {rank}: {err}", variables[0].0);
+        for child in job(&place, &variables, SAME) {
+            end(child).ends(0);
         }
         assert!(place.model("run") == expected, "{}: another network", variables[0].0);
         nothing_left(&place);
@@ -178,13 +172,11 @@ fn a_process_takes_all_gpus_of_its_machine() {
     let secret = ("TOWERS_JOB_SECRET", "a secret of the job".to_owned());
     let variables = [("TF_CONFIG", format!("{workers}{task}")), secret];
     let line = format!("{TRAIN} {FOUR} --epochs 1 --output run");
-    for (child, rank) in [0, 1].map(|rank| process(&place, &line, &variables, rank)).into_iter().zip(0..) {
-        let (output, err) = end(child);
-        assert!(output.status.success(), "rank {rank}: {err}");
+    for child in [0, 1].map(|rank| process(&place, &line, &variables, rank)) {
+        end(child).ends(0);
     }
     let straight = format!("{TRAIN} {FOUR} --epochs 1 --replicas 4 --gpus 2 --output straight");
-    let (status, err) = run(&place, &straight);
-    assert_eq!(status, Some(0), "{err}");
+    run(&place, &straight).ends(0);
     assert!(place.model("run") == place.model("straight"), "the processes trained another network");
     nothing_left(&place);
 }
@@ -209,9 +201,7 @@ fn torchrun_starts_a_job_and_starts_it_again() {
     let ranks = ranks(&launcher, 2);
     wait_for_epochs(&place, "run", 2);
     signal("-KILL", &ranks[&1]);
-    let (output, err) = end(launcher);
-    assert!(output.status.success(), "{err}");
-    assert!(err.contains("resuming from run/checkpoints"), "{err}");
+    end(launcher).ends(0).complains("resuming from run/checkpoints");
     assert!(place.model("run") == expected(&place, 8), "the restarted run is another run");
 }
 
@@ -222,8 +212,7 @@ fn processes_that_do_not_fit_are_refused() {
     variables.push(("TOWERS_START_TIMEOUT", "30".into()));
     let told = "rank 1 has the setting devices.no_winograd true, but rank 0 has false; start all of them";
     for child in job(&place, &variables, ("--threads 1", "--threads 1 --no-winograd")) {
-        let (output, err) = end(child);
-        assert!(output.status.code() == Some(1) && err.contains(told), "{err}");
+        end(child).ends(1).complains(told);
     }
 }
 
@@ -244,10 +233,8 @@ fn lost_processes_are_named_and_the_job_goes_on() {
         let ranks = ranks(&launcher, 2);
         wait_for_epochs(&place, "run", 2);
         signal(order, &ranks[&lost]);
-        let (output, err) = end(launcher);
-        assert!(output.status.success(), "{order} {lost}: {err}");
-        assert!(err.contains(told), "{order} {lost}: {err}");
-        assert!(err.contains("(restart 1 of 1)") && err.contains("resuming from run/checkpoints"), "{err}");
+        let ran = end(launcher).ends(0).complains(told);
+        ran.complains("(restart 1 of 1)").complains("resuming from run/checkpoints");
         assert!(place.model("run") == expected, "{order} {lost}: the restarted run is another run");
         place.remove("run");
     }
@@ -271,10 +258,8 @@ fn processes_without_a_common_launcher_say_that_the_run_goes_on() {
             wait_for_epochs(&place, "run", before);
             signal("-TERM", &processes[rank].id().to_string());
         }
-        for (rank, process) in processes.into_iter().enumerate() {
-            let (output, err) = end(process);
-            let status = if stopped.is_some() { 130 } else { 0 };
-            assert_eq!(output.status.code(), Some(status), "{stopped:?}, rank {rank}: {err}");
+        for process in processes {
+            end(process).ends(if stopped.is_some() { 130 } else { 0 });
         }
     }
     assert!(place.model("run") == expected(&place, 12), "the run that went on is another run");
@@ -294,8 +279,7 @@ fn processes_that_count_restarts_apart_go_on_together() {
             process(&place, &line, &[variables.clone(), own.to_vec()].concat(), rank)
         });
         for (rank, process) in processes.into_iter().enumerate() {
-            let (output, err) = end(process);
-            assert!(output.status.success(), "{counts:?}, rank {rank}: {err}");
+            let err = end(process).ends(0).err();
             assert_eq!(err.contains("resuming from run/checkpoints"), epochs > 1 && rank == 0, "{err}");
         }
     }
@@ -322,8 +306,7 @@ fn processes_that_wait_end_at_once() {
             Some(listener.accept().unwrap())
         };
         signal("-TERM", &child.id().to_string());
-        let (output, err) = end(child);
-        assert_eq!(output.status.code(), Some(130), "rank {rank}: {err}");
+        end(child).ends(130);
         drop(came);
     }
 }

@@ -1,9 +1,9 @@
 //! Finds and kills the processes of a launch, on Linux.
 
-use crate::Place;
+use crate::{Place, Ran};
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -64,10 +64,8 @@ pub fn signal(name: &str, id: &str) {
     assert!(Command::new("kill").args([name, id]).status().unwrap().success());
 }
 
-pub fn end(launcher: Child) -> (Output, String) {
-    let output = launcher.wait_with_output().unwrap();
-    let err = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output, err)
+pub fn end(launcher: Child) -> Ran {
+    Ran("(started before)".to_owned(), launcher.wait_with_output().unwrap())
 }
 
 pub fn all_gone(ranks: &BTreeMap<usize, String>) {

@@ -1,5 +1,5 @@
 use super::folders::draw;
-use super::{Place, Ran, TRAIN};
+use super::{Place, TRAIN};
 
 /// Bad usage: status 2, one sentence that names the flag, no files left behind. The crates test their own errors.
 /// This tests the errors of the command line itself.
@@ -161,9 +161,8 @@ fn failures_say_what_to_do() {
     place.fails("train --offline", "error: ").complains("hint: --data-dir");
     assert!(!place.exists("runs"), "a run without data leaves nothing behind");
     for args in ["train --quick --dataset synthetic --device cpu", "devices"] {
-        let output = place.command(args).env("TOWERS_SIMD", "avx521").output().unwrap();
         let says = "TOWERS_SIMD is `avx521`, but must be one of portable, neon, avx2, avx512; did you mean `avx512`?";
-        Ran(args.to_owned(), output).ends(2).complains(says);
+        place.run_with(args, &[("TOWERS_SIMD", "avx521")]).ends(2).complains(says);
     }
     if place.run("devices").ends(0).out().contains("cuda: none") {
         let ran = place.fails("train --gpus 3 --quick", "--device cpu");
@@ -280,9 +279,7 @@ fn bad_values_of_the_environment_name_the_variable() {
         ("TOWERS_COLLECTIVE_TIMEOUT", "0", "invalid value '0' for 'TOWERS_COLLECTIVE_TIMEOUT'"),
         ("TOWERS_DATA_DIR", "", "a value is required for 'TOWERS_DATA_DIR' but none was supplied"),
     ] {
-        let args = "train --quick --dataset synthetic";
-        let output = place.command(args).env(variable, value).output().unwrap();
-        Ran(args.to_owned(), output).ends(2).complains(says);
+        place.run_with("train --quick --dataset synthetic", &[(variable, value)]).ends(2).complains(says);
     }
     place.refuses("train --collective-timeout=0", "'0' for '--collective-timeout <SECONDS>'");
 }
@@ -334,8 +331,8 @@ fn without_threads_an_error_says_so_or_the_work_is_done_on_one() {
         ("preview --dataset pets", 1, "can't start a thread to decode"),
         ("predict --model run pets/cat/000.png", 0, ""),
     ] {
-        let output = place.command(args).env("RUST_MIN_STACK", (1_u64 << 46).to_string()).output();
-        let ran = Ran(args.to_owned(), output.unwrap()).ends(status).complains(says);
+        let stack = (1_u64 << 46).to_string();
+        let ran = place.run_with(args, &[("RUST_MIN_STACK", &stack)]).ends(status).complains(says);
         assert!(!ran.err().contains("panicked"), "{}", ran.err());
     }
 }

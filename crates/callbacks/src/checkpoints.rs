@@ -68,7 +68,7 @@ impl Checkpoints {
     /// Checkpoints in a run directory.
     ///
     /// # Errors
-    /// [`Error::Option`] when there is no metric of that name, [`Error::Checkpoint`] when the folder can't be used.
+    /// [`Error::Option`] when there is no metric of that name, [`Error::File`] when the folder can't be used.
     pub fn new(run_dir: impl AsRef<Path>, options: &CheckpointOptions) -> Result<Self> {
         options::check(options, &TABLE)?;
         let best = options.save_best.clone().map(|metric| Best { metric, mode: Mode::Auto });

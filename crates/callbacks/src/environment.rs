@@ -1,6 +1,6 @@
 use crate::status::now;
-use crate::{Error, Observer, Result, RunInfo};
-use checkpoint::write_file;
+use crate::{Observer, Result, RunInfo};
+use checkpoint::write_json;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -59,9 +59,7 @@ impl Observer for Environment {
             "flops": run.flops,
             "starts": starts,
         });
-        let text = serde_json::to_string_pretty(&environment)
-            .map_err(|error| Error::io("write", &self.0)(error.into()))?;
-        write_file(&self.0, (text + "\n").as_bytes()).map_err(Error::io("write", &self.0))
+        Ok(write_json(&self.0, &environment)?)
     }
 }
 

@@ -1,6 +1,6 @@
 use std::error::Error as StdError;
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -12,16 +12,6 @@ pub enum Error {
     /// An option with a value that makes no sense.
     #[error(transparent)]
     Option(#[from] options::Error),
-    /// A file that can't be read or written.
-    #[error("can't {action} {}: {source}", path.display())]
-    Io {
-        /// The failed action.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
     /// A picture that can't be drawn or written.
     #[error("{}: {reason}", path.display())]
     Picture {
@@ -33,19 +23,18 @@ pub enum Error {
     /// A file that is no history of epochs.
     #[error("{}: this is not a history of `towers train`", .0.display())]
     NoHistory(PathBuf),
-    /// A checkpoint can't be written or read.
+    /// A file or a checkpoint can't be written or read.
     #[error(transparent)]
-    Checkpoint(#[from] checkpoint::Error),
+    File(#[from] checkpoint::Error),
     /// Any other error of an [`Observer`](crate::Observer) or a [`Snapshot`](crate::Snapshot).
     #[error(transparent)]
     Other(Box<dyn StdError + Send + Sync>),
 }
 
 impl Error {
-    /// An [`Error::Io`] for a file.
-    pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
-        let path = path.into();
-        move |source| Error::Io { action, path, source }
+    /// An [`Error::File`] about this action with this file.
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+        move |source| checkpoint::Error::io(action, path)(source).into()
     }
 
     /// An error of a custom observer.

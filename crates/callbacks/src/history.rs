@@ -34,14 +34,14 @@ impl History {
 
     fn write(&self, history: &[EpochRecord]) -> Result<()> {
         let table = table(history).map_err(|error| Error::io("write", &self.csv)(error.into()))?;
-        write_file(&self.csv, &table).map_err(Error::io("write", &self.csv))?;
+        write_file(&self.csv, &table)?;
         let mut lines = Vec::new();
         for record in history {
             let unfit = |error: serde_json::Error| Error::io("write", &self.jsonl)(error.into());
             serde_json::to_writer(&mut lines, record).map_err(unfit)?;
             lines.push(b'\n');
         }
-        write_file(&self.jsonl, &lines).map_err(Error::io("write", &self.jsonl))
+        Ok(write_file(&self.jsonl, &lines)?)
     }
 }
 
@@ -64,7 +64,7 @@ fn table(history: &[EpochRecord]) -> csv::Result<Vec<u8>> {
 /// The figures of a run's epochs, from its `history.csv`; empty if the run has not begun.
 ///
 /// # Errors
-/// [`Error::Io`] if the file can't be read, [`Error::NoHistory`] if it has another format.
+/// [`Error::File`] if the file can't be read, [`Error::NoHistory`] if it has another format.
 pub fn read_history(run: &Path) -> Result<Vec<EpochRecord>> {
     let path = run.join("history.csv");
     let text = match checkpoint::read_text(&path) {

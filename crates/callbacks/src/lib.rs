@@ -47,7 +47,7 @@ pub use observer::{Flow, Observer, Picture, RunInfo, Snapshot, StepInfo};
 pub use outputs::{Outputs, Outside, Run, TABLES, from_config, stopping};
 pub use progress::Progress;
 pub use reduce_lr_on_plateau::{Plateau, ReduceLrOnPlateau};
-pub use run_status::RunStatus;
+pub use run_status::{LiveStatus, RunStatus};
 pub use run_time::RunTime;
 pub use state::{EpochRecord, Fingerprint, Partial, Recorded, StepRecord, TrainState};
 pub use status::Status;

@@ -287,7 +287,7 @@ mod tests {
             std::fs::remove_dir_all(&folder).unwrap();
             std::fs::write(&folder, "in the way").unwrap();
             let error = observer.on_begin(&run(9, &state(vec![]))).unwrap_err();
-            assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("runs"), "{k}: {error}");
+            assert!(matches!(error, Error::File(_)) && error.to_string().contains("runs"), "{k}: {error}");
         }
     }
 }

@@ -119,7 +119,7 @@ impl Outputs {
     /// files.
     ///
     /// # Errors
-    /// [`Error::Io`] if there is no current folder.
+    /// [`Error::File`] if there is no current folder.
     pub fn make_absolute(&mut self) -> Result<()> {
         let csv = self.csv_log.as_mut().map(|log| &mut log.path);
         let rates = self.lr_log.as_mut().map(|log| &mut log.path);
@@ -176,7 +176,7 @@ pub fn stopping(outputs: &Outputs) -> Result<Vec<Box<dyn Observer>>> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Option`] for options that make no sense; [`Error::Checkpoint`] when the folder can't be used.
+/// [`Error::Option`] for options that make no sense; [`Error::File`] when the folder can't be used.
 pub fn from_config(outputs: &Outputs, run: &Run<'_>) -> Result<Vec<Box<dyn Observer>>> {
     outputs.check()?;
     let folder = run.folder;

@@ -2,6 +2,7 @@ use crate::{
     EpochRecord, Flow, Monitor, Observer, Result, RunInfo, RunTime, Snapshot, StepInfo, StepRecord,
     TrainState, printable,
 };
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The seconds between two values of the throughput.
 const RATE_EVERY: f64 = 0.5;
@@ -15,9 +16,7 @@ const RECORDS: usize = 512;
 /// The most warnings that are kept.
 const WARNINGS: usize = 20;
 
-/// What a live view shows of a run: numbers and texts, no terminal and no page.
-///
-/// It is an [`Observer`] that only looks. Texts have no control characters.
+/// What a live view shows of a run: numbers and texts, no terminal and no page. Texts have no control characters.
 #[derive(Clone, Debug, Default)]
 pub struct RunStatus {
     /// The recipe.
@@ -123,14 +122,29 @@ fn halve(records: &mut Vec<StepRecord>) {
     *records = joined.collect();
 }
 
-impl Observer for RunStatus {
+/// An [`Observer`] that keeps a [`RunStatus`], for the threads with a clone of it to show.
+#[derive(Clone, Debug, Default)]
+pub struct LiveStatus(Arc<Mutex<RunStatus>>);
+
+impl LiveStatus {
+    /// A copy, so that the training thread never waits for the drawing.
+    pub fn now(&self) -> RunStatus {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RunStatus> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for LiveStatus {
     fn on_read(&mut self, done: usize, all: usize) -> Result<()> {
-        self.reading = Some((done, all));
+        self.lock().reading = Some((done, all));
         Ok(())
     }
 
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
-        *self = RunStatus {
+        *self.lock() = RunStatus {
             recipe: printable(run.recipe),
             model: printable(run.model),
             devices: printable(&run.devices),
@@ -146,54 +160,61 @@ impl Observer for RunStatus {
     }
 
     fn on_epoch_begin(&mut self, epoch: u64) -> Result<()> {
-        (self.epoch, self.step, self.evaluating, self.last_rate_at) = (epoch, None, None, None);
+        let mut status = self.lock();
+        (status.epoch, status.step, status.evaluating, status.last_rate_at) = (epoch, None, None, None);
         Ok(())
     }
 
     fn on_step(&mut self, step: &StepInfo) -> Result<()> {
-        self.step = Some(*step);
-        self.time.step(step);
-        let Some((seconds, samples)) = self.last_rate_at else {
+        let status = &mut *self.lock();
+        status.step = Some(*step);
+        status.time.step(step);
+        let Some((seconds, samples)) = status.last_rate_at else {
             // The first step of an epoch includes the start of loading.
-            self.last_rate_at = Some((step.seconds, step.samples));
+            status.last_rate_at = Some((step.seconds, step.samples));
             return Ok(());
         };
         if step.seconds - seconds >= RATE_EVERY {
-            self.rates.push((step.samples - samples) as f64 / (step.seconds - seconds));
-            self.rates.drain(..self.rates.len().saturating_sub(RATES));
-            self.last_rate_at = Some((step.seconds, step.samples));
+            status.rates.push((step.samples - samples) as f64 / (step.seconds - seconds));
+            status.rates.drain(..status.rates.len().saturating_sub(RATES));
+            status.last_rate_at = Some((step.seconds, step.samples));
         }
         Ok(())
     }
 
     fn on_record(&mut self, record: &StepRecord) -> Result<()> {
-        self.records.push(*record);
-        if self.records.len() >= RECORDS {
-            halve(&mut self.records);
+        let mut status = self.lock();
+        let records = &mut status.records;
+        records.push(*record);
+        if records.len() >= RECORDS {
+            halve(records);
         }
         Ok(())
     }
 
     fn on_replica_rates(&mut self, images_per_second: &[f64]) -> Result<()> {
-        self.replica_rates = images_per_second.to_vec();
+        self.lock().replica_rates = images_per_second.to_vec();
         Ok(())
     }
 
     fn on_evaluate(&mut self, done: usize, all: usize) -> Result<()> {
-        self.evaluating = Some((done, all));
+        self.lock().evaluating = Some((done, all));
         Ok(())
     }
 
     fn on_warning(&mut self, warning: &str) -> Result<()> {
-        self.warnings.push(printable(warning));
-        self.warnings.drain(..self.warnings.len().saturating_sub(WARNINGS));
+        let mut status = self.lock();
+        let warnings = &mut status.warnings;
+        warnings.push(printable(warning));
+        warnings.drain(..warnings.len().saturating_sub(WARNINGS));
         Ok(())
     }
 
     fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
-        self.history.push(record.clone());
-        self.time.epoch(record);
-        (self.step, self.evaluating) = (None, None);
+        let mut status = self.lock();
+        status.history.push(record.clone());
+        status.time.epoch(record);
+        (status.step, status.evaluating) = (None, None);
         Ok(Flow::Continue)
     }
 }
@@ -208,8 +229,8 @@ mod tests {
     }
 
     /// Ten steps an epoch, after the epochs of `history`.
-    fn begun(history: Vec<EpochRecord>) -> RunStatus {
-        let (mut status, state) = (RunStatus::default(), state(history));
+    fn begun(history: Vec<EpochRecord>) -> LiveStatus {
+        let (mut status, state) = (LiveStatus::default(), state(history));
         status.on_begin(&RunInfo { steps_per_epoch: 10, ..run(9, &state) }).unwrap();
         status
     }
@@ -221,21 +242,21 @@ mod tests {
         for (done, seconds) in [(1, 2.0), (2, 2.25), (3, 2.5), (4, 2.75), (5, 6.5)] {
             status.on_step(&step(done, seconds)).unwrap();
         }
-        assert_eq!(status.rates, [400.0, 200.0 / 4.0]);
-        assert_eq!(status.progress(), (0.5, "step 5 of 10, 7s left".to_owned()));
+        assert_eq!(status.now().rates, [400.0, 200.0 / 4.0]);
+        assert_eq!(status.now().progress(), (0.5, "step 5 of 10, 7s left".to_owned()));
         // Another epoch counts from its beginning.
         status.on_epoch_begin(2).unwrap();
         status.on_step(&step(1, 0.1)).unwrap();
-        assert_eq!(status.rate(), Some(50.0));
+        assert_eq!(status.now().rate(), Some(50.0));
     }
 
     #[test]
     fn images_are_read_before_the_first_step() {
-        let (mut status, state) = (RunStatus::default(), state(vec![]));
+        let (mut status, state) = (LiveStatus::default(), state(vec![]));
         status.on_read(5, 10).unwrap();
-        assert_eq!(status.progress(), (0.5, "reading, 5 of 10 images".to_owned()));
+        assert_eq!(status.now().progress(), (0.5, "reading, 5 of 10 images".to_owned()));
         status.on_begin(&run(9, &state)).unwrap();
-        assert_eq!(status.progress(), (0.0, "begins".to_owned()));
+        assert_eq!(status.now().progress(), (0.0, "begins".to_owned()));
     }
 
     #[test]
@@ -245,10 +266,11 @@ mod tests {
             ..record(epoch, [1.0, 0.5, f64::NAN, val_acc])
         };
         let mut status = begun(vec![]);
-        assert_eq!((status.best(), status.rate()), (None, None));
+        assert_eq!((status.now().best(), status.now().rate()), (None, None));
         for record in [record(1, 0.3), record(2, 0.7), record(3, 0.7), record(4, f64::NAN)] {
             status.on_epoch_end(&record, &state(vec![]), &Fake(0.0)).unwrap();
         }
+        let status = status.now();
         assert_eq!((status.best().unwrap().epoch, status.rate()), (2, Some(50.0)));
         assert_eq!(status.by_epoch(|record| record.val_loss), []);
         assert_eq!(status.by_epoch(|record| record.val_acc).len(), 3);
@@ -269,7 +291,7 @@ mod tests {
         for (step, loss) in [(25, 1.5), (30, f64::NAN), (35, 1.0)] {
             status.on_record(&record(step, loss)).unwrap();
         }
-        let loss = |status: &RunStatus| status.by_step(|record| record.loss, |record| record.loss);
+        let loss = |status: &LiveStatus| status.now().by_step(|record| record.loss, |record| record.loss);
         assert_eq!(loss(&status), [(1.0, 3.0), (2.0, 2.0), (2.5, 1.5), (3.5, 1.0)]);
         let mut status = begun(vec![]);
         for step in 1..=RECORDS as u64 {
@@ -282,9 +304,10 @@ mod tests {
     #[test]
     fn texts_have_no_control_characters() {
         let (state, devices) = (state(vec![]), "3 replicas, each on the CPU (1 thread)\u{1b}".to_owned());
-        let mut status = RunStatus::default();
+        let mut status = LiveStatus::default();
         status.on_begin(&RunInfo { replicas: 3, devices, ..run(7, &state) }).unwrap();
         status.on_warning("slow\u{202e}").unwrap();
+        let status = status.now();
         assert_eq!((status.replicas, status.epochs, status.warnings[0].as_str()), (3, 7, "slow\\u202e"));
         assert_eq!(status.devices, "3 replicas, each on the CPU (1 thread)\\u001b");
     }

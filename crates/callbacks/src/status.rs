@@ -1,7 +1,7 @@
 use crate::{Error, Result};
-use checkpoint::write_file;
+use checkpoint::write_json;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// When a run began and how it ended: `status.json` in the run directory.
@@ -42,7 +42,7 @@ impl Status {
     /// Writes that a run begins now. One that is `resumed` keeps the time of its first start.
     ///
     /// # Errors
-    /// [`Error::Io`] if it can't be written.
+    /// [`Error::File`] if it can't be written.
     pub fn begin(run: &Path, resumed: bool) -> Result<Self> {
         let before = if resumed { Status::read(run).ok().flatten() } else { None };
         let started = before.map_or_else(now, |status| status.started);
@@ -54,7 +54,7 @@ impl Status {
     /// Writes how the run has ended.
     ///
     /// # Errors
-    /// [`Error::Io`] if it can't be written.
+    /// [`Error::File`] if it can't be written.
     pub fn finish(self, run: &Path, end: &str, reason: Option<String>) -> Result<()> {
         Status { ended: Some(now()), end: Some(end.to_owned()), reason, ..self }.write(run)
     }
@@ -62,7 +62,7 @@ impl Status {
     /// Reads the file. `None` if there is none, as in runs of earlier versions.
     ///
     /// # Errors
-    /// [`Error::Io`] if it can't be read.
+    /// [`Error::File`] if it can't be read.
     pub fn read(run: &Path) -> Result<Option<Self>> {
         let path = run.join(Self::FILE);
         match checkpoint::read_text(&path) {
@@ -76,10 +76,7 @@ impl Status {
     }
 
     fn write(&self, run: &Path) -> Result<()> {
-        let path: PathBuf = run.join(Self::FILE);
-        let text = serde_json::to_string_pretty(self).map_err(std::io::Error::from);
-        let text = text.map_err(Error::io("write", &path))?;
-        write_file(&path, (text + "\n").as_bytes()).map_err(Error::io("write", &path))
+        Ok(write_json(&run.join(Self::FILE), self)?)
     }
 }
 

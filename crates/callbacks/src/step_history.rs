@@ -36,14 +36,14 @@ fn up_to(text: &str, step: u64) -> String {
 
 impl Observer for StepHistory {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
-        let write = |error| Error::io("write", &self.path)(error);
         // A file that can't be read has no lines.
         let text = match run.state.step {
             0 => String::new(),
             step => up_to(&checkpoint::read_text(&self.path).unwrap_or_default(), step),
         };
-        write_file(&self.path, text.as_bytes()).map_err(write)?;
-        self.file = Some(OpenOptions::new().append(true).open(&self.path).map_err(write)?);
+        write_file(&self.path, text.as_bytes())?;
+        let file = OpenOptions::new().append(true).open(&self.path);
+        self.file = Some(file.map_err(Error::io("write", &self.path))?);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused to do `action` with `path`.
-    #[error("cannot {action} {}: {source}{}", .path.display(), hint(.source.kind()))]
+    #[error("can't {action} {}: {source}{}", .path.display(), hint(action, .source.kind()))]
     Io {
         /// What was tried, as a verb: "write", "rename".
         action: &'static str,
@@ -94,7 +94,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// For `map_err`: turns the system's error into one that names the action and the path.
-    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         move |source| Error::Io { action, path: path.to_path_buf(), source }
     }
 
@@ -107,8 +107,9 @@ impl Error {
     }
 }
 
-fn hint(kind: ErrorKind) -> &'static str {
+fn hint(action: &str, kind: ErrorKind) -> &'static str {
     match kind {
+        _ if ["read", "open"].contains(&action) => "",
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             "; what was saved before is intact: free some space, or keep fewer checkpoints"
         }

@@ -1,6 +1,8 @@
 //! Files that are read or replaced as a whole.
 
 use crate::durable::{self, Temporary};
+use crate::{Error, Result};
+use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -45,13 +47,24 @@ pub fn replace_file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>)
 /// is written to instead.
 ///
 /// # Errors
-/// What the disk says.
-pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    if fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir()) {
-        return fs::write(path, content);
-    }
-    fs::create_dir_all(durable::parent(path))?;
-    replace_file(path, |file| file.write_all(content))
+/// [`Error::Io`] if the disk refuses.
+pub fn write_file(path: &Path, content: &[u8]) -> Result<()> {
+    let is_special = fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir());
+    let written = match is_special {
+        true => fs::write(path, content),
+        false => fs::create_dir_all(durable::parent(path))
+            .and_then(|()| replace_file(path, |file| file.write_all(content))),
+    };
+    written.map_err(Error::io("write", path))
+}
+
+/// Writes a value as indented JSON with [`write_file`].
+///
+/// # Errors
+/// As [`write_file`]; and for a value that JSON can't hold.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Error::io("write", path)(error.into()))?;
+    write_file(path, (text + "\n").as_bytes())
 }
 
 /// A new file whose name begins with `prefix`, locked while it is open.

@@ -128,7 +128,7 @@ fn a_write_cut_half_way_leaves_the_checkpoints_before() {
         return eprintln!("SKIPPED: this system has no limit on the size of files");
     }
     assert!(output.status.success(), "{}", text(&output));
-    assert!(text(&output).contains("refused cannot write"), "{}", text(&output));
+    assert!(text(&output).contains("refused can't write"), "{}", text(&output));
 }
 
 /// A file system of one megabyte, where the system lets us have one.

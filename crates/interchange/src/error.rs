@@ -7,14 +7,9 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file that can't be read.
-    #[error("can't read {}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    /// A file that can't be read, or tensors that can't be put together.
+    #[error(transparent)]
+    Io(#[from] checkpoint::Error),
     /// A file of another format or content.
     #[error("{}: {reason}", path.display())]
     File {
@@ -49,9 +44,6 @@ pub enum Error {
         /// The shape that the network needs.
         shape: Vec<usize>,
     },
-    /// Tensors that can't be put together.
-    #[error(transparent)]
-    Tensors(#[from] checkpoint::Error),
 }
 
 impl Error {

@@ -9,7 +9,7 @@ pub const MAX_FILE: u64 = 1 << 30;
 
 /// The bytes of a regular file that is not too large.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    let io = |source| Error::Io { path: path.to_owned(), source };
+    let io = |source| checkpoint::Error::io("read", path)(source);
     let about = std::fs::metadata(path).map_err(io)?;
     if !about.is_file() {
         return Err(Error::file(path, "it is no regular file"));

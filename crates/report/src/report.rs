@@ -48,8 +48,8 @@ pub fn page_file(output: &Path) -> Result<PathBuf> {
 /// Writes the page about these runs to the [file](page_file) of `output`: whole or not at all. Its folder is made where it is missing.
 ///
 /// # Errors
-/// As [`page_file`]; [`Error::Io`] if it can't be written.
+/// As [`page_file`]; [`Error::File`] if it can't be written.
 pub fn save_report(output: &Path, runs: &[RunReport]) -> Result<()> {
     let page = page_file(output)?;
-    write_file(&page, report(runs).as_bytes()).map_err(Error::io("write", page))
+    Ok(write_file(&page, report(runs).as_bytes())?)
 }

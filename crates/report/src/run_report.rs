@@ -41,7 +41,7 @@ impl RunReport {
     /// Reads the files of the run directory `run`. The page shows it under `name`.
     ///
     /// # Errors
-    /// [`Error::Run`] if it is no run directory, [`Error::Io`] if one of its files can't be read.
+    /// [`Error::Run`] if it is no run directory, [`Error::File`] if one of its files can't be read.
     pub fn read(run: &Path, name: impl Into<String>) -> Result<Self> {
         let config = settings::read(&run.join("config.json"))?;
         let Some(config) = config else {

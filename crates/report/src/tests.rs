@@ -1,7 +1,7 @@
 use crate::run_report::Tested;
 use crate::{Error, RunReport, live_figures, live_page, page, report, save_report};
 use callbacks::testing::{record, run, state, step};
-use callbacks::{Environment, History, RunInfo, RunStatus, StepInfo, StepRecord};
+use callbacks::{Environment, History, LiveStatus, RunInfo, RunStatus, StepInfo, StepRecord};
 use image::RgbImage;
 use train::{Observer, recipe, save_config};
 use trained::{Evaluation, Mistake};
@@ -140,7 +140,7 @@ fn a_live_page_has_figures_and_settings() {
     let markup = "<script>alert(1)</script>\u{202e}";
     save_config(&recipe("quick").unwrap(), folder.path()).unwrap();
     let state = state(vec![record(1, [0.75, 0.5, 0.9, 0.375])]);
-    let mut status = RunStatus::default();
+    let mut status = LiveStatus::default();
     let begun = run(70, &state);
     let begun =
         RunInfo { model: markup, recipe: markup, devices: markup.into(), steps_per_epoch: 10, ..begun };
@@ -157,6 +157,7 @@ fn a_live_page_has_figures_and_settings() {
     ] {
         seen.unwrap();
     }
+    let status = status.now();
     let page = live_page(folder.path(), markup, &status, None).unwrap();
     for expected in [
         "<p>Epoch 2 of 70: step 5 of 10, ",

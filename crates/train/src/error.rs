@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -67,16 +67,6 @@ pub enum Error {
         "these are not the data that the run was trained on: {0}; give those by `data.dataset`, or start a new run"
     )]
     OtherData(String),
-    /// A file that can't be read or written.
-    #[error("can't {action} {}: {source}", path.display())]
-    Io {
-        /// The failed action.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
     /// A picture that can't be read or written.
     #[error("{}: {reason}", path.display())]
     Picture {
@@ -106,9 +96,9 @@ pub enum Error {
     /// A callback failed.
     #[error(transparent)]
     Callback(callbacks::Error),
-    /// A checkpoint can't be written or read.
+    /// A file or a checkpoint can't be written or read.
     #[error(transparent)]
-    Checkpoint(#[from] checkpoint::Error),
+    File(#[from] checkpoint::Error),
     /// Weights of another program that don't fit, or a network that can't be exported.
     #[error(transparent)]
     Interchange(#[from] interchange::Error),
@@ -121,10 +111,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// An [`Error::Io`] for a file.
-    pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
-        let path = path.into();
-        move |source| Error::Io { action, path, source }
+    /// An [`Error::File`] about this action with this file.
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+        move |source| checkpoint::Error::io(action, path)(source).into()
     }
 }
 
@@ -132,8 +121,7 @@ impl From<callbacks::Error> for Error {
     fn from(error: callbacks::Error) -> Self {
         match error {
             callbacks::Error::Option(error) => error.into(),
-            callbacks::Error::Io { action, path, source } => Error::Io { action, path, source },
-            callbacks::Error::Checkpoint(error) => error.into(),
+            callbacks::Error::File(error) => error.into(),
             // An error of this crate within one of a snapshot.
             callbacks::Error::Other(error) => match error.downcast::<Error>() {
                 Ok(own) => *own,

@@ -68,7 +68,7 @@ impl Resume {
     /// The checkpoint `name` of the run directory `run`.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] if it is not there, or can't be read.
+    /// [`Error::File`] if it is not there, or can't be read.
     pub fn checkpoint(run: &Path, name: &str) -> Result<Self> {
         Ok(Store::open(run.join(CHECKPOINTS))?.load::<Saved>(name)?.into())
     }
@@ -94,7 +94,7 @@ impl Resume {
     /// The state of a run in a `file` of [`ModelCheckpoint`](callbacks::ModelCheckpoint).
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] if it can't be read; [`Error::Run`] if it holds only weights.
+    /// [`Error::File`] if it can't be read; [`Error::Run`] if it holds only weights.
     pub fn read(file: &Path) -> Result<Self> {
         let mut tensors = load_tensors(file)?;
         let refuse = |reason: &str| Error::Run { path: file.to_owned(), reason: reason.to_owned() };

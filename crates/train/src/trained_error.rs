@@ -10,11 +10,10 @@ impl From<trained::Error> for Error {
             Lower::Option { option, value, accepted } => Error::Option { option, value, accepted },
             Lower::UnknownNetwork { name } => unknown_network("--network", &name),
             Lower::Run { path, reason } => Error::Run { path, reason },
-            Lower::Io { action, path, source } => Error::Io { action, path, source },
             Lower::Data(error) => error.into(),
             Lower::Augment(error) => error.into(),
             Lower::Network(error) => error.into(),
-            Lower::Checkpoint(error) => error.into(),
+            Lower::File(error) => error.into(),
             Lower::Interchange(error) => error.into(),
             Lower::Tensor(error) => error.into(),
         }

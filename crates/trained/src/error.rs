@@ -32,16 +32,6 @@ pub enum Error {
         /// What is missing or wrong, and what to do.
         reason: String,
     },
-    /// A file that can't be read or written.
-    #[error("can't {action} {}: {source}", path.display())]
-    Io {
-        /// The failed action.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
     /// Pictures can't be decoded.
     #[error(transparent)]
     Data(#[from] cifar::Error),
@@ -51,21 +41,13 @@ pub enum Error {
     /// The network can't be built or run.
     #[error(transparent)]
     Network(#[from] layers::Error),
-    /// The tensors can't be written or read.
+    /// A file can't be written or read.
     #[error(transparent)]
-    Checkpoint(#[from] checkpoint::Error),
+    File(#[from] checkpoint::Error),
     /// Weights of another program don't fit, or a network can't be written for one.
     #[error(transparent)]
     Interchange(#[from] interchange::Error),
     /// A device failed.
     #[error(transparent)]
     Tensor(#[from] program::Error),
-}
-
-impl Error {
-    /// An [`Error::Io`] for a file.
-    pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
-        let path = path.into();
-        move |source| Error::Io { action, path, source }
-    }
 }

@@ -81,7 +81,7 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
         dataset: trained.named.then_some(&trained.dataset),
     };
     if format == Format::Onnx {
-        write_file(output, &onnx::write(&source)?).map_err(Error::io("write", output))?;
+        write_file(output, &onnx::write(&source)?)?;
         return Ok(vec![output.to_owned()]);
     }
     let weights = output.with_extension("safetensors");
@@ -101,13 +101,13 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
     let name = weights.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let module = pytorch::module(&source, &name)?;
     save(&weights, &pytorch::state_dict(&source)?)?;
-    write_file(output, module.as_bytes()).map_err(Error::io("write", output))?;
+    write_file(output, module.as_bytes())?;
     Ok(vec![output.to_owned(), weights])
 }
 
 fn save(file: &Path, tensors: &Tensors) -> Result<()> {
     if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        std::fs::create_dir_all(folder).map_err(checkpoint::Error::io("create", folder))?;
     }
     Ok(save_tensors(file, tensors, tensors.metadata())?)
 }

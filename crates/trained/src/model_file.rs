@@ -388,7 +388,7 @@ impl Description<'_> {
     /// Adds it to the tensors and metadata of a model file.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] for a tensor that is there already.
+    /// [`Error::File`] for a tensor that is there already.
     pub fn add_to(&self, tensors: &mut Tensors) -> Result<()> {
         let preprocessing = match self.input {
             Input::None => "none",

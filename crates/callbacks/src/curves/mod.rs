@@ -86,7 +86,7 @@ impl Curves {
                 *content = Some(render(&self.title, history).map_err(unfit)?);
             }
             if let Some(content) = content {
-                write_file(path, content).map_err(Error::io("write", path))?;
+                write_file(path, content)?;
             }
         }
         (self.last, self.drawn) = (Some((Instant::now(), began.elapsed())), history.len());

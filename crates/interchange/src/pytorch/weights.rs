@@ -39,7 +39,7 @@ impl TorchWeights {
     /// `DataParallel` or not.
     ///
     /// # Errors
-    /// [`Error::Tensors`] if it can't be read or is not a sound safetensors file; [`Error::File`] if it has weights of
+    /// [`Error::Io`] if it can't be read or is not a sound safetensors file; [`Error::File`] if it has weights of
     /// another type than float32.
     pub fn read(path: &Path) -> Result<Self> {
         let is_weight = |name: &str| !name.ends_with(COUNTER);

@@ -51,7 +51,7 @@ pub fn recipe(name: &str) -> Result<Config> {
 ///
 /// # Errors
 /// [`Error::Option`] for a name that is not among [`RECIPES`], [`Error::Recipe`] for an invalid file;
-/// [`Error::Io`] if the file can't be read.
+/// [`Error::File`] if the file can't be read.
 pub fn find_recipe(name: &str) -> Result<Config> {
     let path = Path::new(name);
     let ends_with = |ending: &str| path.extension().is_some_and(|own| own == ending);

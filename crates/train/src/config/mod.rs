@@ -440,17 +440,15 @@ pub(crate) fn unknown_network(option: &'static str, name: &str) -> Error {
 /// Writes `config.json` into a run directory, atomically.
 ///
 /// # Errors
-/// [`Error::Io`] if it can't be written.
+/// [`Error::File`] if it can't be written.
 pub fn save_config(config: &Config, run: &Path) -> Result<()> {
     let path = run.join("config.json");
-    let text = serde_json::to_string_pretty(config).map_err(std::io::Error::from);
-    let text = text.map_err(Error::io("write", &path))?;
     // Writing to a pipe would wait for a reader.
     if std::fs::metadata(&path).is_ok_and(|about| !about.is_file()) {
         let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file");
-        return Err(Error::Io { action: "write", path, source });
+        return Err(Error::io("write", &path)(source));
     }
-    checkpoint::write_file(&path, (text + "\n").as_bytes()).map_err(Error::io("write", &path))
+    Ok(checkpoint::write_json(&path, config)?)
 }
 
 #[cfg(test)]

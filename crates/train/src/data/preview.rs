@@ -88,7 +88,7 @@ pub fn preview(
     let large = resize(&small, w * zoom, h * zoom, FilterType::Nearest);
     let mut png = Cursor::new(Vec::new());
     large.write_to(&mut png, ImageFormat::Png).map_err(|error| refuse(error.to_string()))?;
-    checkpoint::write_file(path, png.get_ref()).map_err(Error::io("write", path))?;
+    checkpoint::write_file(path, png.get_ref())?;
     Ok(saved)
 }
 
