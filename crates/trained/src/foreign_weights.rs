@@ -204,6 +204,10 @@ impl ForeignWeights {
             _ => None,
         };
         let known = known.map(|names| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
+        // Nothing says the names of the classes: their numbers stand for them.
+        let unnamed = assumed.dataset.is_none() && own.is_none();
+        let numbers = || (0..classes).map(|class| class.to_string()).collect();
+        let known = known.map(|names| if unnamed && names.len() != classes { numbers() } else { names });
         let (named, own) = (own.is_some() || assumed.dataset.is_some(), own.map(|named| named.classes));
         let names = own.clone().or(known);
         let ((input, options), names) = match (input, names) {
