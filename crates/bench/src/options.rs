@@ -40,8 +40,8 @@ pub(crate) fn check_training(options: &BenchOptions) -> Result<()> {
     if options.mode == BenchMode::Train {
         return Ok(());
     }
-    let accepted = "train: replicas have nothing to do with each other in inference".into();
-    Err(Error::Option { option: "--mode", value: "infer".into(), accepted })
+    let accepted = "train: replicas have nothing to do with each other in inference";
+    Err(Error::option("--mode", "infer", accepted))
 }
 
 /// Samples of a batch.

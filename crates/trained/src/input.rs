@@ -149,11 +149,7 @@ impl InputFit {
             Sums::Constant(input) => Ok(input.clone()),
             Sums::Pixels(sums) => match sums.mean()? {
                 Mean::PerPixel { shape: image, values: mean } => Ok(Input::SubtractPixelMean { image, mean }),
-                other => Err(Error::Option {
-                    option: "the mean",
-                    value: format!("{other:?}"),
-                    accepted: "one number a pixel".into(),
-                }),
+                other => Err(Error::option("the mean", format!("{other:?}"), "one number a pixel")),
             },
             Sums::Values(ValueSums { count: 0, .. }) => {
                 Err(augment::Error::EmptySet { op: "standardize" }.into())

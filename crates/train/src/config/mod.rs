@@ -123,7 +123,7 @@ fn value_of<'v>(all: &'v Value, key: &str) -> &'v Value {
 
 /// The error for a refused value.
 fn refuse<T>(option: &'static str, value: impl ToString, accepted: impl Into<String>) -> Result<T> {
-    Err(Error::Option { option, value: value.to_string(), accepted: accepted.into() })
+    Err(Error::option(option, value, accepted))
 }
 
 /// A number with few digits, however large it is.
@@ -434,7 +434,7 @@ pub(crate) fn unknown_network(option: &'static str, name: &str) -> Error {
         ""
     };
     let accepted = format!("one of {names}{or_file}{}", hint(name, models::NAMES));
-    Error::Option { option, value: format!("`{}`", callbacks::shortened(name)), accepted }
+    Error::option(option, format!("`{}`", callbacks::shortened(name)), accepted)
 }
 
 /// Writes `config.json` into a run directory, atomically.
