@@ -5,7 +5,10 @@ use crate::export::ExportArgs;
 use crate::flags::{All, Flags, Limit, Origin, Pictures, Several, TestData};
 use crate::model::ClassifierArgs;
 use crate::summary::SummaryArgs;
+use bench::BenchMode;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
+use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 
 /// Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
@@ -274,8 +277,8 @@ pub struct ProgramArgs {
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "minigooglenet")]
     pub recipe: String,
     /// train (forward and backward) or infer (forward)
-    #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true, default_value_t = Mode::Train)]
-    pub mode: Mode,
+    #[arg(long, value_name = "MODE", value_parser = one_of::<BenchMode>(&["train", "infer"]), hide_possible_values = true, default_value = "train")]
+    pub mode: BenchMode,
     /// Samples per batch; by default as in `towers bench`
     #[arg(long, alias = "batch-size", value_name = "N", allow_hyphen_values = true)]
     pub batch: Option<usize>,
@@ -300,8 +303,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "minigooglenet")]
     pub recipe: String,
     /// train (forward, backward, optimizer) or infer (forward)
-    #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true, default_value_t = Mode::Train)]
-    pub mode: Mode,
+    #[arg(long, value_name = "MODE", value_parser = one_of::<BenchMode>(&["train", "infer"]), hide_possible_values = true, default_value = "train")]
+    pub mode: BenchMode,
     /// Samples per batch and replica; by default 128 (keras-cnn) or 64 in training, 256 in inference
     #[arg(long, alias = "batch-size", value_name = "N", allow_hyphen_values = true)]
     pub batch: Option<usize>,
@@ -368,20 +371,10 @@ pub struct LaunchArgs {
     pub command: Vec<std::ffi::OsString>,
 }
 
-/// `--mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
-    /// Forward, backward, optimizer
-    Train,
-    /// Forward
-    Infer,
-}
-
-impl From<Mode> for bench::BenchMode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Train => bench::BenchMode::Train,
-            Mode::Infer => bench::BenchMode::Infer,
-        }
-    }
+/// Reads a choice by one of its names in files.
+pub fn one_of<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| serde_json::from_value(name.into()))
 }

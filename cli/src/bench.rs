@@ -28,7 +28,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         return roofline::run(&config, args.json);
     }
     let options = BenchOptions {
-        mode: args.mode.into(),
+        mode: args.mode,
         batch: args.batch,
         seconds: args.seconds,
         repeats: args.repeats,

@@ -18,6 +18,11 @@ pub enum Preprocessing {
     Standardize,
 }
 
+impl Preprocessing {
+    /// All names, as in files.
+    pub const NAMES: [&'static str; 4] = ["none", "divide-by-255", "subtract-pixel-mean", "standardize"];
+}
+
 /// A [`Preprocessing`] with its measurements of the training data. It turns a picture into a network's input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
