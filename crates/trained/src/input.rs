@@ -82,8 +82,10 @@ impl Input {
                 options.rescale(factor)
             }
             Input::Standardize { mean, std } => {
-                let mean = mean.iter().map(|mean| mean / std).collect();
-                options.rescale(1.0 / std).mean(Mean::PerChannel(mean))
+                // So does a mean, which the featurewise options measure after the factor.
+                let own = || Mean::PerChannel(mean.iter().map(|mean| mean / std).collect());
+                let mean = options.mean.clone().unwrap_or_else(own);
+                options.rescale(1.0 / std).mean(mean)
             }
             Input::SubtractPixelMean { image, mean } => {
                 options.subtract_mean_first(Mean::PerPixel { shape: *image, values: mean.clone() })

@@ -121,6 +121,7 @@ pub(crate) fn read(tensors: &Tensors, file: &Path, image: [usize; 3]) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Preprocessing;
 
     #[test]
     fn what_was_measured_is_read_again() {
@@ -128,6 +129,7 @@ mod tests {
         let new = ImageDataGenerator::new;
         let image = data.train.shape();
         let mean = Input::SubtractPixelMean { image, mean: vec![9.0; image.iter().product()] };
+        let standardized = Input::fit(Preprocessing::Standardize, &data.train).unwrap();
         for (input, options, plain) in [
             (&Input::DivideBy255, new(), true),
             (&Input::DivideBy255, new().rotation_range(9.0), true),
@@ -136,6 +138,8 @@ mod tests {
             (&mean, new(), true),
             (&mean, new().rescale(1.0 / 255.0), false),
             (&mean, new().featurewise_std_normalization(true), false),
+            (&standardized, new().featurewise_std_normalization(true), false),
+            (&standardized, new().featurewise_center(true), false),
         ] {
             let fitted = input.options(options).fit(data.train.images.view()).unwrap();
             let mut tensors = Tensors::new();
