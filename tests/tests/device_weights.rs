@@ -6,7 +6,7 @@ use towers_tests::{
     Finished, assert_near, assert_same, cpus, few_images, in_two_parts, keras_cnn_on_14, quick_on_14, run_in,
     trained,
 };
-use train::{Config, DeviceWeights, Resume, cifar, recipe};
+use train::{Config, DeviceWeights, Resume, cifar};
 
 fn run(devices: &[Device], config: &Config) -> Finished {
     trained(devices, config, &few_images())
