@@ -25,7 +25,8 @@ pub use file::{find_recipe, read_recipe, recipe, recipes, write_recipe};
 pub use forms::parse_gpus;
 pub use placement::{DataFiles, DeviceKind, Devices, Placement, When};
 pub use recipe::RECIPES;
-pub use table::{is_training, table, tables};
+use table::is_training;
+pub use table::{table, tables};
 pub use training::{Arithmetic, DataSet, Training};
 
 use crate::standardization;
