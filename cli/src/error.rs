@@ -101,7 +101,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         note(format_args!("hint: {hint}"));
     }
     let bad_usage = error.is::<Usage>()
-        || of_augmentation(error).is_some_and(|error| !matches!(error, augment::Error::Write { .. }))
+        || of_augmentation(error).is_some_and(|error| !is_of_the_machine(error))
         || matches!(
             ours,
             Some(
@@ -119,6 +119,12 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
             Some(trained::Error::Option { .. } | trained::Error::UnknownNetwork { .. })
         );
     if bad_usage { ExitCode::from(BAD_USAGE) } else { ExitCode::FAILURE }
+}
+
+/// Whether the machine is the cause, such as its disk, and not the command line.
+fn is_of_the_machine(error: &augment::Error) -> bool {
+    use augment::Error;
+    matches!(error, Error::Write { .. } | Error::Read { .. } | Error::Spawn { .. } | Error::Worker { .. })
 }
 
 /// The augmentation error inside of `error`, if there is one.
@@ -170,6 +176,15 @@ mod tests {
         for flag in FROM_ZERO {
             assert!(args.iter().any(|arg| arg.get_long() == Some(&flag[2..])), "{flag}");
         }
+    }
+
+    /// A picture that goes missing during a run is no reason not to start the run again.
+    #[test]
+    fn a_picture_that_cannot_be_read_is_no_bad_usage() {
+        let read = augment::Error::Read { reason: "can't read a.png".to_owned() };
+        assert_eq!(report(&train::Error::Augment(read).into()), ExitCode::FAILURE);
+        let flag = augment::Error::NoWhitening;
+        assert_eq!(report(&train::Error::Augment(flag).into()), ExitCode::from(BAD_USAGE));
     }
 
     #[test]

@@ -38,7 +38,13 @@ pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
         let mut group = ProcessGroup::start(&launch, restart, args.verbose)?;
         let failure = match group.supervise(&interrupts, grace)? {
             Outcome::Done => break,
-            Outcome::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+            Outcome::Interrupted => {
+                // MPI's launcher prints nothing more of its processes after Ctrl-C.
+                if launch.is_by_mpi() {
+                    note("interrupted; to continue, give the run's folder to --resume");
+                }
+                return Ok(ExitCode::from(INTERRUPTED));
+            }
             Outcome::Failed(failure) => failure,
         };
         if failure.status != INCOMPLETE {

@@ -341,7 +341,7 @@ mod by_mpi {
         let launcher = long(&place, "");
         wait_for_epochs(&place, "run", 2);
         signal("-INT", &launcher.id().to_string());
-        end(launcher).ends(130);
+        end(launcher).ends(130).complains("interrupted; to continue, give the run's folder to --resume");
         // The rest runs in one process, with as many replicas.
         place
             .run("train --resume run --replicas 2 --max-time 1s")

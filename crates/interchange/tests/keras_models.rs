@@ -192,7 +192,6 @@ fn what_cannot_be_read_is_one_sentence() {
             conv("data_format", json!("channels_first")),
             "its layer `c` has data_format=\"channels_first\", and towers",
         ),
-        (conv("bias_initializer", json!({"class_name": "Ones"})), "its layer `c` has bias_initializer="),
         (
             json!({"class_name": "Sequential", "config": {"layers": [
                 layer("InputLayer", json!({"name": "j", "batch_shape": [null, 8, 8, 1]}))]}}),
@@ -251,4 +250,13 @@ fn what_cannot_be_read_is_one_sentence() {
     );
     assert_eq!(notes("trainable", json!(false)), ["trainable of c is not taken over: give --freeze NAME"]);
     assert!(notes("trainable", json!(true)).is_empty());
+    let of = |key: &str| {
+        format!("{key} of c is not taken over: the default takes its place in a training with new weights")
+    };
+    assert_eq!(notes("bias_initializer", json!({"class_name": "Ones"})), [of("bias_initializer")]);
+    assert_eq!(notes("kernel_initializer", json!("orthogonal")), [of("kernel_initializer")]);
+    assert!(notes("kernel_initializer", json!("he_normal")).is_empty());
+    // The name is that of --freeze.
+    let inside = read(sequential(&[conv("trainable", json!(false))])).unwrap().notes;
+    assert_eq!(inside, ["trainable of s_c is not taken over: give --freeze NAME"]);
 }

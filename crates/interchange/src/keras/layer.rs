@@ -1,6 +1,6 @@
 //! One layer of a configuration.
 
-use models::{LayerSpec, options_of};
+use models::{LayerSpec, initializer_of, options_of};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -76,8 +76,9 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// The class and its options. Options for training alone that are left out are added to `left_out`.
-    pub(super) fn spec(&self, left_out: &mut LeftOut) -> Result<LayerSpec, String> {
+    /// The class and its options. Options for training alone that are left out are added to `left_out`, with the
+    /// layer's name in the network.
+    pub(super) fn spec(&self, name: &str, left_out: &mut LeftOut) -> Result<LayerSpec, String> {
         let known = options_of(self.class).ok_or_else(|| {
             let names = models::CLASSES.join(", ");
             format!(
@@ -88,10 +89,13 @@ impl<'a> Layer<'a> {
         })?;
         let mut options = Map::new();
         for (key, value) in self.value["config"].as_object().into_iter().flatten() {
-            if known.contains(&key.as_str()) {
-                if !value.is_null() {
-                    options.insert(key.clone(), plain(value));
-                }
+            let unknown_initializer =
+                || key == "kernel_initializer" && initializer_of(&plain(value)).is_none();
+            if value.is_null() {
+                continue;
+            }
+            if known.contains(&key.as_str()) && !unknown_initializer() {
+                options.insert(key.clone(), plain(value));
             } else if !self.is_neutral(key, value) {
                 if key == "data_format" {
                     return Err(format!(
@@ -108,7 +112,7 @@ impl<'a> Layer<'a> {
                         shortened(&plain(value).to_string())
                     ));
                 }
-                left_out.push((self.name.to_owned(), key.clone(), remedy(key, value)));
+                left_out.push((name.to_owned(), key.clone(), remedy(key, value)));
             }
         }
         Ok(LayerSpec { class: self.class.to_owned(), options, ..LayerSpec::default() })
@@ -124,7 +128,7 @@ impl<'a> Layer<'a> {
             || value["class_name"].as_str().or(value.as_str()).unwrap_or_default().to_lowercase();
         match key {
             "trainable" => *value != false || !self.has_weights(),
-            _ if value.is_null() || *value == false || NEUTRAL.contains(&key) => true,
+            _ if *value == false || NEUTRAL.contains(&key) => true,
             "data_format" => value == "channels_last",
             "groups" => ones(value),
             // A kernel of one pixel has no gaps.
@@ -173,8 +177,7 @@ pub(super) type LeftOut = Vec<(String, String, String)>;
 
 /// Options of training that an architecture has no words for: they are named, and left out.
 fn is_for_training(key: &str) -> bool {
-    key.ends_with("_regularizer")
-        || key.ends_with("_constraint")
+    ["_initializer", "_regularizer", "_constraint"].iter().any(|ending| key.ends_with(ending))
         || ["trainable", "synchronized"].contains(&key)
 }
 
@@ -186,6 +189,9 @@ fn remedy(option: &str, value: &Value) -> String {
         ("synchronized", _) => "give --sync-batch-norm".to_owned(),
         ("kernel_regularizer", Some(l2)) => {
             format!("give --param-group 'NAME/kernel:l2={l2}', or '*/kernel:l2={l2}' for all layers")
+        }
+        _ if option.ends_with("_initializer") => {
+            "the default takes its place in a training with new weights".to_owned()
         }
         _ => "it only matters in training, and is left out".to_owned(),
     }

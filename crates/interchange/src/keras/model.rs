@@ -194,7 +194,7 @@ impl Reader {
             };
             return self.model(layer.value, &inside, inputs).map(Some);
         }
-        let mut spec = layer.spec(&mut self.left_out)?;
+        let mut spec = layer.spec(&place.layer, &mut self.left_out)?;
         spec.name = if call == 0 { place.layer.clone() } else { format!("{}_call{call}", place.layer) };
         spec.inputs = inputs.to_vec();
         let name = spec.name.clone();

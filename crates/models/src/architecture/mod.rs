@@ -6,6 +6,7 @@ mod options;
 mod zeros;
 
 pub use classes::{CLASSES, options_of};
+pub use options::initializer_of;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

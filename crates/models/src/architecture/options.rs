@@ -131,46 +131,56 @@ impl Options<'_> {
         }
     }
 
-    /// The initializer of a kernel: a name in either of Keras' spellings, or a table with `class_name` and
-    /// `config`.
+    /// The initializer of a kernel.
     pub(super) fn initializer(&self, key: &str) -> Result<Initializer> {
         let Some(value) = self.get(key) else { return Ok(Initializer::GlorotUniform) };
-        let name = value.as_str().or(value["class_name"].as_str()).unwrap_or_default();
-        let plain: String = name.chars().filter(|ch| *ch != '_').flat_map(char::to_lowercase).collect();
-        let option = |key: &str, default: f64| match &value["config"][key] {
-            Value::Null => Some(default as f32),
-            number => number.as_f64().map(|x| x as f32).filter(|x| x.is_finite()),
-        };
-        let word = |key: &str, default| value["config"][key].as_str().unwrap_or(default);
-        let found = match plain.as_str() {
-            "zeros" => Some(Initializer::Zeros),
-            "ones" => Some(Initializer::Ones),
-            "constant" => option("value", 0.0).map(Initializer::Constant),
-            "glorotuniform" => Some(Initializer::GlorotUniform),
-            "glorotnormal" => Some(Initializer::GlorotNormal),
-            "heuniform" => Some(Initializer::HeUniform),
-            "henormal" => Some(Initializer::HeNormal),
-            "randomuniform" => option("minval", -0.05)
-                .zip(option("maxval", 0.05))
-                .map(|(low, high)| Initializer::Uniform(low, high)),
-            "randomnormal" => option("mean", 0.0)
-                .zip(option("stddev", 0.05))
-                .map(|(mean, std)| Initializer::Normal(mean, std)),
-            // Keras 2 writes the others so.
-            "variancescaling" => {
-                match (option("scale", 1.0), word("mode", "fan_in"), word("distribution", "")) {
-                    (Some(1.0), "fan_avg", "uniform") => Some(Initializer::GlorotUniform),
-                    (Some(1.0), "fan_avg", "normal" | "truncated_normal") => Some(Initializer::GlorotNormal),
-                    (Some(2.0), "fan_in", "uniform") => Some(Initializer::HeUniform),
-                    (Some(2.0), "fan_in", "normal" | "truncated_normal") => Some(Initializer::HeNormal),
-                    _ => None,
-                }
-            }
-            _ => None,
-        };
         let accepted = "one of zeros, ones, constant, glorot_uniform, glorot_normal, he_uniform, he_normal, \
                         random_uniform, random_normal";
-        found.ok_or_else(|| self.refuse_value(key, accepted))
+        initializer_of(value).ok_or_else(|| self.refuse_value(key, accepted))
+    }
+}
+
+/// An initializer: a name in either of Keras' spellings, or a table with `class_name` and `config`. `None` for one that
+/// is not there.
+///
+/// ```
+/// use layers::Initializer;
+/// use models::initializer_of;
+///
+/// assert_eq!(initializer_of(&"HeNormal".into()), Some(Initializer::HeNormal));
+/// assert_eq!(initializer_of(&"orthogonal".into()), None);
+/// ```
+pub fn initializer_of(value: &Value) -> Option<Initializer> {
+    let name = value.as_str().or(value["class_name"].as_str()).unwrap_or_default();
+    let plain: String = name.chars().filter(|ch| *ch != '_').flat_map(char::to_lowercase).collect();
+    let option = |key: &str, default: f64| match &value["config"][key] {
+        Value::Null => Some(default as f32),
+        number => number.as_f64().map(|x| x as f32).filter(|x| x.is_finite()),
+    };
+    let word = |key: &str, default| value["config"][key].as_str().unwrap_or(default);
+    match plain.as_str() {
+        "zeros" => Some(Initializer::Zeros),
+        "ones" => Some(Initializer::Ones),
+        "constant" => option("value", 0.0).map(Initializer::Constant),
+        "glorotuniform" => Some(Initializer::GlorotUniform),
+        "glorotnormal" => Some(Initializer::GlorotNormal),
+        "heuniform" => Some(Initializer::HeUniform),
+        "henormal" => Some(Initializer::HeNormal),
+        "randomuniform" => option("minval", -0.05)
+            .zip(option("maxval", 0.05))
+            .map(|(low, high)| Initializer::Uniform(low, high)),
+        "randomnormal" => {
+            option("mean", 0.0).zip(option("stddev", 0.05)).map(|(mean, std)| Initializer::Normal(mean, std))
+        }
+        // Keras 2 writes the others so.
+        "variancescaling" => match (option("scale", 1.0), word("mode", "fan_in"), word("distribution", "")) {
+            (Some(1.0), "fan_avg", "uniform") => Some(Initializer::GlorotUniform),
+            (Some(1.0), "fan_avg", "normal" | "truncated_normal") => Some(Initializer::GlorotNormal),
+            (Some(2.0), "fan_in", "uniform") => Some(Initializer::HeUniform),
+            (Some(2.0), "fan_in", "normal" | "truncated_normal") => Some(Initializer::HeNormal),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
