@@ -17,6 +17,7 @@ mod outside;
 mod own_model;
 mod pipeline;
 mod programs;
+mod random_runs;
 mod resnet18;
 mod resume;
 mod sync_batch_norm;

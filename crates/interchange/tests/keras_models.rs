@@ -2,6 +2,7 @@
 
 use interchange::keras::{KerasWeights, read_network};
 use layers::{Draws, Mode, Network, Role};
+use models::LayerSpec;
 use program::Device;
 use serde_json::{Value, json};
 use std::fs;
@@ -156,6 +157,24 @@ fn models_of_keras_2_are_built() {
     let network = weights.network().unwrap();
     let model = network.architecture.build(&network.name, [8, 8, 3], 3).unwrap();
     assert_eq!(weights.assign(&model.steps()).unwrap().len(), 26);
+}
+
+/// Weights alone fit a network that begins with a scale and an offset, which have no weights in Keras.
+#[test]
+fn weights_alone_have_none_of_a_scale() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/keras");
+    let described = KerasWeights::read(&golden.join("tiny.keras")).unwrap();
+    let mut network = described.network().unwrap().clone();
+    let options = json!({"scale": 2.0, "offset": -1.0}).as_object().unwrap().clone();
+    network.architecture.layers[0].inputs = vec!["scaled".to_owned()];
+    let (class, name) = ("Rescaling".to_owned(), "scaled".to_owned());
+    let scale = LayerSpec { class, name, options, ..LayerSpec::default() };
+    network.architecture.layers.insert(0, scale);
+    let model = network.architecture.build(&network.name, [8, 8, 3], 3).unwrap();
+    let weights = KerasWeights::read(&golden.join("tiny.weights.h5")).unwrap();
+    let tensors = weights.assign(&model.steps()).unwrap();
+    assert_eq!(tensors.get("scaled/bias").unwrap().data(), [-1.0; 3]);
+    assert_eq!(tensors.len(), 28);
 }
 
 #[test]

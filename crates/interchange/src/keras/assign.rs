@@ -3,7 +3,7 @@
 use super::model::Place;
 use super::unit::{Kind, Unit, kind, told};
 use checkpoint::Tensors;
-use layers::{Role, Step};
+use layers::{ParamSpec, Role, Step};
 use std::collections::{HashMap, HashSet};
 
 /// Layers that are matched as one: a convolution with its normalization, or a single one.
@@ -14,8 +14,12 @@ type Shapes<'a> = Vec<&'a [usize]>;
 
 /// Whether all layers with weights are among those of the configuration.
 pub(super) fn has(places: &[Place], steps: &[Step]) -> bool {
-    let given = |step: &Step| step.params.iter().all(|spec| spec.role == Role::Frozen);
-    steps.iter().all(|step| given(step) || places.iter().any(|place| place.layer == step.name))
+    steps.iter().all(|step| is_given(step) || places.iter().any(|place| place.layer == step.name))
+}
+
+/// Whether a layer's options say all its numbers, as a scale's, so that no file has weights of it.
+fn is_given(step: &Step) -> bool {
+    step.params.iter().all(|spec| spec.role == Role::Frozen)
 }
 
 /// The tensors of a network that was built from the file's configuration, by the places of its layers.
@@ -75,20 +79,26 @@ fn find(units: &[Unit], named: bool, place: &Place) -> Result<usize, String> {
 
 /// Whether the layers are those of the steps, by their kinds and shapes.
 pub(super) fn fits(units: &[Unit], ordered: bool, steps: &[Step]) -> bool {
-    let own: Vec<&Step> = steps.iter().filter(|step| !step.params.is_empty()).collect();
+    let own: Vec<&Step> = steps.iter().filter(|step| !is_given(step)).collect();
     places(&own, units, ordered).is_ok()
 }
 
 /// The tensors of the steps by kinds, shapes and order, or the first thing that differs.
 pub(super) fn by_shape(units: &[Unit], ordered: bool, steps: &[Step]) -> Result<Tensors, String> {
-    let own: Vec<&Step> = steps.iter().filter(|step| !step.params.is_empty()).collect();
+    let (given, own): (Vec<&Step>, _) = steps.iter().partition(|step| is_given(step));
     let taken = places(&own, units, ordered)?;
     let mut tensors = Tensors::new();
+    let mut insert = |step: &Step, spec: &ParamSpec, values: Option<Vec<f32>>| {
+        let name = format!("{}/{}", step.name, spec.name);
+        let values = values.unwrap_or_else(|| spec.init.values(0, &name, &spec.shape));
+        tensors.insert(name, spec.shape.clone(), values).map_err(|error| error.to_string())
+    };
+    for step in given {
+        step.params.iter().try_for_each(|spec| insert(step, spec, None))?;
+    }
     for (step, &unit) in own.iter().zip(&taken) {
         for (spec, array) in step.params.iter().zip(&units[unit].arrays) {
-            let name = format!("{}/{}", step.name, spec.name);
-            let inserted = tensors.insert(name, spec.shape.clone(), array.read()?);
-            inserted.map_err(|error| error.to_string())?;
+            insert(step, spec, Some(array.read()?))?;
         }
     }
     Ok(tensors)
