@@ -2,13 +2,11 @@
 
 use crate::device::{Gpus, SingleArgs, gpus};
 use crate::export::ExportArgs;
-use crate::flags::{All, Flags, Limit, Origin, Pictures, Several, TestData};
+use crate::flags::{All, Flags, Limit, Origin, Pictures, Several, TestData, one_of};
 use crate::model::ClassifierArgs;
 use crate::summary::SummaryArgs;
 use bench::BenchMode;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
-use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 
 /// Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
@@ -369,12 +367,4 @@ pub struct LaunchArgs {
     /// The command and its flags, after --
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,
-}
-
-/// Reads a choice by one of its names in files.
-pub fn one_of<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
-where
-    T: DeserializeOwned + Clone + Send + Sync + 'static,
-{
-    PossibleValuesParser::new(names).try_map(|name| serde_json::from_value(name.into()))
 }

@@ -1,10 +1,9 @@
 //! The trained network that a command line names.
 
-use crate::args::one_of;
 use crate::data::{self, image_size};
 use crate::device::warn_of_unused_gpu;
 use crate::error::{must_be, usage};
-use crate::flags::{Compute, Count, Flags, Source};
+use crate::flags::{Compute, Count, Flags, Source, one_of};
 use std::path::Path;
 use train::augment::TestTime;
 use train::{Config, ModelKind, open_model};
