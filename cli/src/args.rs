@@ -2,9 +2,10 @@
 
 use crate::device::{Gpus, SingleArgs, gpus};
 use crate::export::ExportArgs;
-use crate::flags::{All, Flags, Limit, Origin, Pictures, Several, TestData};
+use crate::flags::{All, Flags, Limit, Origin, Pictures, Several, TestData, one_of};
 use crate::model::ClassifierArgs;
 use crate::summary::SummaryArgs;
+use bench::BenchMode;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -274,8 +275,8 @@ pub struct ProgramArgs {
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "minigooglenet")]
     pub recipe: String,
     /// train (forward and backward) or infer (forward)
-    #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true, default_value_t = Mode::Train)]
-    pub mode: Mode,
+    #[arg(long, value_name = "MODE", value_parser = one_of::<BenchMode>(&["train", "infer"]), hide_possible_values = true, default_value = "train")]
+    pub mode: BenchMode,
     /// Samples per batch; by default as in `towers bench`
     #[arg(long, alias = "batch-size", value_name = "N", allow_hyphen_values = true)]
     pub batch: Option<usize>,
@@ -300,8 +301,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "minigooglenet")]
     pub recipe: String,
     /// train (forward, backward, optimizer) or infer (forward)
-    #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true, default_value_t = Mode::Train)]
-    pub mode: Mode,
+    #[arg(long, value_name = "MODE", value_parser = one_of::<BenchMode>(&["train", "infer"]), hide_possible_values = true, default_value = "train")]
+    pub mode: BenchMode,
     /// Samples per batch and replica; by default 128 (keras-cnn) or 64 in training, 256 in inference
     #[arg(long, alias = "batch-size", value_name = "N", allow_hyphen_values = true)]
     pub batch: Option<usize>,
@@ -366,22 +367,4 @@ pub struct LaunchArgs {
     /// The command and its flags, after --
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,
-}
-
-/// `--mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
-    /// Forward, backward, optimizer
-    Train,
-    /// Forward
-    Infer,
-}
-
-impl From<Mode> for bench::BenchMode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Train => bench::BenchMode::Train,
-            Mode::Infer => bench::BenchMode::Infer,
-        }
-    }
 }

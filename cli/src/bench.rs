@@ -4,7 +4,7 @@ use crate::args::BenchArgs;
 use crate::device::warn_of_unused_gpu;
 use crate::error::{at_least_one, usage};
 use crate::{first_step, print, profile, roofline};
-use bench::{BenchOptions, ReplicaBench};
+use bench::{BenchOptions, ReplicaBench, Setup};
 use std::process::ExitCode;
 use std::time::Instant;
 use train::{Config, Process};
@@ -28,7 +28,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         return roofline::run(&config, args.json);
     }
     let options = BenchOptions {
-        mode: args.mode.into(),
+        mode: args.mode,
         batch: args.batch,
         seconds: args.seconds,
         repeats: args.repeats,
@@ -51,7 +51,8 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         return print::json(&result);
     }
-    let mode = serde_json::to_value(result.mode)?;
+    let Setup { model, mode, batch, device, threads, precision, .. } = result.setup;
+    let mode = serde_json::to_value(mode)?;
     let memory = result.peak_rss_mb.map_or(String::new(), |mb| format!(", {mb:.0} MB at most"));
     let why = |why| format!(" (steps could not be recorded: {why})");
     let not_recorded = result.not_recorded.as_ref().map_or(String::new(), why);
@@ -59,14 +60,10 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         print::lines(result.engine)?;
     }
     print::text(&format!(
-        "{} {}, batch {}: {:.1} images/s on the {} ({}, {}{memory}){not_recorded}\n",
-        result.model,
+        "{model} {}, batch {batch}: {:.1} images/s on the {device} ({}, {precision}{memory}){not_recorded}\n",
         mode.as_str().unwrap_or("?"),
-        result.batch,
         result.images_per_s,
-        result.device,
-        print::threads(result.threads),
-        result.precision,
+        print::threads(threads),
     ))
 }
 
@@ -91,7 +88,8 @@ fn bench_replicas(
 
 /// The throughput, and the parts of a step's time.
 fn lines(result: &ReplicaBench) -> Vec<String> {
-    let ReplicaBench { model, replicas, batch, images_per_s, device, threads, precision, .. } = result;
+    let ReplicaBench { setup, replicas, images_per_s, .. } = result;
+    let Setup { model, batch, device, threads, precision, .. } = setup;
     let threads = print::threads(*threads);
     let mut lines = vec![format!(
         "{model} train, {replicas} replicas, batch {batch} each: {images_per_s:.1} images/s on the {device} \

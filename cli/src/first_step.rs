@@ -2,7 +2,7 @@
 
 use crate::error::usage;
 use crate::print;
-use bench::{BenchMode, BenchOptions};
+use bench::{BenchMode, BenchOptions, Setup};
 use std::process::ExitCode;
 use std::time::Instant;
 use train::Config;
@@ -20,13 +20,10 @@ pub fn run(
     if json {
         return print::json(&at);
     }
-    let head = format!(
-        "{}, batch {}, on the {} ({}): seconds since the process began",
-        at.model,
-        at.batch,
-        at.device,
-        print::threads(at.threads)
-    );
+    let Setup { model, batch, device, threads, .. } = &at.setup;
+    let threads = print::threads(*threads);
+    let head =
+        format!("{model}, batch {batch}, on the {device} ({threads}): seconds since the process began");
     let line = |what: &str, seconds: f64| format!("  {seconds:6.3}  {what}");
     print::lines(vec![
         head,

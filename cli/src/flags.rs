@@ -3,8 +3,9 @@
 
 use crate::error::usage;
 use crate::keys::flag_of;
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde::de::DeserializeOwned;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use train::options::{Kind, Opt, Table};
@@ -170,6 +171,14 @@ fn arg<K: Keys>(option: &'static Opt, flag: &'static str) -> Arg {
 fn seconds(text: &str) -> Result<String, &'static str> {
     let is_time = text.parse().is_ok_and(|seconds: u64| seconds > 0);
     is_time.then(|| text.to_owned()).ok_or("it takes a whole number of seconds, 1 or more")
+}
+
+/// Reads a choice by one of its names in files.
+pub fn one_of<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| serde_json::from_value(name.into()))
 }
 
 impl<K: Keys> clap::Args for Flags<K> {

@@ -3,8 +3,7 @@
 use crate::data::{self, image_size};
 use crate::device::warn_of_unused_gpu;
 use crate::error::{must_be, usage};
-use crate::flags::{Compute, Count, Flags, Source};
-use clap::ValueEnum;
+use crate::flags::{Compute, Count, Flags, Source, one_of};
 use std::path::Path;
 use train::augment::TestTime;
 use train::{Config, ModelKind, open_model};
@@ -21,33 +20,8 @@ pub struct WeightsArgs {
     #[arg(long, value_name = "N|HxW", allow_hyphen_values = true, value_parser = image_size)]
     pub image_size: Option<ImageSize>,
     /// The preprocessing of pixels: none, divide-by-255, subtract-pixel-mean or standardize; by default that of the file, or of the recipe
-    #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
-    pub preprocessing: Option<First>,
-}
-
-/// `--preprocessing`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum First {
-    /// Values from 0 to 255, as they are
-    None,
-    /// x / 255
-    #[value(name = "divide-by-255")]
-    DivideBy255,
-    /// Subtract the mean of the training images, pixel by pixel
-    SubtractPixelMean,
-    /// Subtract each channel's mean, then divide by the standard deviation of all values
-    Standardize,
-}
-
-impl From<First> for Preprocessing {
-    fn from(first: First) -> Self {
-        match first {
-            First::None => Preprocessing::None,
-            First::DivideBy255 => Preprocessing::DivideBy255,
-            First::SubtractPixelMean => Preprocessing::SubtractPixelMean,
-            First::Standardize => Preprocessing::Standardize,
-        }
-    }
+    #[arg(long, value_name = "NAME", value_parser = one_of::<Preprocessing>(&Preprocessing::NAMES), hide_possible_values = true)]
+    pub preprocessing: Option<Preprocessing>,
 }
 
 /// The flags for opening a trained network on a device.
@@ -94,7 +68,7 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
     let assumed = Assumed {
         network: weights.network.clone(),
         image_size: weights.image_size,
-        preprocessing: weights.preprocessing.map(Into::into),
+        preprocessing: weights.preprocessing,
         dataset: data.get("data.dataset").map(str::to_owned),
     };
     // The folders to search. The data to measure on may differ from the training data.

@@ -1,7 +1,7 @@
 //! `towers bench --profile`: a table of the layers.
 
 use crate::print;
-use bench::{BenchMode, BenchOptions, LayerProfile, Profile, Roof};
+use bench::{BenchMode, BenchOptions, LayerProfile, Profile, Roof, Setup};
 use std::process::ExitCode;
 use train::Config;
 
@@ -37,7 +37,8 @@ const WINOGRAD: &str = "GFLOP/s and `of peak` count the multiplications of direc
                         them, so 3x3 convolutions may pass 100%; --no-winograd takes the direct sums.\n";
 
 fn table(profile: &Profile, winograd: bool) -> String {
-    let train = profile.mode == BenchMode::Train;
+    let Setup { model, mode, batch, device, threads, precision, .. } = &profile.setup;
+    let train = *mode == BenchMode::Train;
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(profile.layers.iter().map(|layer| row(layer, profile.roof.as_ref(), train)));
     let part = |name: &str, ms: f64| {
@@ -54,18 +55,13 @@ fn table(profile: &Profile, winograd: bool) -> String {
         format!(", peak {:.0} GFLOP/s, {:.1} GB/s", roof.gflops, roof.gigabytes_per_s)
     });
     let what = if train { "training step" } else { "inference pass" };
-    let transforms = winograd && profile.device == "cpu" && profile.precision == "fp32";
+    let transforms = winograd && device == "cpu" && *precision == "fp32";
     let note = if transforms { WINOGRAD } else { "" };
     format!(
-        "{}\n{} {what}, batch {}, on the {} ({}, {}{}), medians of {} steps: {:.2} ms; its parts, one waited for after \
+        "{}\n{model} {what}, batch {batch}, on the {device} ({}, {precision}{roof}), medians of {} steps: {:.2} ms; its parts, one waited for after \
          the other, {:.2} ms; set_input {:.2} ms beside\n{note}",
         aligned(&rows),
-        profile.model,
-        profile.batch,
-        profile.device,
-        print::threads(profile.threads),
-        profile.precision,
-        roof,
+        print::threads(*threads),
         profile.steps,
         profile.step_ms,
         profile.parts_ms,

@@ -18,7 +18,7 @@ pub fn run(args: ProgramArgs) -> anyhow::Result<ExitCode> {
     config.placement.devices.pipeline_stages =
         args.pipeline_stages.unwrap_or(config.placement.devices.pipeline_stages);
     config.training.sync_batch_norm |= args.sync_batch_norm;
-    let options = BenchOptions { mode: args.mode.into(), batch: args.batch, ..BenchOptions::default() };
+    let options = BenchOptions { mode: args.mode, batch: args.batch, ..BenchOptions::default() };
     if let Some(file) = &args.timeline {
         return timeline(&config, &options, file);
     }

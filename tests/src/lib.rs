@@ -191,6 +191,34 @@ pub fn assert_same_steps(a: &Finished, b: &Finished, what: &str) {
     assert_same(a, b, what);
 }
 
+/// Checks that two runs have about the same weights and losses, and the same accuracies.
+///
+/// # Panics
+/// If they do not.
+#[track_caller]
+pub fn assert_near(a: &Finished, b: &Finished, tolerance: f64, what: &str) {
+    let distance = distance(&a.tensors, &b.tensors);
+    assert!(distance < tolerance, "{what}: the weights differ by {distance:e}");
+    for (a, b) in a.outcome.state.history.iter().zip(&b.outcome.state.history) {
+        let near = |a: f64, b: f64| (a - b).abs() < tolerance;
+        assert!(near(a.loss, b.loss) && near(a.val_loss, b.val_loss), "{what}:\n{a:?}\n{b:?}");
+        assert_eq!((a.acc, a.val_acc), (b.acc, b.val_acc), "{what}");
+    }
+}
+
+/// Checks that two networks have about the same logits, relative to the largest.
+///
+/// # Panics
+/// If they do not.
+#[track_caller]
+pub fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f32) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let most = expected.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+    let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    println!("{what}: logits up to {most:.2}, the worst differs by {worst:.1e}");
+    assert!(most > 0.01 && worst <= tolerance * most.max(1.0), "{what}: {found:?}\n{expected:?}");
+}
+
 /// 45 images to train on: with batches of 14, three whole ones and one of three images, of which some replicas
 /// and micro-batches get none.
 pub fn few_images() -> cifar::Dataset {
@@ -206,6 +234,19 @@ pub fn quick_on_14() -> Config {
     let mut config = train::recipe("quick").expect("it is built in");
     (config.training.epochs, config.training.global_batch_size) = (2, Some(14));
     config.training.schedule = "constant".parse().expect("it is well-formed");
+    config
+}
+
+/// The recipe `keras-cnn`, which has no batch normalization, on batches of 14 for one epoch.
+///
+/// # Panics
+/// Never.
+pub fn keras_cnn_on_14() -> Config {
+    let mut config = train::recipe("keras-cnn").expect("it is built in");
+    (config.training.epochs, config.training.global_batch_size) = (1, Some(14));
+    // RMSprop divides by the size of the gradient and so amplifies rounding; SGD shows the gradients directly.
+    config.training.optimizer = "sgd:momentum=0.9".parse().expect("it is well-formed");
+    config.training.lr = 0.01;
     config
 }
 

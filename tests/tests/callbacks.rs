@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use towers_tests::{Finished, assert_same, cpus, in_two_parts, run};
-use train::callbacks::{Checkpoints, ModelCheckpoint, StepHistory, StepRecord, TensorBoard};
+use train::callbacks::{
+    Checkpoints, ModelCheckpoint, StepHistory, StepRecord, TensorBoard, TensorBoardOptions,
+};
 use train::{
     Config, EarlyStop, End, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, Resume, SaveFreq, cifar,
     recipe,
@@ -351,7 +353,8 @@ fn read_by_tensorboard(folder: &Path) -> Option<String> {
 #[test]
 fn tensorboard_reads_scalars_histograms_and_images() {
     let folder = tempfile::tempdir().unwrap();
-    let board = TensorBoard::new(folder.path()).histograms(2).images(10);
+    let options = TensorBoardOptions { path: folder.path().into(), histogram_freq: 2, images: 10 };
+    let board = TensorBoard::new(options);
     let config = quick(4).with(|config| config.outputs.log_every = 2);
     let finished = ends(&config, None, vec![Box::new(board)]);
     let Some(text) = read_by_tensorboard(&folder.path().join("train")) else { return };

@@ -3,9 +3,10 @@
 
 use program::Device;
 use towers_tests::{
-    Finished, assert_same, cpus, distance, few_images, in_two_parts, quick_on_14, run_in, trained,
+    Finished, assert_near, assert_same, cpus, few_images, in_two_parts, keras_cnn_on_14, quick_on_14, run_in,
+    trained,
 };
-use train::{Config, DeviceWeights, Resume, cifar, recipe};
+use train::{Config, DeviceWeights, Resume, cifar};
 
 fn run(devices: &[Device], config: &Config) -> Finished {
     trained(devices, config, &few_images())
@@ -15,35 +16,15 @@ fn weighted(config: &Config, weights: &str) -> Config {
     config.with(|config| config.placement.device_weights = weights.parse().unwrap())
 }
 
-/// Without batch normalization, on batches of 14 of 45 images, the last of them of three.
-fn keras_cnn() -> Config {
-    let mut config = recipe("keras-cnn").unwrap();
-    config.training.epochs = 1;
-    config.training.global_batch_size = Some(14);
-    // SGD shows the gradients directly.
-    config.training.optimizer = "sgd:momentum=0.9".parse().unwrap();
-    config.training.lr = 0.01;
-    config
-}
-
-#[track_caller]
-fn assert_near(a: &Finished, b: &Finished, what: &str) {
-    let distance = distance(&a.tensors, &b.tensors);
-    assert!(distance < 2e-5, "{what}: the weights differ by {distance:e}");
-    let (a, b) = (&a.outcome.state.history[0], &b.outcome.state.history[0]);
-    assert!((a.loss - b.loss).abs() < 1e-5 && (a.val_loss - b.val_loss).abs() < 1e-5, "{a:?}\n{b:?}");
-    assert_eq!((a.acc, a.val_acc), (b.acc, b.val_acc), "{what}");
-}
-
 /// Every sample has the same weight on any replica. Some replicas get no samples of a last batch of three,
 /// and still take part.
 #[test]
 fn uneven_slices_have_the_gradient_of_the_whole_batch() {
-    let one = run(&cpus(1, 1), &keras_cnn());
+    let one = run(&cpus(1, 1), &keras_cnn_on_14());
     for weights in ["3,1", "1,6", "2,1,1", "1,1,10", "1,2,3,4"] {
-        let config = weighted(&keras_cnn(), weights);
+        let config = weighted(&keras_cnn_on_14(), weights);
         let many = run(&cpus(weights.split(',').count(), 1), &config);
-        assert_near(&one, &many, weights);
+        assert_near(&one, &many, 2e-5, weights);
         assert_eq!(many.outcome.state.device_weights.to_string(), weights);
     }
 }
@@ -71,14 +52,14 @@ fn virtual_replicas_have_the_same_bits_on_uneven_towers() {
 /// A replica is a pipeline here; its share is split into micro-batches.
 #[test]
 fn pipelines_have_weights_by_towers() {
-    let one = run(&cpus(1, 1), &keras_cnn());
-    let mut config = keras_cnn();
+    let one = run(&cpus(1, 1), &keras_cnn_on_14());
+    let mut config = keras_cnn_on_14();
     (config.placement.devices.pipeline_stages, config.training.micro_batches) = (2, Some(2));
     for (weights, towers) in [("3,1", 2), ("1,2,2", 3)] {
-        assert_near(&one, &run(&cpus(2 * towers, 1), &weighted(&config, weights)), weights);
+        assert_near(&one, &run(&cpus(2 * towers, 1), &weighted(&config, weights)), 2e-5, weights);
     }
     let measured = run(&cpus(4, 1), &weighted(&config, "auto"));
-    assert_near(&one, &measured, "measured weights");
+    assert_near(&one, &measured, 2e-5, "measured weights");
     assert!(measured.outcome.state.device_weights.split(',').count() == 2);
 }
 

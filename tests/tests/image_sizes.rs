@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use towers_tests::{Finished, assert_same, cpus, failed, run, run_in, trained};
+use towers_tests::{Finished, assert_close, assert_same, cpus, failed, run, run_in, trained};
 use train::cifar::folder::{ClassFolders, picture};
 use train::cifar::{Dataset, Split};
 use train::{Config, DataFiles, Error, Observer, RECIPES, Resume, When, cifar};
@@ -49,11 +49,6 @@ fn logits(trained: &Trained, pictures: &[u8]) -> Vec<f32> {
     let mut classifier = Classifier::new(trained, &tensor_cpu::device(1), 4).unwrap();
     assert_eq!(classifier.image_size(), SIZE);
     classifier.logits(pictures).unwrap()
-}
-
-fn assert_close(a: &[f32], b: &[f32], what: &str) {
-    let most = a.iter().fold(1.0_f32, |most, x| most.max(x.abs()));
-    assert!(a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-5 * most), "{what}");
 }
 
 /// Every recipe trains, stops, and resumes with the same bits, although the pictures stay in their files in the
@@ -107,7 +102,7 @@ fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &F
     if !by_channel {
         let back = open_model(&to("net.safetensors"), &assumed, load).unwrap();
         assert_eq!((&back.network, back.classes.len()), (&trained.network, 3), "{name}");
-        assert_close(&logits(&back, &test), &expected, name);
+        assert_close(name, &logits(&back, &test), &expected, 1e-5);
     }
     export(&trained, &to("net.onnx")).unwrap();
     export(&trained, &to("again.safetensors")).unwrap();

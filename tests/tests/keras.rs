@@ -9,6 +9,7 @@ use program::Activation::Relu;
 use serde_json::Value as Json;
 use std::fs;
 use std::path::{Path, PathBuf};
+use towers_tests::assert_close;
 use train::{Error, open_model};
 use trained::{Assumed, Classifier, Trained};
 
@@ -25,14 +26,6 @@ fn expected(network: &str) -> Vec<f32> {
 /// As `pictures` of the script.
 fn pictures(count: usize, size: usize) -> Vec<u8> {
     (0..count * size * size * 3).map(|k| ((k * 37 + k / 7) % 256) as u8).collect()
-}
-
-fn assert_close(name: &str, logits: &[f32], expected: &[f32]) {
-    let most = expected.iter().fold(1.0_f32, |most, x| most.max(x.abs()));
-    assert_eq!(logits.len(), expected.len());
-    for (a, b) in logits.iter().zip(expected) {
-        assert!((a - b).abs() <= 1e-5 * most, "{name}: {logits:?}\n{expected:?}");
-    }
 }
 
 fn conv_module(g: &mut Graph, x: Value, filters: usize, kernel: usize, stride: usize) -> Result<Value> {
@@ -86,7 +79,7 @@ fn every_layout_gives_keras_logits() {
         network.predict().unwrap();
         let view = network.logits();
         let logits = view.data.to_vec(&device, view.layout.offset, 9).unwrap();
-        assert_close(name, &logits, &expected("tiny"));
+        assert_close(name, &logits, &expected("tiny"), 1e-5);
     }
 }
 
@@ -127,7 +120,7 @@ fn a_model_of_keras_classifies() {
     let trained = open_model(&path, &Assumed::default(), nothing).unwrap();
     assert_eq!((trained.network.as_str(), trained.classes[3].as_str()), ("functional_1", "cat"));
     let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 2).unwrap();
-    assert_close("small_cnn", &classifier.logits(&pictures(3, 32)).unwrap(), &expected("small_cnn"));
+    assert_close("small_cnn", &classifier.logits(&pictures(3, 32)).unwrap(), &expected("small_cnn"), 1e-5);
     let wrong = |assumed: Assumed| open_model(&path, &assumed, nothing).unwrap_err();
     let error = wrong(Assumed { network: Some("small_cnn".into()), ..Assumed::default() });
     assert!(error.to_string().ends_with("small_cnn.keras: it has the layers of its network"), "{error}");

@@ -3,7 +3,8 @@
 
 use program::{Device, Precision};
 use towers_tests::{
-    Finished, assert_same_steps, cpus, distance, emulated, few_images, in_two_parts, quick_on_14, trained,
+    Finished, assert_near, assert_same_steps, cpus, distance, emulated, few_images, in_two_parts,
+    quick_on_14, trained,
 };
 use train::{Config, cifar};
 
@@ -19,16 +20,6 @@ fn run(world: usize, config: &Config) -> Finished {
     trained(&cpus(world, 1), config, &few_images())
 }
 
-fn assert_close(one: &Finished, many: &Finished, tolerance: f64, what: &str) {
-    let distance = distance(&one.tensors, &many.tensors);
-    println!("{what}: the weights differ by {distance:e}");
-    assert!(distance < tolerance, "{what}: the weights differ by {distance:e}");
-    for (a, b) in one.outcome.state.history.iter().zip(&many.outcome.state.history) {
-        let close = |a: f64, b: f64| (a - b).abs() < tolerance;
-        assert!(close(a.loss, b.loss) && close(a.val_loss, b.val_loss), "{what}:\n{a:?}\n{b:?}");
-    }
-}
-
 #[test]
 fn n_towers_equal_one_on_the_whole_batch() {
     let one = run(1, &config(false));
@@ -36,7 +27,7 @@ fn n_towers_equal_one_on_the_whole_batch() {
     // A single replica has no other one to synchronize with.
     assert!(one.tensors == run(1, &config(true)).tensors);
     for world in 2..=4 {
-        assert_close(&one, &run(world, &config(true)), 5e-4, &format!("{world} replicas"));
+        assert_near(&one, &run(world, &config(true)), 5e-4, &format!("{world} replicas"));
     }
 }
 
@@ -130,7 +121,7 @@ fn gpus_train_the_same_too() {
     let run = |world| trained(&gpus(world, Precision::Fp32), &config, &few);
     let one = run(1);
     assert_eq!(one.outcome.state.step, 5);
-    assert_close(&one, &run(2), 5e-4, "two emulated GPUs");
+    assert_near(&one, &run(2), 5e-4, "two emulated GPUs");
     // Half formats amplify a difference in the last bit: one step is enough to show the synchronization.
     config.training.arithmetic.precision = Precision::Bf16;
     let [together, apart] = after_a_step(&config, |world| gpus(world, Precision::Bf16), 2);

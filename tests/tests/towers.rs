@@ -1,18 +1,14 @@
 //! Several replicas train like one replica on the whole batch.
 
-use towers_tests::{assert_same_steps, cpus, distance, few_images, run, trained};
+use towers_tests::{
+    assert_near, assert_same_steps, cpus, distance, few_images, keras_cnn_on_14, run, trained,
+};
 use train::{Config, DeviceKind, cifar, recipe};
 
 /// The tutorial's network without batch normalization, with dropout and augmentation. With four replicas the last
 /// one has all of the last batch.
 fn config(replicas: usize) -> Config {
-    let mut config = recipe("keras-cnn").unwrap();
-    config.training.epochs = 1;
-    config.training.global_batch_size = Some(14);
-    // RMSprop divides by the size of the gradient and so amplifies rounding; SGD shows the gradients
-    // directly.
-    config.training.optimizer = "sgd:momentum=0.9".parse().unwrap();
-    config.training.lr = 0.01;
+    let mut config = keras_cnn_on_14();
     config.placement.devices.device = DeviceKind::Cpu;
     config.placement.devices.replicas = replicas;
     config.placement.devices.threads = 2;
@@ -30,11 +26,7 @@ fn n_towers_equal_one_on_the_whole_batch() {
     assert_eq!(one.outcome.state.history[0].epoch, 1);
     for replicas in 2..=4 {
         let many = run(&config(replicas), &data, None, None, Vec::new()).unwrap();
-        let distance = distance(&one.tensors, &many.tensors);
-        assert!(distance < 2e-5, "{replicas} replicas: the weights differ by {distance:e}");
-        let (a, b) = (&one.outcome.state.history[0], &many.outcome.state.history[0]);
-        assert!((a.loss - b.loss).abs() < 1e-5 && (a.val_loss - b.val_loss).abs() < 1e-5, "{a:?}\n{b:?}");
-        assert_eq!((a.acc, a.val_acc), (b.acc, b.val_acc), "{replicas} replicas");
+        assert_near(&one, &many, 2e-5, &format!("{replicas} replicas"));
     }
 }
 

@@ -8,6 +8,7 @@ use layers::Mode;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use towers_tests::assert_close;
 use train::{cifar, open_model};
 use trained::{Assumed, Classifier, Trained, export};
 
@@ -56,14 +57,6 @@ fn root() -> PathBuf {
 fn printed(out: &str) -> Vec<f32> {
     let list = out.trim().split_once('[').unwrap_or_else(|| panic!("{out}")).1.trim_end_matches(']');
     list.split(", ").map(|number| number.parse().unwrap()).collect()
-}
-
-fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f32) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    let most = expected.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
-    let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-    println!("{what}: logits up to {most:.2}, the worst differs by {worst:.1e}");
-    assert!(most > 0.1 && worst <= tolerance * most.max(1.0), "{what}: {found:?}\n{expected:?}");
 }
 
 /// A network of this name, with initialized weights, changed running averages, and the preprocessing of its

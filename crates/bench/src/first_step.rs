@@ -1,6 +1,6 @@
 use crate::options::batch_size;
 use crate::subject::{device, model, random_batch, step_options};
-use crate::{BenchOptions, Error, Result};
+use crate::{BenchOptions, Error, Result, Setup};
 use layers::Mode;
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -10,14 +10,9 @@ use train::{Config, Meter, train_step};
 /// --first-step --json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct FirstStep {
-    /// The network.
-    pub model: String,
-    /// Samples of a batch.
-    pub batch: usize,
-    /// The kind of device.
-    pub device: String,
-    /// Host threads.
-    pub threads: usize,
+    /// What was measured, and on what.
+    #[serde(flatten)]
+    pub setup: Setup,
     /// The program ran, and had read its command line.
     pub started_s: f64,
     /// The device was open.
@@ -63,20 +58,8 @@ pub fn first_step(config: &Config, options: &BenchOptions, started: Instant) -> 
     };
     let ended_s = step(0)?;
     let second_step_s = step(1)? - ended_s;
-    let (model, kind, threads) = (config.training.model.clone(), device.kind().to_owned(), device.threads());
-    Ok(FirstStep {
-        model,
-        batch,
-        device: kind,
-        threads,
-        started_s,
-        opened_s,
-        built_s,
-        initialized_s,
-        began_s,
-        ended_s,
-        second_step_s,
-    })
+    let setup = Setup::of(config, options, batch, &device);
+    Ok(FirstStep { setup, started_s, opened_s, built_s, initialized_s, began_s, ended_s, second_step_s })
 }
 
 /// How long this process has lived, by Linux' `/proc`: to a hundredth of a second. The system starts it, and loads the program,

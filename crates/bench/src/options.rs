@@ -1,8 +1,8 @@
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use train::{Config, Error, Result};
 
 /// What a benchmark runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BenchMode {
     /// Forward, backward, optimizer.
@@ -40,8 +40,8 @@ pub(crate) fn check_training(options: &BenchOptions) -> Result<()> {
     if options.mode == BenchMode::Train {
         return Ok(());
     }
-    let accepted = "train: replicas have nothing to do with each other in inference".into();
-    Err(Error::Option { option: "--mode", value: "infer".into(), accepted })
+    let accepted = "train: replicas have nothing to do with each other in inference";
+    Err(Error::option("--mode", "infer", accepted))
 }
 
 /// Samples of a batch.

@@ -3,7 +3,7 @@
 use crate::options::LEAST_WARMUP;
 use crate::roofline::{Roof, roof};
 use crate::subject::{Subject, step_options};
-use crate::{BenchMode, BenchOptions, Result};
+use crate::{BenchMode, BenchOptions, Result, Setup};
 use layers::{Traced, Work};
 use program::Phase;
 use serde::Serialize;
@@ -20,22 +20,9 @@ const LEAST_STEPS: usize = 5;
 /// the parts together take longer than [`step_ms`](Profile::step_ms).
 #[derive(Clone, Debug, Serialize)]
 pub struct Profile {
-    /// `towers`.
-    pub peer: &'static str,
-    /// The version.
-    pub version: &'static str,
-    /// The network.
-    pub model: String,
-    /// Training or inference.
-    pub mode: BenchMode,
-    /// Samples of a batch.
-    pub batch: usize,
-    /// The kind of device.
-    pub device: String,
-    /// Host threads.
-    pub threads: usize,
-    /// Of the arithmetic.
-    pub precision: &'static str,
+    /// What was measured, and on what.
+    #[serde(flatten)]
+    pub setup: Setup,
     /// What the processor can do at most, on all threads; `None` on other devices.
     pub roof: Option<Roof>,
     /// How many steps were measured.
@@ -135,14 +122,7 @@ pub fn profile(config: &Config, options: &BenchOptions) -> Result<Profile> {
         LayerProfile::new(work, batch, forward, backward, parts_ms)
     };
     Ok(Profile {
-        peer: "towers",
-        version: env!("CARGO_PKG_VERSION"),
-        model: config.training.model.clone(),
-        mode: options.mode,
-        batch,
-        device: device.kind().to_owned(),
-        threads: device.threads(),
-        precision: device.precision().name(),
+        setup: Setup::of(config, options, batch, &device),
         roof,
         steps: step - warmup,
         step_ms: clock.ms(clock.step()),
@@ -288,7 +268,10 @@ mod tests {
     #[test]
     fn a_training_step_is_the_sum_of_its_parts() {
         let profile = profile_of("quick", BenchMode::Train);
-        assert_eq!((profile.steps, profile.batch, profile.mode), (LEAST_STEPS, 2, BenchMode::Train));
+        assert_eq!(
+            (profile.steps, profile.setup.batch, profile.setup.mode),
+            (LEAST_STEPS, 2, BenchMode::Train)
+        );
         let layers: f64 = profile.layers.iter().map(|layer| layer.forward_ms + layer.backward_ms).sum();
         let all = layers + profile.loss_ms + profile.gradients_ms + profile.update_ms;
         assert!((all - profile.parts_ms).abs() < 1e-9 * all, "{all} {}", profile.parts_ms);

@@ -1,6 +1,6 @@
 use crate::options::{LEAST_WARMUP, batch_size, check_training};
 use crate::subject::{self, step_options};
-use crate::{BenchOptions, Error, Result};
+use crate::{BenchOptions, Error, Result, Setup};
 use layers::Network;
 use optim::OptimizerState;
 use parallel::{Agreement, Collective, Exchanges, Replica, run_replicas};
@@ -19,18 +19,11 @@ use train::{
 /// unequal speed; more of the slowest's time than of each one's mean says that they take turns in being slow.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplicaBench {
-    /// `towers`.
-    pub peer: &'static str,
-    /// The version.
-    pub version: &'static str,
-    /// The network.
-    pub model: String,
-    /// Height, width and channels of the images.
-    pub image: [usize; 3],
+    /// What was measured, and on what.
+    #[serde(flatten)]
+    pub setup: Setup,
     /// How many replicas there are.
     pub replicas: usize,
-    /// Samples of each one's batch.
-    pub batch: usize,
     /// Of all replicas together: the median over the repeats.
     pub images_per_s: f64,
     /// Every repeat's throughput.
@@ -47,12 +40,6 @@ pub struct ReplicaBench {
     /// Seconds of a step in which no replica computes: the part of the sum over all replicas that no
     /// computation hides.
     pub exchange_s: Option<f64>,
-    /// The kind of device.
-    pub device: String,
-    /// Host threads of each replica.
-    pub threads: usize,
-    /// Of the arithmetic.
-    pub precision: &'static str,
     /// The mean loss of the last step's batch.
     pub last: f64,
     /// Why a device that can play back recorded steps was told each op of each step; `None` where all went as it should.
@@ -114,12 +101,8 @@ fn bench_replica(config: &Config, options: &BenchOptions, replica: Replica) -> R
     let times = Times::of(&computing, subject.world);
     let step_s = seconds / (steps * repeats.len()) as f64;
     Ok(ReplicaBench {
-        peer: "towers",
-        version: env!("CARGO_PKG_VERSION"),
-        model: config.training.model.clone(),
-        image: config.training.data.image_size.shape(),
+        setup: Setup::of(config, options, subject.batch, &subject.device),
         replicas: subject.world,
-        batch: subject.batch,
         images_per_s: median(&repeats),
         steps: steps * repeats.len(),
         repeats,
@@ -127,9 +110,6 @@ fn bench_replica(config: &Config, options: &BenchOptions, replica: Replica) -> R
         slowest_s: told.then_some(times.slowest),
         exchange_s: told.then_some(step_s - times.slowest),
         computing_s: if told { times.mean } else { Vec::new() },
-        device: subject.device.kind().to_owned(),
-        threads: subject.device.threads(),
-        precision: subject.device.precision().name(),
         last: subject.loss()?,
         not_recorded: subject.capture.refusal().map(str::to_owned),
     })
@@ -289,7 +269,7 @@ mod tests {
         let options =
             BenchOptions { batch: Some(2), seconds: 0.0, repeats: 2, warmup: 0, ..BenchOptions::default() };
         let result = bench_replicas(&config, &options).unwrap();
-        assert_eq!((result.replicas, result.batch, result.steps, result.threads), (3, 2, 6, 1));
+        assert_eq!((result.replicas, result.setup.batch, result.steps, result.setup.threads), (3, 2, 6, 1));
         assert_eq!(result.computing_s.len(), 3);
         let slowest = result.slowest_s.unwrap();
         assert!(result.computing_s.iter().all(|seconds| *seconds > 0.0 && *seconds <= slowest));

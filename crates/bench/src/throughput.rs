@@ -1,6 +1,6 @@
 use crate::options::LEAST_WARMUP;
 use crate::subject::{Subject, step_options};
-use crate::{BenchMode, BenchOptions, Error, Result};
+use crate::{BenchMode, BenchOptions, Error, Result, Setup};
 use program::{GraphCache, ReplayArgs};
 use serde::Serialize;
 use std::time::Instant;
@@ -10,28 +10,13 @@ use train::{Config, median, train_step};
 /// The throughput of a network on random data in memory: the output of `towers bench --json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchResult {
-    /// `towers`.
-    pub peer: &'static str,
-    /// The version.
-    pub version: &'static str,
-    /// The network.
-    pub model: String,
-    /// Training or inference.
-    pub mode: BenchMode,
-    /// Height, width and channels of the images.
-    pub image: [usize; 3],
-    /// Samples of a batch.
-    pub batch: usize,
+    /// What was measured, and on what.
+    #[serde(flatten)]
+    pub setup: Setup,
     /// The median over the repeats.
     pub images_per_s: f64,
     /// The process's largest memory so far, in MB; `None` where the system doesn't tell.
     pub peak_rss_mb: Option<f64>,
-    /// The kind of device.
-    pub device: String,
-    /// Host threads.
-    pub threads: usize,
-    /// Of the arithmetic.
-    pub precision: &'static str,
     /// Every repeat's throughput.
     pub repeats: Vec<f64>,
     /// Seconds that the first step took.
@@ -91,17 +76,9 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
     }
     let engine = device.get().map(Cuda::describe_engine).unwrap_or_default();
     Ok(BenchResult {
-        peer: "towers",
-        version: env!("CARGO_PKG_VERSION"),
-        model: config.training.model.clone(),
-        mode: options.mode,
-        image: config.training.data.image_size.shape(),
-        batch,
+        setup: Setup::of(config, options, batch, &device),
         images_per_s: median(&repeats),
         peak_rss_mb: peak_rss_mb(),
-        device: device.kind().to_owned(),
-        threads: device.threads(),
-        precision: device.precision().name(),
         repeats,
         first_step_s,
         last,

@@ -96,7 +96,7 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::Option`] for options that make no sense.
     pub fn best_weights(self, stop: &EarlyStop) -> Result<Self> {
-        Ok(Checkpoints { stopping: Some(EarlyStopping::with(stop.clone())?), ..self })
+        Ok(Checkpoints { stopping: Some(EarlyStopping::new(stop.clone())?), ..self })
     }
 
     /// The best epoch so far, if a metric is watched: the name of its checkpoint and the metric's value.

@@ -50,15 +50,13 @@ fn read_separator(text: &str) -> Result<serde_json::Value, Refused> {
 /// folder is written in any case, by [`History`](crate::History).
 ///
 /// ```
-/// use callbacks::{CsvLogger, Observer};
+/// use callbacks::{CsvLogOptions, CsvLogger};
 ///
-/// let observer: Box<dyn Observer> = Box::new(CsvLogger::new("log.csv").separator(';').append(true));
+/// let observer = CsvLogger::new(CsvLogOptions { path: "log.csv".into(), separator: ';', append: true });
 /// ```
 #[derive(Debug)]
 pub struct CsvLogger {
-    path: PathBuf,
-    separator: char,
-    append: bool,
+    options: CsvLogOptions,
     written: Vec<EpochRecord>,
     file: Option<File>,
 }
@@ -67,19 +65,9 @@ pub struct CsvLogger {
 const COLUMNS: [&str; 6] = ["epoch", "accuracy", "learning_rate", "loss", "val_accuracy", "val_loss"];
 
 impl CsvLogger {
-    /// A new file with commas.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        CsvLogger { path: path.into(), separator: ',', append: false, written: Vec::new(), file: None }
-    }
-
-    /// Sets the separator of the columns.
-    pub fn separator(self, separator: char) -> Self {
-        CsvLogger { separator, ..self }
-    }
-
-    /// Sets whether rows are appended to an existing file.
-    pub fn append(self, append: bool) -> Self {
-        CsvLogger { append, ..self }
+    /// A logger with these options.
+    pub fn new(options: CsvLogOptions) -> Self {
+        CsvLogger { options, written: Vec::new(), file: None }
     }
 
     /// The epochs that the run had written before it was interrupted, as
@@ -94,7 +82,7 @@ impl CsvLogger {
     }
 
     fn row(&self, fields: &[String]) -> String {
-        fields.join(self.separator.encode_utf8(&mut [0; 4]))
+        fields.join(self.options.separator.encode_utf8(&mut [0; 4]))
     }
 
     fn write(&mut self, rows: &[String]) -> Result<()> {
@@ -102,13 +90,13 @@ impl CsvLogger {
         // One write per line, so that concurrent readers see whole lines. The line ends are those of Python's
         // csv.
         let mut lines = rows.iter().map(|row| file.write_all(format!("{row}\r\n").as_bytes()));
-        lines.try_for_each(|line| line).map_err(Error::io("write", &self.path))
+        lines.try_for_each(|line| line).map_err(Error::io("write", &self.options.path))
     }
 
     /// Opens the file, and empties it.
     fn start_new_file(&mut self) -> Result<()> {
-        let file = File::create(&self.path).map_err(Error::io("write", &self.path))?;
-        self.file = Some(file);
+        let path = &self.options.path;
+        self.file = Some(File::create(path).map_err(Error::io("write", path))?);
         self.write(&[self.header()])
     }
 
@@ -118,14 +106,15 @@ impl CsvLogger {
         let (done, undone) =
             (self.rows(done), self.rows(self.written.iter().filter(|record| record.epoch > behind)));
         // A pipe is not read. A file that is not text has no rows.
-        let is_file = fs::metadata(&self.path).is_ok_and(|about| about.is_file());
-        let text = if is_file { fs::read_to_string(&self.path).unwrap_or_default() } else { String::new() };
+        let path = &self.options.path;
+        let is_file = fs::metadata(path).is_ok_and(|about| about.is_file());
+        let text = if is_file { fs::read_to_string(path).unwrap_or_default() } else { String::new() };
         let Remaining { text: left, has_done } = remove_rows(&text, &done, &undone);
-        let io = |error| Error::io("write", &self.path)(error);
+        let io = |error| Error::io("write", path)(error);
         if left != text {
-            replace_end(&self.path, &text, &left).map_err(io)?;
+            replace_end(path, &text, &left).map_err(io)?;
         }
-        let mut file = OpenOptions::new().create(true).append(true).open(&self.path).map_err(io)?;
+        let mut file = OpenOptions::new().create(true).append(true).open(path).map_err(io)?;
         let is_empty = file.metadata().map_err(io)?.len() == 0;
         if !left.is_empty() && !left.ends_with('\n') {
             file.write_all(b"\r\n").map_err(io)?;
@@ -186,10 +175,11 @@ fn fields(record: &EpochRecord) -> Vec<String> {
 
 impl Observer for CsvLogger {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        folder.map(fs::create_dir_all).transpose().map_err(Error::io("create the folder of", &self.path))?;
+        let CsvLogOptions { path, append, .. } = &self.options;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        folder.map(fs::create_dir_all).transpose().map_err(Error::io("create the folder of", path))?;
         let is_new = run.state.step == 0 && self.written.is_empty();
-        if is_new && !self.append { self.start_new_file() } else { self.append_after(&run.state.history) }
+        if is_new && !append { self.start_new_file() } else { self.append_after(&run.state.history) }
     }
 
     fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
@@ -205,6 +195,10 @@ mod tests {
 
     const HEADER: &str = "epoch,accuracy,learning_rate,loss,val_accuracy,val_loss\r\n";
 
+    fn logger(path: &Path, append: bool) -> CsvLogger {
+        CsvLogger::new(CsvLogOptions { path: path.to_owned(), append, ..CsvLogOptions::default() })
+    }
+
     /// Runs an epoch after those of `before`, and returns the file.
     fn log(observer: CsvLogger, before: u64) -> String {
         let mut observer = observer;
@@ -212,7 +206,7 @@ mod tests {
         observer.on_begin(&run(epochs, &start)).unwrap();
         let next = record(before + 1, [1e-7, 1.0, f64::NAN, 0.0]);
         observer.on_epoch_end(&next, &start, &Fake(0.0)).unwrap();
-        fs::read_to_string(&observer.path).unwrap()
+        fs::read_to_string(&observer.options.path).unwrap()
     }
 
     /// Keras' output, written by `tests/golden/csv_logger.py`.
@@ -221,7 +215,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("log.csv");
         let log = |observer: CsvLogger, records: &[EpochRecord]| {
-            let mut observer = observer.separator(';');
+            let mut observer = observer;
+            observer.options.separator = ';';
             let (epochs, start) = (9, state(vec![]));
             observer.on_begin(&run(epochs, &start)).unwrap();
             for record in records {
@@ -231,8 +226,8 @@ mod tests {
         let first = EpochRecord { lr: 0.01, ..record(1, [2.25, 0.125, 2.0, 0.25]) };
         let second = EpochRecord { lr: 1e-5, ..record(2, [1.0 / 3.0, 0.5, f64::NAN, 0.1]) };
         let third = EpochRecord { lr: 1e16, ..record(3, [1e-7, 1.0, f64::INFINITY, 0.0]) };
-        log(CsvLogger::new(&file), &[first, second]);
-        log(CsvLogger::new(&file).append(true), &[third]);
+        log(logger(&file, false), &[first, second]);
+        log(logger(&file, true), &[third]);
         // Git may have changed the line ends.
         let expected = include_str!("../../../tests/golden/csv_logger.csv").replace("\r\n", "\n");
         assert_eq!(fs::read_to_string(file).unwrap(), expected.replace('\n', "\r\n"));
@@ -251,7 +246,7 @@ mod tests {
         for record in &all[from..to] {
             observer.on_epoch_end(record, &state(vec![]), &Fake(0.0)).unwrap();
         }
-        fs::read_to_string(&observer.path).unwrap()
+        fs::read_to_string(&observer.options.path).unwrap()
     }
 
     /// Interrupted runs with more rows than checkpoints.
@@ -259,7 +254,7 @@ mod tests {
     fn epochs_that_are_done_again_are_not_written_twice() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.csv");
-        let (logger, all) = (|| CsvLogger::new(&file).append(true), epochs(1.0));
+        let (logger, all) = (|| logger(&file, true), epochs(1.0));
         let before = go(logger(), &all, 0, 4, 0);
         let whole = go(logger(), &all, 0, 4, 0);
         assert_eq!(go(logger(), &all, 2, 4, 4), whole);
@@ -283,24 +278,23 @@ mod tests {
         for append in [true, false] {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("a.csv");
-            let logger = || CsvLogger::new(&file).append(append);
+            let own = || logger(&file, append);
             let (mine, others) = (epochs(1.0), epochs(7.0));
             let rows = |all: &[EpochRecord]| {
-                logger().rows(all).iter().map(|row| format!("{row}\r\n")).collect::<String>()
+                own().rows(all).iter().map(|row| format!("{row}\r\n")).collect::<String>()
             };
-            go(logger(), &mine, 0, 3, 0);
-            let added = logger().append(true);
-            go(added, &others, 0, 4, 0);
+            go(own(), &mine, 0, 3, 0);
+            go(logger(&file, true), &others, 0, 4, 0);
             let both = format!("{HEADER}{}{}{}", rows(&mine[..1]), rows(&others), rows(&mine[1..]));
-            assert_eq!(go(logger(), &mine, 1, 4, 3), both, "in the midst of the file");
-            assert_eq!(go(logger(), &mine, 4, 4, 4), both);
+            assert_eq!(go(own(), &mine, 1, 4, 3), both, "in the midst of the file");
+            assert_eq!(go(own(), &mine, 4, 4, 4), both);
             // A new run replaced the file. The rows after those of the first run are not the first one's.
-            let anew = go(CsvLogger::new(&file), &others, 0, 4, 0);
-            assert_eq!(go(logger(), &mine, 2, 4, 3), format!("{anew}{}", rows(&mine)));
+            let anew = go(logger(&file, false), &others, 0, 4, 0);
+            assert_eq!(go(own(), &mine, 2, 4, 3), format!("{anew}{}", rows(&mine)));
             let branch = [&mine[..2], &others[2..]].concat();
-            go(CsvLogger::new(&file), &branch, 0, 4, 0);
+            go(logger(&file, false), &branch, 0, 4, 0);
             let expected = format!("{HEADER}{}{}", rows(&branch), rows(&mine[2..]));
-            assert_eq!(go(logger(), &mine, 2, 4, 2), expected);
+            assert_eq!(go(own(), &mine, 2, 4, 2), expected);
         }
     }
 
@@ -309,20 +303,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("logs/a.csv");
         let first = format!("{HEADER}0,1.0,0.005,1e-07,0.0,nan\r\n");
-        assert_eq!(log(CsvLogger::new(&file), 0), first);
-        assert_eq!(log(CsvLogger::new(&file), 0), first, "begun anew");
+        assert_eq!(log(logger(&file, false), 0), first);
+        assert_eq!(log(logger(&file, false), 0), first, "begun anew");
         let before = "0,0.5,0.005,1.0,0.25,2.0\r\n";
         let second = "1,1.0,0.005,1e-07,0.0,nan\r\n";
         for append in [true, false] {
-            let logger = || CsvLogger::new(&file).append(append);
+            let own = || logger(&file, append);
             fs::write(&file, &first).unwrap();
-            assert_eq!(log(logger(), 1), format!("{first}{before}{second}"), "what it lacks");
+            assert_eq!(log(own(), 1), format!("{first}{before}{second}"), "what it lacks");
             fs::remove_file(&file).unwrap();
-            assert_eq!(log(logger(), 1), format!("{HEADER}{before}{second}"), "the file was gone");
+            assert_eq!(log(own(), 1), format!("{HEADER}{before}{second}"), "the file was gone");
             fs::write(&file, format!("{HEADER}{before}")).unwrap();
-            assert_eq!(log(logger(), 1), format!("{HEADER}{before}{second}"));
+            assert_eq!(log(own(), 1), format!("{HEADER}{before}{second}"));
         }
         let other = folder.path().join("b.csv");
-        assert_eq!(log(CsvLogger::new(&other).append(true).separator(';'), 0), first.replace(',', ";"));
+        let options = CsvLogOptions { path: other, separator: ';', append: true };
+        assert_eq!(log(CsvLogger::new(options), 0), first.replace(',', ";"));
     }
 }

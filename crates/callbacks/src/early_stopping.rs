@@ -61,10 +61,10 @@ impl EarlyStop {
 /// weights are a file: [`Checkpoints`](crate::Checkpoints) writes it with `restore_best_weights`.
 ///
 /// ```
-/// use callbacks::EarlyStopping;
+/// use callbacks::{EarlyStop, EarlyStopping};
 ///
-/// let observer = EarlyStopping::new("val_loss")?.patience(10).min_delta(0.001);
-/// assert!(EarlyStopping::new("val_los").is_err());
+/// let observer = EarlyStopping::new(EarlyStop { patience: 10, min_delta: 0.001, ..EarlyStop::default() })?;
+/// assert!(EarlyStopping::new(EarlyStop { monitor: "val_los".into(), ..EarlyStop::default() }).is_err());
 /// # Ok::<(), callbacks::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -89,52 +89,14 @@ pub(crate) struct Verdict {
 }
 
 impl EarlyStopping {
-    /// Watches `monitor` (`val_loss`, `val_acc`, ...): mode `auto`, no `min_delta`, no patience, no baseline.
-    ///
-    /// # Errors
-    /// [`Error::Option`](crate::Error::Option) when there is no such metric.
-    pub fn new(monitor: &str) -> Result<Self> {
-        EarlyStopping::with(EarlyStop { monitor: monitor.to_owned(), patience: 0, ..EarlyStop::default() })
-    }
-
     /// Early stopping with these options.
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) for options that make no sense.
-    pub fn with(options: EarlyStop) -> Result<Self> {
+    pub fn new(options: EarlyStop) -> Result<Self> {
         options::check(&options, &TABLE)?;
         let monitor = Monitor::new(&options.monitor, options.mode, options.min_delta);
         Ok(EarlyStopping { options, monitor, best: None, wait: 0, stopped: false })
-    }
-
-    /// The direction of improvement; `auto` is `max` for accuracies, else `min`.
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.monitor.best.mode = mode;
-        self
-    }
-
-    /// A change of this much or less is no improvement. Only its size counts, as in Keras.
-    pub fn min_delta(mut self, min_delta: f64) -> Self {
-        self.monitor.min_delta = min_delta.abs();
-        self
-    }
-
-    /// The number of epochs without improvement after which the run stops.
-    pub fn patience(mut self, patience: u64) -> Self {
-        self.options.patience = patience;
-        self
-    }
-
-    /// A value that must be beaten.
-    pub fn baseline(mut self, baseline: f64) -> Self {
-        self.options.baseline = Some(baseline);
-        self
-    }
-
-    /// Ignores the first `epochs` epochs.
-    pub fn start_from_epoch(mut self, epochs: u64) -> Self {
-        self.options.start_from_epoch = epochs;
-        self
     }
 
     /// The value and the number of the best epoch so far.
@@ -227,6 +189,11 @@ mod tests {
         })
     }
 
+    fn watching(monitor: &str, patience: u64) -> EarlyStopping {
+        let options = EarlyStop { monitor: monitor.to_owned(), patience, ..EarlyStop::default() };
+        EarlyStopping::new(options).unwrap()
+    }
+
     /// Keras' results, written by `tests/golden/early_stopping.py`.
     #[test]
     fn stops_when_keras_stops() {
@@ -236,13 +203,15 @@ mod tests {
         for case in &cases {
             let mode = if case["mode"] == "min" { Mode::Min } else { Mode::Max };
             let values: Vec<f64> = serde_json::from_value(case["values"].clone()).unwrap();
-            let mut observer = EarlyStopping::new("val_loss").unwrap().mode(mode);
-            observer = observer.patience(case["patience"].as_u64().unwrap());
-            observer = observer.min_delta(case["min_delta"].as_f64().unwrap());
-            observer = observer.start_from_epoch(case["start_from_epoch"].as_u64().unwrap());
-            if let Some(baseline) = case["baseline"].as_f64() {
-                observer = observer.baseline(baseline);
-            }
+            let options = EarlyStop {
+                mode,
+                patience: case["patience"].as_u64().unwrap(),
+                min_delta: case["min_delta"].as_f64().unwrap(),
+                start_from_epoch: case["start_from_epoch"].as_u64().unwrap(),
+                baseline: case["baseline"].as_f64(),
+                ..EarlyStop::default()
+            };
+            let mut observer = EarlyStopping::new(options).unwrap();
             assert_eq!(stop(&mut observer, &values).map(|stop| stop.0), case["stopped"].as_u64(), "{case}");
             // Without a best epoch Keras keeps the weights.
             let restored = observer.best().map_or(values.len() as u64, |(_, epoch)| epoch);
@@ -253,8 +222,8 @@ mod tests {
     #[test]
     fn the_direction_follows_the_name() {
         let falling = [0.9, 0.8, 0.7];
-        assert_eq!(stop(&mut EarlyStopping::new("val_loss").unwrap(), &falling), None);
-        let (epoch, reason) = stop(&mut EarlyStopping::new("acc").unwrap(), &falling).unwrap();
+        assert_eq!(stop(&mut watching("val_loss", 0), &falling), None);
+        let (epoch, reason) = stop(&mut watching("acc", 0), &falling).unwrap();
         assert_eq!(
             (epoch, reason.as_str()),
             (2, "acc has not improved for 1 epoch; its best was 0.9000 in epoch 1")
@@ -263,9 +232,9 @@ mod tests {
 
     #[test]
     fn what_is_not_finite_never_improves() {
-        let mut observer = EarlyStopping::new("val_loss").unwrap().patience(2);
+        let mut observer = watching("val_loss", 2);
         assert_eq!(stop(&mut observer, &[f64::NAN, 2.0, 1.0, 0.5]), None);
-        let mut observer = EarlyStopping::new("val_loss").unwrap().patience(2);
+        let mut observer = watching("val_loss", 2);
         let (epoch, reason) = stop(&mut observer, &[f64::NAN, f64::NAN, 1.0]).unwrap();
         assert_eq!((epoch, reason.as_str()), (2, "val_loss has had no finite value for 2 epochs"));
     }
@@ -273,10 +242,10 @@ mod tests {
     #[test]
     fn a_resume_remembers_the_epochs_before() {
         let values = [1.0, 0.5, 0.6, 0.7, 0.8, 0.9];
-        let whole = stop(&mut EarlyStopping::new("val_loss").unwrap().patience(3), &values);
+        let whole = stop(&mut watching("val_loss", 3), &values);
         assert_eq!(whole.as_ref().unwrap().0, 5);
         let history: Vec<_> = (1..=4).map(|k| record(k, [0.0, 0.0, values[k as usize - 1], 0.0])).collect();
-        let mut observer = EarlyStopping::new("val_loss").unwrap().patience(3);
+        let mut observer = watching("val_loss", 3);
         let (epochs, before) = (9, state(history));
         observer.on_begin(&run(epochs, &before)).unwrap();
         assert_eq!(observer.on_resume(&before).unwrap(), Flow::Continue);
@@ -290,7 +259,8 @@ mod tests {
 
     #[test]
     fn an_unknown_metric_is_refused() {
-        let error = EarlyStopping::new("val_los").unwrap_err();
+        let options = EarlyStop { monitor: "val_los".to_owned(), ..EarlyStop::default() };
+        let error = EarlyStopping::new(options).unwrap_err();
         assert_eq!(
             error.to_string(),
             "`early_stop.monitor` is \"val_los\", but must be one of loss, acc, val_loss, val_acc, accuracy, val_accuracy; did you mean `val_loss`?"

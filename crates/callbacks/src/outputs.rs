@@ -152,7 +152,7 @@ pub struct Run<'a> {
 pub fn stopping(outputs: &Outputs) -> Result<Vec<Box<dyn Observer>>> {
     let mut callbacks: Vec<Box<dyn Observer>> = Vec::new();
     if let Some(options) = &outputs.early_stop {
-        callbacks.push(Box::new(EarlyStopping::with(options.clone())?));
+        callbacks.push(Box::new(EarlyStopping::new(options.clone())?));
     }
     if let Some(seconds) = outputs.max_time {
         callbacks.push(Box::new(MaxTime::new(Duration::from_secs(seconds))));
@@ -188,16 +188,16 @@ pub fn from_config(outputs: &Outputs, run: &Run<'_>) -> Result<Vec<Box<dyn Obser
     if let Some(options) = &outputs.model_checkpoint {
         callbacks.push(Box::new(ModelCheckpoint::new(folder, options.clone())?));
     }
-    if let Some(CsvLogOptions { path, separator, append }) = &outputs.csv_log {
+    if let Some(options) = &outputs.csv_log {
         // If the history can't be read, no rows are removed.
         let written = if run.resumed { read_history(folder).unwrap_or_default() } else { Vec::new() };
-        callbacks.push(Box::new(CsvLogger::new(path).separator(*separator).append(*append).written(written)));
+        callbacks.push(Box::new(CsvLogger::new(options.clone()).written(written)));
     }
     if let Some(options) = &outputs.lr_log {
         callbacks.push(Box::new(LearningRateLogger::new(options.clone())));
     }
-    if let Some(TensorBoardOptions { path, histogram_freq, images }) = &outputs.tensorboard {
-        callbacks.push(Box::new(TensorBoard::new(path).histograms(*histogram_freq).images(*images)));
+    if let Some(options) = &outputs.tensorboard {
+        callbacks.push(Box::new(TensorBoard::new(options.clone())));
     }
     let mut checkpoints = Checkpoints::new(folder, &outputs.checkpoints)?;
     if let Some(stop) = outputs.early_stop.as_ref().filter(|stop| stop.restore_best_weights) {

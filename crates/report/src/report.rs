@@ -41,8 +41,7 @@ pub fn page_file(output: &Path) -> Result<PathBuf> {
     if is_page || (output.exists() && !output.is_file()) {
         return Ok(output.to_owned());
     }
-    let accepted = "a folder, or a file that ends in .html or .htm".to_owned();
-    Err(Error::Option { option: "--output", value: output.display().to_string(), accepted })
+    Err(Error::option("--output", output.display(), "a folder, or a file that ends in .html or .htm"))
 }
 
 /// Writes the page about these runs to the [file](page_file) of `output`: whole or not at all. Its folder is made where it is missing.

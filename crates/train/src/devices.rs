@@ -104,7 +104,7 @@ pub fn unused_gpu(options: &Devices) -> Option<String> {
 pub fn check_simd() -> Result<()> {
     let Some(name) = tensor_cpu::unknown_simd_level() else { return Ok(()) };
     let accepted = format!("one of {}{}", SIMD_LEVELS.join(", "), hint(&name, SIMD_LEVELS));
-    Err(Error::Option { option: "TOWERS_SIMD", value: format!("`{name}`"), accepted })
+    Err(Error::option("TOWERS_SIMD", format!("`{name}`"), accepted))
 }
 
 fn stage_devices(options: &Devices, list: impl FnOnce() -> cuda::Result<Vec<Gpu>>) -> Result<StageDevices> {
@@ -131,11 +131,7 @@ fn spread(options: &Devices, present: &[Gpu]) -> Result<Vec<usize>> {
     let replicas = match options.replicas {
         0 if wanted.len() > stages && !wanted.len().is_multiple_of(stages) => {
             let accepted = format!("a number of GPUs that pipelines of {stages} stages can share out");
-            return Err(Error::Option {
-                option: "`devices.gpus`",
-                value: wanted.len().to_string(),
-                accepted,
-            });
+            return Err(Error::option("`devices.gpus`", wanted.len(), accepted));
         }
         0 => (wanted.len() / stages).max(1),
         replicas => replicas,
@@ -157,8 +153,7 @@ fn check_cpu(options: &Devices, precision: Precision) -> Result<()> {
 }
 
 fn not_on_cpu(options: &Devices, precision: Precision) -> Error {
-    let accepted = accepted_on_cpu(unused_gpu(options));
-    Error::Option { option: "`devices.precision`", value: precision.to_string(), accepted }
+    Error::option("`devices.precision`", precision, accepted_on_cpu(unused_gpu(options)))
 }
 
 /// The precisions of the CPU. If there is a GPU that is not used, the user should mend that.

@@ -111,6 +111,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// An [`Error::Option`] for this value.
+    pub fn option(option: &'static str, value: impl ToString, accepted: impl Into<String>) -> Error {
+        Error::Option { option, value: value.to_string(), accepted: accepted.into() }
+    }
+
     /// An [`Error::File`] about this action with this file.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         move |source| checkpoint::Error::io(action, path)(source).into()

@@ -39,10 +39,10 @@ pub use callbacks::{
 };
 pub use config::{
     Arithmetic, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference, Placement,
-    RECIPES, Training, When, differences, find_recipe, is_training, parse_gpus, read_recipe, recipe, recipes,
-    save_config, table, tables, write_recipe,
+    RECIPES, Training, When, differences, find_recipe, parse_gpus, read_recipe, recipe, recipes, save_config,
+    table, tables, write_recipe,
 };
-pub use data::{Preview, check_data, fingerprint, load_data, load_test_data, preview};
+pub use data::{Preview, fingerprint, load_data, load_test_data, preview};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
 pub use models::{Architecture, Model};

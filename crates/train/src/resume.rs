@@ -1,4 +1,5 @@
-use crate::{CHECKPOINTS, Config, Error, Result, TrainState, check_data};
+use crate::data::compare;
+use crate::{CHECKPOINTS, Config, Error, Result, TrainState, fingerprint};
 use augment::ImageDataGenerator;
 use callbacks::SAVED;
 use checkpoint::{Checkpoint, Listing, Store, Tensors, load_tensors};
@@ -112,7 +113,7 @@ impl Resume {
     /// # Errors
     /// [`Error::OtherData`] with the difference.
     pub fn check_data(&self, data: &Dataset) -> Result<()> {
-        self.state.data.as_ref().map_or(Ok(()), |trained_on| check_data(trained_on, data))
+        self.state.data.as_ref().map_or(Ok(()), |trained_on| compare(trained_on, &fingerprint(data)?))
     }
 
     /// Whether observers may have ended the run here, so that they must be asked: an epoch is done, and

@@ -55,8 +55,7 @@ impl Classifier {
     /// device.
     pub fn new(trained: &Trained, device: &Device, batch: usize) -> Result<Self> {
         if batch == 0 {
-            let (value, accepted) = ("0".to_owned(), "at least 1".to_owned());
-            return Err(Error::Option { option: "the size of a batch", value, accepted });
+            return Err(Error::option("the size of a batch", 0, "at least 1"));
         }
         let mut network = trained.model()?.build(device, batch, Mode::Inference)?;
         for slot in network.arena().slots().to_vec() {

@@ -51,3 +51,9 @@ pub enum Error {
     #[error(transparent)]
     Tensor(#[from] program::Error),
 }
+
+impl Error {
+    pub(crate) fn option(option: &'static str, value: impl ToString, accepted: impl Into<String>) -> Error {
+        Error::Option { option, value: value.to_string(), accepted: accepted.into() }
+    }
+}

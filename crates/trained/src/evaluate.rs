@@ -176,21 +176,20 @@ fn check(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
     let split = &data.test;
     let [given, taken] = [ImageSize::of(split.shape()), classifier.image_size()];
     if given != taken {
-        let (value, accepted) =
-            (format!("of {given} images"), format!("of {taken} images, as the network takes them"));
-        return Err(Error::Option { option: "`data.dataset`", value, accepted });
+        let accepted = format!("of {taken} images, as the network takes them");
+        return Err(Error::option("`data.dataset`", format!("of {given} images"), accepted));
     }
     check_labels(split)?;
     let places = places(classifier, data)?;
     if let Some(&label) = split.labels.iter().find(|&&label| usize::from(label) >= places.len()) {
         let accepted = format!("below {}, the number of classes", places.len());
-        return Err(Error::Option { option: "a label of the data", value: label.to_string(), accepted });
+        return Err(Error::option("a label of the data", label, accepted));
     }
     if split.is_empty() { Err(none("the number of test samples")) } else { Ok(places) }
 }
 
 fn none(option: &'static str) -> Error {
-    Error::Option { option, value: "0".into(), accepted: "at least 1".into() }
+    Error::option(option, 0, "at least 1")
 }
 
 /// The classifier's label for each label of the data: that of the class with the same name.
@@ -205,11 +204,9 @@ fn places(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
         return Ok(data.classes.iter().filter_map(place).collect());
     }
     let kind = if unknown.len() == 1 { "class" } else { "classes" };
-    Err(Error::Option {
-        option: "`data.dataset`",
-        value: format!("{} with the unknown {kind} {}", data.name, listed(&unknown)),
-        accepted: format!("data with the model's classes or some of them: {}", listed(known)),
-    })
+    let value = format!("{} with the unknown {kind} {}", data.name, listed(&unknown));
+    let accepted = format!("data with the model's classes or some of them: {}", listed(known));
+    Err(Error::option("`data.dataset`", value, accepted))
 }
 
 /// Names in a sentence: at most twenty of them, and the number of the others.

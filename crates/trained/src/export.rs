@@ -36,10 +36,7 @@ impl Format {
     /// [`Error::Option`] for any other ending, and for a `.py` that Python can't import.
     pub fn of(file: &Path) -> Result<Self> {
         let extension = file.extension().map(|extension| extension.to_ascii_lowercase());
-        let refuse = |accepted: String| {
-            let value = file.display().to_string();
-            Err(Error::Option { option: "--output", value, accepted })
-        };
+        let refuse = |accepted: String| Err(Error::option("--output", file.display(), accepted));
         match extension.as_ref().and_then(|extension| extension.to_str()) {
             Some("safetensors") => Ok(Format::Towers),
             Some("onnx") => Ok(Format::Onnx),
@@ -89,14 +86,10 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
     if weights.is_file()
         && load_tensors(&weights).is_ok_and(|there| there.metadata().contains_key("towers.model"))
     {
-        return Err(Error::Option {
-            option: "--output",
-            value: output.display().to_string(),
-            accepted: format!(
-                "a file whose weights, {}, are not the model itself, nor that of another run",
-                weights.display()
-            ),
-        });
+        let weights = weights.display();
+        let accepted =
+            format!("a file whose weights, {weights}, are not the model itself, nor that of another run");
+        return Err(Error::option("--output", output.display(), accepted));
     }
     let name = weights.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let module = pytorch::module(&source, &name)?;

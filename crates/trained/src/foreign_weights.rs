@@ -41,7 +41,7 @@ impl Assumed {
             },
         };
         let accepted = format!("left out with {}: what towers trained says it by itself", path.display());
-        Err(Error::Option { option, value: value.replace('"', "`"), accepted })
+        Err(Error::option(option, value.replace('"', "`"), accepted))
     }
 }
 
@@ -116,7 +116,7 @@ impl ForeignWeights {
             && told != assumed
         {
             let accepted = format!("{told} or left out: the file says so");
-            return Err(Error::Option { option: "`data.image_size`", value: assumed.to_string(), accepted });
+            return Err(Error::option("`data.image_size`", assumed, accepted));
         }
         let size = told.or(assumed).unwrap_or_default();
         match size.check() {
@@ -221,9 +221,9 @@ impl ForeignWeights {
             }
         };
         if names.len() != classes {
-            let (option, value) = ("`data.dataset`", format!("{dataset} with {} classes", names.len()));
+            let value = format!("{dataset} with {} classes", names.len());
             let accepted = format!("the data with the {classes} classes of {}", path.display());
-            return Err(Error::Option { option, value, accepted }.into());
+            return Err(Error::option("`data.dataset`", value, accepted).into());
         }
         let (path, dataset) = (path.to_owned(), of_own.unwrap_or(dataset));
         Ok(Trained {
@@ -276,7 +276,7 @@ impl ForeignWeights {
     ) -> Result<Fit> {
         if let Some(network) = &assumed.network {
             let accepted = format!("left out with {}: it has the layers of its network", path.display());
-            return Err(Error::Option { option: "--network", value: format!("`{network}`"), accepted });
+            return Err(Error::option("--network", format!("`{network}`"), accepted));
         }
         let refuse = |error: layers::Error| Error::Run { path: path.to_owned(), reason: error.to_string() };
         let Imported { name, architecture, classes, .. } = described.clone();

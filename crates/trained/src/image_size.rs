@@ -49,14 +49,14 @@ impl ImageSize {
         if SIDES.contains(&self.height) && SIDES.contains(&self.width) {
             return Ok(());
         }
-        Err(refused(self.to_string()))
+        Err(refused(self))
     }
 }
 
-fn refused(value: String) -> Error {
+fn refused(value: impl ToString) -> Error {
     let (least, most) = (SIDES.start(), SIDES.end());
     let accepted = format!("N or HxW (height x width) of {least} to {most} pixels, as in 64 or 48x40");
-    Error::Option { option: "`data.image_size`", value, accepted }
+    Error::option("`data.image_size`", value, accepted)
 }
 
 impl Default for ImageSize {

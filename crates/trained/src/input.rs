@@ -18,6 +18,11 @@ pub enum Preprocessing {
     Standardize,
 }
 
+impl Preprocessing {
+    /// All names, as in files.
+    pub const NAMES: [&'static str; 4] = ["none", "divide-by-255", "subtract-pixel-mean", "standardize"];
+}
+
 /// A [`Preprocessing`] with its measurements of the training data. It turns a picture into a network's input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
@@ -151,11 +156,7 @@ impl InputFit {
             Sums::Constant(input) => Ok(input.clone()),
             Sums::Pixels(sums) => match sums.mean()? {
                 Mean::PerPixel { shape: image, values: mean } => Ok(Input::SubtractPixelMean { image, mean }),
-                other => Err(Error::Option {
-                    option: "the mean",
-                    value: format!("{other:?}"),
-                    accepted: "one number a pixel".into(),
-                }),
+                other => Err(Error::option("the mean", format!("{other:?}"), "one number a pixel")),
             },
             Sums::Values(ValueSums { count: 0, .. }) => {
                 Err(augment::Error::EmptySet { op: "standardize" }.into())

@@ -39,11 +39,10 @@ pub fn check(options: &ImageDataGenerator, image: [usize; 3]) -> Result<()> {
     if !options.zca_whitening || len <= MOST_WHITENED {
         return Ok(());
     }
-    let (option, value) =
-        ("`augmentation.zca_whitening`", format!("given for images of {}", ImageSize::of(image)));
+    let value = format!("given for images of {}", ImageSize::of(image));
     let accepted =
         format!("left out for more than 64x64 pixels: its matrix would have {len} x {len} numbers");
-    Err(Error::Option { option, value, accepted })
+    Err(Error::option("`augmentation.zca_whitening`", value, accepted))
 }
 
 /// Measures the numbers of the augmentation itself on the training images. `seen` is told of the pixels of some images at a

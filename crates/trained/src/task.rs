@@ -54,6 +54,5 @@ pub fn check_labels(split: &Split) -> Result<()> {
     if labels == images {
         return Ok(());
     }
-    let accepted = format!("{images}: one for each image");
-    Err(Error::Option { option: "the number of labels", value: labels.to_string(), accepted })
+    Err(Error::option("the number of labels", labels, format!("{images}: one for each image")))
 }

@@ -37,9 +37,8 @@ pub(crate) const TABLE: Table = Table {
 ///
 /// The folders and names are those of Keras' callback: `DIR/train` and `DIR/validation`, each with
 /// `epoch_loss` and `epoch_accuracy`. The former also has `epoch_learning_rate`. Epochs count from 0. With
-/// [`histograms`](TensorBoard::histograms) the former has the distribution of the weights, as
-/// `LAYER/WEIGHT/histogram`. With [`images`](TensorBoard::images) it has augmented images of the epoch's
-/// first batch, as `augmented_batch`.
+/// `histogram_freq` the former has the distribution of the weights, as `LAYER/WEIGHT/histogram`. With `images`
+/// it has augmented images of the epoch's first batch, as `augmented_batch`.
 ///
 /// `DIR/steps` has the figures of every [`StepRecord`] under Keras' names of batches: `batch_loss`,
 /// `batch_accuracy`, and besides `batch_learning_rate` and `batch_images_per_second`. Steps count from 1 over
@@ -53,17 +52,14 @@ pub(crate) const TABLE: Table = Table {
 /// written again, without histograms and images.
 ///
 /// ```
-/// use callbacks::{Observer, TensorBoard};
+/// use callbacks::{TensorBoard, TensorBoardOptions};
 ///
-/// let observer: Box<dyn Observer> = Box::new(TensorBoard::new("runs/a/logs"));
+/// let options = TensorBoardOptions { path: "runs/a/logs".into(), ..TensorBoardOptions::default() };
+/// let observer = TensorBoard::new(options);
 /// ```
 #[derive(Debug)]
 pub struct TensorBoard {
-    folder: PathBuf,
-    /// Epochs between two histograms; 0 for none.
-    histograms: u64,
-    /// Images per batch; 0 for none.
-    images: usize,
+    options: TensorBoardOptions,
     files: Option<[EventFile; 2]>,
     hparams: Option<EventFile>,
     /// The file of the steps, from the first record on, and the steps before this start of the run.
@@ -73,26 +69,14 @@ pub struct TensorBoard {
 
 impl TensorBoard {
     /// Files in a folder, which need not exist.
-    pub fn new(folder: impl Into<PathBuf>) -> Self {
-        let folder = folder.into();
-        let (files, hparams, steps) = (None, None, None);
-        TensorBoard { folder, histograms: 0, images: 0, files, hparams, steps, steps_before: 0 }
-    }
-
-    /// Histograms of all weights after every `every_epochs` epochs: Keras' `histogram_freq`; 0 for none.
-    pub fn histograms(self, every_epochs: u64) -> Self {
-        TensorBoard { histograms: every_epochs, ..self }
-    }
-
-    /// The first `count` augmented images of each epoch's first batch; 0 for none.
-    pub fn images(self, count: usize) -> Self {
-        TensorBoard { images: count, ..self }
+    pub fn new(options: TensorBoardOptions) -> Self {
+        TensorBoard { options, files: None, hparams: None, steps: None, steps_before: 0 }
     }
 
     /// Whether older files have exactly these epochs.
     fn holds(&self, history: &[EpochRecord]) -> bool {
         let in_folder = |name: &str, loss: fn(&EpochRecord) -> f64| {
-            let points = points(&self.folder.join(name), "epoch_loss");
+            let points = points(&self.options.path.join(name), "epoch_loss");
             history.iter().all(|record| {
                 let step = record.epoch.saturating_sub(1) as i64;
                 let mut of_step =
@@ -106,7 +90,8 @@ impl TensorBoard {
     fn draw(&mut self, record: &EpochRecord, snapshot: &dyn Snapshot) -> Result<()> {
         let Some([training, _]) = &mut self.files else { return Ok(()) };
         let step = record.epoch.saturating_sub(1) as i64;
-        if self.histograms > 0 && record.epoch.is_multiple_of(self.histograms) {
+        let TensorBoardOptions { histogram_freq, images, .. } = self.options;
+        if histogram_freq > 0 && record.epoch.is_multiple_of(histogram_freq) {
             let tensors = snapshot.model_tensors()?;
             // The measured tensors of the preprocessing do not change.
             for tensor in tensors.iter().filter(|tensor| !tensor.name.starts_with("input/")) {
@@ -116,8 +101,8 @@ impl TensorBoard {
                 }
             }
         }
-        if self.images > 0
-            && let Some(picture) = snapshot.batch_picture(self.images)?
+        if images > 0
+            && let Some(picture) = snapshot.batch_picture(images)?
         {
             training.write(&Event::image(step, "augmented_batch", &picture))?;
         }
@@ -143,7 +128,7 @@ impl Observer for TensorBoard {
         let history = &run.state.history;
         // A new run has no older files to continue.
         let there = !history.is_empty() && self.holds(history);
-        let create = |name| EventFile::create(&self.folder.join(name));
+        let create = |name| EventFile::create(&self.options.path.join(name));
         let mut files = [create("train")?, create("validation")?];
         if let Some(last) = history.last() {
             for file in &mut files {
@@ -162,7 +147,7 @@ impl Observer for TensorBoard {
         let mut file = match self.steps.take() {
             Some(file) => file,
             None => {
-                let mut file = EventFile::create(&self.folder.join("steps"))?;
+                let mut file = EventFile::create(&self.options.path.join("steps"))?;
                 if self.steps_before > 0 {
                     file.write(&Event::start(self.steps_before as i64 + 1))?;
                 }
@@ -202,6 +187,12 @@ mod tests {
     use super::*;
     use crate::testing::{Fake, record, run, state};
     use std::fs;
+    use std::path::Path;
+
+    fn into(folder: &Path) -> TensorBoard {
+        let path = folder.to_owned();
+        TensorBoard::new(TensorBoardOptions { path, histogram_freq: 1, ..TensorBoardOptions::default() })
+    }
 
     #[test]
     fn a_resumed_run_adds_to_its_own_files() {
@@ -210,7 +201,7 @@ mod tests {
             (1..=4).map(|k| record(k, [1.0 / k as f64, 0.5, 2.0 / k as f64, 0.25])).collect();
         let epochs = 9;
         let go = |done: usize, to: usize| {
-            let mut observer = TensorBoard::new(folder.path()).histograms(1);
+            let mut observer = into(folder.path());
             observer.on_begin(&run(epochs, &state(all[..done].to_vec()))).unwrap();
             for record in &all[done..to] {
                 observer.on_epoch_end(record, &state(vec![]), &Fake(0.0)).unwrap();
@@ -245,7 +236,7 @@ mod tests {
     fn a_resumed_run_replaces_the_steps_that_it_repeats() {
         let folder = tempfile::tempdir().unwrap();
         let go = |done: u64, steps: std::ops::RangeInclusive<u64>| {
-            let mut observer = TensorBoard::new(folder.path());
+            let mut observer = into(folder.path());
             observer.on_begin(&run(9, &TrainState { step: done, ..state(vec![]) })).unwrap();
             for step in steps {
                 let (loss, acc, lr, images_per_second) = (step as f64, 0.5, 0.1, 99.0);
@@ -263,7 +254,7 @@ mod tests {
     fn training_and_validation_have_folders_of_their_own() {
         let folder = tempfile::tempdir().unwrap();
         let (epochs, start) = (2, state(vec![record(1, [2.0, 0.25, 2.5, 0.125])]));
-        let mut observer = TensorBoard::new(folder.path());
+        let mut observer = into(folder.path());
         observer.on_begin(&run(epochs, &start)).unwrap();
         observer.on_epoch_end(&record(2, [1.0, 0.5, 1.5, 0.375]), &start, &Fake(0.0)).unwrap();
         for (name, scalars) in [("train", 6), ("validation", 4)] {

@@ -29,10 +29,9 @@ impl FromStr for DeviceWeights {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let refuse = |_| Error::Option {
-            option: "`device_weights`",
-            value: format!("`{text}`"),
-            accepted: format!("{}{}", DeviceWeights::ACCEPTED, options::hint(text, ["auto", "even"])),
+        let refuse = |_| {
+            let accepted = format!("{}{}", DeviceWeights::ACCEPTED, options::hint(text, ["auto", "even"]));
+            Error::option("`device_weights`", format!("`{text}`"), accepted)
         };
         match text {
             "even" => Ok(DeviceWeights::Even),

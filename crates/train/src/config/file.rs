@@ -26,14 +26,10 @@ pub fn recipes() -> Vec<(&'static str, String)> {
 /// [`Error::Option`] for a name that is not among [`RECIPES`].
 pub fn recipe(name: &str) -> Result<Config> {
     let found = RECIPES.into_iter().find(|(known, _)| *known == name);
-    let unknown = || Error::Option {
-        option: "`recipe`",
-        value: format!("`{name}`"),
-        accepted: format!(
-            "one of {}, a file FILE.toml, or the folder of a run{}",
-            names().join(", "),
-            hint(name, names())
-        ),
+    let unknown = || {
+        let (names, hint) = (names().join(", "), hint(name, names()));
+        let accepted = format!("one of {names}, a file FILE.toml, or the folder of a run{hint}");
+        Error::option("`recipe`", format!("`{name}`"), accepted)
     };
     let (name, text) = found.ok_or_else(unknown)?;
     read(text, name)

@@ -26,13 +26,12 @@ impl Config {
             "linear" => Some(self.training.batch_size),
             _ => {
                 let base = text.strip_prefix("linear:base=").and_then(|base| base.parse().ok());
-                let refused = || Error::Option {
-                    option: "`lr_scaling`",
-                    value: format!("`{text}`"),
-                    accepted: format!(
-                        "none, linear, or linear:base=N with the batch that the rate is for, at least 1{}",
-                        options::hint(text, ["none", "linear", "linear:base=N"])
-                    ),
+                let refused = || {
+                    let hint = options::hint(text, ["none", "linear", "linear:base=N"]);
+                    let accepted = format!(
+                        "none, linear, or linear:base=N with the batch that the rate is for, at least 1{hint}"
+                    );
+                    Error::option("`lr_scaling`", format!("`{text}`"), accepted)
                 };
                 Some(base.filter(|base| *base > 0).ok_or_else(refused)?)
             }
@@ -47,9 +46,7 @@ impl Config {
     /// # Errors
     /// [`Error::Option`] for another optimizer, or a value outside of [0, 1).
     pub fn set_momentum(&mut self, momentum: f32) -> Result<()> {
-        let refuse = |accepted: String| {
-            Err(Error::Option { option: "--momentum", value: momentum.to_string(), accepted })
-        };
+        let refuse = |accepted: String| Err(Error::option("--momentum", momentum, accepted));
         match &mut self.training.optimizer {
             Optimizer::Sgd(_) if !(0.0..1.0).contains(&momentum) => refuse("at least 0 and below 1".into()),
             Optimizer::Sgd(sgd) => {
@@ -111,8 +108,7 @@ impl Config {
 }
 
 fn refuse(epochs: u64, accepted: &str) -> Result<()> {
-    let accepted = accepted.to_owned();
-    Err(Error::Option { option: "`lr_scaling.warmup_epochs`", value: epochs.to_string(), accepted })
+    Err(Error::option("`lr_scaling.warmup_epochs`", epochs, accepted))
 }
 
 #[cfg(test)]

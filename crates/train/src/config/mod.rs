@@ -25,7 +25,8 @@ pub use file::{find_recipe, read_recipe, recipe, recipes, write_recipe};
 pub use forms::parse_gpus;
 pub use placement::{DataFiles, DeviceKind, Devices, Placement, When};
 pub use recipe::RECIPES;
-pub use table::{is_training, table, tables};
+use table::is_training;
+pub use table::{table, tables};
 pub use training::{Arithmetic, DataSet, Training};
 
 use crate::standardization;
@@ -123,7 +124,7 @@ fn value_of<'v>(all: &'v Value, key: &str) -> &'v Value {
 
 /// The error for a refused value.
 fn refuse<T>(option: &'static str, value: impl ToString, accepted: impl Into<String>) -> Result<T> {
-    Err(Error::Option { option, value: value.to_string(), accepted: accepted.into() })
+    Err(Error::option(option, value, accepted))
 }
 
 /// A number with few digits, however large it is.
@@ -434,7 +435,7 @@ pub(crate) fn unknown_network(option: &'static str, name: &str) -> Error {
         ""
     };
     let accepted = format!("one of {names}{or_file}{}", hint(name, models::NAMES));
-    Error::Option { option, value: format!("`{}`", callbacks::shortened(name)), accepted }
+    Error::option(option, format!("`{}`", callbacks::shortened(name)), accepted)
 }
 
 /// Writes `config.json` into a run directory, atomically.

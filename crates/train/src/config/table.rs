@@ -25,7 +25,7 @@ pub fn tables() -> &'static [Table] {
 }
 
 /// Whether a key decides the bits of a run: a resume and all ranks must then have the same value.
-pub fn is_training(key: &str) -> bool {
+pub(super) fn is_training(key: &str) -> bool {
     key != "epochs" && options::find(&training::TABLES, key).is_some()
 }
 

@@ -104,7 +104,7 @@ options! {
     }
 }
 
-const PREPROCESSING: Kind = Kind::OneOf(&["none", "divide-by-255", "subtract-pixel-mean", "standardize"]);
+const PREPROCESSING: Kind = Kind::OneOf(&Preprocessing::NAMES);
 /// Steps are computed in f32.
 const LR: Kind = Kind::Such(|lr| (lr as f32).is_finite() && lr >= 0.0, "a number from 0 to 3.4e38");
 const LAYER: Kind = Kind::form(|_| Err(Refused::MustBe(LAYER_TABLE.to_owned())), LAYER_TABLE);

@@ -25,12 +25,11 @@ impl DataSet {
         if self.image_size == ImageSize::default() || !self.is_named() {
             return Ok(());
         }
-        let (option, value) = ("`data.image_size`", self.image_size.to_string());
         let accepted = format!(
             "left out with the data set `{}`, whose images are 32x32; it is for class folders (`data.dataset`)",
             self.dataset
         );
-        Err(Error::Option { option, value, accepted })
+        Err(Error::option("`data.image_size`", self.image_size, accepted))
     }
 
     /// Refuses a folder of class folders that no longer exists. `named_by` is its source, such as `the run's
@@ -56,8 +55,7 @@ impl DataSet {
 pub fn load_data(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
     let data = load(set, files, listener)?;
     if data.train.is_empty() {
-        let accepted = "at least 1".to_owned();
-        return Err(Error::Option { option: "the number of training samples", value: "0".into(), accepted });
+        return Err(Error::option("the number of training samples", 0, "at least 1"));
     }
     Ok(data)
 }
@@ -87,7 +85,7 @@ fn load(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) ->
     set.check_image_size()?;
     if files.stream == When::Always && set.is_named() {
         let accepted = format!("auto or never with the data set `{}`, which fits in memory", set.dataset);
-        return Err(Error::Option { option: "`data.stream`", value: "always".into(), accepted });
+        return Err(Error::option("`data.stream`", "always", accepted));
     }
     let limit = |limit: Option<usize>, all| limit.map_or(all, |limit| limit.min(all));
     let mut data = match set.dataset.as_str() {
@@ -110,15 +108,9 @@ fn load(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) ->
         }
         name => {
             let found = if Path::new(name).exists() { "is not a folder" } else { "does not exist" };
-            return Err(Error::Option {
-                option: "`data.dataset`",
-                value: format!("`{name}`, which {found}"),
-                accepted: format!(
-                    "{}, or a folder of class folders with pictures{}",
-                    NAMES.join(", "),
-                    hint(name, NAMES)
-                ),
-            });
+            let (names, hint) = (NAMES.join(", "), hint(name, NAMES));
+            let accepted = format!("{names}, or a folder of class folders with pictures{hint}");
+            return Err(Error::option("`data.dataset`", format!("`{name}`, which {found}"), accepted));
         }
     };
     for (split, limit) in [(&mut data.train, set.limit_train), (&mut data.test, files.limit_test)] {
@@ -131,11 +123,8 @@ fn load(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) ->
 
 fn official(kind: Kind, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
     if let Some(url) = files.data_url.iter().find(|url| !Source::new(*url).is_address()) {
-        return Err(Error::Option {
-            option: "`data.data_url`",
-            value: format!("`{url}`"),
-            accepted: "the http:// or https:// address of an archive".into(),
-        });
+        let accepted = "the http:// or https:// address of an archive";
+        return Err(Error::option("`data.data_url`", format!("`{url}`"), accepted));
     }
     let mut cifar = Cifar::new(kind).offline(files.offline).progress(listener);
     if let Some(dir) = &files.data_dir {
@@ -175,11 +164,7 @@ fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
     let cut = (data.train.len() as f64 * share) as usize;
     if !(1..data.train.len()).contains(&cut) {
         let accepted = format!("a share that leaves some of the {} samples for each part", data.train.len());
-        return Err(Error::Option {
-            option: "`augmentation.validation_split`",
-            value: share.to_string(),
-            accepted,
-        });
+        return Err(Error::option("`augmentation.validation_split`", share, accepted));
     }
     // No epoch has this number, so no epoch has this order.
     let order = philox::permutation(seed, u64::MAX, data.train.len() as u32);

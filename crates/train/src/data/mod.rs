@@ -8,7 +8,7 @@ mod preview;
 mod share;
 
 pub(crate) use batch_picture::draw as draw_batch;
-pub use fingerprint::{check_data, fingerprint};
+pub use fingerprint::fingerprint;
 pub(crate) use fingerprint::{compare, described, digest, digest_file, digest_seen};
 pub use load::{load_data, load_test_data};
 pub(crate) use load::{samples, split};

@@ -37,8 +37,7 @@ impl Preview {
             [("--samples", samples, 1000), ("--columns", columns, 1000), ("--zoom", zoom as usize, 64)]
         {
             if value == 0 || value > most {
-                let accepted = format!("between 1 and {most}");
-                return Err(Error::Option { option, value: value.to_string(), accepted });
+                return Err(Error::option(option, value, format!("between 1 and {most}")));
             }
         }
         Ok(())
@@ -69,7 +68,7 @@ pub fn preview(
     if pixels > MOST_PIXELS {
         let value = format!("{rows} x {columns} images, enlarged {zoom} times");
         let accepted = format!("at most {MOST_PIXELS} pixels; give smaller --samples, --columns or --zoom");
-        return Err(Error::Option { option: "the picture", value, accepted });
+        return Err(Error::option("the picture", value, accepted));
     }
     let pipeline =
         standardization::fit(augmentation.clone(), &split, |_| Ok::<_, Error>(()))?.build(split.shape())?;
@@ -95,12 +94,8 @@ pub fn preview(
 /// Refuses a file extension other than that of PNG.
 fn check_ending(path: &Path) -> Result<()> {
     let other = path.extension().filter(|ending| !ending.eq_ignore_ascii_case("png"));
-    let refuse = |_| Error::Option {
-        option: "--output",
-        value: path.display().to_string(),
-        accepted: "a file that ends in .png".to_owned(),
-    };
-    other.map(refuse).map_or(Ok(()), Err)
+    let refuse = |_| Err(Error::option("--output", path.display(), "a file that ends in .png"));
+    other.map_or(Ok(()), refuse)
 }
 
 /// Writes every augmented picture of these images to a file, and returns their number.

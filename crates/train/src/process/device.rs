@@ -19,8 +19,7 @@ fn share(config: &Config, place: &Place, present: usize) -> Result<Devices> {
     let options = &config.placement.devices;
     if options.stages() > 1 {
         let accepted = format!("left out: the replicas of {} processes have no stages", place.world);
-        let value = options.stages().to_string();
-        return Err(Error::Option { option: "`devices.pipeline_stages`", value, accepted });
+        return Err(Error::option("`devices.pipeline_stages`", options.stages(), accepted));
     }
     let threads = match options.threads {
         0 => cores::threads(place),
@@ -30,8 +29,8 @@ fn share(config: &Config, place: &Place, present: usize) -> Result<Devices> {
     let gpus = on_gpus.then(|| gpus_of(options.gpus.as_deref(), place, present));
     let most = gpus.as_ref().map_or(usize::MAX, Vec::len);
     if options.replicas > most {
-        let (value, accepted) = (options.replicas.to_string(), format!("at most {most}, one on each GPU"));
-        return Err(Error::Option { option: "`devices.replicas`", value, accepted });
+        let accepted = format!("at most {most}, one on each GPU");
+        return Err(Error::option("`devices.replicas`", options.replicas, accepted));
     }
     Ok(Devices { gpus, threads, ..options.clone() })
 }

@@ -28,9 +28,8 @@ impl Config {
             let pattern = ParamGroup::new(pattern);
             pattern.takes(name) || pattern.takes(&layer_of(name))
         };
-        let refuse = |value: &str, accepted: String| {
-            Err(Error::Option { option: "`freeze`", value: format!("`{value}`"), accepted })
-        };
+        let refuse =
+            |value: &str, accepted: String| Err(Error::option("`freeze`", format!("`{value}`"), accepted));
         let freeze = &self.training.freeze;
         if let Some(pattern) = freeze.iter().find(|pattern| !names.iter().any(|name| takes(pattern, name))) {
             let mut layers: Vec<String> = names.iter().map(|name| layer_of(name)).collect();

@@ -87,7 +87,7 @@ fn too_large(config: &Config, global: usize, world: usize, samples: usize) -> Er
     let accepted = format!(
         "at most the {samples} training samples: this recipe leaves out short batches; give {remedy}a recipe with drop_last = false"
     );
-    Error::Option { option: "the batch size", value: format!("{global} over all replicas"), accepted }
+    Error::option("the batch size", format_args!("{global} over all replicas"), accepted)
 }
 
 impl<'a> Worker<'a> {

@@ -41,11 +41,7 @@ fn chosen(stages: usize, layers: &[String], model: &Model) -> Result<Option<Vec<
     let most = model.cuts().len() + 1;
     if stages > most {
         let accepted = format!("at most {most} for this network");
-        return Err(Error::Option {
-            option: "`devices.pipeline_stages`",
-            value: stages.to_string(),
-            accepted,
-        });
+        return Err(Error::option("`devices.pipeline_stages`", stages, accepted));
     }
     if layers.is_empty() {
         return Ok(None);
@@ -53,7 +49,7 @@ fn chosen(stages: usize, layers: &[String], model: &Model) -> Result<Option<Vec<
     if layers.len() + 1 != stages {
         let accepted =
             format!("{} layers for {stages} stages: the last one of each but the last", stages - 1);
-        return Err(Error::Option { option: "`devices.split_at`", value: layers.join(","), accepted });
+        return Err(Error::option("`devices.split_at`", layers.join(","), accepted));
     }
     let cuts = layers.iter().map(|layer| model.cut_behind(layer)).collect::<layers::Result<_>>();
     Ok(Some(cuts.map_err(Error::Cut)?))
