@@ -26,11 +26,7 @@ fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
     if own == wanted {
         return Ok(());
     }
-    Err(Error::Option {
-        option: "the network",
-        value: own.to_string(),
-        accepted: format!("{wanted}: those of the data"),
-    })
+    Err(Error::option("the network", own, format!("{wanted}: those of the data")))
 }
 
 /// Tells observers how far the reading of a split's pictures is, if they are in files. The function that this gives is
@@ -147,9 +143,8 @@ impl<'a> PreparedRun<'a> {
         let trained_on = resume.and_then(|resume| resume.state.data.as_ref());
         trained_on.map_or(Ok(()), |trained_on| compare(trained_on, &fingerprint))?;
         if data.train.is_empty() || data.validation.as_ref().unwrap_or(&data.test).is_empty() {
-            let (value, accepted) =
-                ("0".to_owned(), "at least 1, for training and for validation".to_owned());
-            return Err(Error::Option { option: "the number of samples", value, accepted });
+            let accepted = "at least 1, for training and for validation";
+            return Err(Error::option("the number of samples", 0, accepted));
         }
         check_fit(&model, &data)?;
         let model = config.frozen(model)?;
