@@ -75,7 +75,7 @@ proptest! {
     #![proptest_config(ProptestConfig {
         rng_seed: RngSeed::Fixed(29),
         failure_persistence: None,
-        ..ProptestConfig::with_cases(20)
+        ..ProptestConfig::with_cases(12)
     })]
 
     #[test]

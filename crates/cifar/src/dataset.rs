@@ -77,7 +77,8 @@ impl Split {
     /// The pixels of some images, one after the other: those in memory, or decoded into `buffer` on all cores.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) or [`Error::Image`](crate::Error::Image) of the first picture that can't be decoded.
+    /// [`Error::Io`](crate::Error::Io) or [`Error::Image`](crate::Error::Image) of a picture that can't be decoded;
+    /// [`Error::Pictures`](crate::Error::Pictures) of several.
     ///
     /// # Panics
     /// If a sample is not below [`len`](Self::len).

@@ -38,23 +38,29 @@ pub(crate) struct Decoder<'l, 'a> {
     pub(crate) done: usize,
     /// How many there are, in all splits.
     pub(crate) total: usize,
+    /// Why pictures can't be decoded.
+    pub(crate) bad: Vec<Error>,
     pub(crate) listener: &'l mut Listener<'a>,
 }
 
 impl Decoder<'_, '_> {
-    /// The pixels of all of them.
-    pub(crate) fn decode(&mut self, paths: &[PathBuf]) -> Result<Vec<u8>> {
+    /// The pixels of all of them, except for the bad ones.
+    pub(crate) fn decode(&mut self, paths: &[PathBuf]) -> Vec<u8> {
         let mut images = vec![0; paths.len() * bytes_of(self.size)];
         let (before, total) = (self.done, self.total);
         let mut tell = |done| (self.listener)(Progress::Decoding { done: before + done, total });
-        all(paths, self.size, &mut images, &mut tell)?;
+        match all(paths, self.size, &mut images, &mut tell) {
+            Ok(()) => {}
+            Err(Error::Pictures(bad)) => self.bad.extend(bad),
+            Err(error) => self.bad.push(error),
+        }
         self.done += paths.len();
-        Ok(images)
+        images
     }
 }
 
 /// Decodes pictures into `images`, on all cores. The result doesn't depend on their number. Now and then it tells
-/// how many are done.
+/// how many are done. All that can't be decoded are told, in their order.
 pub(crate) fn all(
     paths: &[PathBuf],
     size: [usize; 2],
@@ -64,35 +70,22 @@ pub(crate) fn all(
     let bytes = bytes_of(size);
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let share = paths.len().div_ceil(threads).max(1);
-    // The first failure in the order of the pictures, not in time. The pictures after it need no
-    // decoding.
-    let (first_bad, done) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
+    let done = AtomicUsize::new(0);
     let failures = thread::scope(|scope| {
         let (ends, all_ended) = channel::<()>();
-        let shares = paths.chunks(share).zip(images.chunks_mut(share * bytes)).enumerate();
-        let workers = shares.map(|(worker, (paths, images))| {
-            let (first_bad, done, ends) = (&first_bad, &done, ends.clone());
+        let shares = paths.chunks(share).zip(images.chunks_mut(share * bytes));
+        let workers = shares.map(|(paths, images)| {
+            let (done, ends) = (&done, ends.clone());
             let work = move || {
                 // Goes with the thread, however that ends.
                 let _ends = ends;
-                for (k, (path, image)) in paths.iter().zip(images.chunks_mut(bytes)).enumerate() {
-                    let index = worker * share + k;
-                    if index > first_bad.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    if let Err(error) = one(path, size, image) {
-                        first_bad.fetch_min(index, Ordering::Relaxed);
-                        return Err(error);
-                    }
+                let decode = |(path, image): (&PathBuf, _)| {
                     done.fetch_add(1, Ordering::Relaxed);
-                }
-                Ok(())
+                    one(path, size, image).err()
+                };
+                paths.iter().zip(images.chunks_mut(bytes)).filter_map(decode).collect::<Vec<Error>>()
             };
-            let worker = thread::Builder::new().spawn_scoped(scope, work);
-            if worker.is_err() {
-                first_bad.store(0, Ordering::Relaxed);
-            }
-            worker
+            thread::Builder::new().spawn_scoped(scope, work)
         });
         let workers: Vec<_> = workers.collect();
         drop(ends);
@@ -104,10 +97,20 @@ pub(crate) fn all(
         };
         workers.into_iter().map(join).collect::<Vec<_>>()
     });
-    for (failure, share) in failures.into_iter().zip(paths.chunks(share)) {
-        failure.map_err(Error::io("start a thread to decode", &share[0]))??;
+    let mut bad = Vec::new();
+    for (failures, share) in failures.into_iter().zip(paths.chunks(share)) {
+        bad.extend(failures.map_err(Error::io("start a thread to decode", &share[0]))?);
     }
-    Ok(())
+    refuse(bad)
+}
+
+/// The error about these pictures, if there are some.
+pub(crate) fn refuse(mut bad: Vec<Error>) -> Result<()> {
+    match bad.len() {
+        0 => Ok(()),
+        1 => Err(bad.remove(0)),
+        _ => Err(Error::Pictures(bad)),
+    }
 }
 
 /// Refuses a height and width that no picture can be scaled to.
@@ -253,9 +256,10 @@ mod tests {
                 other => panic!("{other}"),
             };
             let total = 100 + pictures.len();
-            let mut decoder = Decoder { size: [8, 8], done: 100, total, listener: &mut listener };
-            assert_eq!(decoder.decode(&pictures).unwrap().len(), pictures.len() * 8 * 8 * 3);
-            assert_eq!(decoder.done, total);
+            let mut decoder =
+                Decoder { size: [8, 8], done: 100, total, bad: Vec::new(), listener: &mut listener };
+            assert_eq!(decoder.decode(&pictures).len(), pictures.len() * 8 * 8 * 3);
+            assert!(decoder.done == total && decoder.bad.is_empty());
             pictures.extend_from_within(..);
         }
         assert!(told.iter().all(|(done, total)| (100..=*total).contains(done)), "{told:?}");

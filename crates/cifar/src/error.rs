@@ -16,6 +16,9 @@ const FETCHING: &str = if cfg!(feature = "download") {
     "build `cifar` with its feature `download`, which fetches it"
 };
 
+/// The most pictures that an error lists.
+const LISTED: usize = 10;
+
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -203,6 +206,10 @@ pub enum Error {
         source: ImageError,
     },
 
+    /// Several pictures that can't be decoded or read, in their order.
+    #[error("{} pictures can't be decoded: {}; get them again, or leave them out", _0.len(), listed(_0))]
+    Pictures(Vec<Error>),
+
     /// A height and width that no picture can be scaled to.
     #[error(
         "pictures can't be scaled to {height}x{width} (height x width), only to sides of 1 to {most} pixels"
@@ -273,6 +280,23 @@ impl fmt::Display for Looked<'_> {
 }
 
 /// Why a picture can't be decoded, and the remedy.
+/// The first of several pictures, with their reasons.
+fn listed(errors: &[Error]) -> String {
+    let reason = |error: &Error| match error {
+        Error::Image { path, source } => {
+            let why = why(source);
+            format!("{}: {}", path.display(), why.split(';').next().unwrap_or_default())
+        }
+        Error::Io { path, source, .. } => format!("{}: {source}", path.display()),
+        other => other.to_string(),
+    };
+    let mut shown: Vec<String> = errors.iter().take(LISTED).map(reason).collect();
+    if errors.len() > LISTED {
+        shown.push(format!("and {} more", errors.len() - LISTED));
+    }
+    shown.join("; ")
+}
+
 fn why(source: &ImageError) -> String {
     const MEND: &str = "get it again, or leave it out";
     match source {

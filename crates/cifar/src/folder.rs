@@ -33,8 +33,9 @@ use crate::sizes::{CHANNELS, SIDE};
 /// folder belong to it. [`Found`] tells which files are pictures, and [`ClassFolders::progress`] how many others
 /// are skipped.
 ///
-/// # Errors [`Error::ClassFolders`] if the folder has another structure. [`Error::Image`] with the name of
-/// the first picture that can't be decoded, or that would take absurdly much memory. [`Error::Size`] for a
+/// # Errors [`Error::ClassFolders`] if the folder has another structure. [`Error::Image`] for
+/// a picture that can't be decoded, or that would take absurdly much memory; [`Error::Pictures`] for several.
+/// [`Error::Size`] for a
 /// size that no picture can be scaled to. [`Error::Memory`] if the pictures need more than there is.
 /// [`Error::Io`].
 ///
@@ -122,23 +123,26 @@ impl<'a> ClassFolders<'a> {
             self.check_memory(all, memory::available())?;
         }
         let size = self.size;
-        let mut decoder = Decoder { size, done: 0, total: all, listener: &mut *self.listener };
+        let listener = &mut *self.listener;
+        let mut decoder = Decoder { size, done: 0, total: all, bad: Vec::new(), listener };
         let mut split = |pictures: Vec<Picture>| {
             let (paths, labels): (Vec<_>, Vec<_>) = pictures.into_iter().unzip();
             match on_demand {
-                true => Ok(Split::on_demand(Files::new(paths, size), labels)),
-                false => Ok(Split::of_size(size, decoder.decode(&paths)?, labels, None)),
+                true => Split::on_demand(Files::new(paths, size), labels),
+                false => Split::of_size(size, decoder.decode(&paths), labels, None),
             }
         };
-        Ok(Dataset {
+        let data = Dataset {
             name: self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy().into_owned(),
-            train: split(train)?,
-            validation: validation.map(&mut split).transpose()?,
-            test: split(test)?,
+            train: split(train),
+            validation: validation.map(&mut split),
+            test: split(test),
             classes: listed.classes,
             coarse_classes: Vec::new(),
             validation_from: Some(listed.validation_from),
-        })
+        };
+        decode::refuse(decoder.bad)?;
+        Ok(data)
     }
 
     /// The bytes of the pixels of so many pictures.

@@ -66,7 +66,7 @@ impl Files {
     /// Decodes pictures one after the other into `pixels`, on all cores.
     ///
     /// # Errors
-    /// That of the first picture that can't be decoded.
+    /// Those of all pictures that can't be decoded.
     pub(crate) fn read_all(&self, pictures: core::ops::Range<usize>, pixels: &mut [u8]) -> Result<()> {
         decode::all(&self.paths[pictures], self.size, pixels, &mut |_| {})
     }

@@ -113,7 +113,7 @@ fn a_class_may_be_called_train() {
 }
 
 #[test]
-fn the_first_bad_picture_is_named() {
+fn all_bad_pictures_are_named() {
     let dir = tempfile::tempdir().unwrap();
     for k in 0..40 {
         picture(dir.path(), &format!("a/{k:02}.png"), (8, 8), [0; 3]);
@@ -124,7 +124,22 @@ fn the_first_bad_picture_is_named() {
     let whole = fs::read(dir.path().join("a/03.png")).unwrap();
     fs::write(dir.path().join("a/03.png"), &whole[..whole.len() / 2]).unwrap();
     let error = folder::read(dir.path()).unwrap_err();
-    assert!(matches!(&error, Error::Image { path, .. } if path.ends_with("a/03.png")), "{error}");
+    let Error::Pictures(bad) = &error else { panic!("{error}") };
+    assert!(matches!(&bad[0], Error::Image { path, .. } if path.ends_with("a/03.png")), "{error}");
+    let told = error.to_string();
+    assert!(told.starts_with("3 pictures can't be decoded: "), "{told}");
+    let listed = [
+        "a/03.png: it is cut off; ",
+        "b/07.png: it is no picture, ",
+        "b/30.png: it is empty; get them again",
+    ];
+    assert!(listed.iter().all(|one| told.contains(one)), "{told}");
+    (0..12).for_each(|k| fs::write(dir.path().join(format!("a/{k:02}.png")), "").unwrap());
+    let told = folder::read(dir.path()).unwrap_err().to_string();
+    assert!(
+        told.starts_with("14 pictures") && told.contains("a/10.png: it is empty; and 4 more; get"),
+        "{told}"
+    );
 }
 
 #[test]

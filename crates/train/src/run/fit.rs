@@ -53,7 +53,8 @@ impl PreparedRun<'_> {
         let stopping = if first { callbacks::stopping(&self.config.outputs)? } else { Vec::new() };
         let stage = PipelineStage { stage, tensors: &self.stage_tensors, cuts: &self.cuts };
         stop.mark_watched();
-        let first_values = self.first_values.as_ref();
+        // A run that continues without a lost process has its own weights.
+        let first_values = self.first_values.as_ref().filter(|_| resume.is_none());
         let (mut worker, train) =
             Worker::new(self.config, &self.data, model, resume, first_values, replica, stage)?;
         worker.warn(first_values.and_then(|values| values.warning.clone()));
