@@ -8,6 +8,8 @@ Made with keras 3.15.1, torch 2.15.0, h5py 3.16.0, numpy 2.4.6.
     tiny.h5           model.save, in the older layout
     named.weights.h5  model.save_weights of two equal convolutions with names of their own, as attributes of a model: nothing
                       says which comes first
+    parts.keras       normalizations without a gamma, a beta, or both
+    parts.weights.h5  the same as weights alone
     small_cnn.keras   the network of that name
     logits.json       {"tiny": ..., "small_cnn": ...}: of `pictures`
 
@@ -116,6 +118,19 @@ def tiny():
     return keras.Model(inputs, L.Dense(3)(x))
 
 
+def parts():
+    return keras.Sequential([
+        keras.Input((8, 8, 3)),
+        L.Conv2D(4, 1, use_bias=False),
+        L.BatchNormalization(scale=False),
+        L.Conv2D(5, 1),
+        L.BatchNormalization(center=False),
+        L.GroupNormalization(5, scale=False),
+        L.GlobalAveragePooling2D(),
+        L.Dense(3),
+    ])
+
+
 class Named(keras.Model):
     def __init__(self):
         super().__init__()
@@ -164,6 +179,9 @@ def main(folder):
     named = Named()
     named(np.zeros((1, 8, 8, 3)))
     named.save_weights(folder / "named.weights.h5")
+    some = randomize(parts(), 7)
+    some.save(folder / "parts.keras")
+    some.save_weights(folder / "parts.weights.h5")
     small = randomize(small_cnn(), 7)
     small.save(folder / "small_cnn.keras")
     values = {"tiny": logits(model, 8), "small_cnn": logits(small)}

@@ -159,6 +159,17 @@ fn models_of_keras_2_are_built() {
     assert_eq!(weights.assign(&model.steps()).unwrap().len(), 26);
 }
 
+/// A normalization may lack its gamma or its beta.
+#[test]
+fn weights_alone_are_those_of_the_model() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/keras");
+    let described = KerasWeights::read(&golden.join("parts.keras")).unwrap();
+    let network = described.network().unwrap();
+    let steps = network.architecture.build(&network.name, [8, 8, 3], 3).unwrap().steps();
+    let alone = KerasWeights::read(&golden.join("parts.weights.h5")).unwrap();
+    assert_eq!(alone.assign(&steps).unwrap(), described.assign(&steps).unwrap());
+}
+
 /// Weights alone fit a network that begins with a scale and an offset, which have no weights in Keras.
 #[test]
 fn weights_alone_have_none_of_a_scale() {

@@ -1,7 +1,7 @@
 //! Which layer of a file is which of a network.
 
 use super::model::Place;
-use super::unit::{Kind, Unit, kind, told};
+use super::unit::{Array, Kind, Unit, kind, told};
 use checkpoint::Tensors;
 use layers::{ParamSpec, Role, Step};
 use std::collections::{HashMap, HashSet};
@@ -97,8 +97,10 @@ pub(super) fn by_shape(units: &[Unit], ordered: bool, steps: &[Step]) -> Result<
         step.params.iter().try_for_each(|spec| insert(step, spec, None))?;
     }
     for (step, &unit) in own.iter().zip(&taken) {
-        for (spec, array) in step.params.iter().zip(&units[unit].arrays) {
-            insert(step, spec, Some(array.read()?))?;
+        let mut arrays = units[unit].arrays.iter();
+        for spec in &step.params {
+            let array = if spec.role == Role::Frozen { None } else { arrays.next() };
+            insert(step, spec, array.map(Array::read).transpose()?)?;
         }
     }
     Ok(tensors)
@@ -152,8 +154,10 @@ fn places(own: &[&Step], units: &[Unit], ordered: bool) -> Result<Vec<usize>, St
     Ok(taken)
 }
 
+/// Of what files have: not of a gamma of `scale=False`.
 fn shapes(step: &Step) -> Shapes<'_> {
-    step.params.iter().map(|spec| spec.shape.as_slice()).collect()
+    let stored = step.params.iter().filter(|spec| spec.role != Role::Frozen);
+    stored.map(|spec| spec.shape.as_slice()).collect()
 }
 
 /// Refuses a file with more or fewer layers of a kind than the network.

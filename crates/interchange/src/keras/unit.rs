@@ -62,8 +62,9 @@ pub(super) fn kind<'a>(shapes: impl Iterator<Item = &'a [usize]>) -> Option<Kind
     match shapes.map(<[usize]>::len).collect::<Vec<_>>()[..] {
         [4] | [4, 1] => Some(Kind::Convolution),
         [2] | [2, 1] => Some(Kind::Dense),
-        [1, 1, 1, 1] => Some(Kind::BatchNormalization),
-        [1, 1] => Some(Kind::GroupNormalization),
+        // Without a gamma or a beta, as with `scale=False`, there are three.
+        [1, 1, 1, 1] | [1, 1, 1] => Some(Kind::BatchNormalization),
+        [1, 1] | [1] => Some(Kind::GroupNormalization),
         _ => None,
     }
 }
