@@ -45,28 +45,24 @@ pub(crate) struct Decoder<'l, 'a> {
 
 impl Decoder<'_, '_> {
     /// The pixels of all of them, except for the bad ones.
-    pub(crate) fn decode(&mut self, paths: &[PathBuf]) -> Vec<u8> {
+    pub(crate) fn decode(&mut self, paths: &[PathBuf]) -> Result<Vec<u8>> {
         let mut images = vec![0; paths.len() * bytes_of(self.size)];
         let (before, total) = (self.done, self.total);
         let mut tell = |done| (self.listener)(Progress::Decoding { done: before + done, total });
-        match all(paths, self.size, &mut images, &mut tell) {
-            Ok(()) => {}
-            Err(Error::Pictures(bad)) => self.bad.extend(bad),
-            Err(error) => self.bad.push(error),
-        }
+        self.bad.extend(all(paths, self.size, &mut images, &mut tell)?);
         self.done += paths.len();
-        images
+        Ok(images)
     }
 }
 
 /// Decodes pictures into `images`, on all cores. The result doesn't depend on their number. Now and then it tells
-/// how many are done. All that can't be decoded are told, in their order.
+/// how many are done. Returns why pictures can't be decoded, in their order.
 pub(crate) fn all(
     paths: &[PathBuf],
     size: [usize; 2],
     images: &mut [u8],
     tell: &mut dyn FnMut(usize),
-) -> Result<()> {
+) -> Result<Vec<Error>> {
     let bytes = bytes_of(size);
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let share = paths.len().div_ceil(threads).max(1);
@@ -101,7 +97,7 @@ pub(crate) fn all(
     for (failures, share) in failures.into_iter().zip(paths.chunks(share)) {
         bad.extend(failures.map_err(Error::io("start a thread to decode", &share[0]))?);
     }
-    refuse(bad)
+    Ok(bad)
 }
 
 /// The error about these pictures, if there are some.
@@ -258,7 +254,7 @@ mod tests {
             let total = 100 + pictures.len();
             let mut decoder =
                 Decoder { size: [8, 8], done: 100, total, bad: Vec::new(), listener: &mut listener };
-            assert_eq!(decoder.decode(&pictures).len(), pictures.len() * 8 * 8 * 3);
+            assert_eq!(decoder.decode(&pictures).unwrap().len(), pictures.len() * 8 * 8 * 3);
             assert!(decoder.done == total && decoder.bad.is_empty());
             pictures.extend_from_within(..);
         }

@@ -128,15 +128,15 @@ impl<'a> ClassFolders<'a> {
         let mut split = |pictures: Vec<Picture>| {
             let (paths, labels): (Vec<_>, Vec<_>) = pictures.into_iter().unzip();
             match on_demand {
-                true => Split::on_demand(Files::new(paths, size), labels),
-                false => Split::of_size(size, decoder.decode(&paths), labels, None),
+                true => Ok(Split::on_demand(Files::new(paths, size), labels)),
+                false => Ok(Split::of_size(size, decoder.decode(&paths)?, labels, None)),
             }
         };
         let data = Dataset {
             name: self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy().into_owned(),
-            train: split(train),
-            validation: validation.map(&mut split),
-            test: split(test),
+            train: split(train)?,
+            validation: validation.map(&mut split).transpose()?,
+            test: split(test)?,
             classes: listed.classes,
             coarse_classes: Vec::new(),
             validation_from: Some(listed.validation_from),

@@ -68,7 +68,7 @@ impl Files {
     /// # Errors
     /// Those of all pictures that can't be decoded.
     pub(crate) fn read_all(&self, pictures: core::ops::Range<usize>, pixels: &mut [u8]) -> Result<()> {
-        decode::all(&self.paths[pictures], self.size, pixels, &mut |_| {})
+        decode::refuse(decode::all(&self.paths[pictures], self.size, pixels, &mut |_| {})?)
     }
 
     /// Some of them, in this order.
