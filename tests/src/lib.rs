@@ -191,16 +191,16 @@ pub fn assert_same_steps(a: &Finished, b: &Finished, what: &str) {
     assert_same(a, b, what);
 }
 
-/// Checks that two runs have about the same weights and losses, and the same accuracies.
+/// Checks that two runs have about the same weights and losses, each to its tolerance, and the same accuracies.
 ///
 /// # Panics
 /// If they do not.
 #[track_caller]
-pub fn assert_near(a: &Finished, b: &Finished, tolerance: f64, what: &str) {
+pub fn assert_near(a: &Finished, b: &Finished, [weights, losses]: [f64; 2], what: &str) {
     let distance = distance(&a.tensors, &b.tensors);
-    assert!(distance < tolerance, "{what}: the weights differ by {distance:e}");
+    assert!(distance < weights, "{what}: the weights differ by {distance:e}");
     for (a, b) in a.outcome.state.history.iter().zip(&b.outcome.state.history) {
-        let near = |a: f64, b: f64| (a - b).abs() < tolerance;
+        let near = |a: f64, b: f64| (a - b).abs() < losses;
         assert!(near(a.loss, b.loss) && near(a.val_loss, b.val_loss), "{what}:\n{a:?}\n{b:?}");
         assert_eq!((a.acc, a.val_acc), (b.acc, b.val_acc), "{what}");
     }

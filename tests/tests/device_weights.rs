@@ -24,7 +24,7 @@ fn uneven_slices_have_the_gradient_of_the_whole_batch() {
     for weights in ["3,1", "1,6", "2,1,1", "1,1,10", "1,2,3,4"] {
         let config = weighted(&keras_cnn_on_14(), weights);
         let many = run(&cpus(weights.split(',').count(), 1), &config);
-        assert_near(&one, &many, 2e-5, weights);
+        assert_near(&one, &many, [2e-5, 1e-5], weights);
         assert_eq!(many.outcome.state.device_weights.to_string(), weights);
     }
 }
@@ -56,10 +56,10 @@ fn pipelines_have_weights_by_towers() {
     let mut config = keras_cnn_on_14();
     (config.placement.devices.pipeline_stages, config.training.micro_batches) = (2, Some(2));
     for (weights, towers) in [("3,1", 2), ("1,2,2", 3)] {
-        assert_near(&one, &run(&cpus(2 * towers, 1), &weighted(&config, weights)), 2e-5, weights);
+        assert_near(&one, &run(&cpus(2 * towers, 1), &weighted(&config, weights)), [2e-5, 1e-5], weights);
     }
     let measured = run(&cpus(4, 1), &weighted(&config, "auto"));
-    assert_near(&one, &measured, 2e-5, "measured weights");
+    assert_near(&one, &measured, [2e-5, 1e-5], "measured weights");
     assert!(measured.outcome.state.device_weights.split(',').count() == 2);
 }
 

@@ -1,5 +1,5 @@
-//! Runs with random options resume with the same bits. Their networks and checkpoints measure what the runs did, and a
-//! GPU trains as the CPU does.
+//! Runs with random options resume with the same bits. Their networks and checkpoints have the losses of the runs, and a
+//! GPU trains like the CPU.
 
 use program::Precision;
 use proptest::prelude::*;
