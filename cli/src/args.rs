@@ -275,7 +275,7 @@ pub struct ProgramArgs {
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "minigooglenet")]
     pub recipe: String,
     /// train (forward and backward) or infer (forward)
-    #[arg(long, value_name = "MODE", value_parser = one_of::<BenchMode>(&["train", "infer"]), hide_possible_values = true, default_value = "train")]
+    #[arg(long, value_name = "MODE", value_parser = one_of::<BenchMode>(&BenchMode::NAMES), hide_possible_values = true, default_value = "train")]
     pub mode: BenchMode,
     /// Samples per batch; by default as in `towers bench`
     #[arg(long, alias = "batch-size", value_name = "N", allow_hyphen_values = true)]
@@ -301,7 +301,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "minigooglenet")]
     pub recipe: String,
     /// train (forward, backward, optimizer) or infer (forward)
-    #[arg(long, value_name = "MODE", value_parser = one_of::<BenchMode>(&["train", "infer"]), hide_possible_values = true, default_value = "train")]
+    #[arg(long, value_name = "MODE", value_parser = one_of::<BenchMode>(&BenchMode::NAMES), hide_possible_values = true, default_value = "train")]
     pub mode: BenchMode,
     /// Samples per batch and replica; by default 128 (keras-cnn) or 64 in training, 256 in inference
     #[arg(long, alias = "batch-size", value_name = "N", allow_hyphen_values = true)]

@@ -105,7 +105,7 @@ impl Format {
     }
 
     fn line(&self, file: &Path, prediction: &Prediction) -> anyhow::Result<String> {
-        // A name that is no UTF-8 can't be in JSON as it is.
+        // JSON has no names that are not UTF-8.
         let file = file.display().to_string();
         let ranked = prediction.ranked();
         let top = ranked.iter().take(self.top).map(|&(k, p)| (self.classes[k].as_str(), p));

@@ -11,6 +11,11 @@ pub enum BenchMode {
     Infer,
 }
 
+impl BenchMode {
+    /// All names.
+    pub const NAMES: [&'static str; 2] = ["train", "infer"];
+}
+
 /// How a benchmark runs.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {

@@ -279,7 +279,6 @@ impl fmt::Display for Looked<'_> {
     }
 }
 
-/// Why a picture can't be decoded, and the remedy.
 /// The first of several pictures, with their reasons.
 fn listed(errors: &[Error]) -> String {
     let reason = |error: &Error| match error {
@@ -297,6 +296,7 @@ fn listed(errors: &[Error]) -> String {
     shown.join("; ")
 }
 
+/// Why a picture can't be decoded, and the remedy.
 fn why(source: &ImageError) -> String {
     const MEND: &str = "get it again, or leave it out";
     match source {

@@ -33,9 +33,9 @@ use crate::sizes::{CHANNELS, SIDE};
 /// folder belong to it. [`Found`] tells which files are pictures, and [`ClassFolders::progress`] how many others
 /// are skipped.
 ///
-/// # Errors [`Error::ClassFolders`] if the folder has another structure. [`Error::Image`] for
-/// a picture that can't be decoded, or that would take absurdly much memory; [`Error::Pictures`] for several.
-/// [`Error::Size`] for a
+/// # Errors
+/// [`Error::ClassFolders`] if the folder has another structure. [`Error::Image`] for a picture that can't be
+/// decoded, or that would take absurdly much memory; [`Error::Pictures`] for several. [`Error::Size`] for a
 /// size that no picture can be scaled to. [`Error::Memory`] if the pictures need more than there is.
 /// [`Error::Io`].
 ///

@@ -37,7 +37,7 @@ pub fn open_model(
 
 /// The network of a run, a model file or a checkpoint.
 fn own(path: &Path) -> Result<Trained> {
-    if ModelKind::of(path) != ModelKind::Checkpoint {
+    if !is_checkpoint(path) {
         return Ok(Trained::read(path)?);
     }
     let Checkpoint { path, mut tensors, state: Saved { model, .. }, .. } = checkpoint(path)?;
@@ -98,8 +98,7 @@ impl ModelKind {
     /// The kind of model at `path`, from its first bytes.
     pub fn of(path: &Path) -> Self {
         if path.is_dir() {
-            let checkpoint = folder_name(path) == CHECKPOINTS || path.join("complete.json").is_file();
-            return if checkpoint { ModelKind::Checkpoint } else { ModelKind::Towers };
+            return if is_checkpoint(path) { ModelKind::Checkpoint } else { ModelKind::Towers };
         }
         // A pipe is not read: it may never end.
         if !path.is_file() {
@@ -140,6 +139,11 @@ fn preprocessing_of(network: &str) -> Option<Preprocessing> {
 
 fn has_ending(path: &Path, ending: &str) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending))
+}
+
+/// Whether it is the folder of a checkpoint, or of checkpoints.
+fn is_checkpoint(path: &Path) -> bool {
+    path.is_dir() && (folder_name(path) == CHECKPOINTS || path.join("complete.json").is_file())
 }
 
 /// The checkpoint in a folder, or the newest of a folder of checkpoints.

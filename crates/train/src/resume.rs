@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trained::{Input, Trained};
+use trained::Input;
 
 /// The content of a checkpoint's `state.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -127,9 +127,7 @@ impl Resume {
 
     /// The preprocessing of pixels with its measurements, and the standardization after it.
     pub(crate) fn preprocessing(&self) -> Result<(Input, ImageDataGenerator)> {
-        let model = Trained::described(self.path.clone(), self.tensors.clone())?;
-        let (input, options) = model.preprocessing();
-        Ok((input.clone(), options.clone()))
+        Ok(trained::described_preprocessing(&self.path, &self.tensors)?)
     }
 
     /// The state of a run in memory.

@@ -53,12 +53,7 @@ impl Input {
     /// If there are no images, or they can't be decoded.
     pub fn fit(preprocessing: Preprocessing, train: &Split) -> Result<Self> {
         let mut fit = InputFit::new(preprocessing, train.shape());
-        if fit.needs_images() {
-            train.each(|images| {
-                fit.add(images);
-                Ok::<_, Error>(())
-            })?;
-        }
+        fit.add_all(train, |_| Ok::<_, Error>(()))?;
         fit.input()
     }
 
@@ -133,11 +128,6 @@ impl InputFit {
         })
     }
 
-    /// Whether the input depends on the images.
-    pub fn needs_images(&self) -> bool {
-        !matches!(self.0, Sums::Constant(_))
-    }
-
     /// Adds the pixels of whole images.
     pub fn add(&mut self, images: &[u8]) {
         match &mut self.0 {
@@ -145,6 +135,25 @@ impl InputFit {
             Sums::Pixels(sums) => sums.add(images),
             Sums::Values(sums) => sums.add(images),
         }
+    }
+
+    /// Adds all images of a split, and tells `seen` of their pixels, some images at a time. Images that the input does not
+    /// depend on are not read.
+    ///
+    /// # Errors
+    /// If they can't be decoded, and those of `seen`.
+    pub fn add_all<E: From<cifar::Error>>(
+        &mut self,
+        split: &Split,
+        mut seen: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if matches!(self.0, Sums::Constant(_)) {
+            return Ok(());
+        }
+        split.each(|images| {
+            self.add(images);
+            seen(images)
+        })
     }
 
     /// The input for the images so far.

@@ -57,7 +57,7 @@ pub use foreign_weights::{Assumed, ForeignWeights};
 pub use image_size::ImageSize;
 pub use input::{Input, InputFit, Preprocessing};
 pub use interchange::pytorch::names_classes;
-pub use model_file::{Description, Trained};
+pub use model_file::{Description, Trained, described_preprocessing};
 pub use replicas::classify_batches;
 pub use task::{Task, check_labels};
 pub use tensors::{AVERAGE, LOSS_SCALE, OPTIMIZER_STEPS, values};

@@ -108,28 +108,11 @@ impl Trained {
     /// [`Error::Run`] if the description is incomplete or damaged.
     pub fn described(file: PathBuf, tensors: Tensors) -> Result<Self> {
         let refuse = |reason: &str| Error::Run { path: file.clone(), reason: reason.to_owned() };
-        let about = |key: &str| {
-            let missing = || refuse("this is no model of `towers train`: its metadata are missing");
-            tensors.metadata().get(key).cloned().ok_or_else(missing)
-        };
+        let about = |key| about(&file, &tensors, key);
         let classes: Vec<String> = serde_json::from_str(&about("towers.classes")?)
             .map_err(|_| refuse("the class names in its metadata can't be read"))?;
-        let size = tensors.metadata().get(IMAGE_SIZE).map_or(Ok(ImageSize::default()), |text| text.parse());
-        let image = size.map_err(|_| refuse("the size of its images can't be read"))?.shape();
-        let input = match about("towers.preprocessing")?.as_str() {
-            "none" => Input::None,
-            "divide-by-255" => Input::DivideBy255,
-            "subtract-pixel-mean" => {
-                let mean = finite_values(&tensors, &file, MEAN, &image)?.to_vec();
-                Input::SubtractPixelMean { image, mean }
-            }
-            "standardize" => Input::Standardize {
-                mean: finite_values(&tensors, &file, MEAN, &[cifar::CHANNELS])?.to_vec(),
-                std: finite_values(&tensors, &file, STD, &[1])?[0],
-            },
-            _ => return Err(refuse("its preprocessing is unknown to this version")),
-        };
-        let options = input.options(standardization::read(&tensors, &file, image)?);
+        let image = image_of(&file, &tensors)?;
+        let (input, options) = described_preprocessing(&file, &tensors)?;
         let (network, dataset) = (about("towers.model")?, about("towers.dataset")?);
         let named = !tensors.metadata().contains_key(ASSUMED);
         let architecture = match tensors.metadata().get(ARCHITECTURE) {
@@ -420,6 +403,47 @@ impl Description<'_> {
         }
         standardization::write(self.input, self.options, tensors)
     }
+}
+
+/// The preprocessing of pixels in the metadata and tensors of a model file, with its measurements, and the standardization
+/// after it. `file` is where they came from.
+///
+/// # Errors
+/// [`Error::Run`] if they are incomplete or damaged.
+pub fn described_preprocessing(file: &Path, tensors: &Tensors) -> Result<(Input, ImageDataGenerator)> {
+    let image = image_of(file, tensors)?;
+    let input = match about(file, tensors, "towers.preprocessing")?.as_str() {
+        "none" => Input::None,
+        "divide-by-255" => Input::DivideBy255,
+        "subtract-pixel-mean" => {
+            let mean = finite_values(tensors, file, MEAN, &image)?.to_vec();
+            Input::SubtractPixelMean { image, mean }
+        }
+        "standardize" => Input::Standardize {
+            mean: finite_values(tensors, file, MEAN, &[cifar::CHANNELS])?.to_vec(),
+            std: finite_values(tensors, file, STD, &[1])?[0],
+        },
+        _ => {
+            let reason = "its preprocessing is unknown to this version".to_owned();
+            return Err(Error::Run { path: file.to_owned(), reason });
+        }
+    };
+    let options = input.options(standardization::read(tensors, file, image)?);
+    Ok((input, options))
+}
+
+/// Height, width and channels of the images.
+fn image_of(file: &Path, tensors: &Tensors) -> Result<[usize; 3]> {
+    let size = tensors.metadata().get(IMAGE_SIZE).map_or(Ok(ImageSize::default()), |text| text.parse());
+    let reason = "the size of its images can't be read".to_owned();
+    Ok(size.map_err(|_| Error::Run { path: file.to_owned(), reason })?.shape())
+}
+
+/// An entry of the metadata.
+fn about(file: &Path, tensors: &Tensors, key: &str) -> Result<String> {
+    let reason = "this is no model of `towers train`: its metadata are missing".to_owned();
+    let missing = || Error::Run { path: file.to_owned(), reason };
+    tensors.metadata().get(key).cloned().ok_or_else(missing)
 }
 
 #[cfg(test)]

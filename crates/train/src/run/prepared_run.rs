@@ -73,12 +73,7 @@ fn preprocess(
         Some(fit) => fit,
         None => {
             let mut fit = InputFit::new(kind, train.shape());
-            if fit.needs_images() {
-                train.each(|images| {
-                    fit.add(images);
-                    tell(images)
-                })?;
-            }
+            fit.add_all(train, &mut tell)?;
             fit
         }
     };
@@ -133,12 +128,13 @@ impl<'a> PreparedRun<'a> {
         let measures = resume.is_none() && config.training.augmentation.validation_split == 0.0;
         let new_fit = || InputFit::new(config.training.preprocessing, data.train.shape());
         let mut fit = measures.then(new_fit);
-        let mut tell_read = tell(&data.train, observers);
-        let sha256 = digest_seen(&data.train, |images| {
-            fit.iter_mut().for_each(|fit| fit.add(images));
-            tell_read(images)
-        })?;
-        drop(tell_read);
+        let sha256 = {
+            let mut tell = tell(&data.train, observers);
+            digest_seen(&data.train, |images| {
+                fit.iter_mut().for_each(|fit| fit.add(images));
+                tell(images)
+            })?
+        };
         let fingerprint = described(&data, sha256);
         let trained_on = resume.and_then(|resume| resume.state.data.as_ref());
         trained_on.map_or(Ok(()), |trained_on| compare(trained_on, &fingerprint))?;
