@@ -73,14 +73,22 @@ fn mixed_images_pass_through_stages() {
     assert!(one.losses != run(1, &whole(3)).losses, "that images were mixed at all");
 }
 
-/// Every possible cut of the network, and the branches of MiniGoogLeNet.
+/// Every possible cut of the network, and the branches of MiniGoogLeNet. AdamW and the average have more than
+/// one tensor for each parameter, whose order in a checkpoint must not tell the cut.
 #[test]
 fn any_cut_will_do() {
-    let one = run(1, &whole(2));
+    let adam = |config: Config| {
+        config.with(|config| {
+            config.training.optimizer = "adamw".parse().unwrap();
+            config.training.ema = Some("momentum=0.9".parse().unwrap());
+        })
+    };
+    let (one, one_adam) = (run(1, &whole(2)), run(1, &adam(whole(2))));
     for cut in models::small_cnn(10).unwrap().cuts() {
         let cut_there =
             split(2, 2).with(|config| config.placement.devices.split_at = vec![cut.layer.clone()]);
         assert_same_steps(&one, &run(2, &cut_there), &format!("cut behind {}", cut.layer));
+        assert_same_steps(&one_adam, &run(2, &adam(cut_there)), &format!("AdamW, cut behind {}", cut.layer));
     }
     let few = cifar::synthetic(3, 6, 3);
     let google = |mut config: Config| {

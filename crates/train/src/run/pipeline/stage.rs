@@ -7,8 +7,8 @@ use parallel::Stage;
 use program::Span;
 use std::sync::{Mutex, MutexGuard};
 
-/// The parameters and the optimizer state of one stage.
-type OfStage = (Tensors, Tensors);
+/// The parameters of one stage, and its tensors that only training needs, by kind.
+type OfStage = (Tensors, Vec<Tensors>);
 
 /// The stages of the first replica leave copies of their tensors here, for checkpoints.
 #[derive(Default)]
@@ -56,7 +56,7 @@ impl PipelineStage<'_> {
     }
 
     /// Calls `see` with the tensors that the other stages left, in order.
-    pub(crate) fn each_other(&self, mut see: impl FnMut(&Tensors, &Tensors) -> Result<()>) -> Result<()> {
-        self.tensors.lock().iter().try_for_each(|(_, (parameters, optimizer))| see(parameters, optimizer))
+    pub(crate) fn each_other(&self, mut see: impl FnMut(&OfStage) -> Result<()>) -> Result<()> {
+        self.tensors.lock().iter().try_for_each(|(_, of_stage)| see(of_stage))
     }
 }

@@ -57,7 +57,7 @@ impl Worker<'_> {
     /// Parameters and running averages of all stages.
     fn parameters(&self) -> Result<Tensors> {
         let mut tensors = self.own_parameters()?;
-        self.stage.each_other(|parameters, _| Ok(tensors.append(parameters)?))?;
+        self.stage.each_other(|(parameters, _)| Ok(tensors.append(parameters)?))?;
         Ok(tensors)
     }
 
@@ -72,22 +72,26 @@ impl Worker<'_> {
         Ok(tensors)
     }
 
-    /// The optimizer state and averages of this stage, copied from the device.
-    fn own_memory(&self) -> Result<Tensors> {
-        let mut tensors = Tensors::new();
+    /// The averages of this stage, and each kind of its optimizer's state, copied from the device.
+    fn own_memory(&self) -> Result<Vec<Tensors>> {
+        let mut averages = Tensors::new();
         if let Some(average) = &self.average {
-            average.export(&self.device, &self.network, &mut tensors)?;
+            average.export(&self.device, &self.network, &mut averages)?;
         }
+        let mut kinds = vec![averages];
         for (name, arena) in self.optimizer.arenas() {
+            let mut tensors = Tensors::new();
             for slot in self.network.arena().slots().iter().filter(|slot| slot.role == Role::Trainable) {
                 let values = arena.to_vec(&self.device, slot.span.offset, slot.span.len)?;
                 tensors.insert(format!("{name}/{}", slot.name), slot.shape.clone(), values)?;
             }
+            kinds.push(tensors);
         }
-        Ok(tensors)
+        Ok(kinds)
     }
 
-    /// The tensors that only training needs: the optimizer's state, the average, and the loss scale.
+    /// The tensors that only training needs: the loss scale, the averages, and the optimizer's state. Each kind
+    /// is complete before the next, so that their order doesn't tell where the stages were cut.
     fn memory(&self) -> Result<Tensors> {
         let mut tensors = Tensors::new();
         if let Some(state) = self.device.loss_scale()? {
@@ -96,8 +100,10 @@ impl Worker<'_> {
         if let Some(steps) = self.optimizer.steps(&self.device)? {
             tensors.insert(OPTIMIZER_STEPS, vec![1], vec![steps])?;
         }
-        tensors.append(&self.own_memory()?)?;
-        self.stage.each_other(|_, memory| Ok(tensors.append(memory)?))?;
+        for (kind, own) in self.own_memory()?.iter().enumerate() {
+            tensors.append(own)?;
+            self.stage.each_other(|(_, memory)| Ok(tensors.append(&memory[kind])?))?;
+        }
         Ok(tensors)
     }
 
