@@ -29,7 +29,6 @@ use table::is_training;
 pub use table::{table, tables};
 pub use training::{Arithmetic, DataSet, Training};
 
-use crate::standardization;
 use crate::{Error, ImageSize, Preprocessing, Result};
 use callbacks::Outputs;
 use optim::{ParamGroup, Per};
@@ -39,6 +38,7 @@ use program::Precision;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::Path;
+use trained::standardization;
 
 /// All options of a run: the content of `config.json`, enough to repeat the run.
 ///
