@@ -4,6 +4,7 @@ use crate::device::{Gpus, SingleArgs, gpus};
 use crate::export::ExportArgs;
 use crate::flags::{All, Flags, Limit, Origin, Pictures, Several, TestData, one_of};
 use crate::model::ClassifierArgs;
+use crate::network::NetworkArgs;
 use crate::summary::SummaryArgs;
 use bench::BenchMode;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -271,9 +272,9 @@ pub enum SortKey {
 /// `towers program`.
 #[derive(Debug, clap::Args)]
 pub struct ProgramArgs {
-    /// The recipe with the network
-    #[arg(long, value_name = "NAME|FILE.toml", default_value = "minigooglenet")]
-    pub recipe: String,
+    /// The network.
+    #[command(flatten)]
+    pub network: NetworkArgs,
     /// train (forward and backward) or infer (forward)
     #[arg(long, value_name = "MODE", value_parser = one_of::<BenchMode>(&BenchMode::NAMES), hide_possible_values = true, default_value = "train")]
     pub mode: BenchMode,
@@ -297,9 +298,9 @@ pub struct ProgramArgs {
 /// `towers bench`.
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
-    /// The recipe with the network
-    #[arg(long, value_name = "NAME|FILE.toml", default_value = "minigooglenet")]
-    pub recipe: String,
+    /// The network.
+    #[command(flatten)]
+    pub network: NetworkArgs,
     /// train (forward, backward, optimizer) or infer (forward)
     #[arg(long, value_name = "MODE", value_parser = one_of::<BenchMode>(&BenchMode::NAMES), hide_possible_values = true, default_value = "train")]
     pub mode: BenchMode,
@@ -316,7 +317,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pub profile: bool,
     /// Instead, measure the limits of the processor: multiply-adds and memory traffic, on one thread and on all
-    #[arg(long, conflicts_with_all = ["recipe", "mode", "batch", "seconds", "repeats", "profile"])]
+    #[arg(long, conflicts_with_all = ["recipe", "model", "image_size", "mode", "batch", "seconds", "repeats", "profile"])]
     pub roofline: bool,
     /// Instead, measure the time from the start of the process to its first training step
     #[arg(long, conflicts_with_all = ["seconds", "repeats", "profile", "roofline"])]

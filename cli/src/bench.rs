@@ -22,7 +22,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
             args.seconds
         )));
     }
-    let mut config = train::find_recipe(&args.recipe)?;
+    let mut config = args.network.config()?;
     args.devices.apply(&mut config)?;
     if args.roofline {
         return roofline::run(&config, args.json);

@@ -19,6 +19,7 @@ mod interrupt;
 mod keys;
 mod launch;
 mod model;
+mod network;
 mod output;
 mod pictures;
 mod predict;

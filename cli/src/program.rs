@@ -13,7 +13,7 @@ use train::Config;
 
 pub fn run(args: ProgramArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch", args.batch.unwrap_or(1))?;
-    let mut config = train::find_recipe(&args.recipe)?;
+    let mut config = args.network.config()?;
     args.devices.apply(&mut config)?;
     config.placement.devices.pipeline_stages =
         args.pipeline_stages.unwrap_or(config.placement.devices.pipeline_stages);

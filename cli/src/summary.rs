@@ -2,11 +2,11 @@
 
 use crate::data::image_size;
 use crate::error::at_least_one;
+use crate::network::take_network;
 use crate::print;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use train::{Config, Model};
-use trained::ImageSize;
+use train::{Config, ImageSize};
 
 /// `towers summary`.
 #[derive(Debug, clap::Args)]
@@ -28,21 +28,9 @@ pub struct SummaryArgs {
 pub fn run(args: SummaryArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch", args.batch)?;
     at_least_one("--classes", args.classes.unwrap_or(1))?;
-    let model = model(&args)?;
-    print::text(&bench::summary(&model, args.batch)?)
-}
-
-/// The network, for its number of classes.
-fn model(args: &SummaryArgs) -> anyhow::Result<Model> {
     let mut config = Config::default();
     config.training.model = args.model.to_string_lossy().into_owned();
-    let (mut size, mut classes) = (None, None);
-    if let Some(network) = config.layers_file(Path::new(""))? {
-        config.training.model = network.name;
-        config.training.layer = network.architecture;
-        size = network.image.map(|[height, width]| ImageSize { height, width });
-        classes = network.classes;
-    }
-    let size = args.image_size.or(size).unwrap_or_default();
-    Ok(config.network(size.shape(), args.classes.or(classes).unwrap_or(10))?)
+    let classes = take_network(&mut config, args.image_size)?;
+    let model = config.network(config.training.data.image_size.shape(), args.classes.unwrap_or(classes))?;
+    print::text(&bench::summary(&model, args.batch)?)
 }

@@ -151,6 +151,10 @@ fn layers_of_ones_own_are_trained() {
     place.prints("summary b.onnx --classes 7 --image-size 48x40", "(None, 23, 20, 4)").says("(None, 7)");
     place.prints("summary b --classes 7 --image-size 48x40", "(None, 23, 20, 4)").says("(None, 7)");
     place.prints("summary b/checkpoints", "rescaling (Rescaling)").says("(None, 10)");
+    let bench = place.run("bench --model b.onnx --batch 2 --seconds 0 --repeats 1 --json").ends(0).json();
+    assert_eq!((&bench["model"], &bench["image"][0]), (&"mine".into(), &32.into()));
+    place.prints("program --model b --image-size 48x40 --mode infer", "(23, 20, 4) = conv2d 3x1, stride 2");
+    place.refuses("bench --model resnet81", "--model is `resnet81`, but must be one of airbench94");
     place.fails("train --model nothing.keras", "can't read nothing.keras");
     place.refuses("train --model resnet81", "--model is `resnet81`, but must be one of airbench94");
     place.write("x.json", r#"{"class_name": "Sequential", "config": {"layers": [{"class_name": "LSTM", "config": {"name": "a"}}]}}"#);
