@@ -85,6 +85,7 @@ impl<'g> Reader<'g> {
         let is_first = before.is_none();
         for (k, number) in numbers.into_iter().map(f64::from).enumerate() {
             match node.op_type.as_str() {
+                _ if !number.is_finite() => return Err(unknown(node)),
                 "Add" => all[1][k] += number,
                 "Sub" => all[1][k] -= number,
                 "Mul" => all.iter_mut().for_each(|all| all[k] *= number),
