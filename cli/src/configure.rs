@@ -6,7 +6,7 @@ use crate::output::is_picture;
 use crate::print::note;
 use std::path::Path;
 use train::augment::ImageDataGenerator;
-use train::{Architecture, Config, Training, differences, find_recipe};
+use train::{Architecture, Config, Training, find_recipe};
 
 impl TrainArgs {
     /// The configuration of a new run.
@@ -14,10 +14,7 @@ impl TrainArgs {
         let recipe = find_recipe(self.recipe_name())?;
         let mut config = recipe.clone();
         self.apply(&mut config)?.iter().for_each(note);
-        let changed = differences(&recipe, &config).into_iter().map(|differs| differs.key);
-        // Each machine has its own folder for data. A run as a recipe differs already from its own recipe.
-        let new = changed.filter(|key| key != "data.data_dir" && !recipe.changed.contains(key));
-        config.changed.extend(new.collect::<Vec<_>>());
+        config.note_changes(&recipe);
         Ok(config)
     }
 

@@ -34,7 +34,7 @@ const BEFORE: [&str; 8] = [
 ];
 
 /// A run's folder.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Output {
     pub run: PathBuf,
     /// Whether the folder's name is generated, so that any number will do.
@@ -49,15 +49,11 @@ impl Output {
     /// The output of a new run of `recipe`. `--output` is its folder, unless it is a picture.
     pub fn new(output: Option<&Path>, recipe: &str) -> Self {
         match output {
-            Some(path) if !is_picture(path) => {
-                Output { run: path.to_owned(), numbered: false, resumed: false, restarted: false }
+            Some(path) if !is_picture(path) => Output { run: path.to_owned(), ..Output::default() },
+            _ => {
+                let run = Path::new(RUNS).join(format!("{recipe}-1"));
+                Output { run, numbered: true, ..Output::default() }
             }
-            _ => Output {
-                run: Path::new(RUNS).join(format!("{recipe}-1")),
-                numbered: true,
-                resumed: false,
-                restarted: false,
-            },
         }
     }
 
@@ -256,9 +252,6 @@ mod tests {
         let plot = Output::new(Some(Path::new("out/multi_gpu.PNG")), "minigooglenet");
         assert_eq!((plot.run, plot.numbered), ("runs/minigooglenet-1".into(), true));
         let folder = Output::new(Some(Path::new("runs/a")), "minigooglenet");
-        assert_eq!(
-            folder,
-            Output { run: "runs/a".into(), numbered: false, resumed: false, restarted: false }
-        );
+        assert_eq!(folder, Output { run: "runs/a".into(), ..Output::default() });
     }
 }

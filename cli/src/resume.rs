@@ -8,9 +8,6 @@ use anyhow::Context;
 use std::path::{Path, PathBuf};
 use train::{Config, Devices, Difference, Process, Resume, cluster, differences, find_recipe};
 
-/// The text for an option without a value.
-const NONE: &str = "none";
-
 /// Whether a launcher or the cluster has started this job before.
 fn is_restarted() -> anyhow::Result<bool> {
     Ok(cluster::is_restarted(cluster::variable).map_err(train::Error::from)?)
@@ -74,7 +71,7 @@ impl TrainArgs {
 
     fn resumed_start(&self, run: PathBuf, resume: Resume) -> anyhow::Result<Start> {
         let config = self.resumed_config(&resume)?;
-        let output = Output { run, numbered: false, resumed: true, restarted: false };
+        let output = Output { run, resumed: true, ..Output::default() };
         Ok(Start { config, output, resume: Some(resume) })
     }
 
@@ -199,16 +196,17 @@ impl TrainArgs {
         let Some(file) = self.recipe.as_deref().filter(|recipe| Path::new(recipe).is_file()) else {
             return Ok(Vec::new());
         };
-        let ignored = |differs: &Difference| !differs.is_training() && !config.changed.contains(&differs.key);
+        let is_ignored = |differs: &Difference| {
+            !differs.is_training() && !differs.new.is_null() && !config.changed.contains(&differs.key)
+        };
         let message = |differs: Difference| {
-            let [old, new] = differs.texts();
-            let key = differs.key;
-            (new != NONE).then(|| {
-                format!("{file} says {key} = {new}, but the run continues with {old}: only flags change a resumed run")
-            })
+            let ([old, new], key) = (differs.texts(), differs.key);
+            format!(
+                "{file} says {key} = {new}, but the run continues with {old}: only flags change a resumed run"
+            )
         };
         let differences = differences(config, &self.config()?).into_iter();
-        Ok(differences.filter(ignored).filter_map(message).collect())
+        Ok(differences.filter(is_ignored).map(message).collect())
     }
 
     /// The configuration of a resumed run: the saved one, with the changes that flags may make. The devices
@@ -221,10 +219,7 @@ impl TrainArgs {
         config.placement.devices = Devices { replicas, ..Devices::default() };
         let before = config.clone();
         self.apply(&mut config)?;
-        let given = differences(&before, &config).into_iter().map(|differs| differs.key);
-        let new: Vec<String> =
-            given.filter(|key| key != "data.data_dir" && !before.changed.contains(key)).collect();
-        config.changed.extend(new);
+        config.note_changes(&before);
         let done = resume.state.epoch;
         if self.options.has("epochs") && config.training.epochs < done {
             return Err(usage(format!(

@@ -11,9 +11,8 @@ pub fn run(config: &Config, json: bool) -> anyhow::Result<ExitCode> {
     }
     let line = |roof: &bench::Roof| {
         format!(
-            "{} thread{}: {:.0} GFLOP/s of multiply-adds ({}), {:.1} GB/s read and written by a copy",
-            roof.threads,
-            if roof.threads == 1 { "" } else { "s" },
+            "{}: {:.0} GFLOP/s of multiply-adds ({}), {:.1} GB/s read and written by a copy",
+            print::threads(roof.threads),
             roof.gflops,
             roofline.simd,
             roof.gigabytes_per_s,

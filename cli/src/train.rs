@@ -15,12 +15,13 @@ use crate::tui::{self, Tui};
 use crate::{data, error, launch, print};
 use anyhow::Context;
 use callbacks::{LiveStatus, Outputs, Outside, Progress, Run, Status, from_config};
+use std::mem::take;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use train::cifar::Dataset;
-use train::{Config, End, Observer, Outcome, Placement, Process, Resume, TrainState, Watch};
+use train::{Config, End, Observer, Outcome, Placement, Process, Resume, TrainState};
 use trained::ImageSize;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
@@ -95,7 +96,7 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
         Ok::<_, anyhow::Error>(match process {
             Some(mut process) => {
                 process.share_folder(Some(&output.run))?;
-                process.train(&config, data, resume, Watch::Now(&mut observers), &stop)?
+                process.train(&config, data, resume, || Ok(take(&mut observers)), &stop)?
             }
             None => train::train(&config, data, resume, &mut observers, &stop)?,
         })
@@ -192,13 +193,13 @@ fn run_other(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Re
     let (title, mut lock, mut status) = (title(&config, &data), None, None);
     let mut take_over = || {
         let folder = folder.clone().unwrap_or_else(|| output.run.clone());
-        output = Output { run: folder, numbered: false, resumed: true, restarted: false };
+        output = Output { run: folder, resumed: true, ..Output::default() };
         lock = Some(output.create(&mut CreatedPaths::default())?);
         status = Some(Status::begin(&output.run, output.resumed)?);
         observers(&config, &title, &output, args)
     };
-    let mut watch = || take_over().map_err(|error: anyhow::Error| callbacks::Error::other(error));
-    let outcome = process.train(&config, data, resume.as_ref(), Watch::later(&mut watch), &stop);
+    let observers = || take_over().map_err(|error: anyhow::Error| callbacks::Error::other(error));
+    let outcome = process.train(&config, data, resume.as_ref(), observers, &stop);
     let outcome = outcome.map_err(anyhow::Error::from);
     if let Some(status) = status {
         Ending::of(&outcome).record(status, &output.run);

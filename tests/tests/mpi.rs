@@ -150,7 +150,8 @@ mod training {
         }
         let outcome = match process {
             Some(process) => {
-                process.train(&config, data(), resume.as_ref(), train::Watch::Now(&mut observers), &stop)?
+                let observers = || Ok(std::mem::take(&mut observers));
+                process.train(&config, data(), resume.as_ref(), observers, &stop)?
             }
             None => train::train(&config, data(), resume.as_ref(), &mut observers, &stop)?,
         };

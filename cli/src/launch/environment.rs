@@ -6,10 +6,8 @@ use crate::args::LaunchArgs;
 use crate::error::usage;
 use anyhow::Context;
 use std::env;
-use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
-use std::time::Duration;
 use train::join::Secret;
 
 /// Variables of another launcher or run, which would contradict.
@@ -34,14 +32,11 @@ pub fn restarts() -> bool {
 }
 
 /// The settings of a launch.
-pub struct Launch {
+pub struct Launch<'a> {
+    args: &'a LaunchArgs,
     pub processes: usize,
-    command: Vec<OsString>,
     /// MPI's launcher, if that starts the processes.
     mpi: Option<mpi::Launcher>,
-    grace: Duration,
-    max_restarts: u32,
-    port: Option<u16>,
     /// `CUDA_VISIBLE_DEVICES` for the processes: each takes the GPU of its local rank.
     visible: Option<String>,
     /// The secret of these processes. It is in the environment, which other users can't read, and not on the
@@ -50,17 +45,14 @@ pub struct Launch {
     id: String,
 }
 
-impl Launch {
-    pub fn new(processes: usize, args: &LaunchArgs) -> anyhow::Result<Launch> {
+impl<'a> Launch<'a> {
+    pub fn new(processes: usize, args: &'a LaunchArgs) -> anyhow::Result<Self> {
         let visible = args.gpus.as_ref().map(|gpus| visible(&gpus.0, env::var(VISIBLE).ok())).transpose()?;
         let draw = || Secret::draw().map_err(train::Error::from);
         let id = draw()?.chars().take(16).collect();
-        let (command, port) = (args.command.clone(), args.master_port);
-        let by_mpi = processes > 1 && args.gpus.is_none() && mpi::joins(&command);
+        let by_mpi = processes > 1 && args.gpus.is_none() && mpi::joins(&args.command);
         let mpi = by_mpi.then(|| mpi::launcher(processes)).transpose()?;
-        let grace = Duration::from_secs(args.grace);
-        let max_restarts = args.max_restarts;
-        Ok(Launch { processes, command, mpi, grace, max_restarts, port, visible, secret: draw()?, id })
+        Ok(Launch { args, processes, mpi, visible, secret: draw()?, id })
     }
 
     /// Whether MPI's launcher starts the processes.
@@ -75,7 +67,7 @@ impl Launch {
 
     /// The port of rank 0, where the processes meet: the given one, or one with a free next port.
     pub fn port(&self) -> anyhow::Result<u16> {
-        match self.port {
+        match self.args.master_port {
             Some(port) => Ok(port),
             None => {
                 let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr());
@@ -92,18 +84,18 @@ impl Launch {
                 let mut command = Command::new(&program);
                 command.args(launcher.tolerance);
                 command.args(["-n", &self.processes.to_string()]).arg(program);
-                mpi::set_options(&mut command, self.grace);
+                mpi::set_options(&mut command, self.args.grace);
                 command
             }
             None => Command::new(program),
         };
         end_with_launcher(&mut command, self.mpi.as_ref().map(|launcher| &*launcher.file));
-        command.args(&self.command);
+        command.args(&self.args.command);
         FOREIGN.iter().for_each(|name| {
             command.env_remove(name);
         });
         command.env("TOWERS_RESTART_COUNT", restart.to_string());
-        command.env(RESTARTS_LEFT, self.max_restarts.saturating_sub(restart).to_string());
+        command.env(RESTARTS_LEFT, self.args.max_restarts.saturating_sub(restart).to_string());
         if self.is_by_mpi() {
             return Ok(command);
         }

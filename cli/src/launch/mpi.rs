@@ -5,7 +5,6 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 /// Whether this command trains on CPUs.
 pub fn joins(command: &[OsString]) -> bool {
@@ -48,8 +47,8 @@ fn tolerance(launcher: &Path) -> &'static [&'static str] {
 /// The options that Open MPI 4 and 5 read from these variables: root may start processes, also more of them
 /// than there are cores, and they share all cores. On Ctrl-C they have as long as others to save. MPICH does
 /// the same by itself.
-pub fn set_options(command: &mut Command, grace: Duration) {
-    let grace = grace.as_secs().to_string();
+pub fn set_options(command: &mut Command, grace: u64) {
+    let grace = grace.to_string();
     for (name, value) in [
         ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),

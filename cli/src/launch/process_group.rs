@@ -35,7 +35,7 @@ pub struct Failure {
 }
 
 impl ProcessGroup {
-    pub fn start(launch: &Launch, restart: u32, verbose: bool) -> anyhow::Result<ProcessGroup> {
+    pub fn start(launch: &Launch<'_>, restart: u32, verbose: bool) -> anyhow::Result<ProcessGroup> {
         let port = launch.port()?;
         let start = |rank| Worker::start(rank, launch.command(rank, port, restart)?, verbose);
         // If one process can't be started, the others are dropped, which ends them.
@@ -113,7 +113,7 @@ impl ProcessGroup {
 }
 
 impl Failure {
-    pub fn report(&self, launch: &Launch) {
+    pub fn report(&self, launch: &Launch<'_>) {
         self.last_lines.iter().for_each(|line| note(format_args!("[rank {}] {line}", self.rank)));
         let (Failure { rank, end, .. }, processes) = (self, launch.processes);
         match launch.started() {

@@ -1,7 +1,6 @@
 //! `--tui`: a live view of the run in the terminal, which is restored when the run ends.
 
 mod screen;
-mod view;
 
 use crate::interrupt::end_at_once;
 use crate::print;
@@ -10,13 +9,13 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::execute;
+use screen::View;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use train::printable;
 use train::{EpochRecord, Flow, Observer, RunInfo, Snapshot, StepInfo, StopFlag, TrainState};
-use view::View;
 
 /// The least time between two drawings; keys are read at every step.
 const DRAW_EVERY: Duration = Duration::from_millis(100);

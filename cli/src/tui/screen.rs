@@ -1,6 +1,6 @@
-//! The layout of the view.
+//! The screen: its content and its layout.
 
-use super::view::View;
+use callbacks::RunStatus;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -18,6 +18,20 @@ const COLUMNS_FOR_TWO: u16 = 70;
 
 /// The most lines for the throughput of single replicas.
 const MOST_REPLICA_LINES: usize = 3;
+
+/// The content of the screen: numbers and texts, no terminal.
+#[derive(Default)]
+pub struct View {
+    /// The run's folder.
+    pub run: String,
+    /// The address of the page of `--serve`.
+    pub address: Option<String>,
+    pub status: RunStatus,
+    /// The lines that a run without the view would print.
+    pub log: Vec<String>,
+    /// Whether the run was asked to stop.
+    pub stopping: bool,
+}
 
 pub fn draw(frame: &mut Frame<'_>, view: &View) {
     let area = frame.area();

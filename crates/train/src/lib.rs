@@ -49,7 +49,7 @@ pub use models::{Architecture, Model};
 pub(crate) use open_model::open_weights;
 pub use open_model::{ModelKind, open_model};
 pub use options::{hint as did_you_mean, nearest};
-pub use process::{Process, Watch, with_device_facts};
+pub use process::{Process, with_device_facts};
 pub use program::Device;
 pub use resume::{Resume, Saved};
 pub use run::{

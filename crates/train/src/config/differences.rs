@@ -55,6 +55,26 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
     found
 }
 
+impl Config {
+    /// Adds the keys that differ from `before` to [`changed`](Config::changed). Each machine has its own folder for
+    /// data, which is no change.
+    ///
+    /// ```
+    /// let recipe = train::recipe("quick")?;
+    /// let mut config = recipe.with(|config| config.training.epochs = 9);
+    /// config.note_changes(&recipe);
+    /// assert_eq!(config.changed, ["epochs"]);
+    /// # Ok::<(), train::Error>(())
+    /// ```
+    pub fn note_changes(&mut self, before: &Config) {
+        for Difference { key, .. } in differences(before, self) {
+            if key != "data.data_dir" && !self.changed.contains(&key) {
+                self.changed.push(key);
+            }
+        }
+    }
+}
+
 /// Training options that may differ between ranks: paths, whose contents are compared by their digests.
 const COMPARED_BY_DIGEST: [&str; 3] = ["data.dataset", "weights", "weights_sha256"];
 

@@ -57,12 +57,11 @@ mod tests {
 
     #[test]
     fn the_instruction_set_must_agree_unless_it_may_differ() {
-        let (mut config, device) = (recipe("quick").unwrap(), tensor_cpu::device(1));
+        let (mut config, devices) = (recipe("quick").unwrap(), [tensor_cpu::device(1)]);
         let of = |config: &Config| {
-            let model = models::small_cnn(10).unwrap();
-            let run =
-                PreparedRun::prepare(config, model, cifar::synthetic(1, 40, 20), None, 1, &device, &mut []);
-            format!("{:?}", facts(&run.unwrap(), &device))
+            let (model, data) = (models::small_cnn(10).unwrap(), cifar::synthetic(1, 40, 20));
+            let run = PreparedRun::prepare(config, model, data, None, 1, &devices, &mut []);
+            format!("{:?}", facts(&run.unwrap(), &devices[0]))
         };
         let arithmetic = format!("a CPU with {}", tensor_cpu::simd_level());
         assert!(of(&config).contains(&arithmetic));
@@ -78,8 +77,11 @@ mod tests {
         let of = |change: Change| {
             let mut data = cifar::synthetic(1, 40, 20);
             change(&mut data);
-            let (model, device) = (models::small_cnn(10).unwrap(), tensor_cpu::device(1));
-            facts(&PreparedRun::prepare(&config, model, data, None, 1, &device, &mut []).unwrap(), &device)
+            let (model, devices) = (models::small_cnn(10).unwrap(), [tensor_cpu::device(1)]);
+            facts(
+                &PreparedRun::prepare(&config, model, data, None, 1, &devices, &mut []).unwrap(),
+                &devices[0],
+            )
         };
         let own = of(|_| ());
         assert_eq!(own, of(|_| ()));

@@ -3,10 +3,9 @@ mod device;
 mod facts;
 mod recovery;
 mod transport;
-mod watch;
 
 use crate::run::{PreparedRun, named};
-use crate::{Config, Devices, Error, Outcome, Result, Resume, StopFlag};
+use crate::{Config, Devices, Error, Observer, Outcome, Result, Resume, StopFlag};
 use cifar::Dataset;
 use parallel::cluster::{Place, Source, discover, variable};
 use parallel::join::{ProcessGroup, connect};
@@ -18,7 +17,6 @@ use std::sync::Mutex;
 use transport::Transport;
 
 pub use facts::with_device_facts;
-pub use watch::Watch;
 
 /// This process, as one of several that train together: each runs one replica or more.
 ///
@@ -132,8 +130,9 @@ impl Process {
     /// The devices are all GPUs of the machine, or the one of this process's local rank if the launcher started
     /// several processes there; without GPUs, shares of the CPU's threads.
     ///
-    /// If MPI can continue without a lost process, so does the run: the others share out its work, and repeat the
-    /// step that it has broken off. If the first process is lost, the next one takes over its files.
+    /// The first process calls `observers` to make them. If MPI can continue without a lost process, so does the
+    /// run: the others share out its work, and repeat the step that it has broken off. If the first process is
+    /// lost, the next one takes over its files, and makes its own observers.
     ///
     /// # Errors
     /// As [`train`](crate::train()); and if another process failed, did not answer in time, or was started
@@ -143,22 +142,23 @@ impl Process {
         config: &Config,
         data: Dataset,
         resume: Option<&Resume>,
-        mut watch: Watch<'_>,
+        mut observers: impl FnMut() -> callbacks::Result<Vec<Box<dyn Observer>>>,
         stop: &StopFlag,
     ) -> Result<Outcome> {
         config.check()?;
         let world = self.connect(config)?;
         let devices = self.open(config)?;
-        let (model, device, observers) = (named(config, &data)?, &devices[0], watch.observers_now());
-        let mut run = PreparedRun::prepare(config, model, data, resume, world, device, observers)?;
-        run.check_memory(resume, &devices[0], devices.len(), world)?;
-        run.check_devices(resume, &devices, world)?;
+        let model = named(config, &data)?;
+        let mut own = if self.is_first() { observers()? } else { Vec::new() };
+        let mut run = PreparedRun::prepare(config, model, data, resume, world, &devices, &mut own)?;
         let facts = facts::facts(&run, &devices[0]);
         let (mut kept, mut warning) = (None::<Box<Kept>>, None);
         loop {
-            let observers = if self.is_first() { watch.observers()? } else { Default::default() };
-            run = run.watched_by(observers);
-            let observers = Mutex::new(Some(observers));
+            if self.is_first() && own.is_empty() {
+                own = observers()?;
+                run.snapshot_for(&own);
+            }
+            let own = Mutex::new(Some(&mut own[..]));
             let (from, end) = match &kept {
                 Some(kept) => (Some(&kept.resume), kept.end.clone()),
                 None => (resume, None),
@@ -167,10 +167,9 @@ impl Process {
             let incomplete = self.comes_back && warning.is_some();
             let last = Mutex::new(None);
             let body = |replica: Replica| {
-                let first = replica.rank() == 0;
-                let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
-                let started = run.start(from, replica, Stage::whole(), own.unwrap_or_default(), stop)?;
-                let mut started = started.ending(end.clone(), incomplete).warning(warning.clone());
+                let mut started = run.start(from, replica, Stage::whole(), &own, stop)?;
+                (started.end, started.incomplete) = (end.clone(), incomplete);
+                started.warnings.extend(warning.clone());
                 let fitted = started.fit();
                 if tolerant && let Ok(mut last) = last.lock() {
                     let (resume, end) = started.keep()?;

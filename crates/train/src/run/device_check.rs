@@ -3,7 +3,7 @@
 use super::prepared_run::PreparedRun;
 use super::sample_step::{SampleStep, comparison_device, way_around};
 use super::worker::model_of;
-use crate::{Error, Result, Resume, When};
+use crate::{Error, Result, When};
 use augment::{Draws, Scratch};
 use layers::{Comparison, Mode};
 use program::Device;
@@ -24,17 +24,12 @@ const ON_CPU: usize = 2;
 const ACTIVATIONS: usize = 1 << 28;
 
 impl PreparedRun<'_> {
-    /// Compares the first step of a run of `world` replicas on these devices, the ones of this process, with
-    /// the CPU's. By default each GPU is checked once, and what passed is remembered.
+    /// Compares the first step on these devices, the ones of this process, with the CPU's. By default each GPU is
+    /// checked once, and what passed is remembered.
     ///
     /// # Errors
     /// [`Error::Device`] with the first op whose result is wrong, and a way around it. Those of the devices.
-    pub(crate) fn check_devices(
-        &self,
-        resume: Option<&Resume>,
-        devices: &[Device],
-        world: usize,
-    ) -> Result<()> {
+    pub(super) fn check_devices(&self, devices: &[Device]) -> Result<()> {
         let passed = tensor_cuda::cache_folder().map(|folder| folder.join(PASSED));
         let mut checked: Vec<String> = Vec::new();
         let when = self.config.placement.devices.check_device;
@@ -48,7 +43,7 @@ impl PreparedRun<'_> {
             // Processes of one machine wait for the first, and then find its line.
             let passed = passed.as_deref().filter(|_| remembers).and_then(open_alone);
             if is_due() {
-                self.check_device(device, self.micro_batch(resume, world))?;
+                self.check_device(device, self.micro_batch())?;
                 if let Some(mut passed) = passed.filter(|_| !is_known()) {
                     // A device that can't be remembered is checked again.
                     let _ = passed.write_all(format!("{name}\n").as_bytes());

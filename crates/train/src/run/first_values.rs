@@ -1,7 +1,7 @@
 //! The weights that a new run begins with, in place of random ones.
 
 use crate::data::digest_file;
-use crate::{Config, Result, differences, open_weights};
+use crate::{Config, Result, open_weights};
 use augment::ImageDataGenerator;
 use checkpoint::Tensors;
 use layers::Network;
@@ -101,9 +101,7 @@ impl Config {
             training.augmentation = training.augmentation.clone().evaluated_as(&ImageDataGenerator::new());
         }
         let expected = self.training.weights_sha256.replace(sha256);
-        let changed = differences(&before, self).into_iter().map(|differs| differs.key);
-        let new: Vec<String> = changed.filter(|key| !self.changed.contains(key)).collect();
-        self.changed.extend(new);
+        self.note_changes(&before);
         let other = expected.is_some() && expected != self.training.weights_sha256;
         Ok(other.then(|| {
             format!(

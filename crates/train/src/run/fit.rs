@@ -4,13 +4,14 @@ use crate::config::hyperparameters;
 use crate::data::Source;
 use crate::run::division::Division;
 use crate::run::long_run::LongRun;
-use crate::run::pipeline::PipelineStage;
 use crate::run::prepared_run::PreparedRun;
 use crate::run::stop_flag::StopFlag;
 use crate::run::worker::Worker;
 use crate::{EpochRecord, Error, Flow, Observer, Result, Resume, RunInfo, TrainState};
 use callbacks::{RunTime, Snapshot};
 use parallel::{Replica, Stage};
+use std::mem::take;
+use std::sync::Mutex;
 use std::time::Instant;
 
 /// How a run ended.
@@ -39,43 +40,45 @@ pub struct Outcome {
 pub(crate) type Observers<'o> = &'o mut [Box<dyn Observer>];
 
 impl PreparedRun<'_> {
-    /// One replica, or a stage of one, with these observers.
+    /// One replica, or a stage of one. The first takes the observers.
     pub(crate) fn start<'o>(
         &'o self,
         resume: Option<&Resume>,
         replica: Replica,
         stage: Stage,
-        observers: Observers<'o>,
+        observers: &Mutex<Option<Observers<'o>>>,
         stop: &'o StopFlag,
-    ) -> Result<Run<'o, 'o>> {
-        let model = &self.stages[stage.number()];
-        let first = replica.rank() == 0 && stage.is_first();
-        let stopping = if first { callbacks::stopping(&self.config.outputs)? } else { Vec::new() };
-        let stage = PipelineStage { stage, tensors: &self.stage_tensors, cuts: &self.cuts };
+    ) -> Result<Run<'o>> {
+        let (mut own, mut stopping) = (None, Vec::new());
+        if replica.rank() == 0 && stage.is_first() {
+            own = observers.lock().ok().and_then(|mut observers| observers.take());
+            stopping = callbacks::stopping(&self.config.outputs)?;
+        }
         stop.mark_watched();
         // A run that continues without a lost process has its own weights.
         let first_values = self.first_values.as_ref().filter(|_| resume.is_none());
-        let (mut worker, train) =
-            Worker::new(self.config, &self.data, model, resume, first_values, replica, stage)?;
-        worker.warn(first_values.and_then(|values| values.warning.clone()));
-        let notes = first_values.map(|values| values.note.clone()).into_iter().collect();
-        let may_have_ended = resume.is_some_and(|resume| resume.may_have_ended(self.config));
-        let snapshots = &self.snapshots;
-        let (end, incomplete, warned) = (None, false, Vec::new());
+        let (worker, train, val) = Worker::new(self, resume, first_values, replica, stage)?;
+        let mut notes = Vec::from_iter(self.config.describe_lr_scaling(worker.state.global_batch));
+        let mut warnings = self.config.warnings();
+        warnings.extend(resume.into_iter().flat_map(|resume| worker.differs_from(&resume.state)));
+        if let Some(values) = first_values {
+            notes.push(values.note.clone());
+            warnings.extend(values.warning.clone());
+        }
         Ok(Run {
             worker,
             train,
-            observers,
+            val,
+            observers: own.unwrap_or_default(),
             stopping,
-            snapshots,
             stop,
-            may_have_ended,
-            end,
-            incomplete,
+            may_have_ended: resume.is_some_and(|resume| resume.may_have_ended(self.config)),
+            end: None,
+            incomplete: false,
             notes,
-            warned,
+            warnings,
+            warned: Vec::new(),
             long_run: LongRun::new(None),
-            size: self.size(),
         })
     }
 }
@@ -97,31 +100,30 @@ enum Steps {
 }
 
 /// One replica's run and, on the first replica, its observers.
-pub(crate) struct Run<'a, 'o> {
-    worker: Worker<'a>,
+pub(crate) struct Run<'o> {
+    worker: Worker<'o>,
     train: Source,
+    val: Source,
     observers: Observers<'o>,
     /// The callbacks of the configuration that may stop the run, on the first replica.
     stopping: Vec<Box<dyn Observer>>,
-    /// For each observer, the number of steps between snapshots.
-    snapshots: &'a [Option<u64>],
-    stop: &'a StopFlag,
+    stop: &'o StopFlag,
     /// Whether observers may have ended the run at the point of the resume.
     may_have_ended: bool,
     /// How the run ended, once that is decided.
-    end: Option<End>,
+    pub(crate) end: Option<End>,
     /// Whether the run stops at the end of an epoch, because processes were lost.
-    incomplete: bool,
+    pub(crate) incomplete: bool,
     /// Sentences about the start of the run.
     notes: Vec<String>,
+    /// What the user should know before the first step.
+    pub(crate) warnings: Vec<String>,
     /// What the observers have been warned of that is slower than it could be.
     warned: Vec<String>,
     long_run: LongRun,
-    /// The parameters of the whole network, and the floating-point operations of a forward pass.
-    size: [u64; 2],
 }
 
-impl Run<'_, '_> {
+impl Run<'_> {
     /// Trains until all epochs are done, or the run is stopped.
     pub(crate) fn fit(&mut self) -> Result<Outcome> {
         let begun = self.begin()?;
@@ -133,7 +135,7 @@ impl Run<'_, '_> {
             }
             self.end = match self.epoch() {
                 // All replicas stop after the same step. The saved files remain the run's last state.
-                Err(error @ Error::NotFinite { .. }) if self.worker.config.outputs.terminate_on_nan => {
+                Err(error @ Error::NotFinite { .. }) if self.worker.run.config.outputs.terminate_on_nan => {
                     diverged = true;
                     Some(End::Stopped(error.to_string()))
                 }
@@ -143,11 +145,11 @@ impl Run<'_, '_> {
                 self.end = Some(End::Incomplete);
             }
         };
-        let Run { worker, observers, stop, .. } = self;
+        let Run { worker, val, observers, stop, .. } = self;
         if let End::Stopped(reason) = &mut end
             && !diverged
             && worker.take_average()?
-            && let Some((val_loss, val_acc)) = worker.evaluate(stop, |_, _| Ok(()))?
+            && let Some((val_loss, val_acc)) = worker.evaluate(val, stop, |_, _| Ok(()))?
         {
             *reason +=
                 &format!("; the average of the weights has val_loss {val_loss:.4}, val_acc {val_acc:.4}");
@@ -167,48 +169,34 @@ impl Run<'_, '_> {
     /// The state and the tensors after the last whole step, and how the run ended, if it did.
     pub(crate) fn keep(&self) -> Result<(Resume, Option<End>)> {
         let worker = &self.worker;
-        Ok((Resume::of(worker.config, &worker.state, worker.all_tensors()?), self.end.clone()))
-    }
-
-    /// Ends as others have decided it, or at the end of an epoch if it is `incomplete`.
-    pub(crate) fn ending(self, end: Option<End>, incomplete: bool) -> Self {
-        Run { end, incomplete, ..self }
-    }
-
-    /// Warns the user at the beginning.
-    pub(crate) fn warning(mut self, warning: Option<String>) -> Self {
-        self.worker.warn(warning);
-        self
+        Ok((Resume::of(worker.run.config, &worker.state, worker.all_tensors()?), self.end.clone()))
     }
 
     /// Tells the observers that the run begins. Returns how it ended if it had stopped before the resume.
     fn begin(&mut self) -> Result<Option<End>> {
-        let Run { worker, train, observers, stopping, notes, size: [parameters, flops], .. } = self;
+        let Run { worker, train, observers, stopping, .. } = self;
+        let PreparedRun { config, data, .. } = worker.run;
+        let [parameters, flops] = worker.run.size();
         let run = RunInfo {
-            recipe: &worker.config.recipe,
-            model: &worker.config.training.model,
-            epochs: worker.config.training.epochs,
+            recipe: &config.recipe,
+            model: &config.training.model,
+            epochs: config.training.epochs,
             state: &worker.state,
-            train_samples: worker.data.train.len(),
-            val_samples: worker.data.val.len(),
+            train_samples: data.train.len(),
+            val_samples: data.val.len(),
             steps_per_epoch: train.steps() as u64,
             replicas: worker.replicas(),
             devices: worker.describe(),
             simd: tensor_cpu::simd_level(),
             bf16: tensor_cpu::bf16_level(),
-            parameters: *parameters,
-            flops: *flops,
-            options: hyperparameters(worker.config, worker.replicas(), worker.state.global_batch),
-            notes: worker
-                .config
-                .describe_lr_scaling(worker.state.global_batch)
-                .into_iter()
-                .chain(notes.drain(..))
-                .collect(),
+            parameters,
+            flops,
+            options: hyperparameters(config, worker.replicas(), worker.state.global_batch),
+            notes: take(&mut self.notes),
         };
         self.long_run = LongRun::new((worker.device().kind() == "cpu").then(|| RunTime::new(&run)));
         deciding(observers, stopping).try_for_each(|observer| observer.on_begin(&run))?;
-        for warning in worker.warnings() {
+        for warning in take(&mut self.warnings) {
             observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
         }
         if !self.may_have_ended {
@@ -236,7 +224,7 @@ impl Run<'_, '_> {
             match self.steps(began, done.seconds)? {
                 Steps::Done => break,
                 Steps::Interrupted => return Ok(Some(End::Interrupted)),
-                Steps::Divided(division) => self.worker.divide(division, &mut self.train)?,
+                Steps::Divided(division) => self.worker.divide(division, [&mut self.train, &mut self.val])?,
             }
         }
         let Run { worker, observers, warned, .. } = self;
@@ -253,7 +241,8 @@ impl Run<'_, '_> {
 
     /// The steps that are left of an epoch, which began at `began` and had taken so many seconds before.
     fn steps(&mut self, began: Instant, seconds_before: f64) -> Result<Steps> {
-        let Run { worker, train, observers, snapshots, stop, long_run, .. } = self;
+        let Run { worker, train, observers, stop, long_run, .. } = self;
+        let snapshots = &worker.run.snapshots;
         let (device, done) = (worker.device().clone(), worker.state.partial.steps as usize);
         for batch in train.epoch(&device, worker.state.epoch, done)? {
             let stopping = worker.step(&batch?, stop.is_raised())?;
@@ -275,7 +264,7 @@ impl Run<'_, '_> {
             if snapshots.iter().any(is_due) && worker.read_losses_in_order()? {
                 worker.meet_for_snapshot()?;
                 let step = worker.step_info(step.seconds);
-                for (observer, _) in observers.iter_mut().zip(*snapshots).filter(|(_, every)| is_due(every)) {
+                for (observer, _) in observers.iter_mut().zip(snapshots).filter(|(_, every)| is_due(every)) {
                     observer.on_snapshot(&step, &worker.state, worker)?;
                 }
             }
@@ -293,9 +282,9 @@ impl Run<'_, '_> {
     /// Evaluates, records, and asks the observers whether to stop. If the run is interrupted in between, all
     /// steps of the epoch are done, and a resume begins with the evaluation.
     fn end_epoch(&mut self) -> Result<Option<End>> {
-        let Run { worker, observers, stopping, stop, .. } = self;
+        let Run { worker, val, observers, stopping, stop, .. } = self;
         let began = Instant::now();
-        let evaluated = worker.evaluate(stop, |done, all| {
+        let evaluated = worker.evaluate(val, stop, |done, all| {
             Ok(observers.iter_mut().try_for_each(|observer| observer.on_evaluate(done, all))?)
         })?;
         let Some((val_loss, val_acc)) = evaluated else { return Ok(Some(End::Interrupted)) };

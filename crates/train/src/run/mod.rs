@@ -7,6 +7,7 @@ mod first_values;
 mod fit;
 mod frozen;
 mod graph_capture;
+mod host_memory;
 mod long_run;
 mod memory;
 mod meter;

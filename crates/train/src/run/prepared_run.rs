@@ -4,14 +4,16 @@
 use crate::data::split as validation_split;
 use crate::data::{compare, described, digest_seen, samples};
 use crate::run::first_values::FirstValues;
-use crate::run::memory::{self, HostRun};
-use crate::run::pipeline::{StageTensors, cut_names, split as split_stages};
+use crate::run::pipeline::{cut_names, split as split_stages};
 use crate::run::run_data::RunData;
 use crate::{Config, Error, Observer, Result, Resume};
 use augment::ImageDataGenerator;
+use checkpoint::Tensors;
 use cifar::{Dataset, Split};
 use models::Model;
 use program::Device;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use trained::{Input, InputFit, Task, check_labels, standardization};
 
 /// The configured network.
@@ -82,16 +84,26 @@ fn preprocess(
     Ok((input, standardization::fit(options, train, tell)?))
 }
 
+/// Copies of the tensors of the first replica's other stages, for checkpoints: by the number of the stage, its
+/// parameters, and each kind of tensors that only training needs.
+pub(super) type StageTensors = BTreeMap<usize, (Tensors, Vec<Tensors>)>;
+
 /// The state that all replicas of a run share.
 pub(crate) struct PreparedRun<'a> {
     pub(crate) config: &'a Config,
+    /// Replicas of all processes.
+    pub(super) world: usize,
+    /// Samples of a whole batch: at most those of the data.
+    pub(super) batch: usize,
+    /// Whether it resumes from a checkpoint.
+    pub(super) resumes: bool,
     /// The network.
     pub(super) model: Model,
     /// The network, or its stages.
     pub(crate) stages: Vec<Model>,
     /// The cuts: the last layer of each stage except the last.
     pub(super) cuts: String,
-    pub(super) stage_tensors: StageTensors,
+    pub(super) stage_tensors: Mutex<StageTensors>,
     pub(crate) data: RunData,
     /// The weights that a new run begins with, unless they are random.
     pub(crate) first_values: Option<FirstValues>,
@@ -110,18 +122,24 @@ impl<'a> PreparedRun<'a> {
         })
     }
 
-    /// Prepares a run of `replicas` replicas on devices like this one. The configuration was checked, except
-    /// for the number of replicas. The observers are told how far the reading of images in files is.
+    /// Prepares a run of `world` replicas, some of them on these devices, the ones of this process. The
+    /// configuration was checked, except for the number of replicas. The observers are told how far the reading of
+    /// images in files is.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the devices have too little memory, or compute a wrong first step; the errors of the
+    /// data and of the devices.
     pub(crate) fn prepare(
         config: &'a Config,
         model: Model,
         data: Dataset,
         resume: Option<&Resume>,
-        replicas: usize,
-        device: &Device,
+        world: usize,
+        devices: &[Device],
         observers: &mut [Box<dyn Observer>],
     ) -> Result<Self> {
-        config.check_replicas(replicas)?;
+        let device = devices.first().ok_or_else(no_device)?;
+        config.check_replicas(world)?;
         let parts = [Some(&data.train), Some(&data.test), data.validation.as_ref()];
         parts.into_iter().flatten().try_for_each(check_labels)?;
         // Samples that are held back are not measured, and a resumed run has its measurements.
@@ -154,79 +172,56 @@ impl<'a> PreparedRun<'a> {
         let (input, augmentation) =
             preprocess(config, resume, first_values.as_ref(), fit, &data.train, observers)?;
         let val_sha256 = digest_seen(&data.test, tell(&data.test, observers))?;
-        let run_data = RunData {
-            input,
-            augmentation,
-            train: samples(data.train)?,
-            val: samples(data.test)?,
-            classes: data.classes,
-            dataset: data.name,
-            fingerprint,
-            val_sha256,
-        };
-        let micro_batch = micro_batch(config, resume, replicas, run_data.train.len());
-        let stages = split_stages(config, model.clone(), device, micro_batch)?;
-        let cuts = cut_names(&stages);
-        let (stage_tensors, snapshots) = (StageTensors::default(), Vec::new());
-        Ok(PreparedRun {
+        let batch = global_batch(config, resume, world).min(data.train.len());
+        let stages = split_stages(config, model.clone(), device, micro_batch(config, batch, world))?;
+        let mut run = PreparedRun {
             config,
-            model,
+            world,
+            batch,
+            resumes: resume.is_some(),
+            cuts: cut_names(&stages),
             stages,
-            cuts,
-            stage_tensors,
-            data: run_data,
+            model,
+            stage_tensors: Mutex::default(),
+            data: RunData {
+                input,
+                augmentation,
+                train: samples(data.train)?,
+                val: samples(data.test)?,
+                classes: data.classes,
+                dataset: data.name,
+                fingerprint,
+                val_sha256,
+            },
             first_values,
-            snapshots,
-        })
+            snapshots: Vec::new(),
+        };
+        run.snapshot_for(observers);
+        run.check_memory(device, devices.len() / config.stages())?;
+        run.check_devices(devices)?;
+        Ok(run)
     }
 
-    /// The run with the snapshots that these observers need.
-    pub(crate) fn watched_by(self, observers: &[Box<dyn Observer>]) -> Self {
-        PreparedRun {
-            snapshots: observers.iter().map(|observer| observer.snapshot_every()).collect(),
-            ..self
-        }
+    /// Makes the snapshots that these observers need.
+    pub(crate) fn snapshot_for(&mut self, observers: &[Box<dyn Observer>]) {
+        self.snapshots = observers.iter().map(|observer| observer.snapshot_every()).collect();
     }
 
-    /// Refuses a run on the CPU that needs more memory than there is: `replicas` replicas of this process,
-    /// and `world` in total.
-    ///
-    /// # Errors
-    /// [`Error::Device`].
-    pub(crate) fn check_memory(
-        &self,
-        resume: Option<&Resume>,
-        device: &Device,
-        replicas: usize,
-        world: usize,
-    ) -> Result<()> {
-        memory::check_host(&self.on_host(resume, device, replicas, world))
-    }
-
-    /// The most samples that one of `replicas` replicas passes at once.
-    pub(super) fn micro_batch(&self, resume: Option<&Resume>, replicas: usize) -> usize {
-        micro_batch(self.config, resume, replicas, self.data.train.len())
-    }
-
-    /// The memory-related properties of the run.
-    pub(super) fn on_host<'r>(
-        &'r self,
-        resume: Option<&Resume>,
-        device: &'r Device,
-        replicas: usize,
-        world: usize,
-    ) -> HostRun<'r> {
-        let batch = global_batch(self.config, resume, world).min(self.data.train.len());
-        let (config, stages, resumes) = (self.config, &self.stages[..], resume.is_some());
-        HostRun { config, stages, device, replicas, world, batch, resumes }
+    /// The most samples that a replica passes at once.
+    pub(super) fn micro_batch(&self) -> usize {
+        micro_batch(self.config, self.batch, self.world)
     }
 }
 
-fn micro_batch(config: &Config, resume: Option<&Resume>, replicas: usize, samples: usize) -> usize {
-    global_batch(config, resume, replicas).min(samples).div_ceil(config.shards(replicas)).max(1)
+pub(super) fn no_device() -> Error {
+    Error::Device("there is no device to train on".into())
 }
 
-/// Samples of a whole batch; a resumed run keeps its own.
-fn global_batch(config: &Config, resume: Option<&Resume>, replicas: usize) -> usize {
-    resume.map_or(config.global_batch(replicas), |resume| resume.state.global_batch)
+fn micro_batch(config: &Config, batch: usize, world: usize) -> usize {
+    batch.div_ceil(config.shards(world)).max(1)
+}
+
+/// Samples of a whole batch over `world` replicas; a resumed run keeps its own.
+pub(super) fn global_batch(config: &Config, resume: Option<&Resume>, world: usize) -> usize {
+    resume.map_or(config.global_batch(world), |resume| resume.state.global_batch)
 }

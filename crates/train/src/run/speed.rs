@@ -5,10 +5,9 @@
 
 use crate::Result;
 use crate::run::memory;
-use crate::run::pipeline::PipelineStage;
 use layers::{Draws, Exchange, Mode, Network};
 use models::Model;
-use parallel::{Collective, Weights};
+use parallel::{Collective, Stage, Weights};
 use program::ops::Neighbor;
 use program::{Device, Layout, Span, Storage};
 use std::time::{Duration, Instant};
@@ -26,7 +25,7 @@ pub(crate) fn measure(
     model: &Model,
     device: &Device,
     collective: &mut dyn Collective,
-    stage: &mut PipelineStage<'_>,
+    stage: &mut Stage,
     batch: usize,
 ) -> Result<Weights> {
     let mut trial = Trial::new(model, device, batch)?;
@@ -39,7 +38,7 @@ pub(crate) fn measure(
         seconds.push(trial.pass()?.as_secs_f64());
     }
     let own = batch as f64 / median(&seconds).max(1e-9);
-    let stages = stage.stage.replica.gather_numbers(device, &[own])?;
+    let stages = stage.replica.gather_numbers(device, &[own])?;
     let replicas = collective.gather_numbers(device, &[stages.into_iter().fold(f64::INFINITY, f64::min)])?;
     Ok(Weights::of_speeds(&replicas)?)
 }

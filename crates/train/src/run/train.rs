@@ -1,9 +1,9 @@
 //! The functions that train: a named or a custom network, on devices opened here or by the caller.
 
 use crate::run::fit::{Observers, Outcome};
-use crate::run::prepared_run::{PreparedRun, named};
+use crate::run::prepared_run::{PreparedRun, named, no_device};
 use crate::run::stop_flag::StopFlag;
-use crate::{Config, Error, Result, Resume, open_devices};
+use crate::{Config, Result, Resume, open_devices};
 use cifar::Dataset;
 use models::Model;
 use parallel::{Replica, Stage, run_stages};
@@ -18,8 +18,9 @@ use std::sync::Mutex;
 /// [`virtual_replicas`](crate::Training::virtual_replicas) the number of devices changes no bit either.
 ///
 /// # Errors
-/// All reasons for an early end; see [`Error`]. Data other than those of the resumed run are
-/// [`Error::OtherData`]. A loss that is NaN or infinite is [`Error::NotFinite`].
+/// All reasons for an early end; see [`Error`](crate::Error). Data other than those of the
+/// resumed run are [`OtherData`](crate::Error::OtherData). A loss that is NaN or infinite is
+/// [`NotFinite`](crate::Error::NotFinite).
 pub fn train(
     config: &Config,
     data: Dataset,
@@ -101,19 +102,12 @@ fn run(
     stop: &StopFlag,
 ) -> Result<Outcome> {
     let stages = config.stages();
-    let none = || Error::Device("there is no device to train on".into());
-    let device = devices.first().ok_or_else(none)?;
-    let replicas = devices.len() / stages;
-    let run = PreparedRun::prepare(config, model, data, resume, replicas, device, observers)?;
-    let run = run.watched_by(observers);
-    run.check_memory(resume, device, replicas, replicas)?;
-    run.check_devices(resume, devices, replicas)?;
+    let world = devices.len() / stages;
+    let run = PreparedRun::prepare(config, model, data, resume, world, devices, observers)?;
     let observers = Mutex::new(Some(observers));
     let patience = config.placement.devices.patience();
     let outcomes = run_stages(devices, stages, patience, |replica: Replica, stage: Stage| {
-        let first = replica.rank() == 0 && stage.is_first();
-        let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
-        run.start(resume, replica, stage, own.unwrap_or_default(), stop)?.fit()
+        run.start(resume, replica, stage, &observers, stop)?.fit()
     })?;
-    outcomes.into_iter().next().ok_or_else(none)
+    outcomes.into_iter().next().ok_or_else(no_device)
 }

@@ -12,8 +12,8 @@ use crate::run::first_values::FirstValues;
 use crate::run::memory;
 use crate::run::meter::{Meter, Totals};
 use crate::run::passes::{Kind, Passes};
-use crate::run::pipeline::{self, PipelineStage};
-use crate::run::run_data::RunData;
+use crate::run::pipeline;
+use crate::run::prepared_run::{PreparedRun, global_batch};
 use crate::run::speed;
 use crate::run::step::{StepOptions, gradients, train_step, update};
 use crate::run::stop_flag::StopFlag;
@@ -25,17 +25,16 @@ use crate::{
 };
 use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use layers::{Arena, Draws, Mode, Network};
-use models::Model;
 use optim::{OptimizerState, Progress};
-use parallel::{Collective, Replica, Shards};
+use parallel::{Collective, Replica, Shards, Stage};
 use program::{Device, ReplayArgs, Span};
+use std::mem::take;
 use std::time::{Duration, Instant};
 use tensor_cuda::Cuda;
 
-/// One replica of a run: a network, its optimizer, and its share of the validation data.
+/// One replica of a run, or a stage of one: a network and its optimizer.
 pub(crate) struct Worker<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) data: &'a RunData,
+    pub(crate) run: &'a PreparedRun<'a>,
     pub(crate) state: TrainState,
     /// Reduces the schedule's rate, after the epochs of `state`.
     plateau: Option<Plateau>,
@@ -50,18 +49,15 @@ pub(crate) struct Worker<'a> {
     network: Network,
     optimizer: OptimizerState,
     average: Option<Average>,
-    val: Source,
     /// Whether layers compute statistics over the whole batch, and so synchronize with those of other
     /// replicas.
     syncs_batch_norm: bool,
-    stage: PipelineStage<'a>,
+    stage: Stage,
     /// Losses and correct answers of the epoch so far.
     meter: Meter,
     /// The last time the meter was read, and the samples of the epoch that it had then.
     read: Instant,
     read_samples: u64,
-    /// What the user should know about the rest of a resumed run.
-    warnings: Vec<String>,
     /// Whether any replica or stage has an asynchronous device, so that checks for requests to stop would
     /// delay it.
     ahead: bool,
@@ -91,22 +87,23 @@ fn too_large(config: &Config, global: usize, world: usize, samples: usize) -> Er
 }
 
 impl<'a> Worker<'a> {
+    /// The replica, and its share of the training and of the validation data.
     pub(crate) fn new(
-        config: &'a Config,
-        data: &'a RunData,
-        model: &Model,
+        run: &'a PreparedRun<'a>,
         resume: Option<&Resume>,
         first_values: Option<&FirstValues>,
         replica: Replica,
-        mut stage: PipelineStage<'a>,
-    ) -> Result<(Self, Source)> {
+        mut stage: Stage,
+    ) -> Result<(Self, Source, Source)> {
+        let PreparedRun { config, data, .. } = run;
+        let model = &run.stages[stage.number()];
         let (rank, world) = (replica.rank(), replica.world());
         let Replica { device, mut collective } = replica;
         // The weights that were measured in the resumed run.
         let measured = |resume: &&Resume| resume.config.placement.device_weights == DeviceWeights::Auto;
         let measured_before =
             resume.filter(measured).and_then(|resume| resume.state.device_weights.parse().ok());
-        let global = resume.map_or(config.global_batch(world), |resume| resume.state.global_batch);
+        let global = global_batch(config, resume, world);
         let weights = config.placement.device_weights.settle(measured_before.as_ref(), world, || {
             let each = global.min(data.train.len()).div_ceil(config.shards(world));
             speed::measure(model, &device, collective.as_mut(), &mut stage, each)
@@ -121,12 +118,11 @@ impl<'a> Worker<'a> {
         };
         let batch =
             largest(data.train.len(), config.training.drop_last).max(largest(data.val.len(), false)).max(1);
-        let lanes = pipeline::max_in_flight(&stage.stage, own.own().len());
-        let (first, mode) = (stage.stage.is_first(), Mode::Training);
-        let built = if stage.stage.is_last() {
-            model.build(&device, batch, mode)
+        let lanes = pipeline::max_in_flight(&stage, own.own().len());
+        let built = if stage.is_last() {
+            model.build(&device, batch, Mode::Training)
         } else {
-            model.build_stage(&device, batch, mode, lanes)
+            model.build_stage(&device, batch, Mode::Training, lanes)
         };
         let mut network = built.map_err(|error| memory::explain(error, model, &device, batch * lanes))?;
         network.init(config.training.seed)?;
@@ -142,7 +138,7 @@ impl<'a> Worker<'a> {
         let meter = Meter::new(&device)?;
         let source = |samples: &Samples, augmentation: &ImageDataGenerator, options| {
             let pipeline = augmentation.build(samples.shape())?;
-            match first {
+            match stage.is_first() {
                 true => Source::new(&device, samples, pipeline, options, &own),
                 false => Ok(Source::labels(samples, pipeline, options, &own)),
             }
@@ -154,19 +150,21 @@ impl<'a> Worker<'a> {
         let train = source(&data.train, &data.augmentation, options)?;
         let options = LoaderOptions::new().batch_size(global).evaluation();
         let val = source(&data.val, &data.augmentation.evaluation(), options)?;
-        let in_order = config.training.virtual_replicas.is_some() || own.total() > world;
-        let passes = Passes::new(&network, own, in_order, lanes)?;
-        let (global_batch, device_weights) = (global, weights.to_string());
-        let arithmetic = arithmetic(&device);
-        let state =
-            TrainState { global_batch, device_weights, replicas: world, arithmetic, ..TrainState::default() };
         let steps_per_epoch = train.steps() as u64;
         if steps_per_epoch == 0 {
             return Err(too_large(config, global, world, data.train.len()));
         }
+        let in_order = config.training.virtual_replicas.is_some() || own.total() > world;
+        let passes = Passes::new(&network, own, in_order, lanes)?;
+        let state = TrainState {
+            global_batch: global,
+            device_weights: weights.to_string(),
+            replicas: world,
+            arithmetic: arithmetic(&device),
+            ..TrainState::default()
+        };
         let mut worker = Worker {
-            config,
-            data,
+            run,
             state,
             plateau: config.training.reduce_lr_on_plateau.clone().map(Plateau::new),
             diverged: false,
@@ -176,21 +174,18 @@ impl<'a> Worker<'a> {
             network,
             optimizer,
             average,
-            val,
             passes,
             syncs_batch_norm,
             stage,
             meter,
             read: Instant::now(),
             read_samples: 0,
-            warnings: Vec::new(),
             ahead: true,
             throughput: Throughput::default(),
         };
         worker.ahead = worker.has_others() && worker.agree(worker.device.runs_ahead())?;
         if let Some(resume) = resume {
-            worker.warnings = worker.differs_from(&resume.state);
-            let here = core::mem::take(&mut worker.state);
+            let here = take(&mut worker.state);
             worker.restore(resume)?;
             let TrainState { device_weights, replicas, arithmetic, .. } = here;
             worker.state = TrainState { device_weights, replicas, arithmetic, ..worker.state };
@@ -201,22 +196,12 @@ impl<'a> Worker<'a> {
         if !(lr as f32).is_finite() {
             return Err(optim::Error::LearningRate { lr }.into());
         }
-        Ok((worker, train))
+        Ok((worker, train, val))
     }
 
     /// The device.
     pub(crate) fn device(&self) -> &Device {
         &self.device
-    }
-
-    /// What the user should know before the first step.
-    pub(crate) fn warnings(&self) -> Vec<String> {
-        [self.config.warnings(), self.warnings.clone()].concat()
-    }
-
-    /// Adds a warning for the user.
-    pub(crate) fn warn(&mut self, warning: Option<String>) {
-        self.warnings.extend(warning);
     }
 
     /// Waits for all replicas.
@@ -226,18 +211,23 @@ impl<'a> Worker<'a> {
 
     /// Whether an epoch is left.
     pub(crate) fn has_epochs_left(&self) -> bool {
-        self.state.epoch < self.config.training.epochs
+        self.state.epoch < self.run.config.training.epochs
     }
 
     /// The progress of the run.
     fn progress(&self) -> Progress {
         let TrainState { epoch, step, .. } = self.state;
-        Progress { step, epoch, steps_per_epoch: self.steps_per_epoch, epochs: self.config.training.epochs }
+        Progress {
+            step,
+            epoch,
+            steps_per_epoch: self.steps_per_epoch,
+            epochs: self.run.config.training.epochs,
+        }
     }
 
     /// The learning rate of the next step.
     pub(crate) fn lr(&self) -> f64 {
-        let lr = self.config.lr_at(self.state.global_batch, &self.progress());
+        let lr = self.run.config.lr_at(self.state.global_batch, &self.progress());
         self.plateau.as_ref().map_or(lr, |plateau| plateau.lr(lr))
     }
 
@@ -247,7 +237,7 @@ impl<'a> Worker<'a> {
         let (loss, acc) = Partial { samples: self.read_samples, ..*partial }.means();
         StepInfo {
             epoch: *epoch,
-            epochs: self.config.training.epochs,
+            epochs: self.run.config.training.epochs,
             steps_done: partial.steps,
             steps_per_epoch: self.steps_per_epoch,
             samples: partial.samples,
@@ -278,7 +268,7 @@ impl<'a> Worker<'a> {
         let alone = self.passes.is_single() && !split;
         let turn = ReplayArgs { step: self.state.step, lr: lr as f32, first: 0 };
         let (seed, step, smoothing) =
-            (self.config.training.seed, self.state.step, self.config.training.label_smoothing as f32);
+            (self.run.config.training.seed, self.state.step, self.run.config.training.label_smoothing as f32);
         let draws = Draws { seed, step, first_sample: 0 };
         let epoch = self.state.epoch;
         let options = StepOptions { draws, label_smoothing: smoothing, lr, global_batch: global, epoch };
@@ -291,7 +281,7 @@ impl<'a> Worker<'a> {
         };
         let (began, mut waited) = (Instant::now(), Duration::ZERO);
         if split {
-            pipeline::train(passes, &stage.stage, network, batch, draws, smoothing)?;
+            pipeline::train(passes, stage, network, batch, draws, smoothing)?;
         } else {
             passes.each(network, collective.as_mut(), batch, kind, &turn, |network, pass| {
                 let draws = Draws { first_sample: pass.first as u32, ..draws };
@@ -308,7 +298,9 @@ impl<'a> Worker<'a> {
         // A rank that found a NaN loss ends the run of all together.
         let mut stop = stop || self.diverged;
         if !alone {
-            self.add_up(stop)?;
+            self.request_stop(stop)?;
+            self.passes.finish(self.collective.as_mut(), &mut self.network)?;
+            self.sum_over_stages(self.metrics_and_signal())?;
             let Worker { passes, device, network, optimizer, meter, collective, .. } = self;
             let began = Instant::now();
             passes.update(device, collective.as_mut(), global, runs, &turn, || {
@@ -338,7 +330,7 @@ impl<'a> Worker<'a> {
     /// Whether the last step ends a record of steps. No clock decides, so that a run repeats its records. The
     /// last record of an epoch includes up to half as many steps more, since those alone would be noise.
     fn is_recorded(&self) -> bool {
-        let (every, steps) = (self.config.outputs.log_every, self.state.partial.steps);
+        let (every, steps) = (self.run.config.outputs.log_every, self.state.partial.steps);
         let left = self.steps_per_epoch.saturating_sub(steps);
         every > 0 && (left == 0 || (steps.is_multiple_of(every) && left >= every.div_ceil(2)))
     }
@@ -354,7 +346,7 @@ impl<'a> Worker<'a> {
     /// a loss that is not ends the run in order, at a step after which all check.
     pub(crate) fn read_losses_in_order(&mut self) -> Result<bool> {
         match self.read_losses() {
-            Err(Error::NotFinite { .. }) if self.config.outputs.terminate_on_nan && self.has_others() => {
+            Err(Error::NotFinite { .. }) if self.run.config.outputs.terminate_on_nan && self.has_others() => {
                 self.diverged = true;
                 Ok(false)
             }
@@ -366,7 +358,7 @@ impl<'a> Worker<'a> {
     /// step.
     pub(crate) fn replica_rates(&mut self) -> Result<Option<Vec<f64>>> {
         // The host can't time an asynchronous device, and the others alone don't show the slowest.
-        let move_shards = division::moves_shards(self.config, self.collective.world());
+        let move_shards = division::moves_shards(self.run.config, self.collective.world());
         if self.ahead || !Throughput::is_due(self.state.partial.steps, self.steps_per_epoch, move_shards) {
             return Ok(None);
         }
@@ -391,10 +383,7 @@ impl<'a> Worker<'a> {
     /// Whether any replica says yes, as to a request to stop.
     pub(crate) fn agree(&mut self, yes: bool) -> Result<bool> {
         self.request_stop(yes)?;
-        let Worker { network, collective, passes, stage, .. } = self;
-        let signal = network.arena().signal;
-        passes.add_up(collective.as_mut(), network, signal)?;
-        stage.sum_over_stages(network, signal)?;
+        self.sum(self.network.arena().signal)?;
         self.read_stop_requests(yes)
     }
 
@@ -404,19 +393,37 @@ impl<'a> Worker<'a> {
         Ok(self.device.fill(f32::from(u8::from(stop)), &mut self.network.arena_mut().grads, signal)?)
     }
 
-    /// Adds up `grads` over the shards of all replicas: gradients, sums, metrics and, at the end, the
-    /// replicas' requests to stop. `stop` is this one's request.
-    fn add_up(&mut self, stop: bool) -> Result<()> {
-        self.request_stop(stop)?;
-        let Worker { network, collective, passes, stage, .. } = self;
-        passes.finish(collective.as_mut(), network)?;
-        let (metrics, signal) = (network.arena().metrics, network.arena().signal);
-        stage.sum_over_stages(network, Span::new(metrics.offset, signal.end() - metrics.offset))
+    /// Replaces the span `at` of `grads` by the sum over the shards of all replicas.
+    fn sum(&mut self, at: Span) -> Result<()> {
+        self.passes.add_up(self.collective.as_mut(), &mut self.network, at)?;
+        self.sum_over_stages(at)
     }
 
-    /// Whether any replica requested to stop at the last sum; waits for an asynchronous device.
+    /// Adds up a span of `grads` over the stages of this replica: the metrics, which only the last one has, and
+    /// requests to stop. With the sum over the replicas, all stages get the same numbers.
+    fn sum_over_stages(&mut self, at: Span) -> Result<()> {
+        if self.stage.stages() == 1 {
+            return Ok(());
+        }
+        Ok(self.stage.replica.all_reduce_sum(&self.device, &mut self.network.arena_mut().grads, at)?)
+    }
+
+    /// The metrics and, behind them, the requests to stop.
+    fn metrics_and_signal(&self) -> Span {
+        let Arena { metrics, signal, .. } = self.network.arena();
+        Span::new(metrics.offset, signal.end() - metrics.offset)
+    }
+
+    /// Whether any replica requested to stop at the last sum; waits for an asynchronous device. `stop` is the
+    /// request of this one.
     fn read_stop_requests(&self, stop: bool) -> Result<bool> {
-        if self.has_others() { any_stop_request(&self.device, &self.network) } else { Ok(stop) }
+        if !self.has_others() {
+            return Ok(stop);
+        }
+        let Arena { grads, signal, .. } = self.network.arena();
+        let mut requests = [0.0];
+        self.device.download(grads, signal.offset, &mut requests)?;
+        Ok(requests[0] > 0.0)
     }
 
     /// Whether other replicas or stages compute parts of the same steps.
@@ -436,51 +443,43 @@ impl<'a> Worker<'a> {
     /// stop in between.
     pub(crate) fn evaluate(
         &mut self,
+        val: &mut Source,
         stop: &StopFlag,
         mut progress: impl FnMut(usize, usize) -> Result<()>,
     ) -> Result<Option<(f64, f64)>> {
-        let all = self.data.val.len();
+        let (device, all) = (self.device.clone(), self.run.data.val.len());
         let mut done = 0;
-        let Worker { device, network, collective, passes, meter, val, stage, ahead, .. } = self;
-        meter.set(device, &Partial::default())?;
-        let Arena { metrics, signal, .. } = *network.arena();
-        let sums = Span::new(metrics.offset, signal.end() - metrics.offset);
-        for (number, batch) in (0..).zip(val.epoch(device, 0, 0)?) {
+        self.meter.set(&device, &Partial::default())?;
+        for (number, batch) in (0..).zip(val.epoch(&device, 0, 0)?) {
             let batch = batch?;
+            let Worker { passes, network, collective, stage, .. } = self;
             if stage.stages() > 1 {
-                pipeline::evaluate(passes, &stage.stage, network, &batch)?;
+                pipeline::evaluate(passes, stage, network, &batch)?;
             } else {
-                let collective = collective.as_mut();
-                passes.each(
-                    network,
-                    collective,
-                    &batch,
-                    Kind::Evaluation,
-                    &ReplayArgs::default(),
-                    |network, _| Ok(network.evaluate_pass()?),
-                )?;
+                let (collective, args) = (collective.as_mut(), ReplayArgs::default());
+                passes.each(network, collective, &batch, Kind::Evaluation, &args, |network, _| {
+                    Ok(network.evaluate_pass()?)
+                })?;
             }
-            let requested = stop.is_raised();
-            device.fill(f32::from(u8::from(requested)), &mut network.arena_mut().grads, signal)?;
-            passes.add_up(collective.as_mut(), network, sums)?;
-            stage.sum_over_stages(network, sums)?;
-            meter.add(network)?;
+            let stop = stop.is_raised();
+            self.request_stop(stop)?;
+            self.sum(self.metrics_and_signal())?;
+            self.meter.add(&self.network)?;
             done += batch.global();
             progress(done, all)?;
-            let alone = collective.world() == 1 && stage.stages() == 1;
-            let check = done < all && (!*ahead || number % STOP_CHECK_EVERY == 0);
-            if check && (if alone { requested } else { any_stop_request(device, network)? }) {
+            let check = done < all && (!self.ahead || number % STOP_CHECK_EVERY == 0);
+            if check && self.read_stop_requests(stop)? {
                 return Ok(None);
             }
         }
-        let Totals { loss_sum, correct, .. } = meter.read(device)?;
+        let Totals { loss_sum, correct, .. } = self.meter.read(&device)?;
         Ok(Some((loss_sum / all as f64, correct / all as f64)))
     }
 
     /// Ends an epoch: the next one starts with empty sums.
     pub(crate) fn end_epoch(&mut self) -> Partial {
         self.state.epoch += 1;
-        core::mem::take(&mut self.state.partial)
+        take(&mut self.state.partial)
     }
 
     /// Stores the figures of an epoch, which are the same on every replica.
@@ -490,12 +489,4 @@ impl<'a> Worker<'a> {
         }
         self.state.history.push(record);
     }
-}
-
-/// Whether any replica requested to stop at the last sum; waits for an asynchronous device.
-fn any_stop_request(device: &Device, network: &Network) -> Result<bool> {
-    let Arena { grads, signal, .. } = network.arena();
-    let mut requests = [0.0];
-    device.download(grads, signal.offset, &mut requests)?;
-    Ok(requests[0] > 0.0)
 }

@@ -1,12 +1,10 @@
-//! A replica as a pipeline: the cuts of its network, the stages, and the passes of a stage.
+//! A replica as a pipeline: the cuts of its network, and the passes of a stage.
 
 mod cuts;
 mod schedule;
 mod split;
-mod stage;
 
 pub use cuts::pipeline_cuts;
 pub(crate) use cuts::{check_cuts, cut_names};
 pub(crate) use schedule::{evaluate, max_in_flight, train};
 pub(crate) use split::split;
-pub(crate) use stage::{PipelineStage, StageTensors};

@@ -13,7 +13,7 @@ impl Worker<'_> {
 
     /// Why the steps after a resume differ from those of a run that was never stopped: the run `before`
     /// computed elsewhere.
-    pub(super) fn differs_from(&self, before: &TrainState) -> Vec<String> {
+    pub(crate) fn differs_from(&self, before: &TrainState) -> Vec<String> {
         let TrainState { arithmetic, replicas, .. } = before;
         let mut warnings = Vec::new();
         if !arithmetic.is_empty() && *arithmetic != self.state.arithmetic {
@@ -28,7 +28,7 @@ impl Worker<'_> {
         }
         let normalizes_alone = !self.network.arena().running.is_empty()
             && !self.syncs_batch_norm
-            && self.config.training.virtual_replicas.is_none();
+            && self.run.config.training.virtual_replicas.is_none();
         if *replicas > 0 && *replicas != self.state.replicas && normalizes_alone {
             warnings.push(format!(
                 "the number of replicas changes from {replicas} to {}: each normalizes its own share of a batch, so \
@@ -47,14 +47,14 @@ impl Worker<'_> {
         };
         let devices = match self.stage.stages() {
             1 => devices,
-            stages => format!("{devices}, a pipeline of {stages} stages cut after {}", self.stage.cuts),
+            stages => format!("{devices}, a pipeline of {stages} stages cut after {}", self.run.cuts),
         };
-        let devices = match (self.state.device_weights.as_str(), &self.config.placement.device_weights) {
+        let devices = match (self.state.device_weights.as_str(), &self.run.config.placement.device_weights) {
             ("even", _) => devices,
             (weights, DeviceWeights::Auto) => format!("{devices}; device weights {weights}, as measured"),
             (weights, _) => format!("{devices}; device weights {weights}"),
         };
-        match (self.config.training.virtual_replicas, self.config.micro_batches()) {
+        match (self.run.config.training.virtual_replicas, self.run.config.micro_batches()) {
             (Some(shards), _) => format!("{devices}; {shards} virtual replicas"),
             (None, 1) => devices,
             (None, micro) => format!("{devices}; {micro} micro-batches"),

@@ -8,8 +8,9 @@ impl Worker<'_> {
     /// whether it has. Not if the model is that of the best epoch, which stays as it was measured.
     pub(crate) fn take_average(&mut self) -> Result<bool> {
         let done = self.progress();
-        let restores = self.config.outputs.early_stop.as_ref().is_some_and(|stop| stop.restore_best_weights);
-        if restores || self.config.outputs.checkpoints.save_best.is_some() {
+        let outputs = &self.run.config.outputs;
+        let restores = outputs.early_stop.as_ref().is_some_and(|stop| stop.restore_best_weights);
+        if restores || outputs.checkpoints.save_best.is_some() {
             return Ok(false);
         }
         match &self.average {

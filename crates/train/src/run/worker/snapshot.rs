@@ -2,11 +2,13 @@
 
 use super::Worker;
 use crate::data::draw_batch as draw;
+use crate::run::prepared_run::StageTensors;
 use crate::run::run_data::RunData;
 use crate::{Picture, Plateau, Result, Resume, Saved, Snapshot, Training};
 use checkpoint::Tensors;
 use layers::Role;
 use serde_json::Value;
+use std::sync::{MutexGuard, PoisonError};
 use trained::{Description, LOSS_SCALE, OPTIMIZER_STEPS};
 
 impl Worker<'_> {
@@ -39,25 +41,31 @@ impl Worker<'_> {
             self.device.set_loss_scale([scale, good_steps])?;
         }
         self.state = resume.state.clone();
-        let options = self.config.training.reduce_lr_on_plateau.clone();
+        let options = self.run.config.training.reduce_lr_on_plateau.clone();
         self.plateau = options.map(|options| Plateau::after(options, &self.state.history));
         Ok(())
     }
 
-    /// Allows a snapshot: the stages of a pipeline pass their tensors to the first one.
+    /// Allows a snapshot: the stages of a pipeline leave copies of their tensors for the first one.
     pub(crate) fn meet_for_snapshot(&mut self) -> Result<()> {
         if self.stage.stages() == 1 {
             return Ok(());
         }
-        let hand_over = self.collective.rank() == 0 && !self.stage.stage.is_first();
-        let own = if hand_over { Some((self.own_parameters()?, self.own_memory()?)) } else { None };
-        self.stage.hand_over(own)
+        if self.collective.rank() == 0 && !self.stage.is_first() {
+            let own = (self.own_parameters()?, self.own_memory()?);
+            self.other_stages().insert(self.stage.number(), own);
+        }
+        Ok(self.stage.replica.barrier()?)
+    }
+
+    fn other_stages(&self) -> MutexGuard<'_, StageTensors> {
+        self.run.stage_tensors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Parameters and running averages of all stages.
     fn parameters(&self) -> Result<Tensors> {
         let mut tensors = self.own_parameters()?;
-        self.stage.each_other(|(parameters, _)| Ok(tensors.append(parameters)?))?;
+        self.other_stages().values().try_for_each(|(parameters, _)| tensors.append(parameters))?;
         Ok(tensors)
     }
 
@@ -102,7 +110,7 @@ impl Worker<'_> {
         }
         for (kind, own) in self.own_memory()?.iter().enumerate() {
             tensors.append(own)?;
-            self.stage.each_other(|(_, memory)| Ok(tensors.append(&memory[kind])?))?;
+            self.other_stages().values().try_for_each(|(_, memory)| tensors.append(&memory[kind]))?;
         }
         Ok(tensors)
     }
@@ -116,8 +124,8 @@ impl Worker<'_> {
 
     /// The classes, the preprocessing, and all else that inference needs beside the parameters.
     fn description(&self) -> Result<Tensors> {
-        let RunData { classes, dataset, input, augmentation, train, .. } = self.data;
-        let Training { model: network, layer, .. } = &self.config.training;
+        let RunData { classes, dataset, input, augmentation, train, .. } = &self.run.data;
+        let Training { model: network, layer, .. } = &self.run.config.training;
         let (layers, image, options) = (&layer.layers[..], train.shape(), augmentation);
         let about = Description { network, layers, classes, dataset, image, input, options };
         let mut tensors = Tensors::new();
@@ -143,13 +151,13 @@ impl Snapshot for Worker<'_> {
 
     fn saved(&self) -> callbacks::Result<Value> {
         let model = self.description()?.metadata().clone();
-        let saved = Saved { config: self.config.clone(), state: self.state.clone(), model };
+        let saved = Saved { config: self.run.config.clone(), state: self.state.clone(), model };
         serde_json::to_value(saved).map_err(callbacks::Error::other)
     }
 
     fn batch_picture(&self, count: usize) -> callbacks::Result<Option<Picture>> {
-        let RunData { train, augmentation, .. } = self.data;
+        let RunData { train, augmentation, .. } = &self.run.data;
         let epoch = self.state.epoch.saturating_sub(1);
-        Ok(Some(draw(train, augmentation, self.config.training.seed, epoch, count)?))
+        Ok(Some(draw(train, augmentation, self.run.config.training.seed, epoch, count)?))
     }
 }

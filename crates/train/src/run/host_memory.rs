@@ -1,0 +1,123 @@
+//! Refuses a run on the CPU that needs more memory than there is, with a batch size that would fit.
+
+use crate::run::memory::{gib, largest, size_of};
+use crate::run::prepared_run::PreparedRun;
+use crate::{Error, Result};
+use layers::Mode;
+use parallel::in_flight;
+use program::Device;
+use tensor_cpu::Cpu;
+
+impl PreparedRun<'_> {
+    /// Refuses a run whose activations alone exceed the memory of the machine, which `replicas` replicas of this
+    /// process share: the system would kill it during the first steps. GPUs report too little memory themselves.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub(super) fn check_memory(&self, device: &Device, replicas: usize) -> Result<()> {
+        match (device.get::<Cpu>(), cifar::memory::total()) {
+            (Some(_), Some(total)) => self.check_within(device, replicas, total),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_within(&self, device: &Device, replicas: usize, total: u64) -> Result<()> {
+        let PreparedRun { config, stages, world, .. } = self;
+        let shards = config.shards(*world);
+        // The smallest part that a replica computes at a time.
+        let each = self.batch / shards;
+        let activations =
+            |batch| Ok::<_, Error>(self.activations(device, batch)?.saturating_mul(replicas as u64));
+        let needed = activations(each)?;
+        if needed <= total {
+            return Ok(());
+        }
+        // Parameters, gradients and the optimizer's state; the rest is left for the data and the program.
+        let parameters: usize = stages.iter().map(|stage| stage.summary().trainable).sum();
+        let room = (total / 8 * 7).saturating_sub(parameters as u64 * 16 * replicas as u64);
+        let fits = largest(each, |&batch| activations(batch).is_ok_and(|bytes| bytes <= room));
+        let flag = match config.training.global_batch_size {
+            Some(_) => format!("`global_batch_size` {}", fits * shards),
+            None => {
+                format!("`batch_size` {}", fits * shards / config.training.virtual_replicas.unwrap_or(*world))
+            }
+        };
+        let advice = match fits {
+            _ if self.resumes => "resume the run on a machine with more".to_owned(),
+            0 => "not even a batch of 1 would fit; use smaller images, or a smaller network".to_owned(),
+            _ => format!("{flag} would fit"),
+        };
+        let on = if replicas > 1 { format!(" on each of {replicas} replicas") } else { String::new() };
+        Err(Error::Device(format!(
+            "a batch of {each}{on} needs about {:.1} GiB of memory, but there are {:.1} GiB; {advice}",
+            gib(needed),
+            gib(total)
+        )))
+    }
+
+    /// Bytes of all activations of a replica and their gradients, with batches of this many samples.
+    fn activations(&self, device: &Device, batch: usize) -> Result<u64> {
+        let micro_batches = self.config.shards(self.world) / self.world;
+        let mut numbers = 0_u64;
+        for (number, stage) in self.stages.iter().enumerate() {
+            let len = stage.activation_len(batch, Mode::Training, device.recomputes())? as u64;
+            let lanes = in_flight(self.stages.len(), number, micro_batches).max(1);
+            numbers = numbers.saturating_add(len.saturating_mul(lanes as u64));
+        }
+        Ok(numbers.saturating_mul(size_of(device.precision())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, recipe};
+
+    /// Checks a run with a whole batch of 64 images against this much memory.
+    fn checked(config: &Config, replicas: usize, total: u64) -> Result<()> {
+        let (data, device) = (cifar::synthetic(1, 90, 10), tensor_cpu::device(1));
+        let model = models::small_cnn(10).unwrap();
+        let devices = vec![device.clone(); replicas];
+        let run = PreparedRun::prepare(config, model, data, None, replicas, &devices, &mut [])?;
+        run.check_within(&device, replicas, total)
+    }
+
+    #[test]
+    fn a_run_on_the_cpu_is_refused_if_all_memory_is_too_little() {
+        let config = recipe("quick").unwrap().with(|config| config.training.batch_size = 64);
+        let len = |batch| models::small_cnn(10).unwrap().activation_len(batch, Mode::Training, true).unwrap();
+        let (whole, half) = (4 * len(64) as u64, 4 * len(32) as u64);
+        checked(&config, 1, whole).expect("it may be just enough");
+        let error = checked(&config, 1, whole - 1).unwrap_err().to_string();
+        assert!(
+            error.starts_with("a batch of 64 needs about 0.0 GiB of memory, but there are 0.0 GiB"),
+            "{error}"
+        );
+        let named = |error: &str, flag: &str| -> usize {
+            let (_, rest) = error.split_once(flag).unwrap_or_else(|| panic!("{error}"));
+            rest.strip_suffix(" would fit").unwrap().parse().unwrap()
+        };
+        let fits = named(&error, "; `batch_size` ");
+        assert!((30..64).contains(&fits), "{error}");
+        checked(&config.with(|config| config.training.batch_size = fits), 1, whole - 1)
+            .expect("the suggested batch fits");
+
+        // All replicas of the machine count. A batch is at most as large as the data.
+        let error = checked(&config, 2, whole).unwrap_err().to_string();
+        assert!(error.starts_with("a batch of 45 on each of 2 replicas needs"), "{error}");
+        let global = config.with(|config| config.training.global_batch_size = Some(64));
+        checked(&global, 2, 2 * half).expect("it may be just enough");
+        let error = checked(&global, 2, 2 * half - 1).unwrap_err().to_string();
+        let fits = named(&error, "; `global_batch_size` ");
+        checked(&config.with(|config| config.training.global_batch_size = Some(fits)), 2, 2 * half - 1)
+            .unwrap();
+        // Virtual replicas are computed one after the other.
+        let virtual_replicas = config.with(|config| config.training.virtual_replicas = Some(2));
+        checked(&virtual_replicas, 1, 4 * len(45) as u64).expect("it may be just enough");
+        let error = checked(&config, 1, 9).unwrap_err().to_string();
+        assert!(
+            error.ends_with("not even a batch of 1 would fit; use smaller images, or a smaller network"),
+            "{error}"
+        );
+    }
+}
