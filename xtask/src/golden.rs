@@ -2,8 +2,8 @@
 //!
 //! The tests only read the values, which are committed beside their scripts. A script says in its head which
 //! Python packages it needs; together they are numpy, scipy, torch, keras, keras_preprocessing, h5py,
-//! safetensors and pillow. A script that one environment can't run with the others, or that makes no values,
-//! says so in a line of its head, `# golden: by name only (why)`: without names it is left out, and named.
+//! safetensors, pillow, onnx and onnxscript. A script that one environment can't run with the others, or that
+//! makes no values, says so in a line of its head, `# golden: by name only (why)`: without names it is left out, and named.
 
 use crate::cargo;
 use crate::failure::Failure;

@@ -12,7 +12,7 @@ const BATCH: usize = 2;
 const CLASSES: usize = 5;
 
 /// Numbers from -1 to 1 by the name of a tensor, as in the script.
-fn numbers(name: &str, len: usize) -> Vec<f32> {
+pub(crate) fn numbers(name: &str, len: usize) -> Vec<f32> {
     let mut word = crc32(name.as_bytes()) | 1;
     let draw = |_| {
         word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -42,14 +42,14 @@ fn values(name: &str, shape: &[usize]) -> Vec<f32> {
     numbers.into_iter().map(value).collect()
 }
 
-/// Tells where numbers differ from Keras' by more than this share of the largest.
-fn compare(what: &str, got: &[f32], expected: &Value, tolerance: f64) -> Option<String> {
+/// Tells where numbers differ from those of Keras or PyTorch by more than this share of the largest.
+pub(crate) fn compare(what: &str, got: &[f32], expected: &Value, tolerance: f64) -> Option<String> {
     let expected: Vec<f64> = expected.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
     assert_eq!(got.len(), expected.len(), "{what}");
     let scale = expected.iter().fold(1.0_f64, |scale, x| scale.max(x.abs()));
     let far = |(got, expected): &(&f32, &f64)| (f64::from(**got) - **expected).abs() > tolerance * scale;
     let (got, expected) = got.iter().zip(&expected).find(far)?;
-    Some(format!("{what}: {got}, but Keras has {expected}"))
+    Some(format!("{what}: {got}, but {expected} there"))
 }
 
 /// The model of an entry on a device, with its weights.

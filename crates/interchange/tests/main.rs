@@ -4,3 +4,4 @@
 
 mod keras_models;
 mod onnx;
+mod torch_models;

@@ -3,10 +3,11 @@
 use checkpoint::Tensors;
 use interchange::onnx::OnnxNetwork;
 use interchange::{Error, Pixels, Source, onnx, pytorch};
-use layers::{Graph, Initializer, Layer, Lower, MaxPooling2D, Mode, Network, Padding, ParamSpec, Role};
+use layers::{Graph, Initializer, Layer, Lower, MaxPooling2D, Mode, Network, Padding, ParamSpec, Role, Step};
 use models::Model;
 use program::{Activation, Shape, TensorId, ops};
 use std::collections::HashSet;
+use std::path::Path;
 
 /// A field of a message: its number, and its number or its bytes.
 type Field<'a> = (u64, u64, &'a [u8]);
@@ -228,6 +229,8 @@ fn graphs_come_back_with_the_same_logits() {
             (Some(pixels), classes.clone())
         );
         let back = network.architecture.build(&network.name, [32, 32, 3], 10).unwrap();
+        let momenta = |model: &Model| model.steps().iter().filter_map(Step::momentum).collect::<Vec<_>>();
+        assert_eq!(momenta(&back), momenta(&model), "{name}");
         let tensors = read.assign(&back.steps()).unwrap();
         assert_eq!(predicted(&back, Some(&tensors)).0, expected, "{name}");
     }
@@ -260,9 +263,13 @@ fn hostile_graphs_are_refused() {
     assert!(read(&whole).is_ok());
     assert!(read(b"").unwrap_err().ends_with("there is no graph in it"));
     assert!(read(b"\xff\xff").unwrap_err().contains("it is no ONNX file"));
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/torch_models");
+    let of_torch = std::fs::read(golden.join("normalized_script.onnx")).unwrap();
     let (mut word, mut refused) = (1_u64, 0);
-    for part in 0..300 {
+    for part in 0..600 {
+        let whole = if part < 300 { &whole } else { &of_torch };
         let mut bytes = whole.clone();
+        let part = part % 300;
         bytes.truncate(if part < 30 { whole.len() * part / 30 } else { whole.len() });
         for _ in 0..4 {
             // Knuth's generator; most of the structure is at the beginning.
@@ -273,7 +280,7 @@ fn hostile_graphs_are_refused() {
         }
         refused += usize::from(read(&bytes).is_err());
     }
-    assert!(refused > 100, "{refused}");
+    assert!(refused > 200, "{refused}");
 }
 
 /// `x` times the logistic function of `x`.

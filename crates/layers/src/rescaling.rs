@@ -3,37 +3,44 @@ use program::{Activation, Conv2d, Pad, Result, Shape, TensorId, ops};
 
 /// All numbers times a constant, plus another one: Keras' `Rescaling(scale, offset)`.
 ///
-/// With an offset it is a 1x1 convolution whose weights are not trained.
+/// With an offset, or other constants for each color, it is a 1x1 convolution whose weights are not trained.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rescaling {
-    scale: f32,
-    offset: f32,
+    scale: [f32; 3],
+    offset: [f32; 3],
 }
 
 impl Rescaling {
     /// `scale * x`.
     pub fn new(scale: f32) -> Self {
-        Rescaling { scale, offset: 0.0 }
+        Rescaling::per_channel([scale; 3], [0.0; 3])
     }
 
     /// `scale * x + offset`.
     pub fn offset(self, offset: f32) -> Self {
-        Rescaling { offset, ..self }
+        Rescaling { offset: [offset; 3], ..self }
+    }
+
+    /// `scale * x + offset`, with the numbers of each color. Channel `c` has the number `c % 3`.
+    pub fn per_channel(scale: [f32; 3], offset: [f32; 3]) -> Self {
+        Rescaling { scale, offset }
     }
 }
 
 impl Layer for Rescaling {
     fn params(&self, x: Shape) -> Vec<ParamSpec> {
-        if self.offset == 0.0 {
+        // A NaN is left to the op, which refuses it.
+        let alike = self.scale.iter().all(|scale| scale.to_bits() == self.scale[0].to_bits());
+        if self.offset == [0.0; 3] && alike {
             return Vec::new();
         }
         let kernel = ("kernel", vec![1, 1, x.c, x.c], Initializer::Identity(self.scale));
-        let bias = ("bias", vec![x.c], Initializer::Constant(self.offset));
+        let bias = ("bias", vec![x.c], Initializer::PerChannel(self.offset));
         [kernel, bias].map(|(name, shape, init)| ParamSpec { name, shape, init, role: Role::Frozen }).into()
     }
 
     fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        let &[kernel, bias] = to.params() else { return to.push(ops::Scale { factor: self.scale }, &[x]) };
+        let &[kernel, bias] = to.params() else { return to.push(ops::Scale { factor: self.scale[0] }, &[x]) };
         let c = to.shape(x).c;
         let conv = Conv2d { inputs: c, outputs: c, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
         to.push(ops::Conv2dForward { conv, act: Activation::None }, &[x, kernel, bias])

@@ -1,9 +1,13 @@
-//! Networks as ONNX graphs: <https://onnx.ai/onnx/intro>. [`write()`] makes one, [`OnnxNetwork`] reads it back.
+//! Networks as ONNX graphs: <https://onnx.ai/onnx/intro>. [`write()`] makes one; [`OnnxNetwork`] reads it back, and those of PyTorch.
 //!
-//! A graph takes `images`, `(batch, 3, height, width)` of values from 0 to 255, and gives `logits`, `(batch, classes)`. The batch
+//! A graph that is written takes `images`, `(batch, 3, height, width)` of values from 0 to 255, and gives `logits`, `(batch, classes)`. The batch
 //! may have any length. What the network needs of preprocessing is in the graph. Initializers have the names and the
 //! layout of [`pytorch`](crate::pytorch).
 
+mod attributes;
+mod constants;
+mod elementwise;
+mod graph;
 mod nodes;
 mod proto;
 mod read;

@@ -109,7 +109,8 @@ impl<'s> Nodes<'s> {
                 self.activated(step, "Gemm", &operands, &[Number("transB", 1)], act)
             }
             Op::BatchNormTrain(ops::BatchNormTrain { bn }) => {
-                let about = [Float("epsilon", bn.epsilon)];
+                let momentum = step.momentum().unwrap_or(0.9);
+                let about = [Float("epsilon", bn.epsilon), Float("momentum", momentum)];
                 self.activated(step, "BatchNormalization", &operands, &about, bn.act)
             }
             Op::GroupNorm(ops::GroupNorm { groups, epsilon, act }) => {
@@ -245,6 +246,7 @@ fn tensor(weights: &Weights) -> TensorProto {
         data_type: FLOAT,
         name: weights.name.clone(),
         raw_data: weights.data.iter().map(|value| value.to_le_bytes()).collect::<Vec<_>>().into_flattened(),
+        ..TensorProto::default()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The messages of `onnx.proto` that the writer fills, with the fields that it needs:
+//! The messages of `onnx.proto`, with the fields that are written or read:
 //! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>.
 //!
 //! ONNX does not pack repeated numbers. A field is an `Option` where a reader tells 0 from a missing value.
@@ -7,6 +7,10 @@ use prost::{Message, Oneof};
 
 /// The number of 32-bit floats in `TensorProto.DataType`.
 pub(super) const FLOAT: i32 = 1;
+/// The number of 64-bit integers there.
+pub(super) const INT64: i32 = 7;
+/// The number in `TensorProto.DataLocation` of values that are in another file.
+pub(super) const EXTERNAL: i32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ModelProto {
@@ -76,6 +80,10 @@ pub(super) struct AttributeProto {
     pub f: Option<f32>,
     #[prost(int64, optional, tag = "3")]
     pub i: Option<i64>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub s: Vec<u8>,
+    #[prost(message, optional, tag = "5")]
+    pub t: Option<TensorProto>,
     #[prost(int64, repeated, packed = "false", tag = "8")]
     pub ints: Vec<i64>,
     #[prost(enumeration = "AttributeType", tag = "20")]
@@ -97,10 +105,18 @@ pub(super) struct TensorProto {
     pub dims: Vec<i64>,
     #[prost(int32, tag = "2")]
     pub data_type: i32,
+    #[prost(float, repeated, tag = "4")]
+    pub float_data: Vec<f32>,
+    #[prost(int64, repeated, tag = "7")]
+    pub int64_data: Vec<i64>,
     #[prost(string, tag = "8")]
     pub name: String,
     #[prost(bytes = "vec", tag = "9")]
     pub raw_data: Vec<u8>,
+    #[prost(message, repeated, tag = "13")]
+    pub external_data: Vec<StringStringEntryProto>,
+    #[prost(int32, tag = "14")]
+    pub data_location: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -2,7 +2,7 @@
 
 use super::about;
 use crate::{Error, Result, Source};
-use layers::{Role, Step, Value};
+use layers::{Step, Value};
 use program::{Activation, Op, Pad, Pool2d, ops};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -140,12 +140,8 @@ fn lines(step: &Step, names: &HashMap<Value, String>, vectors: bool) -> Result<(
             (Some(layer), activated(&own(x), act))
         }
         Op::BatchNormTrain(ops::BatchNormTrain { bn: norm }) => {
-            let momentum = step.params.iter().find_map(|spec| match spec.role {
-                Role::Running { momentum } => Some(1.0 - momentum),
-                Role::Trainable | Role::Frozen => None,
-            });
             // Shorter than the nearest f32: 0.01, not 0.00999999.
-            let momentum = (f64::from(momentum.unwrap_or(0.1)) * 1e6).round() / 1e6;
+            let momentum = (f64::from(1.0 - step.momentum().unwrap_or(0.9)) * 1e6).round() / 1e6;
             let rank = if vectors { 1 } else { 2 };
             let layer =
                 format!("nn.BatchNorm{rank}d({}, eps={}, momentum={momentum})", step.x.c, norm.epsilon);

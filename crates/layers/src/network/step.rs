@@ -1,7 +1,7 @@
 //! The ops of a graph's layers, for exporters.
 
 use super::graph::{Graph, Kind, Value, alone};
-use crate::ParamSpec;
+use crate::{ParamSpec, Role};
 use program::{Op, Program, Shape, ops};
 use std::borrow::Cow;
 
@@ -25,6 +25,16 @@ pub struct Step {
     pub output: Value,
     /// Whether that is a batch of vectors, not of images.
     pub flat: bool,
+}
+
+impl Step {
+    /// The momentum of its running averages, if it has any.
+    pub fn momentum(&self) -> Option<f32> {
+        self.params.iter().find_map(|spec| match spec.role {
+            Role::Running { momentum } => Some(momentum),
+            Role::Trainable | Role::Frozen => None,
+        })
+    }
 }
 
 impl Graph {

@@ -305,8 +305,10 @@ fn global_max_pooling(site: &mut Site<'_>) -> Result<Tensor> {
 }
 
 fn rescaling(site: &mut Site<'_>) -> Result<Tensor> {
-    let (scale, offset) = (site.options.number("scale", 1.0)?, site.options.number("offset", 0.0)?);
-    site.add(Rescaling::new(scale).offset(offset))
+    let channels = site.graph.shape(site.inputs[0].value).c;
+    let (scale, offset) =
+        (site.options.numbers("scale", channels, 1.0)?, site.options.numbers("offset", channels, 0.0)?);
+    site.add(Rescaling::per_channel(scale, offset))
 }
 
 fn zero_padding(site: &mut Site<'_>) -> Result<Tensor> {

@@ -88,9 +88,20 @@ impl Options<'_> {
     }
 
     fn given_number(&self, key: &str) -> Result<Option<f32>> {
-        let number = |value: &Value| value.as_f64().map(|x| x as f32).filter(|x| x.is_finite());
         let refuse = || self.refuse_value(key, "a number");
         self.get(key).map(|value| number(value).ok_or_else(refuse)).transpose()
+    }
+
+    /// A finite number for all channels, or a list with one for each of the three of a picture.
+    pub(super) fn numbers(&self, key: &str, channels: usize, default: f64) -> Result<[f32; 3]> {
+        let Some(list) = self.get(key).and_then(Value::as_array) else {
+            return Ok([self.number(key, default)?; 3]);
+        };
+        let numbers: Vec<f32> = list.iter().filter_map(number).collect();
+        match numbers[..] {
+            [r, g, b] if list.len() == 3 && channels == 3 => Ok([r, g, b]),
+            _ => Err(self.refuse_value(key, "a number, or a list of three for pictures of three channels")),
+        }
     }
 
     /// True or false.
@@ -182,6 +193,11 @@ pub fn initializer_of(value: &Value) -> Option<Initializer> {
         },
         _ => None,
     }
+}
+
+/// A finite number.
+fn number(value: &Value) -> Option<f32> {
+    value.as_f64().map(|x| x as f32).filter(|x| x.is_finite())
 }
 
 const SIZE: &str = "a whole number from 1 to 65536";

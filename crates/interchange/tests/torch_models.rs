@@ -1,0 +1,71 @@
+//! Networks of PyTorch in ONNX, as its exporters write them: tests/golden/torch_models.py made them.
+
+use crate::keras_models::{compare, numbers};
+use interchange::onnx::OnnxNetwork;
+use layers::Mode;
+use program::Device;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+const BATCH: usize = 2;
+
+/// The logits of the images that the script made.
+fn logits(file: &Path, [h, w]: [usize; 2], device: &Device) -> Result<Vec<f32>, Box<dyn std::error::Error>> {
+    let read = OnnxNetwork::read(file)?;
+    let network = read.network();
+    assert!(network.image.is_none_or(|image| image == [h, w]));
+    let classes = network.classes.unwrap_or(1);
+    let model = network.architecture.build(&network.name, [h, w, 3], classes)?;
+    let tensors = read.assign(&model.steps())?;
+    let mut built = model.build(device, BATCH, Mode::Inference).unwrap();
+    for slot in built.arena().slots().to_vec() {
+        built.arena_mut().load(device, &slot, tensors.get(&slot.name).unwrap().data()).unwrap();
+    }
+    let images: Vec<f32> = numbers("images", BATCH * h * w * 3).into_iter().map(|x| 2.0 * x).collect();
+    built.set_input(&images, &[0, 0]).unwrap();
+    built.predict().unwrap();
+    let logits = built.logits();
+    Ok(logits.data.to_vec(device, logits.layout.offset, logits.layout.shape.len())?)
+}
+
+/// A softmax of logits is the same if a number is added to all of them, and PyTorch's log_softmax adds one.
+fn centred(logits: &[f64], classes: usize) -> Vec<f64> {
+    let mean = |row: &[f64]| row.iter().sum::<f64>() / row.len() as f64;
+    logits.chunks(classes).flat_map(|row| row.iter().map(|x| x - mean(row)).collect::<Vec<_>>()).collect()
+}
+
+/// The committed graphs, or those of a folder that the script made elsewhere.
+#[test]
+fn exported_networks_compute_what_pytorch_computes() {
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/torch_models");
+    let folder = std::env::var_os("TOWERS_TORCH_MODELS").map_or(committed, Into::into);
+    let golden: Vec<Value> =
+        serde_json::from_slice(&fs::read(folder.with_extension("json")).unwrap()).unwrap();
+    let mut differ = Vec::new();
+    for (device, tolerance) in [(tensor_cpu::reference(), 1e-5), (tensor_cpu::device(1), 1e-4)] {
+        for entry in &golden {
+            let name = entry["file"].as_str().unwrap();
+            let image = [0, 1].map(|k| entry["image"][k].as_u64().unwrap() as usize);
+            let got = match logits(&folder.join(name), image, &device) {
+                Ok(got) => got.into_iter().map(f64::from).collect::<Vec<f64>>(),
+                Err(error) => {
+                    let told = error.to_string();
+                    let says = "its `Concat` reads flattened images in the order channel, row, column; only a Gemm or MatMul can";
+                    differ.extend(
+                        Some(told).filter(|told| name != "branches_script.onnx" || !told.contains(says)),
+                    );
+                    continue;
+                }
+            };
+            let expected: Vec<f64> =
+                entry["logits"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+            let classes = expected.len() / BATCH;
+            let got: Vec<f32> = centred(&got, classes).into_iter().map(|x| x as f32).collect();
+            let expected = centred(&expected, classes).into();
+            differ.extend(compare(&format!("{name} on {}", device.kind()), &got, &expected, tolerance));
+        }
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+    assert!(golden.len() >= 8);
+}
