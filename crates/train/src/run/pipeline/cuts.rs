@@ -1,7 +1,7 @@
 //! The cuts of a network into pipeline stages, which take about the same time.
 
 use crate::run::speed::Trial;
-use crate::{Config, Error, Result};
+use crate::{Error, Result};
 use layers::Cut;
 use models::Model;
 use parallel::balance;
@@ -10,16 +10,20 @@ use program::Device;
 /// The timed passes over a piece of a network, after one warm-up pass.
 const PASSES: usize = 3;
 
-/// The stages of a network, cut as configured, or so that all take about the same time on `device` for a
-/// micro-batch of up to `batch` samples. The cuts change no result, so no result depends on a measured time.
-pub(crate) fn split(config: &Config, model: Model, device: &Device, batch: usize) -> Result<Vec<Model>> {
-    let stages = config.stages();
+/// The stages of a network, cut after the layers of `split_at` or, if there are none, so that all take about the
+/// same time on `device` for a micro-batch of up to `batch` samples. The cuts change no result, so no result depends
+/// on a measured time.
+pub(crate) fn split(
+    stages: usize,
+    split_at: &[String],
+    model: Model,
+    device: &Device,
+    batch: usize,
+) -> Result<Vec<Model>> {
     if stages == 1 {
         return Ok(vec![model]);
     }
-    let cuts = pipeline_cuts(stages, &config.placement.devices.split_at, &model, |piece| {
-        measure(piece, device, batch)
-    })?;
+    let cuts = pipeline_cuts(stages, split_at, &model, |piece| measure(piece, device, batch))?;
     Ok(model.split(&cuts)?)
 }
 
@@ -146,10 +150,8 @@ mod tests {
         let model = models::small_cnn(10).unwrap();
         let layers = model.summary().rows.len();
         let device = tensor_cpu::device(1);
-        let mut config = crate::recipe("quick").unwrap();
-        config.placement.devices.pipeline_stages = 2;
         assert!(model.split(&model.cuts()).unwrap().iter().all(|p| measure(p, &device, 2).unwrap() > 0));
-        let stages = split(&config, model, &device, 2).unwrap();
+        let stages = split(2, &[], model, &device, 2).unwrap();
         assert_eq!(stages.len(), 2);
         assert_eq!(stages.iter().map(|stage| stage.summary().rows.len()).sum::<usize>(), layers + 1);
     }
