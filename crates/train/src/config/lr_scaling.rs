@@ -1,6 +1,6 @@
 //! `--lr-scaling`: learning rates for batches that grow with the number of replicas.
 
-use super::{few_digits, refuse};
+use super::refuse;
 use crate::{Config, Error, Result};
 use optim::{LinearScaling, Optimizer, Progress};
 
@@ -109,6 +109,11 @@ impl Config {
         let lr = few_digits(self.training.lr);
         Some(format!("Learning rate {lr} for batches of {base_batch}: {full} for batches of {batch}{warmup}"))
     }
+}
+
+/// A number with few digits, however large it is.
+fn few_digits(number: f64) -> String {
+    if number.is_finite() && number.abs() >= 1e16 { format!("{number:e}") } else { number.to_string() }
 }
 
 #[cfg(test)]

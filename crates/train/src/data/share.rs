@@ -232,12 +232,12 @@ impl Piece<'_> {
     }
 
     /// Makes the device load its part.
-    pub(crate) fn load(&self, device: &Device, network: &mut Network) -> Result<()> {
+    pub(crate) fn load(&self, network: &mut Network) -> Result<()> {
         match self.share {
             Share::Images(_) | Share::Labels { .. } => Ok(()),
             Share::Rows(rows, set) => {
-                let first = rows.first + self.rows.start;
-                set.borrow().load(device, Rows { first, own: self.rows.len(), ..*rows }, network)
+                let (device, first) = (network.device().clone(), rows.first + self.rows.start);
+                set.borrow().load(&device, Rows { first, own: self.rows.len(), ..*rows }, network)
             }
         }
     }

@@ -127,7 +127,7 @@ impl Passes {
                 // The pass writes to the shard's result directly: a graph needs the same memory each time.
                 sums.iter_mut().for_each(|sums| sums.swap(number, &mut network.arena_mut().grads));
                 let mut run = || {
-                    piece.load(&device, network)?;
+                    piece.load(network)?;
                     let with_others = Exchanges::of_replicas(collective);
                     let exchanges = match (kind, &*sums) {
                         (Kind::Synchronized, _) => Some(with_others),

@@ -33,7 +33,7 @@ pub(crate) struct Worker<'a> {
     /// end.
     diverged: bool,
     steps_per_epoch: u64,
-    device: Device,
+    pub(crate) device: Device,
     /// Dropped before the collective: NCCL can't end while there are captured graphs with its operations.
     passes: Passes,
     collective: Box<dyn Collective>,
@@ -63,11 +63,6 @@ const READ_EVERY: Duration = Duration::from_millis(100);
 const STOP_CHECK_EVERY: u64 = 16;
 
 impl Worker<'_> {
-    /// The device.
-    pub(crate) fn device(&self) -> &Device {
-        &self.device
-    }
-
     /// Waits for all replicas.
     pub(crate) fn meet(&mut self) -> Result<()> {
         Ok(self.collective.barrier()?)
@@ -178,7 +173,7 @@ impl Worker<'_> {
         self.state.step += 1;
         let done = self.progress();
         if let Some(average) = &mut self.average {
-            average.after(&done, &self.device, &mut self.network)?;
+            average.after(&done, &mut self.network)?;
         }
         let partial = &mut self.state.partial;
         partial.steps += 1;
@@ -281,7 +276,7 @@ impl Worker<'_> {
         Ok(self.stage.replica.all_reduce_sum(&self.device, &mut self.network.arena_mut().grads, at)?)
     }
 
-    /// The metrics and, behind them, the requests to stop.
+    /// The metrics, followed by the requests to stop.
     fn metrics_and_signal(&self) -> Span {
         let Arena { metrics, signal, .. } = self.network.arena();
         Span::new(metrics.offset, signal.end() - metrics.offset)
@@ -360,7 +355,7 @@ impl Worker<'_> {
         }
         match &self.average {
             Some(average) if !average.has_overwritten(&done) => {
-                average.overwrite(&self.device, &mut self.network)?;
+                average.overwrite(&mut self.network)?;
                 Ok(true)
             }
             _ => Ok(false),

@@ -73,6 +73,5 @@ pub(crate) fn evaluate(
 /// Loads a micro-batch: images and labels, or only the labels if another stage has the images.
 fn put_in_place(network: &mut Network, piece: &Piece<'_>) -> Result<()> {
     piece.send(network)?;
-    let device = network.device().clone();
-    piece.load(&device, network)
+    piece.load(network)
 }
