@@ -66,7 +66,7 @@ pub fn layers_of_real_networks(subject: &Subject) {
 #[cfg(feature = "random")]
 pub fn any_dense_layer(subject: &Subject) {
     let sizes = (0..40_usize, 1..300_usize, 1..70_usize);
-    let rest = (placement(), write_mode(), activation(), any::<bool>());
+    let rest = (placement(), write_mode(), activation_of_sums(), any::<bool>());
     let cases = (sizes, rest).prop_map(|((samples, inputs, outputs), (place, mode, act, bias))| Dense {
         linear: Linear { inputs, outputs },
         samples,

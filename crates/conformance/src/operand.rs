@@ -48,6 +48,13 @@ pub fn activation() -> impl Strategy<Value = Activation> {
     prop::sample::select(&Activation::ALL)
 }
 
+/// Every activation of a sum of products whose results are about as large as the sums, which decide how exact they are.
+#[cfg(feature = "random")]
+pub fn activation_of_sums() -> impl Strategy<Value = Activation> {
+    activation()
+        .prop_filter("it is not bounded", |act| !matches!(act, Activation::Sigmoid | Activation::Tanh))
+}
+
 /// A tensor's numbers in host memory, with those around it, and its place.
 #[derive(Clone, Debug)]
 pub struct Operand {

@@ -3,7 +3,10 @@
 use checkpoint::Tensors;
 use interchange::onnx::OnnxNetwork;
 use interchange::{Error, Pixels, Source, onnx, pytorch};
-use layers::{Graph, Initializer, Layer, Lower, MaxPooling2D, Mode, Network, Padding, ParamSpec, Role, Step};
+use layers::{
+    Dense, Flatten, Graph, Initializer, Layer, Lower, MaxPooling2D, Mode, Network, Padding, ParamSpec, Role,
+    Step,
+};
 use models::Model;
 use program::{Activation, Shape, TensorId, ops};
 use std::collections::HashSet;
@@ -293,6 +296,29 @@ fn silu_is_a_sigmoid_and_a_product() {
     let bytes = onnx::write(&source(&model, "silu", &nothing, &classes(1), pixels)).unwrap();
     let nodes = all(all(&bytes, 7)[0], 1).into_iter().map(|node| text(node, 4));
     assert!(nodes.collect::<Vec<_>>().windows(2).any(|pair| pair == ["Sigmoid", "Mul"]));
+}
+
+/// SiLU has a node of a sigmoid, which is no layer.
+#[test]
+fn activations_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("net.onnx");
+    let mut graph = Graph::new("activations", [8, 8, 3]);
+    let mut x = graph.input();
+    for activation in Activation::ALL {
+        x = graph.add(activation, x).unwrap();
+    }
+    let x = graph.add(Flatten, x).unwrap();
+    let x = graph.add(Dense::new(3), x).unwrap();
+    let model = Model::new(graph, x);
+    let (expected, tensors) = predicted(&model, None);
+    let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
+    let written = onnx::write(&source(&model, "net", &tensors, &classes(3), pixels)).unwrap();
+    std::fs::write(&file, written).unwrap();
+    let read = OnnxNetwork::read(&file).unwrap();
+    let back = read.network().architecture.build("net", [8, 8, 3], 3).unwrap();
+    let tensors = read.assign(&back.steps()).unwrap();
+    assert_eq!(predicted(&back, Some(&tensors)).0, expected);
 }
 
 /// A layer of somebody's own whose op reads another number than its parameter.

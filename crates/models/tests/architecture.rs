@@ -113,8 +113,16 @@ fn what_is_wrong_is_one_sentence() {
             "layer conv2d: `padding` is \"causal\", but must be \"valid\", \"same\", or numbers of pixels",
         ),
         (
-            json!([{"class": "Activation", "activation": "tanh"}, dense]),
-            "layer activation: `activation` is \"tanh\", but must be one of linear, relu, gelu, silu, or softmax at the end",
+            json!([{"class": "Activation", "activation": "selu"}, dense]),
+            "layer activation: `activation` is \"selu\", but must be one of linear, relu, gelu, silu, elu, sigmoid, tanh, or softmax at the end",
+        ),
+        (
+            json!([{"class": "Flatten"}, {"class": "Dense", "activation": "sigmoid"}]),
+            "layer dense: sigmoid is not possible in the last layer, where a softmax tells the classes apart",
+        ),
+        (
+            json!([{"class": "ELU", "alpha": 0.5}, dense]),
+            "layer elu: only an ELU with an alpha of 1 is there",
         ),
         (
             json!([{"class": "Flatten"}, {"class": "Softmax"}, dense]),

@@ -13,16 +13,31 @@ pub enum Activation {
     /// `x / (1 + exp(-x))`: Keras' `silu`, PyTorch's `SiLU()`. S. Elfwing, E. Uchibe, K. Doya, "Sigmoid-weighted linear units for neural
     /// network function approximation in reinforcement learning", 2017.
     Silu,
+    /// `x`, or `exp(x) - 1` below 0: Keras' `elu`, PyTorch's `ELU()`, both with an alpha of 1. D.-A. Clevert, T. Unterthiner, S.
+    /// Hochreiter, "Fast and accurate deep network learning by exponential linear units", 2016.
+    Elu,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// `(exp(2 x) - 1) / (exp(2 x) + 1)`.
+    Tanh,
 }
 
 impl Activation {
-    /// All of them. Each gives 0 for 0.
-    pub const ALL: [Activation; 4] = [Activation::None, Activation::Relu, Activation::Gelu, Activation::Silu];
+    /// All of them.
+    pub const ALL: [Activation; 7] = [
+        Activation::None,
+        Activation::Relu,
+        Activation::Gelu,
+        Activation::Silu,
+        Activation::Elu,
+        Activation::Sigmoid,
+        Activation::Tanh,
+    ];
 
-    /// Whether its gradient needs its input. That of the others follows from its output. But GELU and SiLU
-    /// fall before they rise, so two inputs give the same output.
+    /// Whether its gradient is computed from its input. That of none and ReLU follows from the output as well. GELU
+    /// and SiLU fall before they rise, so two inputs give the same output; the others lose digits where they are flat.
     pub const fn reads_input(self) -> bool {
-        matches!(self, Activation::Gelu | Activation::Silu)
+        !matches!(self, Activation::None | Activation::Relu)
     }
 
     /// Keras' name.
@@ -37,6 +52,9 @@ impl Activation {
             Activation::Relu => "relu",
             Activation::Gelu => "gelu",
             Activation::Silu => "silu",
+            Activation::Elu => "elu",
+            Activation::Sigmoid => "sigmoid",
+            Activation::Tanh => "tanh",
         }
     }
 
@@ -47,6 +65,9 @@ impl Activation {
             Activation::Relu => "ReLU",
             Activation::Gelu => "GELU",
             Activation::Silu => "SiLU",
+            Activation::Elu => "ELU",
+            Activation::Sigmoid => "Sigmoid",
+            Activation::Tanh => "Tanh",
         }
     }
 }

@@ -25,6 +25,18 @@ macro_rules! pointwise {
                 let $name = $crate::pointwise::Silu;
                 $code
             }
+            program::Activation::Elu => {
+                let $name = $crate::pointwise::Elu;
+                $code
+            }
+            program::Activation::Sigmoid => {
+                let $name = $crate::pointwise::Sigmoid;
+                $code
+            }
+            program::Activation::Tanh => {
+                let $name = $crate::pointwise::Tanh;
+                $code
+            }
         }
     };
 }
@@ -80,34 +92,89 @@ impl Pointwise for Gelu {
 #[derive(Clone, Copy)]
 pub(crate) struct Silu;
 
-impl Silu {
-    /// Further out than this the power could leave the normal numbers.
-    const FAR: f32 = 87.0;
-
-    /// The distance from 0, up to [`FAR`](Self::FAR); `1 / (1 + exp(-distance))`, and 1 minus that.
-    #[inline(always)]
-    fn logistic(x: f32) -> [f32; 3] {
-        let distance = if x.abs() > Self::FAR { Self::FAR } else { x.abs() };
-        let power = exp2(distance * -core::f32::consts::LOG2_E);
-        let most = 1.0 / (1.0 + power);
-        [distance, most, power * most]
-    }
-}
-
 impl Pointwise for Silu {
     #[inline(always)]
     fn forward(self, x: f32) -> f32 {
-        let [distance, _, rest] = Self::logistic(x);
+        let [distance, _, rest] = logistic(x);
         (if x < 0.0 { 0.0 } else { x }) - distance * rest
     }
 
     #[inline(always)]
     fn gradient(self, of: f32, dy: f32) -> f32 {
-        let [distance, most, rest] = Self::logistic(of);
+        let [distance, most, rest] = logistic(of);
         let below = rest * (1.0 - distance * most);
         // The same as 1 - below above 0, and below elsewhere.
         dy * (0.5 + (0.5 - below).copysign(of))
     }
+}
+
+/// ELU. Of the result at most 2e-7 is wrong, of its slope 3e-7.
+#[derive(Clone, Copy)]
+pub(crate) struct Elu;
+
+impl Pointwise for Elu {
+    #[inline(always)]
+    fn forward(self, x: f32) -> f32 {
+        let [_, power] = power(x);
+        if x < 0.0 { power - 1.0 } else { x }
+    }
+
+    #[inline(always)]
+    fn gradient(self, of: f32, dy: f32) -> f32 {
+        let [_, power] = power(of);
+        dy * if of < 0.0 { power } else { 1.0 }
+    }
+}
+
+/// The logistic function. Of the result at most 1e-7 is wrong, of its slope too.
+#[derive(Clone, Copy)]
+pub(crate) struct Sigmoid;
+
+impl Pointwise for Sigmoid {
+    #[inline(always)]
+    fn forward(self, x: f32) -> f32 {
+        let [_, most, rest] = logistic(x);
+        if x < 0.0 { rest } else { most }
+    }
+
+    #[inline(always)]
+    fn gradient(self, of: f32, dy: f32) -> f32 {
+        let [_, most, rest] = logistic(of);
+        dy * (most * rest)
+    }
+}
+
+/// The hyperbolic tangent, `2 sigmoid(2 x) - 1`. Of the result at most 2e-7 is wrong, of its slope 3e-7.
+#[derive(Clone, Copy)]
+pub(crate) struct Tanh;
+
+impl Pointwise for Tanh {
+    #[inline(always)]
+    fn forward(self, x: f32) -> f32 {
+        let [_, most, rest] = logistic(2.0 * x);
+        (most - rest).copysign(x)
+    }
+
+    #[inline(always)]
+    fn gradient(self, of: f32, dy: f32) -> f32 {
+        let [_, most, rest] = logistic(2.0 * of);
+        dy * (4.0 * most * rest)
+    }
+}
+
+/// The distance from 0, up to where the power could leave the normal numbers; `exp(-distance)`.
+#[inline(always)]
+fn power(x: f32) -> [f32; 2] {
+    let distance = if x.abs() > 87.0 { 87.0 } else { x.abs() };
+    [distance, exp2(distance * -core::f32::consts::LOG2_E)]
+}
+
+/// That distance; `1 / (1 + exp(-distance))`, and 1 minus that.
+#[inline(always)]
+fn logistic(x: f32) -> [f32; 3] {
+    let [distance, power] = power(x);
+    let most = 1.0 / (1.0 + power);
+    [distance, most, power * most]
 }
 
 /// 1 / sqrt(2 pi).
@@ -154,6 +221,9 @@ mod tests {
     fn activations_keep_their_promises() {
         keeps(Activation::Gelu, Gelu, [1e-7, 3e-7]);
         keeps(Activation::Silu, Silu, [1e-7, 3e-7]);
+        keeps(Activation::Elu, Elu, [2e-7, 3e-7]);
+        keeps(Activation::Sigmoid, Sigmoid, [1e-7, 1e-7]);
+        keeps(Activation::Tanh, Tanh, [2e-7, 3e-7]);
     }
 
     /// Against f64, on a fine grid and far away.
@@ -170,6 +240,23 @@ mod tests {
         }
         println!("{}: {worst:e} beside its rounding, slope: {worst_slope:e}", activation.label());
         assert!(worst < promised[0] && worst_slope < promised[1], "{worst:e} {worst_slope:e}");
+    }
+
+    /// ELU hands NaN's gradient on, as ReLU does.
+    #[test]
+    fn bounded_activations_at_their_ends() {
+        assert!(Elu.forward(f32::NAN).is_nan() && Elu.gradient(-1.0, f32::NAN).is_nan());
+        assert!(Sigmoid.forward(f32::NAN).is_nan() && Sigmoid.gradient(f32::NAN, 1.0).is_nan());
+        assert!(Tanh.forward(f32::NAN).is_nan() && Tanh.gradient(f32::NAN, 1.0).is_nan());
+        let ends = [f32::NEG_INFINITY, 0.0, f32::INFINITY];
+        assert_eq!(ends.map(|x| Elu.forward(x)), [-1.0, 0.0, f32::INFINITY]);
+        assert_eq!(ends.map(|x| Sigmoid.forward(x) > 0.4), [false, true, true]);
+        assert_eq!((Sigmoid.forward(0.0), Sigmoid.forward(f32::INFINITY)), (0.5, 1.0));
+        assert_eq!(ends.map(|x| Tanh.forward(x)), [-1.0, 0.0, 1.0]);
+        assert_eq!(
+            [Elu.gradient(0.0, 2.0), Sigmoid.gradient(0.0, 2.0), Tanh.gradient(0.0, 2.0)],
+            [2.0, 0.5, 2.0]
+        );
     }
 
     #[test]

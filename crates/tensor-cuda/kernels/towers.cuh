@@ -223,25 +223,29 @@ struct Bell {
     }
 };
 
-// What SiLU and its gradient are made of: the distance from 0, at most 87; 1 / (1 + exp(-distance)), and what it lacks to 1.
+// What SiLU, ELU, sigmoid and tanh are made of: the distance from 0, at most 87; exp(-distance); 1 / (1 + exp(-distance)), and what
+// that lacks to 1.
 struct Logistic {
-    float distance, most, rest;
+    float distance, power, most, rest;
 
     __device__ explicit Logistic(float x) {
         distance = fabsf(x) > 87.0f ? 87.0f : fabsf(x);
-        float power = expf(-distance);
+        power = expf(-distance);
         most = 1.0f / (1.0f + power);
         rest = power * most;
     }
 };
 
-// Activations by their numbers: 0 none, 1 relu, 2 gelu, 3 silu; a NaN passes. Without SMOOTH it is one of the first two: code for
-// the others would cost registers and branches for each element.
+// Activations by their numbers: 0 none, 1 relu, 2 gelu, 3 silu, 4 elu, 5 sigmoid, 6 tanh; a NaN passes. Without SMOOTH it is one of
+// the first two: code for the others would cost registers and branches for each element.
 template <bool SMOOTH = true>
 __device__ inline float activate(float x, u32 act) {
-    if (SMOOTH && act == 3) {
-        Logistic of(x);
-        return (x < 0.0f ? 0.0f : x) - of.distance * of.rest;
+    if (SMOOTH && act >= 3) { // one exponential for all four: code for each would take twice as long to compile
+        Logistic of(act == 6 ? 2.0f * x : x);
+        if (act == 3) return (x < 0.0f ? 0.0f : x) - of.distance * of.rest;
+        if (act == 4) return x < 0.0f ? of.power - 1.0f : x;
+        float above = x < 0.0f ? of.rest : of.most, below = x < 0.0f ? of.most : of.rest;
+        return act == 5 ? above : above - below;
     }
     if (SMOOTH && act == 2) {
         Bell of(x);
@@ -250,11 +254,13 @@ __device__ inline float activate(float x, u32 act) {
     return act == 1 && x < 0.0f ? 0.0f : x;
 }
 
-// The gradient before the activation, from the one after it and relu's output or input, or gelu's or silu's input. That of a NaN passes.
+// The gradient before the activation, from the one after it and relu's output or input, or the input of the others. That of a NaN passes.
 template <bool SMOOTH = true>
 __device__ inline float before(float of, float dy, u32 act) {
-    if (SMOOTH && act == 3) {
-        Logistic at(of);
+    if (SMOOTH && act >= 3) {
+        Logistic at(act == 6 ? 2.0f * of : of);
+        if (act == 4) return of < 0.0f ? dy * at.power : dy;
+        if (act >= 5) return dy * ((act == 6 ? 4.0f : 1.0f) * at.most * at.rest);
         float below = at.rest * (1.0f - at.distance * at.most);
         return dy * (of < 0.0f ? below : 1.0f - below);
     }

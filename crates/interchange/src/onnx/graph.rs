@@ -51,7 +51,7 @@ pub(super) enum Part {
     Erf,
     Sum,
     Twice,
-    /// SiLU.
+    /// Half of SiLU, or an activation by itself.
     Sigmoid,
     /// Group normalization as PyTorch writes it: the groups as channels, then normalized with this epsilon, as an image again, and
     /// times gamma.
@@ -149,6 +149,13 @@ impl<'g> Reader<'g> {
                 self.values.insert(&node.input[k], pooled);
                 Ok(name)
             }
+            Some(Of::Part(Part::Sigmoid, x)) => {
+                let name = self.new_name(&node.input[k], "_act");
+                let about = json!({"activation": "sigmoid"});
+                let sigmoid = self.push("Activation", name.clone(), about, vec![x]);
+                self.values.insert(&node.input[k], sigmoid);
+                Ok(name)
+            }
             _ => Err(unknown(node)),
         }
     }
@@ -209,6 +216,8 @@ impl<'g> Reader<'g> {
             "Clip" => return Err(format!("its node `{}` must be a ReLU, with min=0 and no max", node.name)),
             "Gelu" if word(node, "approximate") != "tanh" => self.activation(node, "gelu")?,
             "Swish" if float(node, "alpha", 1.0) == 1.0 => self.activation(node, "silu")?,
+            "Elu" if float(node, "alpha", 1.0) == 1.0 => self.activation(node, "elu")?,
+            "Tanh" => self.activation(node, "tanh")?,
             // The loss has them.
             "Softmax" | "LogSoftmax" if [-1, 1].contains(&int(node, "axis", -1)) => {
                 self.activation(node, "softmax")?

@@ -192,6 +192,9 @@ impl<'s> Nodes<'s> {
                 let logistic = self.node("Sigmoid", &[&x], &[], format!("{output}_sigmoid"));
                 self.node("Mul", &[&x, &logistic], &[], output)
             }
+            Activation::Elu => self.node("Elu", &[&x], &[], output),
+            Activation::Sigmoid => self.node("Sigmoid", &[&x], &[], output),
+            Activation::Tanh => self.node("Tanh", &[&x], &[], output),
         }
     }
 

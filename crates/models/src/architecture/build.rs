@@ -201,7 +201,7 @@ fn inputs(options: &Options<'_>, k: usize, places: &HashMap<String, usize>) -> R
 }
 
 fn is_activation(class: &Class) -> bool {
-    ["Activation", "ReLU", "Softmax"].contains(&class.name)
+    ["Activation", "ELU", "ReLU", "Softmax"].contains(&class.name)
 }
 
 /// The activation that a layer computes by itself. A softmax at the end is none.
@@ -218,10 +218,16 @@ fn activation(node: &Node<'_>, is_last: bool) -> Result<Activation> {
             }
             Some(Activation::Relu)
         }
+        "ELU" if options.number("alpha", 1.0)? != 1.0 => {
+            return Err(options.refuse("only an ELU with an alpha of 1 is there"));
+        }
+        "ELU" => Some(Activation::Elu),
         "Softmax" => None,
         _ => options.activation()?,
     };
     match own {
+        Some(Activation::Sigmoid) if is_last => Err(options
+            .refuse("sigmoid is not possible in the last layer, where a softmax tells the classes apart")),
         Some(act) => Ok(act),
         None if is_last => Ok(Activation::None),
         None => {

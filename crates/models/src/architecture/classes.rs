@@ -106,6 +106,7 @@ const TABLE: &[Class] = &[
         ..PLAIN
     },
     Class { name: "Dropout", options: &["rate"], keeps_sign: true, build: dropout, ..PLAIN },
+    Class { name: "ELU", options: &["alpha"], build: activation, ..PLAIN },
     Class { name: "Flatten", keeps_sign: true, ..PLAIN },
     Class {
         name: "GlobalAveragePooling2D",

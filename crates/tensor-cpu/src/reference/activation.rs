@@ -7,7 +7,10 @@ pub(crate) fn act(activation: Activation, x: f64) -> f64 {
         Activation::Relu if x < 0.0 => 0.0,
         Activation::Gelu => x * below(x),
         Activation::Silu => x * logistic(x),
-        Activation::None | Activation::Relu => x,
+        Activation::Elu if x < 0.0 => x.exp_m1(),
+        Activation::Sigmoid => logistic(x),
+        Activation::Tanh => x.tanh(),
+        Activation::None | Activation::Relu | Activation::Elu => x,
     }
 }
 
@@ -18,7 +21,10 @@ pub(crate) fn act_gradient(activation: Activation, of: f64, dy: f64) -> f64 {
         Activation::Relu if of <= 0.0 => 0.0,
         Activation::Gelu => dy * (below(of) + of * density(of)),
         Activation::Silu => dy * logistic(of) * (1.0 + of * logistic(-of)),
-        Activation::None | Activation::Relu => dy,
+        Activation::Elu if of < 0.0 => dy * of.exp(),
+        Activation::Sigmoid => dy * logistic(of) * logistic(-of),
+        Activation::Tanh => dy * (1.0 - of.tanh().powi(2)),
+        Activation::None | Activation::Relu | Activation::Elu => dy,
     }
 }
 
