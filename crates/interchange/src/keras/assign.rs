@@ -66,7 +66,7 @@ pub(super) fn described(
 }
 
 /// The layer at this place. In `.h5` of Keras 2 a layer of a model inside of another has its own name alone.
-fn find(units: &[Unit], named: bool, place: &Place) -> Result<usize, String> {
+pub(super) fn find(units: &[Unit], named: bool, place: &Place) -> Result<usize, String> {
     let path = if named { &place.named } else { &place.numbered };
     let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
     let exact = units.iter().position(|unit| unit.path == *path);
