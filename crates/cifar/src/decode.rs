@@ -1,6 +1,6 @@
 //! From the files of class folders to pixels, on all cores.
 
-use std::io::{self, BufRead, BufReader, Cursor, Read as _, Seek};
+use std::io::{self, Cursor, Read as _};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -137,21 +137,18 @@ fn read(path: &Path) -> Result<RgbImage> {
     if len == 0 {
         return Err(Error::io("decode the picture", path)(io::Error::other("it is empty")));
     }
-    let reader = ImageReader::new(BufReader::new(file)).with_guessed_format();
+    // All formats are decoded from memory: the compiler builds the decoders once for each kind of reader.
+    let mut bytes = Vec::with_capacity(len.min(MAX_DECODED) as usize);
+    file.take(MAX_DECODED).read_to_end(&mut bytes).map_err(Error::io("read", path))?;
+    let reader = ImageReader::new(Cursor::new(&bytes[..])).with_guessed_format();
     let reader = reader.map_err(Error::io("read", path))?;
     let bad = |source| Error::Image { path: path.into(), source };
     let format = reader.format();
-    let decoded = if format == Some(ImageFormat::Jpeg) {
-        let mut jpeg = Vec::new();
-        reader.into_inner().take(MAX_DECODED).read_to_end(&mut jpeg).map_err(Error::io("read", path))?;
-        // The decoder paints missing parts gray.
-        if !comes_to_its_end(&jpeg) {
-            return Err(bad(ImageError::IoError(io::ErrorKind::UnexpectedEof.into())));
-        }
-        caught(|| upright(ImageReader::with_format(Cursor::new(jpeg), ImageFormat::Jpeg)))
-    } else {
-        caught(|| upright(reader))
-    };
+    // The decoder paints missing parts gray.
+    if format == Some(ImageFormat::Jpeg) && !comes_to_its_end(&bytes) {
+        return Err(bad(ImageError::IoError(io::ErrorKind::UnexpectedEof.into())));
+    }
+    let decoded = caught(|| upright(reader));
     let panicked = |message| {
         let format = format.map_or(ImageFormatHint::Unknown, ImageFormatHint::Exact);
         Err(ImageError::Decoding(DecodingError::new(format, format!("the decoder panicked: {message}"))))
@@ -160,7 +157,7 @@ fn read(path: &Path) -> Result<RgbImage> {
 }
 
 /// Decodes a picture and turns it as its EXIF orientation says. Damaged EXIF data turn nothing.
-fn upright<R: BufRead + Seek>(mut reader: ImageReader<R>) -> ImageResult<RgbImage> {
+fn upright(mut reader: ImageReader<Cursor<&[u8]>>) -> ImageResult<RgbImage> {
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_PIXELS_ASIDE);
     limits.max_image_height = Some(MAX_PIXELS_ASIDE);
