@@ -32,14 +32,6 @@ const FUNCTIONS: [(&str, &str); 3] = [("Gelu", "gelu"), ("Relu", "relu"), ("Silu
 const FOR_TRAINING: [&str; 5] =
     ["ActivityRegularization", "AlphaDropout", "GaussianDropout", "GaussianNoise", "SpatialDropout2D"];
 
-/// Sums and products with a number in a functional model, and what they are of `x`: a scale and an offset.
-const ARITHMETIC: [(&str, fn(f64) -> [f64; 2]); 4] = [
-    ("Add", |n| [1.0, n]),
-    ("Multiply", |n| [n, 0.0]),
-    ("Subtract", |n| [1.0, -n]),
-    ("TrueDivide", |n| [1.0 / n, 0.0]),
-];
-
 impl<'a> Layer<'a> {
     pub(super) fn of(value: &'a Value) -> Self {
         let class = value["class_name"].as_str().unwrap_or_default();
@@ -102,9 +94,13 @@ impl<'a> Layer<'a> {
             let arguments = &self.value["inbound_nodes"][0]["args"];
             let swaps = ["Add", "Multiply"].contains(&self.class);
             let number = arguments[1].as_f64().or(arguments[0].as_f64().filter(|_| swaps));
-            let known = ARITHMETIC.into_iter().find(|(class, _)| *class == self.class);
-            let (Some((_, of)), Some(number)) = (known, number) else { return Ok(None) };
-            let [scale, offset] = of(number);
+            let [scale, offset] = match (self.class, number) {
+                ("Add", Some(number)) => [1.0, number],
+                ("Subtract", Some(number)) => [1.0, -number],
+                ("Multiply", Some(factor)) => [factor, 0.0],
+                ("TrueDivide", Some(divisor)) if (1.0 / divisor).is_finite() => [1.0 / divisor, 0.0],
+                _ => return Ok(None),
+            };
             json!({"scale": scale, "offset": offset})
         };
         let options = options.as_object().cloned().unwrap_or_default();

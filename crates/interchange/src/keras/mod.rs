@@ -21,6 +21,7 @@ mod config;
 mod h5;
 mod layer;
 mod model;
+mod place;
 mod unit;
 
 pub use crate::file::MAX_FILE;

@@ -1,7 +1,7 @@
 //! From a model's configuration to an architecture.
 
-use super::assign;
 use super::layer::{self, Layer};
+use super::place::Place;
 use super::unit::Unit;
 use crate::Imported;
 use models::{Architecture, IMAGES, LayerSpec};
@@ -22,17 +22,6 @@ pub(super) struct Read {
     pub(super) places: Vec<Place>,
     /// Layers of the file whose numbers are in the network: normalizations that were adapted to data.
     pub(super) adapted: Vec<usize>,
-}
-
-/// The place of a layer's weights in a file.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    /// The layer's name in the network.
-    pub(super) layer: String,
-    /// Keras 3: the classes of the models around it, and its own with a number: `sequential/conv2d_1`.
-    pub(super) numbered: String,
-    /// `.h5`: the names of the models around it, and its own.
-    pub(super) named: String,
 }
 
 /// Reads the configuration of a Sequential or functional model. `weights` are the layers of its file, and whether they have names.
@@ -226,7 +215,7 @@ impl Reader<'_> {
     /// The mean and the variance of a normalization that was adapted to data.
     fn measured(&mut self, place: &Place) -> Result<[Vec<f32>; 2], String> {
         let (units, named) = self.weights;
-        let unit = assign::find(units, named, place)?;
+        let unit = place.find(units, named)?;
         let vectors: Vec<_> = units[unit].arrays.iter().filter(|array| array.shape.len() == 1).collect();
         let [mean, variance] = vectors[..] else {
             return Err(format!(
