@@ -2,10 +2,9 @@
 
 use crate::keys::in_flags;
 use crate::print::note;
-use anyhow::Context;
 use clap::error::{ContextKind, ContextValue};
 use std::error::Error as _;
-use std::fmt;
+use std::fmt::Display;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::process::ExitCode;
 use train::{augment, cifar};
@@ -18,29 +17,13 @@ pub const INTERRUPTED: u8 = 130;
 pub const INCOMPLETE: u8 = 75;
 
 /// Bad usage: the command line must change. Exit status [`BAD_USAGE`].
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct Usage(String);
 
-impl fmt::Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
-
 /// An error of bad usage.
-pub fn usage(message: impl fmt::Display) -> anyhow::Error {
+pub fn usage(message: impl Display) -> anyhow::Error {
     Usage(message.to_string()).into()
-}
-
-/// Calls `handler` on Ctrl-C and SIGTERM, on a separate thread.
-pub fn on_interrupt(handler: impl FnMut() + Send + 'static) -> anyhow::Result<()> {
-    let failed = |error| match error {
-        ctrlc::Error::System(source) => anyhow::Error::from(source),
-        other => other.into(),
-    };
-    ctrlc::set_handler(handler).map_err(failed).context("can't listen for Ctrl-C")
 }
 
 /// Refuses 0 for an option that counts something.
@@ -192,7 +175,7 @@ mod tests {
         let io = || std::io::Error::other("the disk is full");
         let error = train::Error::io("write", "a.csv".as_ref())(io());
         assert_eq!(sentence(&error.into()), "can't write a.csv: the disk is full");
-        let context = Err::<(), _>(io()).context("can't listen").unwrap_err();
+        let context = anyhow::Error::from(io()).context("can't listen");
         assert_eq!(sentence(&context), "can't listen: the disk is full");
     }
 }

@@ -1,14 +1,24 @@
-//! Ctrl-C and SIGTERM during a run.
+//! Ctrl-C and SIGTERM.
 
-use crate::error::{self, INTERRUPTED};
+use crate::error::INTERRUPTED;
 use crate::print::note;
+use anyhow::Context;
 use train::StopFlag;
+
+/// Calls `handler` on Ctrl-C and SIGTERM, on a separate thread.
+pub fn on_interrupt(handler: impl FnMut() + Send + 'static) -> anyhow::Result<()> {
+    let failed = |error| match error {
+        ctrlc::Error::System(source) => anyhow::Error::from(source),
+        other => other.into(),
+    };
+    ctrlc::set_handler(handler).map_err(failed).context("can't listen for Ctrl-C")
+}
 
 /// A stop flag that Ctrl-C and SIGTERM raise.
 pub fn stop_flag(raise: fn(&StopFlag)) -> anyhow::Result<StopFlag> {
     let stop = StopFlag::default();
     let raised = stop.clone();
-    error::on_interrupt(move || raise(&raised))?;
+    on_interrupt(move || raise(&raised))?;
     Ok(stop)
 }
 

@@ -7,7 +7,8 @@ mod process_group;
 mod worker;
 
 use crate::args::LaunchArgs;
-use crate::error::{BAD_USAGE, INCOMPLETE, INTERRUPTED, at_least_one, on_interrupt, usage};
+use crate::error::{BAD_USAGE, INCOMPLETE, INTERRUPTED, at_least_one, usage};
+use crate::interrupt::on_interrupt;
 use crate::print::note;
 use environment::Launch;
 pub use environment::restarts;

@@ -21,7 +21,6 @@ mod launch;
 mod model;
 mod network;
 mod output;
-mod pictures;
 mod predict;
 mod preview;
 mod print;

@@ -217,6 +217,12 @@ fn ending(path: &Path) -> Option<String> {
     Some(path.extension()?.to_string_lossy().to_ascii_lowercase())
 }
 
+/// The name of a run: that of its folder.
+pub fn run_name(run: &Path) -> String {
+    let folder = std::path::absolute(run).unwrap_or_else(|_| run.to_owned());
+    folder.file_name().map_or_else(|| run.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
 /// The most recently modified run in `runs/` that has one of `files`.
 pub fn newest_run(files: &[&str]) -> anyhow::Result<PathBuf> {
     let runs = fs::read_dir(RUNS).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -3,16 +3,17 @@
 use crate::args::PredictArgs;
 use crate::data::LoadProgress;
 use crate::error::{at_least_one, sentence};
+use crate::model;
 use crate::output::newest_network;
 use crate::print::{self, note};
-use crate::{model, pictures};
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use serde_json::json;
 use std::io::{IsTerminal, stdout};
 use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use train::cifar::{Progress, folder};
+use train::cifar::Progress;
+use train::cifar::folder::{self, ENDINGS, Found};
 use trained::{Classifier, ImageSize, Prediction, classify_batches};
 
 /// The number of pictures that are decoded, classified and printed together.
@@ -32,8 +33,7 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
         note(format_args!("error: {}", sentence(error)));
         failed += 1;
     };
-    let files: Vec<PathBuf> =
-        args.images.iter().flat_map(|image| pictures::named(image, &mut refuse)).collect();
+    let files: Vec<PathBuf> = args.images.iter().flat_map(|image| pictures(image, &mut refuse)).collect();
     let mut replicas = args.network.open(&path, files.len().clamp(1, BATCH))?;
     let ImageSize { height, width } = replicas[0].image_size();
     let format = Format::new(&args, &replicas[0]);
@@ -76,6 +76,26 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     let what = if failed == 1 { "file or folder" } else { "files or folders" };
     note(format_args!("{failed} {what} could not be read"));
     Ok(ExitCode::FAILURE)
+}
+
+/// The file itself, whatever its name; for a folder, the pictures in it and below, and a note on the other
+/// files. Calls `refuse` for folders that can't be read, and continues.
+fn pictures(path: &Path, refuse: &mut impl FnMut(&anyhow::Error)) -> Vec<PathBuf> {
+    if !path.is_dir() {
+        return vec![path.to_owned()];
+    }
+    let Found { pictures, others, unlisted } = Found::below(path);
+    if pictures.is_empty() && unlisted.is_empty() {
+        let endings = ENDINGS.map(|ending| format!(".{ending}")).join(", ");
+        refuse(&anyhow!("{}: the folder has no picture: {endings}", path.display()));
+    }
+    for error in unlisted {
+        refuse(&train::Error::from(error).into());
+    }
+    if let Some(first) = others.first() {
+        note(Progress::PassedOver { files: others.len(), first });
+    }
+    pictures
 }
 
 /// How predictions are printed.

@@ -2,7 +2,7 @@
 
 use crate::args::ReportArgs;
 use crate::error::{at_least_one, sentence};
-use crate::output::{HISTORY_FILE, folder_must_exist, newest_run};
+use crate::output::{HISTORY_FILE, folder_must_exist, newest_run, run_name};
 use crate::{data, evaluate, print};
 use report::{RunReport, page_file, save_report};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     folder_must_exist("--output", &file)?;
     let mut reports = Vec::with_capacity(runs.len());
     for run in &runs {
-        let mut about = RunReport::read(run, name(run))?;
+        let mut about = RunReport::read(run, run_name(run))?;
         if let Err(error) = test(&mut about, run, &args) {
             let why = format!("The network was not tested: {}.", shortened(&sentence(&error)));
             print::note(format_args!("{}: {why}", run.display()));
@@ -33,12 +33,6 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     }
     save_report(&file, &reports)?;
     print::text(&format!("wrote {}\n", file.display()))
-}
-
-/// The name of a run is that of its folder.
-fn name(run: &Path) -> String {
-    let folder = std::path::absolute(run).unwrap_or_else(|_| run.to_owned());
-    folder.file_name().map_or_else(|| run.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
 fn test(about: &mut RunReport, run: &Path, args: &ReportArgs) -> anyhow::Result<()> {

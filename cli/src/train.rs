@@ -56,28 +56,12 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
     let mut page: Option<Page> = None;
     let first_step_done = Arc::new(AtomicBool::new(false));
     let begin = || {
-        let before = resume.map_or_else(Vec::new, |resume| resume.config.outputs.outside());
-        for outside in outside_outputs(&config.outputs)? {
-            let was_written = before.iter().any(|before| before.path == outside.path);
-            prepare_outside(&outside, &output.run, &mut created)
-                .map_err(|error| if was_written { with_remedy(error) } else { error })?;
-            if !outside.is_folder {
-                created.add_file(outside.path.to_owned());
-            }
-        }
+        prepare_outputs(&config.outputs, resume, &output.run, &mut created)?;
         lock = output.create(&mut created)?;
         output.check_unused()?;
         train::save_config(&config, &output.run)?;
         status = Some(Status::begin(&output.run, output.resumed || output.restarted)?);
-        announce(&config, &data, output, resume);
-        if resume.is_some() {
-            args.ignored_recipe_options(&config)?
-                .iter()
-                .for_each(|line| note(format_args!("warning: {line}")));
-        }
-        if args.quick && !args.options.has("epochs") && config.recipe != "quick" && resume.is_none() {
-            note_quick_recipe(&config);
-        }
+        announce(&config, &data, output, resume, args)?;
         let mut observers = observers(&config, &title(&config, &data), output, args)?;
         let (address, live_status) = (server.as_ref().map(Server::url), LiveStatus::default());
         if let Some(server) = server {
@@ -212,8 +196,13 @@ fn run_other(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Re
     Ok(if unfinished { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// The outputs outside of the run's folder; a folder in the place of a file is refused.
-fn outside_outputs(outputs: &Outputs) -> anyhow::Result<Vec<Outside<'_>>> {
+/// Prepares the outputs outside of the run's folder; a folder in the place of a file is refused.
+fn prepare_outputs(
+    outputs: &Outputs,
+    resume: Option<&Resume>,
+    run: &Path,
+    created: &mut CreatedPaths,
+) -> anyhow::Result<()> {
     let all = outputs.outside();
     if let Some(Outside { key, path, .. }) =
         all.iter().find(|outside| !outside.is_folder && outside.path.is_dir())
@@ -225,7 +214,16 @@ fn outside_outputs(outputs: &Outputs) -> anyhow::Result<Vec<Outside<'_>>> {
             shown(path).display()
         )));
     }
-    Ok(all)
+    let before = resume.map_or_else(Vec::new, |resume| resume.config.outputs.outside());
+    for outside in all {
+        let was_written = before.iter().any(|before| before.path == outside.path);
+        prepare_outside(&outside, run, created)
+            .map_err(|error| if was_written { with_remedy(error) } else { error })?;
+        if !outside.is_folder {
+            created.add_file(outside.path.to_owned());
+        }
+    }
+    Ok(())
 }
 
 /// Adds a remedy to an error about an output that the run wrote before.
@@ -285,16 +283,14 @@ fn images(config: &Config, data: &Dataset) -> String {
     }
 }
 
-/// With `--quick`, little work is expected.
-fn note_quick_recipe(config: &Config) {
-    let (recipe, train::Training { model, epochs, .. }) = (&config.recipe, &config.training);
-    note(format_args!(
-        "--quick leaves network and epochs to --recipe {recipe}: {model}, {epochs} epochs; for a short trial give --epochs N and \
-         --limit-train N, or leave --recipe out"
-    ));
-}
-
-fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Resume>) {
+/// Says what begins, and how.
+fn announce(
+    config: &Config,
+    data: &Dataset,
+    output: &Output,
+    resume: Option<&Resume>,
+    args: &TrainArgs,
+) -> anyhow::Result<()> {
     let run = output.run.display();
     let images = images(config, data);
     let size = ImageSize::of(data.train.shape());
@@ -320,7 +316,17 @@ fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Re
                 config.training.epochs
             ));
         }
+        let ignored = args.ignored_recipe_options(config)?;
+        ignored.iter().for_each(|line| note(format_args!("warning: {line}")));
+    } else if args.quick && !args.options.has("epochs") && config.recipe != "quick" {
+        // With `--quick`, little work is expected.
+        let (recipe, train::Training { model, epochs, .. }) = (&config.recipe, &config.training);
+        note(format_args!(
+            "--quick leaves network and epochs to --recipe {recipe}: {model}, {epochs} epochs; for a short trial give --epochs N and \
+             --limit-train N, or leave --recipe out"
+        ));
     }
+    Ok(())
 }
 
 /// The title of the run's curves.

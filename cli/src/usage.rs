@@ -4,30 +4,22 @@ use crate::args::Args;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 
-/// Flags of other programs that are not similar to any flag here, with the way to do the same.
-const ELSEWHERE: [(&str, &[&str], &str); 5] = [
+/// Flags of other programs for training that are not similar to any flag here, with the way to do the same.
+const ELSEWHERE: [(&[&str], &str); 5] = [
     (
-        "train",
         &["--network", "--arch"],
         "a network is named by --model NAME|FILE, or comes with its recipe, by --recipe NAME",
     ),
     (
-        "train",
         &["--weight-decay", "--wd", "--l2"],
         "it is an option of the optimizer, as in --optimizer sgd:weight-decay=5e-4",
     ),
+    (&["--nesterov"], "it is an option of the optimizer, as in --optimizer sgd:momentum=0.9,nesterov"),
     (
-        "train",
-        &["--nesterov"],
-        "it is an option of the optimizer, as in --optimizer sgd:momentum=0.9,nesterov",
-    ),
-    (
-        "train",
         &["--deterministic"],
         "a run repeats bit for bit without it; for sums in one order on several GPUs give --virtual-replicas N",
     ),
     (
-        "train",
         &["--tta"],
         "it belongs to towers evaluate and towers predict, which show a trained network several views",
     ),
@@ -144,8 +136,8 @@ fn advice(line: &[String], word: &str, near: bool) -> Option<String> {
             "the command to start comes after `--`, as in towers launch --processes 2 -- train --quick";
         return Some(advice.to_owned());
     }
-    let known = |(of, flags, _): &&(&str, &[&str], &str)| of == command && flags.contains(&word);
-    ELSEWHERE.iter().find(known).map(|(_, _, advice)| (*advice).to_owned())
+    let known = ELSEWHERE.iter().find(|(flags, _)| command == "train" && flags.contains(&word));
+    known.map(|(_, advice)| (*advice).to_owned())
 }
 
 /// Whether a flag is probably a misspelling of another one, or a part or extension of it.

@@ -141,24 +141,12 @@ fn is_interrupted(status: &ExitStatus, killed: bool) -> bool {
 }
 
 /// The end of a process as a message, and as an exit status.
-#[cfg(unix)]
 fn describe(status: ExitStatus) -> (String, u8) {
-    use std::os::unix::process::ExitStatusExt;
-    match status.signal() {
-        Some(signal) => {
-            let name = nix::sys::signal::Signal::try_from(signal).map_or("unknown", |signal| signal.as_str());
-            (format!("was ended by signal {signal} ({name})"), 128 + (signal & 0x7f) as u8)
-        }
-        None => by_code(status),
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        let name = nix::sys::signal::Signal::try_from(signal).map_or("unknown", |signal| signal.as_str());
+        return (format!("was ended by signal {signal} ({name})"), 128 + (signal & 0x7f) as u8);
     }
-}
-
-#[cfg(not(unix))]
-fn describe(status: ExitStatus) -> (String, u8) {
-    by_code(status)
-}
-
-fn by_code(status: ExitStatus) -> (String, u8) {
     let code = status.code().unwrap_or(1);
     (format!("ended with exit status {code}"), u8::try_from(code).unwrap_or(1))
 }

@@ -3,7 +3,7 @@
 use crate::print::note;
 use anyhow::Context;
 use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -132,30 +132,18 @@ fn send(child: &mut Child, _: Request) -> io::Result<()> {
 }
 
 /// Calls `tell` with each line, until the end of the pipe.
-fn read_lines(mut pipe: impl Read, mut tell: impl FnMut(String)) {
-    let (mut line, mut buffer) = (Vec::new(), [0; LONGEST]);
-    let mut end_line = |line: &mut Vec<u8>| {
-        tell(String::from_utf8_lossy(line).trim_end().to_owned());
-        line.clear();
-    };
+fn read_lines(pipe: impl Read, mut tell: impl FnMut(String)) {
+    let (mut pipe, mut line) = (BufReader::new(pipe), Vec::new());
     loop {
-        let count = match pipe.read(&mut buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Ok(0) | Err(_) => break,
-            Ok(count) => count,
-        };
-        for &byte in &buffer[..count] {
-            match byte {
-                b'\n' => end_line(&mut line),
-                _ => line.push(byte),
-            }
-            if line.len() >= LONGEST {
-                end_line(&mut line);
-            }
+        line.clear();
+        let read = pipe.by_ref().take(LONGEST as u64).read_until(b'\n', &mut line);
+        if line.is_empty() {
+            return;
         }
-    }
-    if !line.is_empty() {
-        end_line(&mut line);
+        tell(String::from_utf8_lossy(&line).trim_end().to_owned());
+        if read.is_err() {
+            return;
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod address;
 mod http;
 
 use crate::error::usage;
+use crate::output::run_name;
 use crate::print::note;
 use address::Address;
 use callbacks::{LiveStatus, Result};
@@ -11,7 +12,6 @@ use http::{Answer, Request};
 use report::{LIVE_POLICY, LIVE_SCRIPT, live_figures, live_page};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -47,8 +47,7 @@ impl Server {
 
     /// The page about the run in this folder. Answers begin with the run.
     pub fn page(self, run: PathBuf, status: LiveStatus) -> Page {
-        let name = std::path::absolute(&run).unwrap_or_else(|_| run.clone());
-        let name = name.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let name = run_name(&run);
         let Server { listener, address } = self;
         note(format_args!("the live view is at {}", address.url()));
         let listener = Mutex::new(Some(listener));
@@ -81,25 +80,23 @@ struct Now {
 
 /// Answers until the process ends.
 fn accept(listener: &TcpListener, page: &Page) {
-    let open = Arc::new(AtomicUsize::new(0));
+    // Each connection has a clone.
+    let open = Arc::new(());
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
             // Such as a lack of file descriptors, which may pass.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
-            open.fetch_sub(1, Ordering::Relaxed);
+        if Arc::strong_count(&open) > CONNECTIONS {
             continue;
         }
         let (page, counted) = (page.clone(), Arc::clone(&open));
-        let thread = thread::Builder::new().name("answer".into()).spawn(move || {
+        // A connection without a thread is closed.
+        let _ = thread::Builder::new().name("answer".into()).spawn(move || {
             http::answer(&stream, |request| page.respond(request));
-            counted.fetch_sub(1, Ordering::Relaxed);
+            drop(counted);
         });
-        if thread.is_err() {
-            open.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 }
 

@@ -26,7 +26,8 @@ pub use serde;
 /// optionally a flag with the name of its value. A heading in brackets comes before each group. Fields after
 /// a `+` are separate tables; `as` gives a table another key.
 ///
-/// The struct implements `Default`, `Serialize` and `Deserialize`, and has a constant `OPTIONS`.
+/// The struct implements `Default`, `Serialize` and `Deserialize`, and has a constant `OPTIONS`. For a struct of
+/// another crate, `const NAME { ... }` declares that constant alone: without types and defaults.
 #[macro_export]
 macro_rules! options {
     (
@@ -66,13 +67,24 @@ macro_rules! options {
         }
 
         impl $name {
-            /// The options, in the order of the fields.
-            pub const OPTIONS: &'static [$crate::Opt] = &[$($(
-                $crate::Opt::new(stringify!($field), $kind, concat!($($doc),+))
-                    .under($heading)
-                    $(.with_flag($flag))?,
-            )*)*];
+            $crate::options! {
+                /// The options, in the order of the fields.
+                pub const OPTIONS {
+                    $( [$heading] $( $(#[doc = $doc])+ $field: $kind $(, $flag)?; )* )*
+                }
+            }
         }
+    };
+    (
+        $(#[$meta:meta])*
+        $vis:vis const $name:ident {
+            $( [$heading:literal] $( $(#[doc = $doc:literal])+ $field:ident: $kind:expr $(, $flag:literal)?; )* )*
+        }
+    ) => {
+        $(#[$meta])*
+        $vis const $name: &'static [$crate::Opt] = &[$($(
+            $crate::Opt::new(stringify!($field), $kind, concat!($($doc),+)).under($heading)$(.with_flag($flag))?,
+        )*)*];
     };
 }
 

@@ -43,7 +43,7 @@ pub enum Error {
         /// The step of the epoch, from 1.
         step: u64,
     },
-    /// A run directory or model file that lacks something.
+    /// A file or folder that lacks something, or that can't be read or written.
     #[error("{}: {reason}", path.display())]
     Run {
         /// The file or folder.
@@ -67,14 +67,6 @@ pub enum Error {
         "these are not the data that the run was trained on: {0}; give those by `data.dataset`, or start a new run"
     )]
     OtherData(String),
-    /// A picture that can't be read or written.
-    #[error("{}: {reason}", path.display())]
-    Picture {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
     /// A missing device.
     #[error("{0}")]
     Device(String),

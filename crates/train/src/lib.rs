@@ -72,8 +72,6 @@ pub use options;
 /// The place of this process among others, and how they meet.
 pub use parallel::{cluster, end_failed_job, join};
 
-use trained::standardization;
-
 /// Compiles the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

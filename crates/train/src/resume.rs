@@ -42,17 +42,15 @@ impl Resume {
     pub fn newest(run: &Path) -> Result<Self> {
         let folder = run.join(CHECKPOINTS);
         if !folder.is_dir() {
-            let reason = if run.join("config.json").is_file() {
-                "the run has no checkpoint: it ended before its first one, or they were deleted; start it again"
-            } else {
-                "no run to resume here; name the run's folder, as in --resume runs/a"
-            };
             let around = run.ancestors().skip(1).find(|above| above.join(CHECKPOINTS).is_dir());
             let reason = match around.filter(|_| run.exists()) {
                 Some(around) => {
                     format!("this is inside of a run's folder; name that: --resume {}", around.display())
                 }
-                None => reason.to_owned(),
+                None if run.join("config.json").is_file() => {
+                    "the run has no checkpoint: it ended before its first one, or they were deleted; start it again".into()
+                }
+                None => "no run to resume here; name the run's folder, as in --resume runs/a".into(),
             };
             return Err(Error::Run { path: run.to_owned(), reason });
         }

@@ -1,6 +1,7 @@
 //! Files with the layers of a network, as the value of `model`.
 
-use super::{Config, is_plain};
+use super::Config;
+use super::check::is_plain;
 use crate::open_model::read_network;
 use crate::{Error, ImageSize, Preprocessing, Result};
 use interchange::{Imported, keras};

@@ -1,8 +1,11 @@
 //! `--lr-scaling`: learning rates for batches that grow with the number of replicas.
 
-use super::few_digits;
+use super::refuse;
 use crate::{Config, Error, Result};
 use optim::{LinearScaling, Optimizer, Progress};
+
+/// The option of the warm-up.
+const WARMUP: &str = "`lr_scaling.warmup_epochs`";
 
 /// The default warm-up in epochs: that of Goyal et al.
 const WARMUP_EPOCHS: u64 = 5;
@@ -68,6 +71,7 @@ impl Config {
                 Ok(())
             }
             None => refuse(
+                WARMUP,
                 epochs,
                 "left out without `lr_scaling`; a `schedule` such as poly+warmup:epochs=5 warms up from 0",
             ),
@@ -79,7 +83,7 @@ impl Config {
         scaling.validate()?;
         match self.training.schedule.warmup {
             Some(_) if scaling.warmup_epochs > 0 => {
-                refuse(scaling.warmup_epochs, "0 with a schedule that has its own warm-up")
+                refuse(WARMUP, scaling.warmup_epochs, "0 with a schedule that has its own warm-up")
             }
             _ => Ok(()),
         }
@@ -107,8 +111,9 @@ impl Config {
     }
 }
 
-fn refuse(epochs: u64, accepted: &str) -> Result<()> {
-    Err(Error::option("`lr_scaling.warmup_epochs`", epochs, accepted))
+/// A number with few digits, however large it is.
+fn few_digits(number: f64) -> String {
+    if number.is_finite() && number.abs() >= 1e16 { format!("{number:e}") } else { number.to_string() }
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ options! {
         data_url: Vec<String> = Vec::new(), Kind::List(&Kind::Text, None), "--data-url URL";
         /// Never download anything
         offline: bool = false, Kind::Switch, "--offline";
-        /// Use only the first N test samples; of class folders, N of each class
+        /// Use only the first N test samples; of class folders, as many of each class as can be
         limit_test: Option<usize> = None, Kind::Whole(1), "--limit-test N";
         /// Decode the pictures of class folders while training, and not before: auto (if their pixels would take more than half of the free memory), always or never
         stream: When = When::Auto, Kind::OneOf(&["auto", "always", "never"]), "--stream WHEN";

@@ -60,7 +60,7 @@ fn airbench94_steps_as_its_source() {
     network.set_input(&images, &(0..BATCH as u32).collect::<Vec<_>>()).unwrap();
 
     let mut optimizer = config.optimizer_on(&network).unwrap();
-    let mut average = Average::new(config.training.ema.unwrap(), &device, &network).unwrap();
+    let mut average = Average::new(config.training.ema.unwrap(), &network).unwrap();
     let mut shown = golden["shown"].as_array().unwrap().iter().peekable();
     for (step, expected) in (0..config.training.epochs).zip(floats(&golden["losses"])) {
         let at = |step| Progress::at_step(step, 1, config.training.epochs);
@@ -74,7 +74,7 @@ fn airbench94_steps_as_its_source() {
         let arena = network.arena_mut();
         let lr = config.lr_at(BATCH, &at(step));
         optimizer.step(&device, lr, &mut arena.params, &arena.grads, arena.trainable).unwrap();
-        average.after(&at(step + 1), &device, &mut network).unwrap();
+        average.after(&at(step + 1), &mut network).unwrap();
         if let Some(expected) = shown.next_if(|shown| shown["step"] == step + 1) {
             assert_shown(&network, expected, step + 1);
         }

@@ -87,7 +87,7 @@ options! {
         dataset: String = "auto".to_owned(), Kind::Text, "--dataset NAME|DIR";
         /// Scale the pictures of class folders to N x N, or to height x width, as in 48x40; by default 32
         image_size: ImageSize = ImageSize::default(), Kind::form(forms::image_size, ImageSize::ACCEPTED), "--image-size N|HxW";
-        /// Use only the first N training samples; of class folders, N of each class
+        /// Use only the first N training samples; of class folders, as many of each class as can be
         limit_train: Option<usize> = None, Kind::Whole(1), "--limit-train N";
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::{Error, Picture, Result};
 use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
-use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage, codecs::png::PngEncoder};
+use image::{ImageFormat, Rgb, RgbImage};
+use std::io::Cursor;
+use std::path::Path;
 
 /// Images per row.
 const COLUMNS: u32 = 8;
@@ -36,12 +38,18 @@ pub(crate) fn draw(
             sheet.get_pixel_mut(at.0, at.1).0[channel] = value.round() as u8;
         }
     }
-    let mut png = Vec::new();
-    let encoder = PngEncoder::new(&mut png);
-    encoder.write_image(&sheet, full_width, full_height, ExtendedColorType::Rgb8).map_err(|error| {
-        Error::Picture { path: "the augmented batch".into(), reason: format!("can't be encoded: {error}") }
-    })?;
+    let png = png(&sheet, Path::new("the augmented batch"))?;
     Ok(Picture { width: full_width, height: full_height, png })
+}
+
+/// A picture as PNG, for the file `path`.
+pub(super) fn png(picture: &RgbImage, path: &Path) -> Result<Vec<u8>> {
+    let mut png = Cursor::new(Vec::new());
+    picture.write_to(&mut png, ImageFormat::Png).map_err(|error| Error::Run {
+        path: path.to_owned(),
+        reason: format!("can't be encoded: {error}"),
+    })?;
+    Ok(png.into_inner())
 }
 
 /// The augmentation without the steps that only shift and scale values.

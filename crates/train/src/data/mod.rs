@@ -13,4 +13,4 @@ pub(crate) use fingerprint::{compare, described, digest, digest_file, digest_see
 pub use load::{load_data, load_test_data};
 pub(crate) use load::{samples, split};
 pub use preview::{Preview, preview};
-pub(crate) use share::{Share, Source};
+pub(crate) use share::{Piece, Share, Source};

@@ -1,10 +1,10 @@
+use crate::data::batch_picture::png;
 use crate::data::load::samples;
 use crate::{Error, Result};
 use augment::{ImageDataGenerator, LoaderOptions, Pipeline};
 use cifar::Split;
+use image::RgbImage;
 use image::imageops::{FilterType, resize};
-use image::{ImageFormat, RgbImage};
-use std::io::Cursor;
 use std::path::Path;
 use trained::standardization;
 
@@ -80,14 +80,11 @@ pub fn preview(
     let grid = augment::preview(&pipeline, &samples(split)?, &places, columns, seed)?;
     let (h, w, _) = grid.dim();
     let (w, h) = (w as u32, h as u32);
-    let refuse = |reason: String| Error::Picture { path: path.to_owned(), reason };
     let pixels = grid.into_raw_vec_and_offset().0;
-    let small =
-        RgbImage::from_raw(w, h, pixels).ok_or_else(|| refuse("the grid is no whole picture".into()))?;
+    let small = RgbImage::from_raw(w, h, pixels)
+        .ok_or_else(|| Error::Run { path: path.to_owned(), reason: "the grid is no whole picture".into() })?;
     let large = resize(&small, w * zoom, h * zoom, FilterType::Nearest);
-    let mut png = Cursor::new(Vec::new());
-    large.write_to(&mut png, ImageFormat::Png).map_err(|error| refuse(error.to_string()))?;
-    checkpoint::write_file(path, png.get_ref())?;
+    checkpoint::write_file(path, &png(&large, path)?)?;
     Ok(saved)
 }
 

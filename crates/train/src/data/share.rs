@@ -171,8 +171,8 @@ impl Share {
     /// The rows of the replica's shard `own`, counted from its first one.
     pub(crate) fn piece_of(&self, shards: &Shards, own: usize) -> Piece<'_> {
         let start = shards.own_rows(self.global()).start;
-        let rows = shards.rows(self.global(), shards.own().start + own);
-        Piece { share: self, rows: rows.start - start..rows.end - start }
+        let Range { start: first, end } = shards.rows(self.global(), shards.own().start + own);
+        Piece { share: self, rows: first - start..end - start, first_sample: first as u32 }
     }
 }
 
@@ -180,6 +180,8 @@ impl Share {
 pub(crate) struct Piece<'a> {
     share: &'a Share,
     rows: Range<usize>,
+    /// Its first sample in the whole batch.
+    pub(crate) first_sample: u32,
 }
 
 impl Piece<'_> {
@@ -230,12 +232,12 @@ impl Piece<'_> {
     }
 
     /// Makes the device load its part.
-    pub(crate) fn load(&self, device: &Device, network: &mut Network) -> Result<()> {
+    pub(crate) fn load(&self, network: &mut Network) -> Result<()> {
         match self.share {
             Share::Images(_) | Share::Labels { .. } => Ok(()),
             Share::Rows(rows, set) => {
-                let first = rows.first + self.rows.start;
-                set.borrow().load(device, Rows { first, own: self.rows.len(), ..*rows }, network)
+                let (device, first) = (network.device().clone(), rows.first + self.rows.start);
+                set.borrow().load(&device, Rows { first, own: self.rows.len(), ..*rows }, network)
             }
         }
     }

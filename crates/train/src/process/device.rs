@@ -1,21 +1,9 @@
 use super::cores;
-use crate::devices::count_gpus;
-use crate::{Config, DeviceKind, Devices, Error, Result, check_devices, open_devices};
+use crate::{Config, DeviceKind, Devices, Error, Result};
 use parallel::cluster::{Place, Source};
-use program::Device;
-
-/// Opens this process's devices, one for each of its replicas.
-pub(super) fn open(config: &Config, place: &Place) -> Result<Vec<Device>> {
-    open_devices(&share(config, place, count_gpus())?, &config.training.arithmetic)
-}
-
-/// The number of replicas of this process, without opening their devices.
-pub(super) fn count(config: &Config, place: &Place) -> Result<usize> {
-    check_devices(&share(config, place, count_gpus())?, &config.training.arithmetic)
-}
 
 /// This process's part of the machine's devices; `present` is the number of GPUs that it sees.
-fn share(config: &Config, place: &Place, present: usize) -> Result<Devices> {
+pub(super) fn share(config: &Config, place: &Place, present: usize) -> Result<Devices> {
     let options = &config.placement.devices;
     if options.stages() > 1 {
         let accepted = format!("left out: the replicas of {} processes have no stages", place.world);

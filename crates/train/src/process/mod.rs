@@ -5,7 +5,10 @@ mod recovery;
 mod transport;
 
 use crate::run::{PreparedRun, named};
-use crate::{Config, Devices, Error, Observer, Outcome, Result, Resume, StopFlag};
+use crate::{
+    Config, Devices, Error, Observer, Outcome, Result, Resume, StopFlag, check_devices, count_gpus,
+    open_devices,
+};
 use cifar::Dataset;
 use parallel::cluster::{Place, Source, discover, variable};
 use parallel::join::{ProcessGroup, connect};
@@ -69,7 +72,7 @@ impl Process {
     /// If a device is missing, or another process did not come in time.
     pub fn connect(&mut self, config: &Config) -> Result<usize> {
         if self.replicas.is_empty() {
-            let own = device::count(config, &self.place)?;
+            let own = check_devices(&self.devices(config)?, &config.training.arithmetic)?;
             self.replicas = match &self.transport {
                 Transport::Mpi { mpi, .. } => mpi.replicas(own)?,
                 Transport::Nccl { settings, .. } => {
@@ -212,9 +215,15 @@ impl Process {
         self.transport.run(&self.place, self.group, &devices, facts, body)
     }
 
-    /// Opens the devices of this process.
+    /// The devices of this process.
+    fn devices(&self, config: &Config) -> Result<Devices> {
+        device::share(config, &self.place, count_gpus())
+    }
+
+    /// Opens them, one for each of its replicas.
     fn open(&self, config: &Config) -> Result<Vec<Device>> {
-        let (devices, expected) = (device::open(config, &self.place)?, self.replicas[self.place.rank]);
+        let devices = open_devices(&self.devices(config)?, &config.training.arithmetic)?;
+        let expected = self.replicas[self.place.rank];
         if devices.is_empty() || devices.len() != expected {
             return Err(Error::Device(format!(
                 "there are {} devices, not {expected} as before",

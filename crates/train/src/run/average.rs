@@ -4,7 +4,7 @@ use crate::Result;
 use checkpoint::Tensors;
 use layers::{Network, Role, Slot};
 use optim::{Ema, Progress};
-use program::{Device, Span, Storage};
+use program::{Span, Storage};
 use trained::AVERAGE;
 
 /// The averages of one network, in the layout of its arenas.
@@ -19,21 +19,21 @@ pub(crate) struct Average {
 
 impl Average {
     /// Averages with the network's current values.
-    pub(crate) fn new(ema: Ema, device: &Device, network: &Network) -> Result<Self> {
-        let arena = network.arena();
+    pub(crate) fn new(ema: Ema, network: &Network) -> Result<Self> {
+        let (device, arena) = (network.device(), network.arena());
         let (trained, statistics) = (arena.trainable, Span::new(0, arena.running.len()));
         let (params, running) = (device.alloc(trained.end())?, device.alloc(statistics.len)?);
         let mut average = Average { ema, params, running, trained, statistics };
-        average.mix(0.0, device, network)?;
+        average.mix(0.0, network)?;
         Ok(average)
     }
 
     /// Updates the averages after the steps that are `done`.
-    pub(crate) fn after(&mut self, done: &Progress, device: &Device, network: &mut Network) -> Result<()> {
+    pub(crate) fn after(&mut self, done: &Progress, network: &mut Network) -> Result<()> {
         if let Some(momentum) = self.ema.momentum_after(done) {
-            self.mix(momentum as f32, device, network)?;
+            self.mix(momentum as f32, network)?;
         }
-        if self.has_overwritten(done) { self.overwrite(device, network) } else { Ok(()) }
+        if self.has_overwritten(done) { self.overwrite(network) } else { Ok(()) }
     }
 
     /// Whether the averages have replaced the weights after the steps that are `done`.
@@ -42,25 +42,26 @@ impl Average {
     }
 
     /// Replaces the network's weights by the averages.
-    pub(crate) fn overwrite(&self, device: &Device, network: &mut Network) -> Result<()> {
+    pub(crate) fn overwrite(&self, network: &mut Network) -> Result<()> {
+        let device = network.device().clone();
         let (arena, statistics) = (network.arena_mut(), self.statistics);
         device.ema_step(0.0, 1.0, &self.params, self.trained, &mut arena.params, self.trained)?;
         Ok(device.ema_step(0.0, 1.0, &self.running, statistics, &mut arena.running, statistics)?)
     }
 
     /// Multiplies the averages by `momentum`, and adds the rest from the network.
-    fn mix(&mut self, momentum: f32, device: &Device, network: &Network) -> Result<()> {
-        let arena = network.arena();
+    fn mix(&mut self, momentum: f32, network: &Network) -> Result<()> {
+        let (device, arena) = (network.device(), network.arena());
         device.ema_step(momentum, 1.0, &arena.params, self.trained, &mut self.params, self.trained)?;
         let statistics = self.statistics;
         Ok(device.ema_step(momentum, 1.0, &arena.running, statistics, &mut self.running, statistics)?)
     }
 
     /// Copies of the averages, for a checkpoint.
-    pub(crate) fn export(&self, device: &Device, network: &Network, into: &mut Tensors) -> Result<()> {
+    pub(crate) fn export(&self, network: &Network, into: &mut Tensors) -> Result<()> {
         for slot in averaged(network) {
             let of = if slot.role == Role::Trainable { &self.params } else { &self.running };
-            let values = of.to_vec(device, slot.span.offset, slot.span.len)?;
+            let values = of.to_vec(network.device(), slot.span.offset, slot.span.len)?;
             into.insert(name(slot), slot.shape.clone(), values)?;
         }
         Ok(())
@@ -69,13 +70,12 @@ impl Average {
     /// Restores the averages of a checkpoint; `values` finds its tensors.
     pub(crate) fn import<'t>(
         &mut self,
-        device: &Device,
         network: &Network,
         values: impl Fn(&str, &[usize]) -> Result<&'t [f32]>,
     ) -> Result<()> {
         for slot in averaged(network) {
             let of = if slot.role == Role::Trainable { &mut self.params } else { &mut self.running };
-            device.upload(values(&name(slot), &slot.shape)?, of, slot.span.offset)?;
+            network.device().upload(values(&name(slot), &slot.shape)?, of, slot.span.offset)?;
         }
         Ok(())
     }

@@ -4,7 +4,6 @@ use super::prepared_run::PreparedRun;
 use super::sample_step::{SampleStep, comparison_device, way_around};
 use super::worker::model_of;
 use crate::{Error, Result, When};
-use augment::{Draws, Scratch};
 use layers::{Comparison, Mode};
 use program::Device;
 use std::fs::{self, File, OpenOptions};
@@ -69,21 +68,18 @@ impl PreparedRun<'_> {
 
     /// The first step of the run: its first images, without augmentation.
     fn sample_step(&self, samples: usize) -> Result<SampleStep> {
-        let (training, train) = (&self.config.training, &self.data.train);
-        let pipeline = self.data.augmentation.evaluation().build(train.shape())?;
-        let (mut images, mut pixels, mut scratch) = (Vec::new(), Vec::new(), Scratch::default());
-        let mut image = vec![0.0; pipeline.image_len()];
-        for sample in 0..samples {
-            pipeline.apply(&Draws::default(), train.image(sample, &mut pixels)?, &mut image, &mut scratch)?;
-            images.extend_from_slice(&image);
-        }
+        let (training, mut images) = (&self.config.training, Vec::new());
+        self.data.preprocessed(samples, |image| {
+            images.extend_from_slice(image);
+            Ok(())
+        })?;
         Ok(SampleStep {
             model: self.model.clone(),
             optimizer: training.optimizer,
             lr: training.lr,
             label_smoothing: training.label_smoothing as f32,
             images,
-            labels: train.labels()[..samples].iter().copied().map(u32::from).collect(),
+            labels: self.data.train.labels()[..samples].iter().copied().map(u32::from).collect(),
         })
     }
 }

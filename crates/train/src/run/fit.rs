@@ -185,16 +185,16 @@ impl Run<'_> {
             train_samples: data.train.len(),
             val_samples: data.val.len(),
             steps_per_epoch: train.steps() as u64,
-            replicas: worker.replicas(),
+            replicas: worker.state.replicas,
             devices: worker.describe(),
             simd: tensor_cpu::simd_level(),
             bf16: tensor_cpu::bf16_level(),
             parameters,
             flops,
-            options: hyperparameters(config, worker.replicas(), worker.state.global_batch),
+            options: hyperparameters(config, worker.state.replicas, worker.state.global_batch),
             notes: take(&mut self.notes),
         };
-        self.long_run = LongRun::new((worker.device().kind() == "cpu").then(|| RunTime::new(&run)));
+        self.long_run = LongRun::new((worker.device.kind() == "cpu").then(|| RunTime::new(&run)));
         deciding(observers, stopping).try_for_each(|observer| observer.on_begin(&run))?;
         for warning in take(&mut self.warnings) {
             observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
@@ -243,7 +243,7 @@ impl Run<'_> {
     fn steps(&mut self, began: Instant, seconds_before: f64) -> Result<Steps> {
         let Run { worker, train, observers, stop, long_run, .. } = self;
         let snapshots = &worker.run.snapshots;
-        let (device, done) = (worker.device().clone(), worker.state.partial.steps as usize);
+        let (device, done) = (worker.device.clone(), worker.state.partial.steps as usize);
         for batch in train.epoch(&device, worker.state.epoch, done)? {
             let stopping = worker.step(&batch?, stop.is_raised())?;
             worker.state.partial.seconds = seconds_before + began.elapsed().as_secs_f64();

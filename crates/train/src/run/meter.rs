@@ -1,5 +1,4 @@
-use crate::Partial;
-use crate::Result;
+use crate::{Error, Partial, Result};
 use layers::Network;
 use program::{Device, Storage};
 
@@ -18,6 +17,16 @@ pub struct Totals {
     pub correct: f64,
     /// The number of steps.
     pub steps: f64,
+}
+
+impl Totals {
+    /// Refuses a loss that is NaN or infinite, in an epoch from 0.
+    pub(crate) fn check(&self, epoch: u64) -> Result<()> {
+        if self.loss_sum.is_finite() {
+            return Ok(());
+        }
+        Err(Error::NotFinite { loss: self.loss_sum, epoch: epoch + 1, step: self.steps as u64 + 1 })
+    }
 }
 
 impl Meter {

@@ -1,18 +1,10 @@
 use crate::Result;
-use crate::data::Share;
+use crate::data::{Piece, Share};
 use crate::run::graph_capture::{GraphCapture, Phase};
 use crate::run::partial_sums::PartialSums;
 use layers::Network;
 use parallel::{Collective, Exchanges, Shards};
 use program::{CaptureStatus, Device, ReplayArgs, Span};
-
-/// A pass over one of a replica's shards of a batch.
-pub(crate) struct Pass<'a> {
-    /// Its first sample in the whole batch.
-    pub(crate) first: usize,
-    /// The exchanges with other replicas, if the pass has any.
-    pub(crate) exchanges: Option<Exchanges<'a>>,
-}
 
 /// The passes of a replica over its shards of every batch, and the sum of their results over all replicas.
 pub(crate) struct Passes {
@@ -65,12 +57,9 @@ impl Passes {
 
     /// From now on this replica has these shards of every batch, out of as many. Captured graphs are gone.
     pub(crate) fn set_shards(&mut self, network: &Network, shards: Shards) -> Result<()> {
-        self.capture = GraphCapture::default();
-        if self.sums.take().is_some() {
-            let len = network.arena().grads.len();
-            self.sums = Some(PartialSums::new(network.device(), &shards, len, 1)?);
-        }
-        self.shards = shards;
+        // The memory of the old sums is free before that of the new ones is allocated.
+        let in_order = self.sums.take().is_some();
+        *self = Passes::new(network, shards, in_order, 1)?;
         Ok(())
     }
 
@@ -89,23 +78,17 @@ impl Passes {
         &self.shards
     }
 
-    /// The first sample, in a batch of `global`, of one of this replica's shards.
-    pub(crate) fn first_row(&self, global: usize, own: usize) -> usize {
-        self.shards.rows(global, self.shards.own().start + own).start
-    }
-
     /// Runs a pass over the shard `own`, or a part of one. If it `ends`, adds up this run of its result.
     pub(crate) fn with_shard(
         &mut self,
         network: &mut Network,
         own: usize,
         ends: Option<Span>,
-        pass: impl FnOnce(&mut Network, &Shards) -> Result<()>,
+        pass: impl FnOnce(&mut Network) -> Result<()>,
     ) -> Result<()> {
-        let device = network.device().clone();
-        let Passes { shards, sums, .. } = self;
+        let (device, sums) = (network.device().clone(), &mut self.sums);
         sums.iter_mut().for_each(|sums| sums.swap(own, &mut network.arena_mut().grads));
-        let done = pass(network, shards).and_then(|()| match (&mut *sums, ends) {
+        let done = pass(network).and_then(|()| match (&mut *sums, ends) {
             (Some(sums), Some(at)) => Ok(sums.end(&device, own, &mut network.arena_mut().grads, at)?),
             _ => Ok(()),
         });
@@ -113,8 +96,8 @@ impl Passes {
         done
     }
 
-    /// Loads each of this replica's shards of a batch, and runs `pass` on it. Devices with graphs capture the
-    /// work first, once, and replay it from then on.
+    /// Loads each of this replica's shards of a batch, and runs `pass` on it, with the exchanges with other
+    /// replicas that it has, if any. Devices with graphs capture the work first, once, and replay it from then on.
     pub(crate) fn each(
         &mut self,
         network: &mut Network,
@@ -122,7 +105,7 @@ impl Passes {
         batch: &Share,
         kind: Kind,
         args: &ReplayArgs,
-        mut pass: impl FnMut(&mut Network, Pass<'_>) -> Result<()>,
+        mut pass: impl FnMut(&mut Network, &Piece<'_>, Option<Exchanges<'_>>) -> Result<()>,
     ) -> Result<()> {
         self.kind = Some(kind);
         let Passes { shards, sums, capture, .. } = self;
@@ -140,12 +123,11 @@ impl Passes {
                     Phase::Capture => piece.set_batch(network)?,
                     _ => piece.send(network)?,
                 }
-                let first = shards.rows(batch.global(), shard).start;
                 let starts_sums = kind == Kind::Gradients && shard + 1 == own.end;
                 // The pass writes to the shard's result directly: a graph needs the same memory each time.
                 sums.iter_mut().for_each(|sums| sums.swap(number, &mut network.arena_mut().grads));
                 let mut run = || {
-                    piece.load(&device, network)?;
+                    piece.load(network)?;
                     let with_others = Exchanges::of_replicas(collective);
                     let exchanges = match (kind, &*sums) {
                         (Kind::Synchronized, _) => Some(with_others),
@@ -155,7 +137,7 @@ impl Passes {
                         (_, None) if starts_sums => Some(with_others.with_sums(None, &[])),
                         _ => None,
                     };
-                    pass(network, Pass { first, exchanges })?;
+                    pass(network, &piece, exchanges)?;
                     match sums {
                         Some(sums) if !starts_sums => {
                             Ok(sums.end(&device, number, &mut network.arena_mut().grads, ends)?)

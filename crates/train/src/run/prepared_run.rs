@@ -173,7 +173,9 @@ impl<'a> PreparedRun<'a> {
             preprocess(config, resume, first_values.as_ref(), fit, &data.train, observers)?;
         let val_sha256 = digest_seen(&data.test, tell(&data.test, observers))?;
         let batch = global_batch(config, resume, world).min(data.train.len());
-        let stages = split_stages(config, model.clone(), device, micro_batch(config, batch, world))?;
+        let split_at = &config.placement.devices.split_at;
+        let micro_batch = micro_batch(config, batch, world);
+        let stages = split_stages(config.stages(), split_at, model.clone(), device, micro_batch)?;
         let mut run = PreparedRun {
             config,
             world,

@@ -1,5 +1,5 @@
-use crate::Fingerprint;
-use augment::{ImageDataGenerator, Samples};
+use crate::{Fingerprint, Result};
+use augment::{Draws, ImageDataGenerator, Samples, Scratch};
 use trained::Input;
 
 /// The data of a run, shared by its replicas.
@@ -14,4 +14,19 @@ pub(crate) struct RunData {
     pub(crate) fingerprint: Fingerprint,
     /// SHA-256 of the labels and pixels to validate on.
     pub(crate) val_sha256: String,
+}
+
+impl RunData {
+    /// Calls `see` with each of the first `count` training images, preprocessed as in evaluation.
+    pub(crate) fn preprocessed(&self, count: usize, mut see: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
+        let pipeline = self.augmentation.evaluation().build(self.train.shape())?;
+        let (mut image, mut pixels) = (vec![0.0; pipeline.image_len()], Vec::new());
+        let mut scratch = Scratch::default();
+        for sample in 0..count.min(self.train.len()) {
+            let sample = self.train.image(sample, &mut pixels)?;
+            pipeline.apply(&Draws::default(), sample, &mut image, &mut scratch)?;
+            see(&image)?;
+        }
+        Ok(())
+    }
 }

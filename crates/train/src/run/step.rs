@@ -1,7 +1,7 @@
 //! A training step: the gradients of a batch, and the update. Runs and benchmarks use the same functions.
 
-use crate::run::meter::{Meter, Totals};
-use crate::{Error, Result};
+use crate::Result;
+use crate::run::meter::Meter;
 use core::time::Duration;
 use layers::{Draws, Network};
 use optim::OptimizerState;
@@ -48,15 +48,14 @@ pub struct StepOptions {
 /// ```
 ///
 /// # Errors
-/// Those of the device, and [`Error::NotFinite`] as in [`update`].
+/// Those of the device, and [`Error::NotFinite`](crate::Error::NotFinite) as in [`update`].
 pub fn train_step(
     network: &mut Network,
     optimizer: &mut OptimizerState,
     meter: &mut Meter,
     options: &StepOptions,
 ) -> Result<()> {
-    let StepOptions { draws, label_smoothing, global_batch, .. } = *options;
-    network.train_pass_with(draws, label_smoothing, global_batch, None)?;
+    gradients(network, options, None)?;
     update(network, optimizer, meter, options)
 }
 
@@ -84,8 +83,8 @@ pub fn gradients(
 /// averages and the weights.
 ///
 /// # Errors
-/// Those of the device. [`Error::NotFinite`] for a loss that is not finite, before any parameter has changed.
-/// An asynchronous device ignores the update instead, and [`Meter::read`] reports the loss later.
+/// Those of the device. [`Error::NotFinite`](crate::Error::NotFinite) for a loss that is not finite, before any
+/// parameter has changed. An asynchronous device ignores the update instead, and [`Meter::read`] reports the loss later.
 pub fn update(
     network: &mut Network,
     optimizer: &mut OptimizerState,
@@ -95,14 +94,7 @@ pub fn update(
     let device = network.device().clone();
     meter.add(network)?;
     if !device.runs_ahead() {
-        let Totals { loss_sum, steps, .. } = meter.read(&device)?;
-        if !loss_sum.is_finite() {
-            return Err(Error::NotFinite {
-                loss: loss_sum,
-                epoch: options.epoch + 1,
-                step: steps as u64 + 1,
-            });
-        }
+        meter.read(&device)?.check(options.epoch)?;
     }
     network.finish_step(options.global_batch)?;
     let arena = network.arena_mut();

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::run::run_data::RunData;
-use augment::{Draws, Patches, Scratch};
+use augment::Patches;
 use layers::{Initializer, Network};
 use parallel::Collective;
 use program::Span;
@@ -31,15 +31,8 @@ pub(crate) fn whiten(network: &mut Network, data: &RunData, collective: &mut dyn
 
 /// The filters for patches of this many rows and columns.
 fn filters(data: &RunData, patch: [usize; 2], epsilon: f32) -> Result<Vec<f32>> {
-    let RunData { train, augmentation, .. } = data;
-    let pipeline = augmentation.evaluation().build(train.shape())?;
-    let mut patches = Patches::new(train.shape(), patch);
-    let (mut image, mut pixels) = (vec![0.0; pipeline.image_len()], Vec::new());
-    let mut scratch = Scratch::default();
-    for sample in 0..train.len().min(IMAGES) {
-        pipeline.apply(&Draws::default(), train.image(sample, &mut pixels)?, &mut image, &mut scratch)?;
-        patches.add(&image)?;
-    }
+    let mut patches = Patches::new(data.train.shape(), patch);
+    data.preprocessed(IMAGES, |image| Ok(patches.add(image)?))?;
     Ok(patches.whitening(f64::from(epsilon))?)
 }
 

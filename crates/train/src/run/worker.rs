@@ -1,32 +1,23 @@
+mod build;
 mod describe;
-mod finish;
-mod rebalance;
 mod snapshot;
 
 pub(crate) use describe::{arithmetic, model_of};
 
 use crate::data::{Share, Source};
 use crate::run::average::Average;
-use crate::run::division;
-use crate::run::first_values::FirstValues;
-use crate::run::memory;
+use crate::run::division::{self, Division};
 use crate::run::meter::{Meter, Totals};
 use crate::run::passes::{Kind, Passes};
 use crate::run::pipeline;
-use crate::run::prepared_run::{PreparedRun, global_batch};
-use crate::run::speed;
+use crate::run::prepared_run::PreparedRun;
 use crate::run::step::{StepOptions, gradients, train_step, update};
 use crate::run::stop_flag::StopFlag;
 use crate::run::throughput::Throughput;
-use crate::run::whitening;
-use crate::{
-    Config, DeviceWeights, EpochRecord, Error, Partial, Plateau, Result, Resume, StepInfo, StepRecord,
-    TrainState,
-};
-use augment::{ImageDataGenerator, LoaderOptions, Samples};
-use layers::{Arena, Draws, Mode, Network};
+use crate::{EpochRecord, Error, Partial, Plateau, Result, StepInfo, StepRecord, TrainState};
+use layers::{Arena, Draws, Network};
 use optim::{OptimizerState, Progress};
-use parallel::{Collective, Replica, Shards, Stage};
+use parallel::{Collective, Stage};
 use program::{Device, ReplayArgs, Span};
 use std::mem::take;
 use std::time::{Duration, Instant};
@@ -42,7 +33,7 @@ pub(crate) struct Worker<'a> {
     /// end.
     diverged: bool,
     steps_per_epoch: u64,
-    device: Device,
+    pub(crate) device: Device,
     /// Dropped before the collective: NCCL can't end while there are captured graphs with its operations.
     passes: Passes,
     collective: Box<dyn Collective>,
@@ -71,139 +62,7 @@ const READ_EVERY: Duration = Duration::from_millis(100);
 /// step, so no clock decides.
 const STOP_CHECK_EVERY: u64 = 16;
 
-/// The error for a batch larger than the data, if short batches are left out.
-fn too_large(config: &Config, global: usize, world: usize, samples: usize) -> Error {
-    let remedy = match samples / config.training.virtual_replicas.unwrap_or(world) {
-        _ if config.training.global_batch_size.is_some() => {
-            format!("`global_batch_size` {samples} or less, or ")
-        }
-        0 => String::new(),
-        each => format!("`batch_size` {each} or less, or "),
-    };
-    let accepted = format!(
-        "at most the {samples} training samples: this recipe leaves out short batches; give {remedy}a recipe with drop_last = false"
-    );
-    Error::option("the batch size", format_args!("{global} over all replicas"), accepted)
-}
-
-impl<'a> Worker<'a> {
-    /// The replica, and its share of the training and of the validation data.
-    pub(crate) fn new(
-        run: &'a PreparedRun<'a>,
-        resume: Option<&Resume>,
-        first_values: Option<&FirstValues>,
-        replica: Replica,
-        mut stage: Stage,
-    ) -> Result<(Self, Source, Source)> {
-        let PreparedRun { config, data, .. } = run;
-        let model = &run.stages[stage.number()];
-        let (rank, world) = (replica.rank(), replica.world());
-        let Replica { device, mut collective } = replica;
-        // The weights that were measured in the resumed run.
-        let measured = |resume: &&Resume| resume.config.placement.device_weights == DeviceWeights::Auto;
-        let measured_before =
-            resume.filter(measured).and_then(|resume| resume.state.device_weights.parse().ok());
-        let global = global_batch(config, resume, world);
-        let weights = config.placement.device_weights.settle(measured_before.as_ref(), world, || {
-            let each = global.min(data.train.len()).div_ceil(config.shards(world));
-            speed::measure(model, &device, collective.as_mut(), &mut stage, each)
-        })?;
-        let own = config.shards_of(&weights, world, rank);
-        // This replica needs memory for the largest of its shards over all batches, or for any that may come.
-        let any = division::moves_shards(config, world).then(|| Shards::new(own.total(), 1, 0));
-        let may_have = any.as_ref().unwrap_or(&own);
-        let largest = |samples: usize, drop_last: bool| {
-            let rest = if drop_last { 0 } else { samples % global };
-            may_have.largest(global.min(samples)).max(may_have.largest(rest))
-        };
-        let batch =
-            largest(data.train.len(), config.training.drop_last).max(largest(data.val.len(), false)).max(1);
-        let lanes = pipeline::max_in_flight(&stage, own.own().len());
-        let built = if stage.is_last() {
-            model.build(&device, batch, Mode::Training)
-        } else {
-            model.build_stage(&device, batch, Mode::Training, lanes)
-        };
-        let mut network = built.map_err(|error| memory::explain(error, model, &device, batch * lanes))?;
-        network.init(config.training.seed)?;
-        match (resume, first_values) {
-            (Some(_), _) => {}
-            (None, Some(values)) => values.load(&mut network)?,
-            (None, None) => whitening::whiten(&mut network, data, collective.as_mut())?,
-        }
-        let syncs_batch_norm =
-            config.training.sync_batch_norm && world > 1 && network.synchronize(collective.rank(), world)?;
-        let optimizer = config.optimizer_on(&network)?;
-        let average = config.training.ema.map(|ema| Average::new(ema, &device, &network)).transpose()?;
-        let meter = Meter::new(&device)?;
-        let source = |samples: &Samples, augmentation: &ImageDataGenerator, options| {
-            let pipeline = augmentation.build(samples.shape())?;
-            match stage.is_first() {
-                true => Source::new(&device, samples, pipeline, options, &own),
-                false => Ok(Source::labels(samples, pipeline, options, &own)),
-            }
-        };
-        let options = LoaderOptions::new()
-            .batch_size(global)
-            .seed(config.training.seed)
-            .drop_last(config.training.drop_last);
-        let train = source(&data.train, &data.augmentation, options)?;
-        let options = LoaderOptions::new().batch_size(global).evaluation();
-        let val = source(&data.val, &data.augmentation.evaluation(), options)?;
-        let steps_per_epoch = train.steps() as u64;
-        if steps_per_epoch == 0 {
-            return Err(too_large(config, global, world, data.train.len()));
-        }
-        let in_order = config.training.virtual_replicas.is_some() || own.total() > world;
-        let passes = Passes::new(&network, own, in_order, lanes)?;
-        let state = TrainState {
-            global_batch: global,
-            device_weights: weights.to_string(),
-            replicas: world,
-            arithmetic: arithmetic(&device),
-            ..TrainState::default()
-        };
-        let mut worker = Worker {
-            run,
-            state,
-            plateau: config.training.reduce_lr_on_plateau.clone().map(Plateau::new),
-            diverged: false,
-            steps_per_epoch,
-            device,
-            collective,
-            network,
-            optimizer,
-            average,
-            passes,
-            syncs_batch_norm,
-            stage,
-            meter,
-            read: Instant::now(),
-            read_samples: 0,
-            ahead: true,
-            throughput: Throughput::default(),
-        };
-        worker.ahead = worker.has_others() && worker.agree(worker.device.runs_ahead())?;
-        if let Some(resume) = resume {
-            let here = take(&mut worker.state);
-            worker.restore(resume)?;
-            let TrainState { device_weights, replicas, arithmetic, .. } = here;
-            worker.state = TrainState { device_weights, replicas, arithmetic, ..worker.state };
-        }
-        worker.state.data = Some(data.fingerprint.clone());
-        // Before any file of the run is written.
-        let lr = worker.lr();
-        if !(lr as f32).is_finite() {
-            return Err(optim::Error::LearningRate { lr }.into());
-        }
-        Ok((worker, train, val))
-    }
-
-    /// The device.
-    pub(crate) fn device(&self) -> &Device {
-        &self.device
-    }
-
+impl Worker<'_> {
     /// Waits for all replicas.
     pub(crate) fn meet(&mut self) -> Result<()> {
         Ok(self.collective.barrier()?)
@@ -266,12 +125,11 @@ impl<'a> Worker<'a> {
         }
         let (lr, global, split) = (self.lr(), batch.global(), self.stage.stages() > 1);
         let alone = self.passes.is_single() && !split;
-        let turn = ReplayArgs { step: self.state.step, lr: lr as f32, first: 0 };
-        let (seed, step, smoothing) =
-            (self.run.config.training.seed, self.state.step, self.run.config.training.label_smoothing as f32);
-        let draws = Draws { seed, step, first_sample: 0 };
-        let epoch = self.state.epoch;
-        let options = StepOptions { draws, label_smoothing: smoothing, lr, global_batch: global, epoch };
+        let (training, step, epoch) = (&self.run.config.training, self.state.step, self.state.epoch);
+        let turn = ReplayArgs { step, lr: lr as f32, first: 0 };
+        let draws = Draws { seed: training.seed, step, first_sample: 0 };
+        let label_smoothing = training.label_smoothing as f32;
+        let options = StepOptions { draws, label_smoothing, lr, global_batch: global, epoch };
         let Worker { passes, network, optimizer, meter, stage, collective, syncs_batch_norm, .. } = self;
         let runs = optimizer.runs();
         let kind = match (alone, *syncs_batch_norm) {
@@ -281,15 +139,15 @@ impl<'a> Worker<'a> {
         };
         let (began, mut waited) = (Instant::now(), Duration::ZERO);
         if split {
-            pipeline::train(passes, stage, network, batch, draws, smoothing)?;
+            pipeline::train(passes, stage, network, batch, &options)?;
         } else {
-            passes.each(network, collective.as_mut(), batch, kind, &turn, |network, pass| {
-                let draws = Draws { first_sample: pass.first as u32, ..draws };
+            passes.each(network, collective.as_mut(), batch, kind, &turn, |network, piece, exchanges| {
+                let draws = Draws { first_sample: piece.first_sample, ..draws };
                 let options = StepOptions { draws, ..options };
                 if alone {
                     return train_step(network, optimizer, meter, &options);
                 }
-                waited += gradients(network, &options, pass.exchanges)?;
+                waited += gradients(network, &options, exchanges)?;
                 Ok(())
             })?;
         }
@@ -315,7 +173,7 @@ impl<'a> Worker<'a> {
         self.state.step += 1;
         let done = self.progress();
         if let Some(average) = &mut self.average {
-            average.after(&done, &self.device, &mut self.network)?;
+            average.after(&done, &mut self.network)?;
         }
         let partial = &mut self.state.partial;
         partial.steps += 1;
@@ -365,18 +223,28 @@ impl<'a> Worker<'a> {
         self.throughput.exchange(&self.device, self.collective.as_mut())
     }
 
+    /// A better division of the shards, if these throughputs of the replicas have one. They are the same on
+    /// all replicas, and so is the answer.
+    pub(crate) fn better_division(&self, rates: &[f64]) -> Option<Division> {
+        let moves = division::moves_shards(self.run.config, self.collective.world());
+        division::better(self.passes.shards(), rates).filter(|_| moves)
+    }
+
+    /// Changes the shards of this replica between two steps, as all do.
+    pub(crate) fn divide(&mut self, division: Division, sources: [&mut Source; 2]) -> Result<()> {
+        let Division { weights, shards } = division;
+        sources.into_iter().try_for_each(|source| source.set_shards(&shards))?;
+        self.passes.set_shards(&self.network, shards)?;
+        self.state.device_weights = weights.to_string();
+        Ok(())
+    }
+
     /// Brings the sums of the epoch up to date; waits for an asynchronous device.
     pub(crate) fn read_losses(&mut self) -> Result<()> {
-        let Totals { loss_sum, correct, steps } = self.meter.read(&self.device)?;
+        let totals = self.meter.read(&self.device)?;
         (self.read, self.read_samples) = (Instant::now(), self.state.partial.samples);
-        if !loss_sum.is_finite() {
-            return Err(Error::NotFinite {
-                loss: loss_sum,
-                epoch: self.state.epoch + 1,
-                step: steps as u64 + 1,
-            });
-        }
-        (self.state.partial.loss_sum, self.state.partial.correct) = (loss_sum, correct);
+        totals.check(self.state.epoch)?;
+        (self.state.partial.loss_sum, self.state.partial.correct) = (totals.loss_sum, totals.correct);
         Ok(())
     }
 
@@ -408,7 +276,7 @@ impl<'a> Worker<'a> {
         Ok(self.stage.replica.all_reduce_sum(&self.device, &mut self.network.arena_mut().grads, at)?)
     }
 
-    /// The metrics and, behind them, the requests to stop.
+    /// The metrics, followed by the requests to stop.
     fn metrics_and_signal(&self) -> Span {
         let Arena { metrics, signal, .. } = self.network.arena();
         Span::new(metrics.offset, signal.end() - metrics.offset)
@@ -457,7 +325,7 @@ impl<'a> Worker<'a> {
                 pipeline::evaluate(passes, stage, network, &batch)?;
             } else {
                 let (collective, args) = (collective.as_mut(), ReplayArgs::default());
-                passes.each(network, collective, &batch, Kind::Evaluation, &args, |network, _| {
+                passes.each(network, collective, &batch, Kind::Evaluation, &args, |network, _, _| {
                     Ok(network.evaluate_pass()?)
                 })?;
             }
@@ -474,6 +342,24 @@ impl<'a> Worker<'a> {
         }
         let Totals { loss_sum, correct, .. } = self.meter.read(&device)?;
         Ok(Some((loss_sum / all as f64, correct / all as f64)))
+    }
+
+    /// Replaces the weights by their average if the run ends before the step that would have done so; returns
+    /// whether it has. Not if the model is that of the best epoch, which stays as it was measured.
+    pub(crate) fn take_average(&mut self) -> Result<bool> {
+        let done = self.progress();
+        let outputs = &self.run.config.outputs;
+        let restores = outputs.early_stop.as_ref().is_some_and(|stop| stop.restore_best_weights);
+        if restores || outputs.checkpoints.save_best.is_some() {
+            return Ok(false);
+        }
+        match &self.average {
+            Some(average) if !average.has_overwritten(&done) => {
+                average.overwrite(&mut self.network)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Ends an epoch: the next one starts with empty sums.

@@ -2,9 +2,7 @@
 
 mod cuts;
 mod schedule;
-mod split;
 
 pub use cuts::pipeline_cuts;
-pub(crate) use cuts::{check_cuts, cut_names};
+pub(crate) use cuts::{check_cuts, cut_names, split};
 pub(crate) use schedule::{evaluate, max_in_flight, train};
-pub(crate) use split::split;

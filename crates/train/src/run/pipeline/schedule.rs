@@ -1,10 +1,11 @@
 //! The passes of a stage over the micro-batches of a step.
 
-use crate::data::Share;
+use crate::data::{Piece, Share};
 use crate::run::passes::Passes;
+use crate::run::step::StepOptions;
 use crate::{Error, Result};
 use layers::{Draws, Network};
-use parallel::{Exchanges, Pass, Shards, Stage, in_flight, one_forward_one_backward};
+use parallel::{Exchanges, Pass, Stage, in_flight, one_forward_one_backward};
 use program::Span;
 
 /// The number of micro-batches that a stage holds at a time.
@@ -19,27 +20,27 @@ pub(crate) fn train(
     stage: &Stage,
     network: &mut Network,
     batch: &Share,
-    draws: Draws,
-    label_smoothing: f32,
+    options: &StepOptions,
 ) -> Result<()> {
+    let StepOptions { draws, label_smoothing, global_batch, .. } = *options;
     let micro_batches = passes.shards().own().len();
     let max_in_flight = max_in_flight(stage, micro_batches);
-    let (global, all) = (batch.global(), Span::new(0, network.arena().grads.len()));
+    let all = Span::new(0, network.arena().grads.len());
     for pass in one_forward_one_backward(stage.stages(), stage.number(), micro_batches) {
         let (Pass::Forward(own) | Pass::Backward(own)) = pass;
         network.choose_micro_batch(own % max_in_flight)?;
-        let first_sample = passes.first_row(global, own) as u32;
-        let draws = Draws { first_sample, ..draws };
+        let piece = batch.piece_of(passes.shards(), own);
+        let draws = Draws { first_sample: piece.first_sample, ..draws };
         let ends = (pass == Pass::Backward(own)).then_some(all);
-        passes.with_shard(network, own, ends, |network, shards| {
+        passes.with_shard(network, own, ends, |network| {
             if pass == Pass::Forward(own) {
-                put_in_place(network, batch, shards, own)?;
+                put_in_place(network, &piece)?;
             }
             let exchanges = Exchanges::of_stage(stage);
             exchanges.run(|exchange| match pass {
                 Pass::Forward(_) => Ok::<_, Error>(network.forward_pass(draws, Some(exchange))?),
                 Pass::Backward(_) => {
-                    Ok(network.backward_pass(draws, label_smoothing, global, Some(exchange))?)
+                    Ok(network.backward_pass(draws, label_smoothing, global_batch, Some(exchange))?)
                 }
             })?;
             Ok(())
@@ -58,8 +59,9 @@ pub(crate) fn evaluate(
     network.choose_micro_batch(0)?;
     let metrics = network.arena().metrics;
     for own in 0..passes.shards().own().len() {
-        passes.with_shard(network, own, Some(metrics), |network, shards| {
-            put_in_place(network, batch, shards, own)?;
+        let piece = batch.piece_of(passes.shards(), own);
+        passes.with_shard(network, own, Some(metrics), |network| {
+            put_in_place(network, &piece)?;
             let exchanges = Exchanges::of_stage(stage);
             exchanges.run(|exchange| Ok::<_, Error>(network.evaluate_pass_with(Some(exchange))?))?;
             Ok(())
@@ -69,9 +71,7 @@ pub(crate) fn evaluate(
 }
 
 /// Loads a micro-batch: images and labels, or only the labels if another stage has the images.
-fn put_in_place(network: &mut Network, batch: &Share, shards: &Shards, own: usize) -> Result<()> {
-    let piece = batch.piece_of(shards, own);
+fn put_in_place(network: &mut Network, piece: &Piece<'_>) -> Result<()> {
     piece.send(network)?;
-    let device = network.device().clone();
-    piece.load(&device, network)
+    piece.load(network)
 }

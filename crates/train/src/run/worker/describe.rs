@@ -6,11 +6,6 @@ use program::Device;
 use tensor_cuda::{Cuda, Kernels};
 
 impl Worker<'_> {
-    /// The number of replicas.
-    pub(crate) fn replicas(&self) -> usize {
-        self.collective.world()
-    }
-
     /// Why the steps after a resume differ from those of a run that was never stopped: the run `before`
     /// computed elsewhere.
     pub(crate) fn differs_from(&self, before: &TrainState) -> Vec<String> {
@@ -41,7 +36,7 @@ impl Worker<'_> {
 
     /// A description of the devices.
     pub(crate) fn describe(&self) -> String {
-        let devices = match self.collective.world() {
+        let devices = match self.state.replicas {
             1 => self.device.name(),
             world => format!("{world} replicas, each on {}", model_of(&self.device.name())),
         };

@@ -33,7 +33,7 @@ impl Worker<'_> {
         }
         self.optimizer.import(&self.device, &memory)?;
         if let Some(average) = &mut self.average {
-            average.import(&self.device, &self.network, |name, shape| resume.values(name, shape))?;
+            average.import(&self.network, |name, shape| resume.values(name, shape))?;
         }
         if let (Some(_), Ok(&[scale, good_steps])) =
             (self.device.loss_scale()?, resume.values(LOSS_SCALE, &[2]))
@@ -84,7 +84,7 @@ impl Worker<'_> {
     fn own_memory(&self) -> Result<Vec<Tensors>> {
         let mut averages = Tensors::new();
         if let Some(average) = &self.average {
-            average.export(&self.device, &self.network, &mut averages)?;
+            average.export(&self.network, &mut averages)?;
         }
         let mut kinds = vec![averages];
         for (name, arena) in self.optimizer.arenas() {
