@@ -89,10 +89,10 @@ impl Constant {
         }
     }
 
-    /// Its floats, if it has no more than this many.
+    /// Its floats, if it has at least one, and no more than this many.
     pub(super) fn few_floats(&self, most: usize) -> Option<&[f32]> {
         match &self.values {
-            Values::Floats(floats) if floats.len() <= most && !self.transposed => Some(floats),
+            Values::Floats(floats) if (1..=most).contains(&floats.len()) && !self.transposed => Some(floats),
             _ => None,
         }
     }

@@ -25,7 +25,8 @@ impl<'g> Reader<'g> {
             (a, b) = (b, a);
         }
         // Whether this node alone reads the layer, so that the layer may compute more.
-        let alone = self.reads.get(node.input[usize::from(swapped)].as_str()) == Some(&1);
+        let alone =
+            node.input.get(usize::from(swapped)).is_some_and(|x| self.reads.get(x.as_str()) == Some(&1));
         let number = match &b {
             Some(Of::Constant(constant)) => constant.few_floats(1).map(|floats| floats[0]),
             _ => None,
