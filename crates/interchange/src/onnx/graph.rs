@@ -47,12 +47,12 @@ pub(super) enum Of {
 
 #[derive(Clone, Debug)]
 pub(super) enum Part {
-    /// GELU: `x / sqrt(2)`, `erf`, `1 + erf`, and then `x (1 + erf)` or `(1 + erf) / 2`.
+    /// GELU: `(1 + erf) / 2`, which may come last, or `x / sqrt(2)`, `erf`, `1 + erf`, `x (1 + erf)`.
+    Half,
     Scaled,
     Erf,
     Sum,
     Twice,
-    Half,
     /// SiLU.
     Sigmoid,
     /// Group normalization as PyTorch writes it: the groups as channels, then normalized with this epsilon, as an image again, and
@@ -210,10 +210,7 @@ impl<'g> Reader<'g> {
             "Relu" => self.activation(node, "relu")?,
             "Clip" if self.is_relu(node) => self.activation(node, "relu")?,
             "Clip" => {
-                return Err(format!(
-                    "its node `{}` is a Clip with other limits than min=0 and no max",
-                    node.name
-                ));
+                return Err(format!("its node `{}` must be a ReLU, with min=0 and no max", node.name));
             }
             "Gelu" if word(node, "approximate") != "tanh" => self.activation(node, "gelu")?,
             "Swish" if float(node, "alpha", 1.0) == 1.0 => self.activation(node, "silu")?,
