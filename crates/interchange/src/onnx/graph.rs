@@ -209,9 +209,7 @@ impl<'g> Reader<'g> {
             "Pad" => self.pad(node)?,
             "Relu" => self.activation(node, "relu")?,
             "Clip" if self.is_relu(node) => self.activation(node, "relu")?,
-            "Clip" => {
-                return Err(format!("its node `{}` must be a ReLU, with min=0 and no max", node.name));
-            }
+            "Clip" => return Err(format!("its node `{}` must be a ReLU, with min=0 and no max", node.name)),
             "Gelu" if word(node, "approximate") != "tanh" => self.activation(node, "gelu")?,
             "Swish" if float(node, "alpha", 1.0) == 1.0 => self.activation(node, "silu")?,
             // The loss has them.
