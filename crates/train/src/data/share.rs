@@ -3,7 +3,7 @@ use crate::data::image_set::{ImageSet, Rows};
 use augment::{Batch, Loader, LoaderOptions, Pipeline, Samples};
 use core::ops::Range;
 use layers::Network;
-use parallel::Shards;
+use parallel::{Shards, Stage};
 use program::{Device, Target};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -31,16 +31,21 @@ impl Source {
         }
     }
 
-    /// The shards of a replica in every batch. An asynchronous device makes batches itself, since no host is
-    /// fast enough, unless images are read on demand, or the pipeline has a step that
-    /// [`program::Backend::load_images`] does not support.
+    /// The shards of a replica in every batch. A stage without images needs only labels, which the pipeline mixes.
+    /// An asynchronous device makes batches itself, since no host is fast enough, unless images are read on demand,
+    /// or the pipeline has a step that [`program::Backend::load_images`] does not support.
     pub(crate) fn new(
         device: &Device,
+        stage: &Stage,
         samples: &Samples,
         pipeline: Pipeline,
         options: LoaderOptions,
         shards: &Shards,
     ) -> Result<Self> {
+        if !stage.is_first() {
+            let (samples, shards) = (samples.clone(), shards.clone());
+            return Ok(Source::Labels(Box::new(Labels { samples, pipeline, options, shards })));
+        }
         let (ahead, on_demand) = (device.runs_ahead(), samples.images().is_none());
         if ahead && !on_demand && pipeline.unplaceable().is_none() {
             let set = ImageSet::new(device, samples, pipeline, options)?;
@@ -71,17 +76,6 @@ impl Source {
             Source::Labels(labels) => labels.shards.clone_from(shards),
         }
         Ok(())
-    }
-
-    /// The same for a stage without images: the pipeline only mixes their labels.
-    pub(crate) fn labels(
-        samples: &Samples,
-        pipeline: Pipeline,
-        options: LoaderOptions,
-        shards: &Shards,
-    ) -> Self {
-        let (samples, shards) = (samples.clone(), shards.clone());
-        Source::Labels(Box::new(Labels { samples, pipeline, options, shards }))
     }
 
     /// The shares in the batches of `epoch`, starting with `step`.

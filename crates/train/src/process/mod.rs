@@ -187,7 +187,7 @@ impl Process {
                 (Err(Error::Parallel(parallel::Error::Lost)), Some(mpi)) => (last, mpi),
                 (ran, _) => return ran,
             };
-            match recovery::regroup(mpi, config, resume, lost.or(kept))? {
+            match recovery::regroup(mpi, resume, lost.or(kept))? {
                 Next::Done(outcome) => {
                     // One more may be lost.
                     let _ = mpi.finish();

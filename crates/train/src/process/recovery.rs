@@ -2,7 +2,7 @@
 //! continue from there. No checkpoint is read.
 
 use crate::run::{End, Outcome};
-use crate::{Config, Error, Result, Resume, TrainState};
+use crate::{Error, Result, Resume, TrainState};
 use checkpoint::Tensors;
 use parallel::{Collective, Mpi};
 
@@ -32,16 +32,11 @@ const FIGURES: usize = 3;
 
 /// Comes together with the processes that are left. The run began at `resume`: there is nothing else as long as
 /// this process has no network.
-pub(super) fn regroup(
-    mpi: &mut Mpi,
-    config: &Config,
-    resume: Option<&Resume>,
-    mut kept: Option<Box<Kept>>,
-) -> Result<Next> {
+pub(super) fn regroup(mpi: &mut Mpi, resume: Option<&Resume>, mut kept: Option<Box<Kept>>) -> Result<Next> {
     let mut lost = Vec::new();
     let all = loop {
         lost.extend(mpi.regroup()?);
-        match take_most_advanced(mpi, config, resume, &mut kept) {
+        match take_most_advanced(mpi, resume, &mut kept) {
             // One more was lost.
             Err(Error::Parallel(parallel::Error::Lost)) => {}
             taken => break taken?,
@@ -68,7 +63,6 @@ pub(super) fn regroup(
 /// Takes the state of the most advanced process, if they differ. Returns the figures of all.
 fn take_most_advanced(
     mpi: &mut Mpi,
-    config: &Config,
     resume: Option<&Resume>,
     kept: &mut Option<Box<Kept>>,
 ) -> Result<Vec<[f64; FIGURES]>> {
@@ -81,20 +75,19 @@ fn take_most_advanced(
     let all = all.as_chunks().0.to_vec();
     let most = (1..all.len()).fold(0, |most, rank| if all[rank] > all[most] { rank } else { most });
     if all.iter().any(|figures| figures[..2] != all[most][..2]) {
-        copy_state(mpi, config, kept, most)?;
+        copy_state(mpi, kept, most)?;
     }
     Ok(all)
 }
 
 /// Replaces the state and the tensors of all by those of rank `root`. Their names and shapes are the same.
-fn copy_state(mpi: &mut Mpi, config: &Config, kept: &mut Option<Box<Kept>>, root: usize) -> Result<()> {
+fn copy_state(mpi: &mut Mpi, kept: &mut Option<Box<Kept>>, root: usize) -> Result<()> {
     let Some(Kept { resume, .. }) = kept.as_deref_mut() else {
         return Err(Error::Device("this process has no network yet, and others have trained theirs".into()));
     };
-    let text = serde_json::to_vec(&resume.state).map_err(|error| Error::Device(error.to_string()))?;
-    let text = mpi.broadcast_bytes(&text, root)?;
-    let state: TrainState =
-        serde_json::from_slice(&text).map_err(|error| Error::Device(error.to_string()))?;
+    let refuse = |error: serde_json::Error| Error::Device(error.to_string());
+    let text = mpi.broadcast_bytes(&serde_json::to_vec(&resume.state).map_err(refuse)?, root)?;
+    let state: TrainState = serde_json::from_slice(&text).map_err(refuse)?;
     let numbers: Vec<f32> = resume.tensors().iter().flat_map(|tensor| tensor.data).copied().collect();
     let numbers = mpi.broadcast_numbers(&numbers, root)?;
     let mut rest = &numbers[..];
@@ -105,6 +98,6 @@ fn copy_state(mpi: &mut Mpi, config: &Config, kept: &mut Option<Box<Kept>>, root
         tensors.insert(tensor.name, tensor.shape.to_vec(), values.to_vec())?;
         rest = behind;
     }
-    *resume = Resume::of(config, &state, tensors);
+    *resume = Resume::of(&resume.config, &state, tensors);
     Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::config::hyperparameters;
 use crate::data::Source;
 use crate::run::division::Division;
-use crate::run::long_run::LongRun;
+use crate::run::long_run;
 use crate::run::prepared_run::PreparedRun;
 use crate::run::stop_flag::StopFlag;
 use crate::run::worker::Worker;
@@ -78,7 +78,7 @@ impl PreparedRun<'_> {
             notes,
             warnings,
             warned: Vec::new(),
-            long_run: LongRun::new(None),
+            unmeasured: None,
         })
     }
 }
@@ -120,7 +120,8 @@ pub(crate) struct Run<'o> {
     pub(crate) warnings: Vec<String>,
     /// What the observers have been warned of that is slower than it could be.
     warned: Vec<String>,
-    long_run: LongRun,
+    /// The time of a run on a CPU, until it is known.
+    unmeasured: Option<RunTime>,
 }
 
 impl Run<'_> {
@@ -194,7 +195,7 @@ impl Run<'_> {
             options: hyperparameters(config, worker.state.replicas, worker.state.global_batch),
             notes: take(&mut self.notes),
         };
-        self.long_run = LongRun::new((worker.device.kind() == "cpu").then(|| RunTime::new(&run)));
+        self.unmeasured = (worker.device.kind() == "cpu").then(|| RunTime::new(&run));
         deciding(observers, stopping).try_for_each(|observer| observer.on_begin(&run))?;
         for warning in take(&mut self.warnings) {
             observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
@@ -241,7 +242,7 @@ impl Run<'_> {
 
     /// The steps that are left of an epoch, which began at `began` and had taken so many seconds before.
     fn steps(&mut self, began: Instant, seconds_before: f64) -> Result<Steps> {
-        let Run { worker, train, observers, stop, long_run, .. } = self;
+        let Run { worker, train, observers, stop, unmeasured, .. } = self;
         let snapshots = &worker.run.snapshots;
         let (device, done) = (worker.device.clone(), worker.state.partial.steps as usize);
         for batch in train.epoch(&device, worker.state.epoch, done)? {
@@ -249,7 +250,7 @@ impl Run<'_> {
             worker.state.partial.seconds = seconds_before + began.elapsed().as_secs_f64();
             let step = worker.step_info(began.elapsed().as_secs_f64());
             observers.iter_mut().try_for_each(|observer| observer.on_step(&step))?;
-            if let Some(hint) = long_run.after(&step) {
+            if let Some(hint) = long_run::hint(unmeasured, &step) {
                 observers.iter_mut().try_for_each(|observer| observer.on_warning(&hint))?;
             }
             if let Some(record) = worker.record_steps() {

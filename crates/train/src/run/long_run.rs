@@ -7,29 +7,19 @@ use callbacks::RunTime;
 const MEASURED: f64 = 10.0;
 const LONG: f64 = 2.0 * 3600.0;
 
-/// Estimates the time of a run on a CPU, until it has warned or need not.
-pub(crate) struct LongRun(Option<RunTime>);
-
-impl LongRun {
-    /// On the CPU, with the times so far; elsewhere `None`.
-    pub(crate) fn new(time: Option<RunTime>) -> Self {
-        LongRun(time)
+/// The hint after a step, if the run is long. `time` is that of a run on a CPU, until a step's time is known.
+pub(crate) fn hint(time: &mut Option<RunTime>, step: &StepInfo) -> Option<String> {
+    if step.seconds < MEASURED {
+        return None;
     }
-
-    /// After a step: the hint, once.
-    pub(crate) fn after(&mut self, step: &StepInfo) -> Option<String> {
-        if step.seconds < MEASURED {
-            return None;
-        }
-        let mut time = self.0.take()?;
-        time.step(step);
-        let left = time.left().filter(|left| *left >= LONG)?;
-        Some(format!(
-            "this run will take about {} on the CPU; Ctrl-C stops and saves it, and --resume continues it; for a trial \
-             give --epochs N, --limit-train N or --quick",
-            RunTime::words(left)
-        ))
-    }
+    let mut time = time.take()?;
+    time.step(step);
+    let left = time.left().filter(|left| *left >= LONG)?;
+    Some(format!(
+        "this run will take about {} on the CPU; Ctrl-C stops and saves it, and --resume continues it; for a trial \
+         give --epochs N, --limit-train N or --quick",
+        RunTime::words(left)
+    ))
 }
 
 #[cfg(test)]
@@ -41,17 +31,17 @@ mod tests {
     fn a_run_of_hours_is_announced_once() {
         let state = state(vec![]);
         // Of 1563 steps of an epoch, 100 take 12 seconds.
-        let hint = |epochs| {
-            let mut long = LongRun::new(Some(RunTime::new(&run(epochs, &state))));
-            let after = |seconds, long: &mut LongRun| long.after(&StepInfo { seconds, ..step(0, 100, 1563) });
-            assert_eq!(after(9.0, &mut long), None, "it is not measured yet");
-            let hint = after(12.0, &mut long);
-            assert_eq!(after(12.5, &mut long), None, "once");
+        let of_run = |epochs| {
+            let mut time = Some(RunTime::new(&run(epochs, &state)));
+            let mut after = |seconds| hint(&mut time, &StepInfo { seconds, ..step(0, 100, 1563) });
+            assert_eq!(after(9.0), None, "it is not measured yet");
+            let hint = after(12.0);
+            assert_eq!(after(12.5), None, "once");
             hint
         };
-        assert_eq!(hint(30), None);
-        let text = hint(70).unwrap_or_default();
+        assert_eq!(of_run(30), None);
+        let text = of_run(70).unwrap_or_default();
         assert!(text.starts_with("this run will take about 3h5") && text.contains("--resume"), "{text}");
-        assert_eq!(LongRun::new(None).after(&StepInfo { seconds: 99.0, ..step(0, 1, 9999) }), None);
+        assert_eq!(hint(&mut None, &StepInfo { seconds: 99.0, ..step(0, 1, 9999) }), None);
     }
 }

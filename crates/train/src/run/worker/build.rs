@@ -56,11 +56,7 @@ fn sources(
 ) -> Result<[Source; 2]> {
     let PreparedRun { config, data, .. } = run;
     let source = |samples: &Samples, augmentation: &ImageDataGenerator, options| {
-        let pipeline = augmentation.build(samples.shape())?;
-        match stage.is_first() {
-            true => Source::new(device, samples, pipeline, options, shards),
-            false => Ok(Source::labels(samples, pipeline, options, shards)),
-        }
+        Source::new(device, stage, samples, augmentation.build(samples.shape())?, options, shards)
     };
     let options = LoaderOptions::new()
         .batch_size(global)
