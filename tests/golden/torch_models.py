@@ -97,7 +97,8 @@ class Residual(nn.Module):
     def forward(self, x):
         x = F.relu(self.bn1(self.conv1(x)))
         y = F.relu(self.bn2(self.conv2(x)) + x)
-        return F.adaptive_avg_pool2d(self.conv3(self.drop(torch.cat([x, y], 1))), 1).squeeze(-1).squeeze(-1)
+        x = self.conv3(self.drop(torch.cat([x, y], 1)))
+        return (F.adaptive_avg_pool2d(x, 1) + F.adaptive_max_pool2d(x, 1)).squeeze(-1).squeeze(-1)
 
 
 class Branches(nn.Module):
@@ -124,7 +125,8 @@ def export(network, image, kind, file):
         mode = torch.onnx.TrainingMode.TRAINING
         torch.onnx.export(network, (one.expand(2, -1, -1, -1),), file, dynamo=False, training=mode, do_constant_folding=False)
     else:
-        torch.onnx.export(network, (one,), file, dynamo=True, verbose=False)
+        options = {"opset_version": 18, "optimize": kind == "export"}
+        torch.onnx.export(network, (one,), file, dynamo=True, verbose=False, **options)
         model = onnx.load(file, load_external_data=False)
         model.graph.ClearField("value_info")
         for node in model.graph.node:
@@ -162,8 +164,8 @@ def main():
     entries = []
     for seed, (network, image, kinds) in enumerate(
         [
-            (LeNet, (18, 14), ["script", "export", "training"]),
-            (Sizes, (18, 14), ["script"]),
+            (LeNet, (18, 14), ["script", "plain", "training"]),
+            (Sizes, (18, 14), ["script", "export"]),
             (Padded, (17, 13), ["export"]),
             (Normalized, (4, 4), ["script", "export"]),
             (Residual, (4, 6), ["export", "training", "sizes"]),

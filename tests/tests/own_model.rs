@@ -46,14 +46,9 @@ fn a_network_for_other_data_is_refused() {
 
 /// A network without a name.
 fn mine(image: [usize; 3], filters: usize, classes: usize) -> Model {
-    looking("look", image, filters, classes)
-}
-
-/// The same with another name of its first layer.
-fn looking(name: &str, image: [usize; 3], filters: usize, classes: usize) -> Model {
     of_layers(image, classes, |graph, x| {
         let conv = Conv2D::new(filters, 3).same().use_bias(false);
-        let x = graph.add_named(name, conv, x)?;
+        let x = graph.add_named("look", conv, x)?;
         graph.add(BatchNormalization::new().activation(Activation::Relu), x)
     })
 }
@@ -147,28 +142,6 @@ fn parameters_and_stages_are_those_of_the_own_network() {
     config.placement.devices.split_at = vec!["batch_normalization_1".into()];
     let told = run(mine([32, 32, 3], 8, 10), &config).expect_err("another network's layer").to_string();
     assert!(told.contains("behind `batch_normalization_1`: there is no such layer"), "{told}");
-}
-
-#[test]
-fn names_that_python_has_for_other_things_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    trained_in(folder.path());
-    let tensors = checkpoint::load_tensors(folder.path().join("model.safetensors")).unwrap();
-    for name in ["class", "forward", "x", "two words", "1st", "F", "a.b"] {
-        let mut renamed = checkpoint::Tensors::new();
-        for tensor in tensors.iter() {
-            let called = tensor.name.replace("look/", &format!("{name}/"));
-            renamed.insert(called, tensor.shape.to_vec(), tensor.data.to_vec()).unwrap();
-        }
-        let file = folder.path().join("renamed.safetensors");
-        checkpoint::save_tensors(&file, &renamed, tensors.metadata()).unwrap();
-        let trained = Trained::read(&file).unwrap();
-        let trained = trained.with_model(looking(name, [24, 28, 3], 8, 10)).unwrap();
-        trained::export(&trained, &folder.path().join("net.onnx")).unwrap();
-        let told =
-            trained::export(&trained, &folder.path().join("net.py")).expect_err("no module").to_string();
-        assert!(told.contains(name) && told.contains("its name is none in Python"), "{told}");
-    }
 }
 
 #[test]

@@ -57,14 +57,14 @@ impl Source<'_> {
         Weights { name: layout::SCALE.to_owned(), shape, data: self.pixels.scale.clone() }
     }
 
-    /// The tensors of a step under PyTorch's names and in its layout: kernels as `(outputs, inputs, rows, columns)` or
-    /// `(outputs, inputs)`, `gamma` and `beta` of a normalization as its weight and bias.
-    pub(crate) fn weights(&self, step: &Step) -> Result<Vec<Weights>> {
+    /// The tensors of a step, which is called `layer` there, under PyTorch's names and in its layout: kernels as
+    /// `(outputs, inputs, rows, columns)` or `(outputs, inputs)`, `gamma` and `beta` of a normalization as its weight and bias.
+    pub(crate) fn weights(&self, step: &Step, layer: &str) -> Result<Vec<Weights>> {
         let tensors = step.params.iter().map(|spec| {
             let name = format!("{}/{}", step.name, spec.name);
             let tensor = self.tensors.get(&name).filter(|tensor| tensor.shape() == spec.shape);
             let data = tensor.ok_or(Error::Tensor { name, shape: spec.shape.clone() })?.data();
-            let (name, shape) = (layout::name(&step.name, spec.name), layout::shape(&spec.shape));
+            let (name, shape) = (layout::name(layer, spec.name), layout::shape(&spec.shape));
             Ok(Weights { name, shape, data: layout::to_torch(&spec.shape, data) })
         });
         tensors.collect()

@@ -149,6 +149,37 @@ fn weights_are_assigned_by_their_places() {
     }
 }
 
+/// A normalization adapted to data, a model of two inputs, functions, and layers that only matter in training.
+#[test]
+fn what_keras_measured_and_computes_by_functions_is_taken_over() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/keras");
+    let all: Value = serde_json::from_slice(&fs::read(golden.join("logits.json")).unwrap()).unwrap();
+    let rows = all["adapted"].as_array().unwrap().iter().flat_map(|row| row.as_array().unwrap().clone());
+    let expected = Value::from_iter(rows);
+    // As `pictures` of the script.
+    let images: Vec<f32> = (0..3 * 192).map(|k| ((k * 37 + k / 7) % 256) as f32 / 255.0).collect();
+    let file = golden.join("adapted.keras");
+    let weights = KerasWeights::read(&file).unwrap();
+    let network = weights.network().unwrap();
+    assert!(network.architecture.scales_pixels() && read_network(&file).unwrap() == *network);
+    let notes = network.notes.join("\n");
+    for (class, remedy) in [("RandomFlip", "give options of"), ("GaussianNoise", "it only matters")] {
+        assert!(notes.contains(&format!("{class} of ")) && notes.contains(remedy), "{notes}");
+    }
+    let model = network.architecture.build(&network.name, [8, 8, 3], 3).unwrap();
+    let tensors = weights.assign(&model.steps()).unwrap();
+    let device = tensor_cpu::device(1);
+    let mut built = model.build(&device, 3, Mode::Inference).unwrap();
+    for slot in built.arena().slots().to_vec() {
+        built.arena_mut().load(&device, &slot, tensors.get(&slot.name).unwrap().data()).unwrap();
+    }
+    built.set_input(&images, &[0; 3]).unwrap();
+    built.predict().unwrap();
+    let logits = built.logits();
+    let got = logits.data.to_vec(&device, logits.layout.offset, 9).unwrap();
+    assert_eq!(compare("adapted", &got, &expected, 1e-5), None);
+}
+
 /// Keras 2 writes initializers and inputs in other words.
 #[test]
 fn models_of_keras_2_are_built() {
@@ -234,6 +265,17 @@ fn what_cannot_be_read_is_one_sentence() {
         (
             json!({"class_name": "Functional", "config": {"layers": [], "input_layers": [["a", 0, 0], ["b", 0, 0]]}}),
             "it has 2 inputs, but a network has one",
+        ),
+        (
+            sequential(&[layer("Normalization", json!({"name": "n", "axis": [-1], "mean": null}))]),
+            "it has no weights of its layer `n`",
+        ),
+        (
+            sequential(&[layer(
+                "Normalization",
+                json!({"name": "n", "axis": [1], "mean": 1, "variance": 1}),
+            )]),
+            "its layer `n` must normalize each channel by one mean and one variance",
         ),
         (sequential(&[]), "its output is none of its layers"),
         (sequential(&vec![layer("ReLU", json!({"name": "r"})); 5000]), "it has more than 4000 layers"),

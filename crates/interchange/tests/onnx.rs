@@ -266,8 +266,20 @@ fn hostile_graphs_are_refused() {
     assert!(read(&whole).is_ok());
     assert!(read(b"").unwrap_err().ends_with("there is no graph in it"));
     assert!(read(b"\xff\xff").unwrap_err().contains("it is no ONNX file"));
+    // Nodes without their operands, whose fields have another number.
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/torch_models");
     let of_torch = std::fs::read(golden.join("normalized_script.onnx")).unwrap();
+    let operands = all(all(&of_torch, 7)[0], 1).into_iter().flat_map(|node| all(node, 1));
+    for operand in operands.collect::<HashSet<_>>() {
+        let field = [&[0x0a, operand.len() as u8], operand].concat();
+        let mut bytes = of_torch.clone();
+        for at in 0..bytes.len() - field.len() {
+            if bytes[at..].starts_with(&field) {
+                bytes[at] = 0x7a;
+            }
+        }
+        assert!(read(&bytes).is_err());
+    }
     let (mut word, mut refused) = (1_u64, 0);
     for part in 0..600 {
         let whole = if part < 300 { &whole } else { &of_torch };

@@ -1,6 +1,6 @@
 //! Which layer of a file is which of a network.
 
-use super::model::Place;
+use super::place::Place;
 use super::unit::{Array, Kind, Unit, kind, told};
 use checkpoint::Tensors;
 use layers::{ParamSpec, Role, Step};
@@ -32,7 +32,7 @@ pub(super) fn described(
     let (mut tensors, mut taken) = (Tensors::new(), HashSet::new());
     for step in steps.iter().filter(|step| !step.params.is_empty()) {
         let place = places.iter().find(|place| place.layer == step.name);
-        let unit = place.map(|place| find(units, named, place)).transpose()?;
+        let unit = place.map(|place| place.find(units, named)).transpose()?;
         let mut arrays = unit.map(|k| units[k].arrays.iter()).unwrap_or_default();
         for spec in &step.params {
             let name = format!("{}/{}", step.name, spec.name);
@@ -63,18 +63,6 @@ pub(super) fn described(
         Some(k) => Err(format!("it has weights of `{}`, which its configuration has not", units[k].name)),
         None => Ok(tensors),
     }
-}
-
-/// The layer at this place. In `.h5` of Keras 2 a layer of a model inside of another has its own name alone.
-fn find(units: &[Unit], named: bool, place: &Place) -> Result<usize, String> {
-    let path = if named { &place.named } else { &place.numbered };
-    let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
-    let exact = units.iter().position(|unit| unit.path == *path);
-    let alike = || {
-        let mut alike = (0..units.len()).filter(|&k| named && last(&units[k].path) == last(path));
-        alike.next().filter(|_| alike.next().is_none())
-    };
-    exact.or_else(alike).ok_or_else(|| format!("it has no weights of its layer `{}`", place.layer))
 }
 
 /// Whether the layers are those of the steps, by their kinds and shapes.

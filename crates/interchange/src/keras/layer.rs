@@ -25,14 +25,17 @@ const NEUTRAL: [&str; 9] = [
     "input_dtype",
 ];
 
-/// Functions of Keras that a functional model holds like layers, and the layers that do the same.
-const FUNCTIONS: [(&str, &str); 2] = [("Relu", "ReLU"), ("Softmax", "Softmax")];
+/// Functions of Keras that a functional model holds like layers, and the activations that do the same.
+const FUNCTIONS: [(&str, &str); 3] = [("Gelu", "gelu"), ("Relu", "relu"), ("Silu", "silu")];
+
+/// Layers that change nothing but a training, besides those that draw: [`Layer::passes_on`].
+const FOR_TRAINING: [&str; 5] =
+    ["ActivityRegularization", "AlphaDropout", "GaussianDropout", "GaussianNoise", "SpatialDropout2D"];
 
 impl<'a> Layer<'a> {
     pub(super) fn of(value: &'a Value) -> Self {
         let class = value["class_name"].as_str().unwrap_or_default();
         let name = value["config"]["name"].as_str().or(value["name"].as_str()).unwrap_or_default();
-        let class = FUNCTIONS.into_iter().find(|(own, _)| *own == class).map_or(class, |(_, class)| class);
         Layer { value, class, name }
     }
 
@@ -43,6 +46,65 @@ impl<'a> Layer<'a> {
     /// Whether files have weights of it.
     pub(super) fn has_weights(&self) -> bool {
         ["Conv2D", "Dense", "BatchNormalization", "GroupNormalization"].contains(&self.class)
+    }
+
+    /// Whether a network that is used gives on what this layer gets. If that is not so in training, it is added to `left_out`,
+    /// with its name in the network.
+    pub(super) fn passes_on(&self, name: &str, left_out: &mut LeftOut) -> bool {
+        let remedy = match self.class {
+            "Identity" => return true,
+            // At the end, a crop is the middle of the image.
+            class if class.starts_with("Random") && class != "RandomCrop" => {
+                "give options of augmentation, such as --horizontal-flip"
+            }
+            class if FOR_TRAINING.contains(&class) => "it only matters in training, and is left out",
+            _ => return false,
+        };
+        left_out.push((name.to_owned(), self.class.to_owned(), remedy.to_owned()));
+        true
+    }
+
+    /// Whether it subtracts a mean and divides by a deviation that it has measured, which are among the weights.
+    pub(super) fn is_adapted(&self) -> bool {
+        self.class == "Normalization" && self.value["config"]["mean"].is_null()
+    }
+
+    /// A sum or product with a number, or a normalization by fixed numbers, as a `Rescaling`. `measured` has the mean and the variance
+    /// of one that [is adapted](Layer::is_adapted).
+    pub(super) fn rescaling(&self, measured: Option<[Vec<f32>; 2]>) -> Result<Option<LayerSpec>, String> {
+        let config = &self.value["config"];
+        let options = if self.class == "Normalization" {
+            let given = || ["mean", "variance"].map(|key| numbers(&config[key]));
+            let [means, variances] = measured.unwrap_or_else(given);
+            if config["invert"] == true || !self.is_last(&config["axis"]) || means.len() != variances.len() {
+                return Err(format!(
+                    "its layer `{}` must normalize each channel by one mean and one variance",
+                    shortened(self.name)
+                ));
+            }
+            let scales: Vec<f64> =
+                variances.iter().map(|&variance| 1.0 / f64::from(variance).sqrt().max(1e-7)).collect();
+            let offsets = means.iter().zip(&scales).map(|(&mean, scale)| -f64::from(mean) * scale);
+            let offsets: Vec<f64> = offsets.collect();
+            match (&scales[..], &offsets[..]) {
+                ([scale], [offset]) => json!({"scale": scale, "offset": offset}),
+                _ => json!({"scale": scales, "offset": offsets}),
+            }
+        } else {
+            let arguments = &self.value["inbound_nodes"][0]["args"];
+            let swaps = ["Add", "Multiply"].contains(&self.class);
+            let number = arguments[1].as_f64().or(arguments[0].as_f64().filter(|_| swaps));
+            let [scale, offset] = match (self.class, number) {
+                ("Add", Some(number)) => [1.0, number],
+                ("Subtract", Some(number)) => [1.0, -number],
+                ("Multiply", Some(factor)) => [factor, 0.0],
+                ("TrueDivide", Some(divisor)) if (1.0 / divisor).is_finite() => [1.0 / divisor, 0.0],
+                _ => return Ok(None),
+            };
+            json!({"scale": scale, "offset": offset})
+        };
+        let options = options.as_object().cloned().unwrap_or_default();
+        Ok(Some(LayerSpec { class: "Rescaling".to_owned(), options, ..LayerSpec::default() }))
     }
 
     /// The layers that each call reads, with the number of their call.
@@ -79,7 +141,9 @@ impl<'a> Layer<'a> {
     /// The class and its options. Options for training alone that are left out are added to `left_out`, with the
     /// layer's name in the network.
     pub(super) fn spec(&self, name: &str, left_out: &mut LeftOut) -> Result<LayerSpec, String> {
-        let known = options_of(self.class).ok_or_else(|| {
+        let function = FUNCTIONS.into_iter().find(|(own, _)| *own == self.class);
+        let class = function.map_or(self.class, |_| "Activation");
+        let known = options_of(class).ok_or_else(|| {
             let names = models::CLASSES.join(", ");
             format!(
                 "its layer `{}` is a {}, which is not there; there are {names}",
@@ -88,6 +152,7 @@ impl<'a> Layer<'a> {
             )
         })?;
         let mut options = Map::new();
+        options.extend(function.map(|(_, activation)| ("activation".to_owned(), activation.into())));
         for (key, value) in self.value["config"].as_object().into_iter().flatten() {
             let unknown_initializer =
                 || key == "kernel_initializer" && initializer_of(&plain(value)).is_none();
@@ -115,7 +180,7 @@ impl<'a> Layer<'a> {
                 left_out.push((name.to_owned(), key.clone(), remedy(key, value)));
             }
         }
-        Ok(LayerSpec { class: self.class.to_owned(), options, ..LayerSpec::default() })
+        Ok(LayerSpec { class: class.to_owned(), options, ..LayerSpec::default() })
     }
 
     /// Whether an option has the value that changes nothing.
@@ -153,6 +218,14 @@ impl<'a> Layer<'a> {
             Some(axis) => rank.is_some_and(|rank| axis + 1 == rank as i64),
             None => false,
         }
+    }
+}
+
+/// The numbers in a list of lists of numbers, or a number alone. The parser bounds how deep a value may be.
+fn numbers(value: &Value) -> Vec<f32> {
+    match value {
+        Value::Array(values) => values.iter().flat_map(numbers).collect(),
+        value => value.as_f64().map(|x| x as f32).into_iter().collect(),
     }
 }
 

@@ -21,6 +21,7 @@ mod config;
 mod h5;
 mod layer;
 mod model;
+mod place;
 mod unit;
 
 pub use crate::file::MAX_FILE;
@@ -39,18 +40,15 @@ use unit::Unit;
 /// [`Error::Io`]; [`Error::File`] if it is none of Keras', has weights alone, or has a layer that is not there.
 pub fn read_network(path: &Path) -> Result<Imported> {
     let bytes = file::read(path)?;
-    let config = match bytes.first() {
-        Some(b'P') => Some(archive::open(path, bytes)?.1),
-        Some(b'{') => Some(config::parse(path, &bytes)?),
-        _ => h5::read(path, hdf5(path, bytes)?)?.config,
+    let described = match bytes.first() {
+        Some(b'{') => {
+            let read = model::read(&config::parse(path, &bytes)?, (&[], true));
+            Some(read.map_err(|reason| Error::file(path, reason))?)
+        }
+        _ => KerasWeights::of(path, bytes)?.described,
     };
-    let config = config.ok_or_else(|| {
-        Error::file(
-            path,
-            "it has weights alone, and no layers; save the whole model by model.save(\"x.keras\")",
-        )
-    })?;
-    model::read(&config).map(|read| read.network).map_err(|reason| Error::file(path, reason))
+    let reason = "it has weights alone, and no layers; save the whole model by model.save(\"x.keras\")";
+    described.map(|read| read.network).ok_or_else(|| Error::file(path, reason))
 }
 
 /// Checks that the bytes are of an HDF5 file.
@@ -81,17 +79,24 @@ impl KerasWeights {
     /// [`Error::Io`]; [`Error::File`] if it is none of Keras', is too large or damaged, or of images with
     /// their channels first.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = file::read(path)?;
+        KerasWeights::of(path, file::read(path)?)
+    }
+
+    fn of(path: &Path, bytes: Vec<u8>) -> Result<Self> {
         let (bytes, config) = match bytes.starts_with(b"PK") {
             true => archive::open(path, bytes).map(|(bytes, config)| (bytes, Some(config)))?,
             false => (bytes, None),
         };
-        let h5::Layers { units, ordered, named, config: own } = h5::read(path, hdf5(path, bytes)?)?;
+        let h5::Layers { mut units, ordered, named, config: own } = h5::read(path, hdf5(path, bytes)?)?;
         if units.is_empty() {
             return Err(Error::file(path, "there are no weights in it"));
         }
-        let described = config.or(own).map(|config| model::read(&config)).transpose();
+        let described = config.or(own).map(|config| model::read(&config, (&units, named))).transpose();
         let described = described.map_err(|reason| Error::file(path, reason))?;
+        let mut adapted = described.iter().flat_map(|read| &read.adapted).copied().collect::<Vec<_>>();
+        adapted.sort_unstable();
+        adapted.dedup();
+        adapted.iter().rev().for_each(|&unit| drop(units.remove(unit)));
         Ok(KerasWeights { path: path.to_owned(), units, ordered, named, described })
     }
 

@@ -1,6 +1,8 @@
 //! From a model's configuration to an architecture.
 
 use super::layer::{self, Layer};
+use super::place::Place;
+use super::unit::Unit;
 use crate::Imported;
 use models::{Architecture, IMAGES, LayerSpec};
 use serde_json::Value;
@@ -18,22 +20,13 @@ pub(super) struct Read {
     pub(super) network: Imported,
     /// Of each layer with weights: its name in the network, and its place in the file.
     pub(super) places: Vec<Place>,
+    /// Layers of the file whose numbers are in the network: normalizations that were adapted to data.
+    pub(super) adapted: Vec<usize>,
 }
 
-/// The place of a layer's weights in a file.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    /// The layer's name in the network.
-    pub(super) layer: String,
-    /// Keras 3: the classes of the models around it, and its own with a number: `sequential/conv2d_1`.
-    pub(super) numbered: String,
-    /// `.h5`: the names of the models around it, and its own.
-    pub(super) named: String,
-}
-
-/// Reads the configuration of a Sequential or functional model.
-pub(super) fn read(config: &Value) -> Result<Read, String> {
-    let mut reader = Reader::default();
+/// Reads the configuration of a Sequential or functional model. `weights` are the layers of its file, and whether they have names.
+pub(super) fn read(config: &Value, weights: (&[Unit], bool)) -> Result<Read, String> {
+    let mut reader = Reader { weights, ..Reader::default() };
     let images = vec![IMAGES.to_owned()];
     let output = reader.model(config, &Around::default(), &images)?;
     let mut architecture = Architecture { layers: reader.layers };
@@ -42,7 +35,7 @@ pub(super) fn read(config: &Value) -> Result<Read, String> {
     let name = config["config"]["name"].as_str().unwrap_or("model").to_owned();
     let network =
         Imported { name, architecture, classes, image: reader.image, notes: layer::notes(reader.left_out) };
-    Ok(Read { network, places: reader.places })
+    Ok(Read { network, places: reader.places, adapted: reader.adapted })
 }
 
 /// Checks that the model's output is its last layer, or moves it there.
@@ -65,7 +58,9 @@ struct Around {
 }
 
 #[derive(Default)]
-struct Reader {
+struct Reader<'a> {
+    weights: (&'a [Unit], bool),
+    adapted: Vec<usize>,
     layers: Vec<LayerSpec>,
     places: Vec<Place>,
     image: Option<[usize; 2]>,
@@ -80,7 +75,7 @@ type Outputs = HashMap<(String, usize), String>;
 /// A call of a layer: its number, and the outputs that it reads.
 type Call<'a> = (Layer<'a>, usize, Vec<(String, usize)>);
 
-impl Reader {
+impl Reader<'_> {
     /// Adds the layers of a model that reads `inputs`, and returns the name of its output.
     fn model(&mut self, model: &Value, around: &Around, inputs: &[String]) -> Result<String, String> {
         let class = model["class_name"].as_str().unwrap_or_default();
@@ -96,10 +91,13 @@ impl Reader {
             return Err(format!("it has more than {MOST_DEPTH} models inside of each other"));
         }
         let mut counts = HashMap::new();
-        let [input] = inputs else {
-            return Err(format!("a model in it reads {} tensors, but must read one", inputs.len()));
-        };
         if class == "Sequential" {
+            let [input] = inputs else {
+                return Err(format!(
+                    "a Sequential model in it reads {} tensors, but must read one",
+                    inputs.len()
+                ));
+            };
             let mut last = input.clone();
             for value in layers {
                 if let Some(output) =
@@ -112,18 +110,17 @@ impl Reader {
         }
         let (mut outputs, mut waiting) = (Outputs::new(), Vec::<Call<'_>>::new());
         let config = &model["config"];
-        let (input_layer, output_layer) =
-            (only(&config["input_layers"], "input")?, only(&config["output_layers"], "output")?);
+        let input_layers = ends(&config["input_layers"], "input", inputs.len())?;
+        let output_layer = ends(&config["output_layers"], "output", 1)?.remove(0);
         for value in layers {
             let layer = Layer::of(value);
             let calls = layer.calls();
             if calls.is_empty() || layer.class == "InputLayer" {
-                if layer.name != input_layer.0 {
-                    return Err(format!(
-                        "its layer `{}` is a second input, but a network has one",
-                        layer.name
-                    ));
-                }
+                let place = input_layers.iter().position(|(name, _)| *name == layer.name);
+                let input = place.and_then(|place| inputs.get(place));
+                let input = input.ok_or_else(|| {
+                    format!("its layer `{}` is one input more, but a network has one", layer.name)
+                })?;
                 self.layer(&layer, around, &mut counts, &[], 0)?;
                 outputs.insert((layer.name.to_owned(), 0), input.clone());
                 continue;
@@ -194,7 +191,17 @@ impl Reader {
             };
             return self.model(layer.value, &inside, inputs).map(Some);
         }
-        let mut spec = layer.spec(&place.layer, &mut self.left_out)?;
+        if layer.passes_on(&place.layer, &mut self.left_out) {
+            return Ok(inputs.first().cloned());
+        }
+        let measured = match layer.is_adapted() {
+            true => Some(self.measured(&place)?),
+            false => None,
+        };
+        let mut spec = match layer.rescaling(measured)? {
+            Some(spec) => spec,
+            None => layer.spec(&place.layer, &mut self.left_out)?,
+        };
         spec.name = if call == 0 { place.layer.clone() } else { format!("{}_call{call}", place.layer) };
         spec.inputs = inputs.to_vec();
         let name = spec.name.clone();
@@ -204,20 +211,33 @@ impl Reader {
         self.layers.push(spec);
         Ok(Some(name))
     }
+
+    /// The mean and the variance of a normalization that was adapted to data.
+    fn measured(&mut self, place: &Place) -> Result<[Vec<f32>; 2], String> {
+        let (units, named) = self.weights;
+        let unit = place.find(units, named)?;
+        let vectors: Vec<_> = units[unit].arrays.iter().filter(|array| array.shape.len() == 1).collect();
+        let [mean, variance] = vectors[..] else {
+            return Err(format!(
+                "its layer `{}` must normalize each channel by one mean and one variance",
+                place.layer
+            ));
+        };
+        self.adapted.push(unit);
+        Ok([mean.read()?, variance.read()?])
+    }
 }
 
-/// The only input or output of a functional model: `["name", 0, 0]`, or a list of one such.
-fn only(listed: &Value, what: &str) -> Result<(String, usize), String> {
-    let all = listed.as_array().map(Vec::as_slice).unwrap_or_default();
-    let one = match all {
-        [Value::String(_), ..] => Some(all),
-        [Value::Array(one)] => Some(one.as_slice()),
-        _ => None,
+/// The inputs or outputs of a functional model: a list of `["name", 0, 0]`, or one such. There must be `count` of them.
+fn ends(listed: &Value, what: &str, count: usize) -> Result<Vec<(String, usize)>, String> {
+    let all = match listed.as_array().map(Vec::as_slice).unwrap_or_default() {
+        [Value::String(_), ..] => std::slice::from_ref(listed),
+        all => all,
     };
-    match one {
-        Some([Value::String(name), number, ..]) => {
-            Ok((name.clone(), number.as_u64().unwrap_or_default() as usize))
-        }
-        _ => Err(format!("it has {} {what}s, but a network has one", all.len())),
+    let end = |end: &Value| Some((end[0].as_str()?.to_owned(), end[1].as_u64().unwrap_or_default() as usize));
+    match all.iter().map(end).collect::<Option<Vec<_>>>() {
+        Some(ends) if ends.len() == count => Ok(ends),
+        _ if count == 1 => Err(format!("it has {} {what}s, but a network has one", all.len())),
+        _ => Err(format!("a model in it has {} {what}s, but reads {count} tensors", all.len())),
     }
 }

@@ -1,6 +1,6 @@
 //! Weights and shapes in a graph: its initializers, and what nodes compute of them alone.
 
-use super::attributes::{find, int, ints};
+use super::attributes::{int, ints};
 use super::proto::{EXTERNAL, FLOAT, INT64, NodeProto, TensorProto};
 use crate::file::MAX_FILE;
 use std::fs::File;
@@ -89,10 +89,10 @@ impl Constant {
         }
     }
 
-    /// Its floats, if it has no more than this many.
+    /// Its floats, if it has at least one, and no more than this many.
     pub(super) fn few_floats(&self, most: usize) -> Option<&[f32]> {
         match &self.values {
-            Values::Floats(floats) if floats.len() <= most && !self.transposed => Some(floats),
+            Values::Floats(floats) if (1..=most).contains(&floats.len()) && !self.transposed => Some(floats),
             _ => None,
         }
     }
@@ -156,7 +156,7 @@ pub(super) fn folded(node: &NodeProto, inputs: &[Option<&Constant>]) -> Option<C
     };
     match (node.op_type.as_str(), &all[..]) {
         ("Identity" | "Cast", [x]) => Some((*x).clone()),
-        ("Squeeze", [x, ..]) if x.as_numbers().is_some() => Some((*x).clone()),
+        ("Squeeze" | "Reshape", [x, ..]) if x.as_numbers().is_some() => Some((*x).clone()),
         ("Unsqueeze", [x, ..]) => x.unsqueezed(axes()?),
         ("Transpose", [x]) if [&[][..], &[1, 0]].contains(&ints(node, "perm")) => x.transposed(),
         ("Gather", [x, at]) if int(node, "axis", 0) == 0 => {
@@ -182,7 +182,23 @@ pub(super) fn folded(node: &NodeProto, inputs: &[Option<&Constant>]) -> Option<C
 
 /// The value of a `Constant`.
 pub(super) fn given(node: &NodeProto) -> Result<Constant, String> {
-    let value = find(node, "value").and_then(|value| value.t.clone());
-    let value = value.ok_or_else(|| format!("its constant `{}` has no value", node.output[0]))?;
+    let tensor = |data_type, dims, float_data, int64_data| TensorProto {
+        data_type,
+        dims,
+        float_data,
+        int64_data,
+        ..TensorProto::default()
+    };
+    let value = match node.attribute.first().map(|own| (own.name.as_str(), own)) {
+        Some(("value", own)) => own.t.clone(),
+        Some(("value_float", own)) => Some(tensor(FLOAT, vec![], own.f.into_iter().collect(), vec![])),
+        Some(("value_int", own)) => Some(tensor(INT64, vec![], vec![], own.i.into_iter().collect())),
+        Some(("value_ints", own)) => {
+            Some(tensor(INT64, vec![own.ints.len() as i64], vec![], own.ints.clone()))
+        }
+        _ => None,
+    };
+    let value =
+        value.ok_or_else(|| format!("its constant `{}` has no value that is read", node.output[0]))?;
     Constant::read(value, Path::new(""), &mut 0)
 }

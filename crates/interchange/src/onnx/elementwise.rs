@@ -10,6 +10,11 @@ use serde_json::{Value, json};
 impl<'g> Reader<'g> {
     /// Sums, scales, and the steps of layers that are several nodes.
     pub(super) fn elementwise(&mut self, node: &'g NodeProto) -> Result<Of, String> {
+        for k in 0..node.input.len() {
+            if let Some(Of::Pooled(..)) = self.value(node, k) {
+                self.layer(node, k)?;
+            }
+        }
         let (mut a, mut b) = (self.value(node, 0).cloned(), self.value(node, 1).cloned());
         let op = node.op_type.as_str();
         // What can be swapped has the layer first, and the other one last.
@@ -20,7 +25,8 @@ impl<'g> Reader<'g> {
             (a, b) = (b, a);
         }
         // Whether this node alone reads the layer, so that the layer may compute more.
-        let alone = self.reads.get(node.input[usize::from(swapped)].as_str()) == Some(&1);
+        let alone =
+            node.input.get(usize::from(swapped)).is_some_and(|x| self.reads.get(x.as_str()) == Some(&1));
         let number = match &b {
             Some(Of::Constant(constant)) => constant.few_floats(1).map(|floats| floats[0]),
             _ => None,
@@ -40,6 +46,11 @@ impl<'g> Reader<'g> {
             ("Add", Of::Part(Part::Erf, x), _) if near(1.0) => Of::Part(Part::Sum, x),
             ("Mul", Of::Layer(x), Some(Of::Part(Part::Sum, y))) if x == y => Of::Part(Part::Twice, x),
             ("Mul", Of::Part(Part::Twice, x), _) if near(0.5) => {
+                self.plain(node, "Activation", json!({"activation": "gelu"}), vec![x])
+            }
+            // Or halved first.
+            ("Mul", Of::Part(Part::Sum, x), _) if near(0.5) => Of::Part(Part::Half, x),
+            ("Mul", Of::Layer(x), Some(Of::Part(Part::Half, y))) if x == y => {
                 self.plain(node, "Activation", json!({"activation": "gelu"}), vec![x])
             }
             ("Max", Of::Layer(x), Some(Of::Constant(_))) if number == Some(0.0) => {

@@ -12,10 +12,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// The operators that are read.
-const OPERATORS: &str = "Add, AveragePool, BatchNormalization, Cast, Clip, Concat, Constant, Conv, Div, Dropout, Erf, \
-                         Flatten, Gather, Gelu, Gemm, GlobalAveragePool, GlobalMaxPool, GroupNormalization, Identity, \
-                         InstanceNormalization, LogSoftmax, MatMul, Max, MaxPool, Mul, Pad, ReduceMean, Relu, Reshape, Shape, \
-                         Sigmoid, Softmax, Squeeze, Sub, Swish, Transpose, Unsqueeze";
+const OPERATORS: &str = "Add, AveragePool, BatchNormalization, Cast, Clip, Concat, Constant, Conv, Div, \
+                         Dropout, Erf, Flatten, Gather, Gelu, Gemm, GlobalAveragePool, GlobalMaxPool, \
+                         GroupNormalization, Identity, InstanceNormalization, LogSoftmax, MatMul, Max, \
+                         MaxPool, Mul, Pad, ReduceMax, ReduceMean, Relu, Reshape, Shape, Sigmoid, Softmax, \
+                         Squeeze, Sub, Swish, Transpose, Unsqueeze";
 
 /// A graph as it was read.
 #[derive(Debug)]
@@ -46,7 +47,8 @@ pub(super) enum Of {
 
 #[derive(Clone, Debug)]
 pub(super) enum Part {
-    /// GELU: `x / sqrt(2)`, `erf`, `1 + erf`, `x (1 + erf)`.
+    /// GELU: `(1 + erf) / 2`, which may come last, or `x / sqrt(2)`, `erf`, `1 + erf`, `x (1 + erf)`.
+    Half,
     Scaled,
     Erf,
     Sum,
@@ -139,7 +141,7 @@ impl<'g> Reader<'g> {
     }
 
     /// A layer's output, which a node reads as its operand number `k`.
-    fn layer(&mut self, node: &'g NodeProto, k: usize) -> Result<String, String> {
+    pub(super) fn layer(&mut self, node: &'g NodeProto, k: usize) -> Result<String, String> {
         match self.value(node, k).cloned() {
             Some(Of::Layer(name)) => Ok(name),
             // Read as the image that it is.
@@ -193,7 +195,8 @@ impl<'g> Reader<'g> {
             "AveragePool" => self.pooling(node, "AveragePooling2D")?,
             "GlobalAveragePool" => Of::Pooled("GlobalAveragePooling2D", self.layer(node, 0)?),
             "GlobalMaxPool" => Of::Pooled("GlobalMaxPooling2D", self.layer(node, 0)?),
-            "ReduceMean" => self.mean(node)?,
+            "ReduceMax" => self.pooled(node, "GlobalMaxPooling2D")?,
+            "ReduceMean" => self.pooled(node, "GlobalAveragePooling2D")?,
             "Transpose" if ints(node, "perm") == [0, 2, 3, 1] => Of::Transposed(self.layer(node, 0)?),
             "Flatten" if int(node, "axis", 1) == 1 => self.flatten(node)?,
             "Squeeze" => self.flatten(node)?,
@@ -354,8 +357,8 @@ impl<'g> Reader<'g> {
         Ok(self.plain(node, class, about, vec![input]))
     }
 
-    /// The mean over rows and columns, as PyTorch's `mean((2, 3))` and `AdaptiveAvgPool2d(1)`.
-    fn mean(&mut self, node: &'g NodeProto) -> Result<Of, String> {
+    /// The mean or the largest number over rows and columns, as PyTorch's `mean((2, 3))` and `AdaptiveAvgPool2d(1)`.
+    fn pooled(&mut self, node: &'g NodeProto, class: &'static str) -> Result<Of, String> {
         let axes = self.constant(node, 1).and_then(Constant::as_numbers).unwrap_or(ints(node, "axes"));
         let mut axes: Vec<i64> = axes.iter().map(|&axis| if axis < 0 { axis + 4 } else { axis }).collect();
         axes.sort_unstable();
@@ -364,8 +367,8 @@ impl<'g> Reader<'g> {
         }
         let x = self.layer(node, 0)?;
         Ok(match int(node, "keepdims", 1) {
-            1 => Of::Pooled("GlobalAveragePooling2D", x),
-            _ => self.plain(node, "GlobalAveragePooling2D", json!({}), vec![x]),
+            1 => Of::Pooled(class, x),
+            _ => self.plain(node, class, json!({}), vec![x]),
         })
     }
 

@@ -89,7 +89,7 @@ impl<'s> Nodes<'s> {
             target: "ONNX",
             reason: reason.to_owned(),
         };
-        let weights = self.source.weights(step)?;
+        let weights = self.source.weights(step, &step.name)?;
         weights.iter().for_each(|weights| self.initializer(weights));
         let names: Option<Vec<String>> = step.inputs.iter().map(|x| self.names.get(x).cloned()).collect();
         let names = names.ok_or_else(|| refuse("it reads what no layer before it computes"))?;

@@ -1,7 +1,7 @@
 //! Networks as PyTorch modules: a Python file with the class `Network`, and a state dict for it; and the way back.
 //!
 //! The module takes `(N, 3, height, width)` of values from 0 to 255 and gives logits; the preprocessing is in it, as two
-//! buffers. Layers keep their names, parameters have PyTorch's.
+//! buffers. Layers keep their names, as far as Python can say them; parameters have PyTorch's.
 
 mod about;
 mod module;
@@ -23,8 +23,8 @@ use checkpoint::Tensors;
 pub fn state_dict(source: &Source<'_>) -> Result<Tensors> {
     let mut tensors = Tensors::new();
     let mut all = vec![source.scale(), source.shift()];
-    for step in &source.steps {
-        all.extend(source.weights(step)?);
+    for (step, layer) in source.steps.iter().zip(module::identifiers(&source.steps)) {
+        all.extend(source.weights(step, &layer)?);
     }
     for weights in all {
         tensors.insert(weights.name, weights.shape, weights.data)?;

@@ -11,17 +11,17 @@ pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
     let (mut layers, mut forward, mut names) = (String::new(), String::new(), HashMap::new());
     names.insert(source.input, "x".to_owned());
     let mut vectors = HashSet::new();
-    for step in &source.steps {
-        let (layer, value) = lines(step, &names, vectors.contains(&step.inputs[0]))?;
+    for (step, own) in source.steps.iter().zip(identifiers(&source.steps)) {
+        let (layer, value) = lines(step, &own, &names, vectors.contains(&step.inputs[0]))?;
         if step.flat {
             vectors.insert(step.output);
         }
         // Writing to a string cannot fail.
         if let Some(layer) = layer {
-            let _ = writeln!(layers, "        self.{} = {layer}", step.name);
+            let _ = writeln!(layers, "        self.{own} = {layer}");
         }
-        let _ = writeln!(forward, "        {} = {value}", step.name);
-        names.insert(step.output, step.name.clone());
+        let _ = writeln!(forward, "        {own} = {value}");
+        names.insert(step.output, own);
     }
     let [h, w, c] = source.image;
     let (name, shift) = (source.name, source.shift().shape);
@@ -106,23 +106,45 @@ pub fn importable(name: &str) -> String {
     own
 }
 
-/// A layer's line in the constructor, if it has one, and its value in `forward`. `vectors` tells whether it reads vectors, not images.
-fn lines(step: &Step, names: &HashMap<Value, String>, vectors: bool) -> Result<(Option<String>, String)> {
+/// What the layers are called in Python: as here, unless a name has characters that Python's have not, or is taken.
+pub(super) fn identifiers(steps: &[Step]) -> Vec<String> {
+    let mut taken: HashSet<String> =
+        steps.iter().filter(|step| is_free(&step.name)).map(|step| step.name.clone()).collect();
+    let own = |step: &Step| {
+        if is_free(&step.name) {
+            return step.name.clone();
+        }
+        let mut own: String =
+            step.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        if !own.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            own.insert_str(0, "layer_");
+        }
+        while !is_free(&own) || !taken.insert(own.clone()) {
+            own.push('_');
+        }
+        own
+    };
+    steps.iter().map(own).collect()
+}
+
+/// The line of a layer, called `name`, in the constructor, if it has one, and its value in `forward`. `vectors` tells whether it reads
+/// vectors, not images.
+fn lines(
+    step: &Step,
+    name: &str,
+    names: &HashMap<Value, String>,
+    vectors: bool,
+) -> Result<(Option<String>, String)> {
     let refuse = |reason: &str| Error::Export {
         layer: step.name.clone(),
         target: "PyTorch",
         reason: reason.to_owned(),
     };
-    if !is_free(&step.name) {
-        return Err(refuse(
-            "its name is none in Python, or means something else in a module; give it another",
-        ));
-    }
     let inputs: Option<Vec<&str>> = step.inputs.iter().map(|x| names.get(x).map(String::as_str)).collect();
     let inputs = inputs.ok_or_else(|| refuse("it reads what no layer before it computes"))?;
     let x = inputs[0];
     let bias = if step.params.iter().any(|spec| spec.name == "bias") { "" } else { ", bias=False" };
-    let own = |x: &str| format!("self.{}({x})", step.name);
+    let own = |x: &str| format!("self.{name}({x})");
     Ok(match step.op.ok_or_else(|| refuse("it is not a single op on its input and its parameters"))? {
         Op::Conv2dForward(ops::Conv2dForward { conv, act }) => {
             let (x, padding) = padded(x, conv.pad, "");
@@ -251,5 +273,45 @@ mod tests {
             let line = format!("self.{name} = nn.BatchNorm{rank}d(4, eps=0.001, momentum=0.01)");
             assert!(module.contains(&line), "{module}");
         }
+    }
+    /// A state dict has the names of its module, and the file of either comes back.
+    #[test]
+    fn layers_have_names_of_python() {
+        let mut graph = Graph::new("mine", [8, 8, 3]);
+        let mut x = graph.input();
+        for name in ["my conv", "my_conv", "my-conv", "3x3", "f\u{fc}r", "class", "train", "layer1.0.conv1"] {
+            x = graph.add_named(name, Conv2D::new(3, 1), x).unwrap();
+        }
+        let steps = graph.steps(x);
+        let names =
+            ["my_conv_", "my_conv", "my_conv__", "layer_3x3", "f_r", "class_", "train_", "layer1_0_conv1"];
+        assert_eq!(identifiers(&steps), names);
+        let mut tensors = Tensors::new();
+        for (k, step) in steps.iter().enumerate() {
+            for spec in &step.params {
+                let values = vec![k as f32; spec.shape.iter().product()];
+                tensors.insert(format!("{}/{}", step.name, spec.name), spec.shape.clone(), values).unwrap();
+            }
+        }
+        let source = Source {
+            name: "mine",
+            image: [8, 8, 3],
+            input: graph.input(),
+            steps: steps.clone(),
+            logits: x,
+            tensors: &tensors,
+            pixels: Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] },
+            classes: &[],
+            dataset: None,
+        };
+        let module = write(&source, "mine.safetensors").unwrap();
+        assert!(module.contains("        my_conv__ = self.my_conv__(my_conv)\n"), "{module}");
+        let state = super::super::state_dict(&source).unwrap();
+        assert!(names.iter().all(|name| state.get(&format!("{name}.weight")).is_some()));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mine.safetensors");
+        checkpoint::save_tensors(&file, &state, state.metadata()).unwrap();
+        let back = super::super::TorchWeights::read(&file).unwrap().assign(&steps).unwrap();
+        assert_eq!(back, tensors);
     }
 }

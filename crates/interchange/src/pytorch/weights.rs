@@ -1,6 +1,7 @@
 //! From a state dict of PyTorch to our layers.
 
 use super::about::{self, IMAGE_SIZE, Named};
+use super::module::identifiers;
 use crate::{Error, Pixels, Result, layout};
 use checkpoint::{Tensor, TensorRef, Tensors, load_tensors_named, read_header};
 use layers::Step;
@@ -114,8 +115,12 @@ impl TorchWeights {
         let refuse = |reason: String| Error::Mismatch { path: self.path.clone(), reason };
         let (mut tensors, mut taken) =
             (Tensors::new(), vec![layout::SCALE.to_owned(), layout::SHIFT.to_owned()]);
-        for (step, spec) in steps.iter().flat_map(|step| step.params.iter().map(move |spec| (step, spec))) {
-            let (name, shape) = (layout::name(&step.name, spec.name), layout::shape(&spec.shape));
+        let names = identifiers(steps);
+        let layers = steps.iter().zip(&names);
+        for (step, layer, spec) in
+            layers.flat_map(|(step, layer)| step.params.iter().map(move |spec| (step, layer, spec)))
+        {
+            let (name, shape) = (layout::name(layer, spec.name), layout::shape(&spec.shape));
             let found = self.get(&name).ok_or_else(|| refuse(format!("it has no `{name}`")))?;
             if found.shape() != shape {
                 let (is, needs) = (found.shape(), &shape);
