@@ -331,6 +331,18 @@ fn activations_come_back() {
     let back = read.network().architecture.build("net", [8, 8, 3], 3).unwrap();
     let tensors = read.assign(&back.steps()).unwrap();
     assert_eq!(predicted(&back, Some(&tensors)).0, expected);
+
+    let mut graph = Graph::new("ends", [8, 8, 3]);
+    let x = graph.add(Flatten, graph.input()).unwrap();
+    let x = graph.add(Dense::new(3), x).unwrap();
+    let x = graph.add(Activation::Sigmoid, x).unwrap();
+    let model = Model::new(graph, x);
+    let (_, tensors) = predicted(&model, None);
+    let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
+    let written = onnx::write(&source(&model, "net", &tensors, &classes(3), pixels)).unwrap();
+    std::fs::write(&file, written).unwrap();
+    let error = OnnxNetwork::read(&file).unwrap_err().to_string();
+    assert!(error.contains("it ends in a Sigmoid, but a softmax tells the classes apart here"), "{error}");
 }
 
 /// A layer of somebody's own whose op reads another number than its parameter.

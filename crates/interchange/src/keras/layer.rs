@@ -26,7 +26,8 @@ const NEUTRAL: [&str; 9] = [
 ];
 
 /// Functions of Keras that a functional model holds like layers, and the activations that do the same.
-const FUNCTIONS: [(&str, &str); 3] = [("Gelu", "gelu"), ("Relu", "relu"), ("Silu", "silu")];
+const FUNCTIONS: [(&str, &str); 5] =
+    [("Gelu", "gelu"), ("Relu", "relu"), ("Sigmoid", "sigmoid"), ("Silu", "silu"), ("Tanh", "tanh")];
 
 /// Layers that change nothing but a training, besides those that draw: [`Layer::passes_on`].
 const FOR_TRAINING: [&str; 5] =

@@ -13,10 +13,10 @@ use std::path::Path;
 
 /// The operators that are read.
 const OPERATORS: &str = "Add, AveragePool, BatchNormalization, Cast, Clip, Concat, Constant, Conv, Div, \
-                         Dropout, Erf, Flatten, Gather, Gelu, Gemm, GlobalAveragePool, GlobalMaxPool, \
-                         GroupNormalization, Identity, InstanceNormalization, LogSoftmax, MatMul, Max, \
-                         MaxPool, Mul, Pad, ReduceMax, ReduceMean, Relu, Reshape, Shape, Sigmoid, Softmax, \
-                         Squeeze, Sub, Swish, Transpose, Unsqueeze";
+                         Dropout, Elu, Erf, Flatten, Gather, Gelu, Gemm, GlobalAveragePool, \
+                         GlobalMaxPool, GroupNormalization, Identity, InstanceNormalization, LogSoftmax, \
+                         MatMul, Max, MaxPool, Mul, Pad, ReduceMax, ReduceMean, Relu, Reshape, Shape, \
+                         Sigmoid, Softmax, Squeeze, Sub, Swish, Tanh, Transpose, Unsqueeze";
 
 /// A graph as it was read.
 #[derive(Debug)]
@@ -461,6 +461,9 @@ impl<'g> Reader<'g> {
         let [h, w, channels] = self.image;
         let output = graph.output.first().and_then(|output| self.values.get(output.name.as_str()));
         let last = self.layers.last().map(|last| last.name.as_str());
+        if matches!(output, Some(Of::Part(Part::Sigmoid, _))) {
+            return Err("it ends in a Sigmoid, but a softmax tells the classes apart here".to_owned());
+        }
         let is_last = matches!((output, last), (Some(Of::Layer(output)), Some(last)) if output == last);
         if graph.output.len() != 1 || !is_last {
             return Err("its last node must be its only output".to_owned());
