@@ -190,7 +190,9 @@ fn folder(role: &str) -> PathBuf {
     let mut counts = COUNT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let count = counts.get_or_insert_default().entry(role.to_owned()).or_default();
     *count += 1;
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{role}-{count}"));
+    // The test's name: a runner may start each test as a process of its own.
+    let test = std::thread::current().name().unwrap_or_default().replace("::", "-");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{test}-{role}-{count}"));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     folder
