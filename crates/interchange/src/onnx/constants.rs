@@ -170,7 +170,7 @@ pub(super) fn folded(node: &NodeProto, inputs: &[Option<&Constant>]) -> Option<C
             let numbers = parts.iter().map(|part| part.as_numbers()).collect::<Option<Vec<_>>>()?.concat();
             (numbers.len() <= MOST_NUMBERS).then(|| Constant::numbers(numbers))
         }
-        // The size of a vector of an image: what is not known stays so.
+        // How many numbers an image has. An unknown factor gives an unknown size.
         ("Mul", [a, b]) => match (a.as_numbers()?, b.as_numbers()?) {
             (&[a], &[b]) if a > 0 && b > 0 => Some(Constant::numbers(vec![a.checked_mul(b)?])),
             ([_], [_]) => Some(Constant::numbers(vec![-1])),

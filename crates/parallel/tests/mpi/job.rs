@@ -190,7 +190,7 @@ fn folder(role: &str) -> PathBuf {
     let mut counts = COUNT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let count = counts.get_or_insert_default().entry(role.to_owned()).or_default();
     *count += 1;
-    // The test's name: a runner may start each test as a process of its own.
+    // With the test's name, since a runner may start one process for each test.
     let test = std::thread::current().name().unwrap_or_default().replace("::", "-");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{test}-{role}-{count}"));
     let _ = fs::remove_dir_all(&folder);

@@ -32,8 +32,8 @@ impl Source {
     }
 
     /// The shards of a replica in every batch. A stage without images needs only labels, which the pipeline mixes.
-    /// An asynchronous device makes batches itself, since no host is fast enough, unless images are read on demand,
-    /// or the pipeline has a step that [`program::Backend::load_images`] does not support.
+    /// An asynchronous device makes batches itself, since no host is fast enough. The host makes them if images are
+    /// read on demand, or if [`program::Backend::load_images`] lacks a step of the pipeline.
     pub(crate) fn new(
         device: &Device,
         stage: &Stage,

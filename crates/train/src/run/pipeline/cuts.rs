@@ -10,9 +10,9 @@ use program::Device;
 /// The timed passes over a piece of a network, after one warm-up pass.
 const PASSES: usize = 3;
 
-/// The stages of a network, cut after the layers of `split_at` or, if there are none, so that all take about the
-/// same time on `device` for a micro-batch of up to `batch` samples. The cuts change no result, so no result depends
-/// on a measured time.
+/// The stages of a network, cut after the layers of `split_at`. If there are none, all stages take about the same time
+/// on `device` for a micro-batch of up to `batch` samples. The cuts change no result, so no result depends on a
+/// measured time.
 pub(crate) fn split(
     stages: usize,
     split_at: &[String],
