@@ -9,13 +9,14 @@ the file has none of them. Arguments make another file: the count, one in how ma
 
 import json
 import sys
-import zlib
 from pathlib import Path
 
 import keras
 import numpy as np
 import torch
 from keras import layers as L
+
+from shared.numbers import numbers
 
 COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 40
 EVERY = int(sys.argv[2]) if len(sys.argv) > 2 else 4
@@ -24,16 +25,6 @@ BATCH, CLASSES = 2, 5
 
 # So that the values have no rounding of theirs.
 keras.config.set_floatx("float64")
-
-
-def numbers(name, shape):
-    """Numbers from -1 to 1 by the name of a tensor, the same as `numbers` of the test."""
-    word = zlib.crc32(name.encode()) | 1
-    values = []
-    for _ in range(int(np.prod(shape))):
-        word = word * 1664525 + 1013904223 & 0xFFFFFFFF
-        values.append((word >> 8) / (1 << 23) - 1.0)
-    return np.array(values, dtype=np.float32).reshape(shape)
 
 
 class Draw:

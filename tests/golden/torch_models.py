@@ -3,33 +3,23 @@
 pip install torch numpy onnx onnxscript; python tests/golden/torch_models.py
 Made with torch 2.15.0, numpy 2.4.6, onnx 1.23.2, onnxscript 0.7.2.
 
-The graphs are in the folder torch_models. Images are `numbers` of keras_models.py, which the test computes too. The exporter of
+The graphs are in the folder torch_models. Images are `numbers`, which the test computes too. The exporter of
 `torch.export` notes the lines of this file at each node, and that is taken out again.
 """
 
 import json
 import sys
-import zlib
 from pathlib import Path
 
-import numpy as np
 import onnx
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from shared.numbers import numbers
+
 OUTPUT = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "torch_models"
 BATCH, CLASSES = 2, 5
-
-
-def numbers(name, shape):
-    """Numbers from -1 to 1 by the name of a tensor, the same as `numbers` of the test."""
-    word = zlib.crc32(name.encode()) | 1
-    values = []
-    for _ in range(int(np.prod(shape))):
-        word = word * 1664525 + 1013904223 & 0xFFFFFFFF
-        values.append((word >> 8) / (1 << 23) - 1.0)
-    return np.array(values, dtype=np.float32).reshape(shape)
 
 
 class LeNet(nn.Module):

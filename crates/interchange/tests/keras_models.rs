@@ -1,8 +1,9 @@
 //! Random models of Keras, built from their configuration: tests/golden/keras_models.py drew them.
 
+use checkpoint::Tensors;
 use interchange::keras::{KerasWeights, read_network};
 use layers::{Draws, Mode, Network, Role};
-use models::LayerSpec;
+use models::{LayerSpec, Model};
 use program::Device;
 use serde_json::{Value, json};
 use std::fs;
@@ -50,6 +51,20 @@ pub(crate) fn compare(what: &str, got: &[f32], expected: &Value, tolerance: f64)
     let far = |(got, expected): &(&f32, &f64)| (f64::from(**got) - **expected).abs() > tolerance * scale;
     let (got, expected) = got.iter().zip(&expected).find(far)?;
     Some(format!("{what}: {got}, but {expected} there"))
+}
+
+/// The logits of images, with these weights.
+pub(crate) fn logits(model: &Model, tensors: &Tensors, images: &[f32], device: &Device) -> Vec<f32> {
+    let [h, w, c] = model.image();
+    let batch = images.len() / (h * w * c);
+    let mut network = model.build(device, batch, Mode::Inference).unwrap();
+    for slot in network.arena().slots().to_vec() {
+        network.arena_mut().load(device, &slot, tensors.get(&slot.name).unwrap().data()).unwrap();
+    }
+    network.set_input(images, &vec![0; batch]).unwrap();
+    network.predict().unwrap();
+    let logits = network.logits();
+    logits.data.to_vec(device, logits.layout.offset, logits.layout.shape.len()).unwrap()
 }
 
 /// The model of an entry on a device, with its weights.
@@ -168,15 +183,7 @@ fn what_keras_measured_and_computes_by_functions_is_taken_over() {
     }
     let model = network.architecture.build(&network.name, [8, 8, 3], 3).unwrap();
     let tensors = weights.assign(&model.steps()).unwrap();
-    let device = tensor_cpu::device(1);
-    let mut built = model.build(&device, 3, Mode::Inference).unwrap();
-    for slot in built.arena().slots().to_vec() {
-        built.arena_mut().load(&device, &slot, tensors.get(&slot.name).unwrap().data()).unwrap();
-    }
-    built.set_input(&images, &[0; 3]).unwrap();
-    built.predict().unwrap();
-    let logits = built.logits();
-    let got = logits.data.to_vec(&device, logits.layout.offset, 9).unwrap();
+    let got = logits(&model, &tensors, &images, &tensor_cpu::device(1));
     assert_eq!(compare("adapted", &got, &expected, 1e-5), None);
 }
 

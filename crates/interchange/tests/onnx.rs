@@ -315,6 +315,12 @@ fn silu_is_a_sigmoid_and_a_product() {
 fn activations_come_back() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("net.onnx");
+    let written = |model: &Model, tensors: &Tensors| {
+        let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
+        std::fs::write(&file, onnx::write(&source(model, "net", tensors, &classes(3), pixels)).unwrap())
+            .unwrap();
+        OnnxNetwork::read(&file)
+    };
     let mut graph = Graph::new("activations", [8, 8, 3]);
     let mut x = graph.input();
     for activation in Activation::ALL {
@@ -324,10 +330,7 @@ fn activations_come_back() {
     let x = graph.add(Dense::new(3), x).unwrap();
     let model = Model::new(graph, x);
     let (expected, tensors) = predicted(&model, None);
-    let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
-    let written = onnx::write(&source(&model, "net", &tensors, &classes(3), pixels)).unwrap();
-    std::fs::write(&file, written).unwrap();
-    let read = OnnxNetwork::read(&file).unwrap();
+    let read = written(&model, &tensors).unwrap();
     let back = read.network().architecture.build("net", [8, 8, 3], 3).unwrap();
     let tensors = read.assign(&back.steps()).unwrap();
     assert_eq!(predicted(&back, Some(&tensors)).0, expected);
@@ -338,10 +341,7 @@ fn activations_come_back() {
     let x = graph.add(Activation::Sigmoid, x).unwrap();
     let model = Model::new(graph, x);
     let (_, tensors) = predicted(&model, None);
-    let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
-    let written = onnx::write(&source(&model, "net", &tensors, &classes(3), pixels)).unwrap();
-    std::fs::write(&file, written).unwrap();
-    let error = OnnxNetwork::read(&file).unwrap_err().to_string();
+    let error = written(&model, &tensors).unwrap_err().to_string();
     assert!(error.contains("it ends in a Sigmoid, but a softmax tells the classes apart here"), "{error}");
 }
 

@@ -1,8 +1,7 @@
 //! Networks of PyTorch in ONNX, as its exporters write them: tests/golden/torch_models.py made them.
 
-use crate::keras_models::{compare, numbers};
+use crate::keras_models::{self, compare, numbers};
 use interchange::onnx::OnnxNetwork;
-use layers::Mode;
 use program::Device;
 use serde_json::Value;
 use std::fs;
@@ -18,15 +17,8 @@ fn logits(file: &Path, [h, w]: [usize; 2], device: &Device) -> Result<Vec<f32>, 
     let classes = network.classes.unwrap_or(1);
     let model = network.architecture.build(&network.name, [h, w, 3], classes)?;
     let tensors = read.assign(&model.steps())?;
-    let mut built = model.build(device, BATCH, Mode::Inference).unwrap();
-    for slot in built.arena().slots().to_vec() {
-        built.arena_mut().load(device, &slot, tensors.get(&slot.name).unwrap().data()).unwrap();
-    }
     let images: Vec<f32> = numbers("images", BATCH * h * w * 3).into_iter().map(|x| 2.0 * x).collect();
-    built.set_input(&images, &[0, 0]).unwrap();
-    built.predict().unwrap();
-    let logits = built.logits();
-    Ok(logits.data.to_vec(device, logits.layout.offset, logits.layout.shape.len())?)
+    Ok(keras_models::logits(&model, &tensors, &images, device))
 }
 
 /// A softmax of logits is the same if a number is added to all of them, and PyTorch's log_softmax adds one.

@@ -9,34 +9,22 @@ pub(crate) trait Pointwise: Copy + Send + Sync {
     fn gradient(self, of: f32, dy: f32) -> f32;
 }
 
-/// Calls code with the [`Pointwise`] of an [`Activation`](program::Activation), for which it is compiled.
+/// Calls code with the [`Pointwise`] of an [`Activation`](program::Activation), for which it is compiled. Those after ReLU
+/// have a type of their own name.
 macro_rules! pointwise {
     ($act:expr, |$name:ident| $code:expr) => {
+        $crate::pointwise::pointwise!($act, |$name| $code, [Gelu, Silu, Elu, Sigmoid, Tanh])
+    };
+    ($act:expr, |$name:ident| $code:expr, [$($own:ident),+]) => {
         match $act {
             program::Activation::None | program::Activation::Relu => {
                 let $name = $crate::pointwise::Cut::of($act);
                 $code
             }
-            program::Activation::Gelu => {
-                let $name = $crate::pointwise::Gelu;
+            $(program::Activation::$own => {
+                let $name = $crate::pointwise::$own;
                 $code
-            }
-            program::Activation::Silu => {
-                let $name = $crate::pointwise::Silu;
-                $code
-            }
-            program::Activation::Elu => {
-                let $name = $crate::pointwise::Elu;
-                $code
-            }
-            program::Activation::Sigmoid => {
-                let $name = $crate::pointwise::Sigmoid;
-                $code
-            }
-            program::Activation::Tanh => {
-                let $name = $crate::pointwise::Tanh;
-                $code
-            }
+            })+
         }
     };
 }

@@ -73,39 +73,45 @@ impl<'a> Layer<'a> {
     /// A sum or product with a number, or a normalization by fixed numbers, as a `Rescaling`. `measured` has the mean and the variance
     /// of one that [is adapted](Layer::is_adapted).
     pub(super) fn rescaling(&self, measured: Option<[Vec<f32>; 2]>) -> Result<Option<LayerSpec>, String> {
-        let config = &self.value["config"];
-        let options = if self.class == "Normalization" {
-            let given = || ["mean", "variance"].map(|key| numbers(&config[key]));
-            let [means, variances] = measured.unwrap_or_else(given);
-            if config["invert"] == true || !self.is_last(&config["axis"]) || means.len() != variances.len() {
-                return Err(format!(
-                    "its layer `{}` must normalize each channel by one mean and one variance",
-                    shortened(self.name)
-                ));
-            }
-            let scales: Vec<f64> =
-                variances.iter().map(|&variance| 1.0 / f64::from(variance).sqrt().max(1e-7)).collect();
-            let offsets = means.iter().zip(&scales).map(|(&mean, scale)| -f64::from(mean) * scale);
-            let offsets: Vec<f64> = offsets.collect();
-            match (&scales[..], &offsets[..]) {
-                ([scale], [offset]) => json!({"scale": scale, "offset": offset}),
-                _ => json!({"scale": scales, "offset": offsets}),
-            }
-        } else {
-            let arguments = &self.value["inbound_nodes"][0]["args"];
-            let swaps = ["Add", "Multiply"].contains(&self.class);
-            let number = arguments[1].as_f64().or(arguments[0].as_f64().filter(|_| swaps));
-            let [scale, offset] = match (self.class, number) {
-                ("Add", Some(number)) => [1.0, number],
-                ("Subtract", Some(number)) => [1.0, -number],
-                ("Multiply", Some(factor)) => [factor, 0.0],
-                ("TrueDivide", Some(divisor)) if (1.0 / divisor).is_finite() => [1.0 / divisor, 0.0],
-                _ => return Ok(None),
-            };
-            json!({"scale": scale, "offset": offset})
+        let options = match self.class {
+            "Normalization" => Some(self.normalization(measured)?),
+            _ => self.with_number().map(|[scale, offset]| json!({"scale": scale, "offset": offset})),
         };
-        let options = options.as_object().cloned().unwrap_or_default();
-        Ok(Some(LayerSpec { class: "Rescaling".to_owned(), options, ..LayerSpec::default() }))
+        let options = options.map(|options| options.as_object().cloned().unwrap_or_default());
+        let class = || "Rescaling".to_owned();
+        Ok(options.map(|options| LayerSpec { class: class(), options, ..LayerSpec::default() }))
+    }
+
+    /// Scale and offset of a normalization, for all channels or for each.
+    fn normalization(&self, measured: Option<[Vec<f32>; 2]>) -> Result<Value, String> {
+        let config = &self.value["config"];
+        let given = || ["mean", "variance"].map(|key| numbers(&config[key]));
+        let [means, variances] = measured.unwrap_or_else(given);
+        if config["invert"] == true || !self.is_last(&config["axis"]) || means.len() != variances.len() {
+            return Err(no_channels(self.name));
+        }
+        let scales: Vec<f64> =
+            variances.iter().map(|&variance| 1.0 / f64::from(variance).sqrt().max(1e-7)).collect();
+        let offsets = means.iter().zip(&scales).map(|(&mean, scale)| -f64::from(mean) * scale);
+        let offsets: Vec<f64> = offsets.collect();
+        Ok(match (&scales[..], &offsets[..]) {
+            ([scale], [offset]) => json!({"scale": scale, "offset": offset}),
+            _ => json!({"scale": scales, "offset": offsets}),
+        })
+    }
+
+    /// Scale and offset of a sum or product with a number.
+    fn with_number(&self) -> Option<[f64; 2]> {
+        let arguments = &self.value["inbound_nodes"][0]["args"];
+        let swaps = ["Add", "Multiply"].contains(&self.class);
+        let number = arguments[1].as_f64().or(arguments[0].as_f64().filter(|_| swaps))?;
+        match self.class {
+            "Add" => Some([1.0, number]),
+            "Subtract" => Some([1.0, -number]),
+            "Multiply" => Some([number, 0.0]),
+            "TrueDivide" if (1.0 / number).is_finite() => Some([1.0 / number, 0.0]),
+            _ => None,
+        }
     }
 
     /// The layers that each call reads, with the number of their call.
@@ -220,6 +226,11 @@ impl<'a> Layer<'a> {
             None => false,
         }
     }
+}
+
+/// Why a normalization can't be taken over.
+pub(super) fn no_channels(name: &str) -> String {
+    format!("its layer `{}` must normalize each channel by one mean and one variance", shortened(name))
 }
 
 /// The numbers in a list of lists of numbers, or a number alone. The parser bounds how deep a value may be.

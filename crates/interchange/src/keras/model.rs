@@ -218,10 +218,7 @@ impl Reader<'_> {
         let unit = place.find(units, named)?;
         let vectors: Vec<_> = units[unit].arrays.iter().filter(|array| array.shape.len() == 1).collect();
         let [mean, variance] = vectors[..] else {
-            return Err(format!(
-                "its layer `{}` must normalize each channel by one mean and one variance",
-                place.layer
-            ));
+            return Err(layer::no_channels(&place.layer));
         };
         self.adapted.push(unit);
         Ok([mean.read()?, variance.read()?])

@@ -45,20 +45,16 @@ impl<'g> Reader<'g> {
             ("Erf", Of::Part(Part::Scaled, x), _) => Of::Part(Part::Erf, x),
             ("Add", Of::Part(Part::Erf, x), _) if near(1.0) => Of::Part(Part::Sum, x),
             ("Mul", Of::Layer(x), Some(Of::Part(Part::Sum, y))) if x == y => Of::Part(Part::Twice, x),
-            ("Mul", Of::Part(Part::Twice, x), _) if near(0.5) => {
-                self.plain(node, "Activation", json!({"activation": "gelu"}), vec![x])
-            }
+            ("Mul", Of::Part(Part::Twice, x), _) if near(0.5) => self.activate(node, "gelu", x),
             // Or halved first.
             ("Mul", Of::Part(Part::Sum, x), _) if near(0.5) => Of::Part(Part::Half, x),
-            ("Mul", Of::Layer(x), Some(Of::Part(Part::Half, y))) if x == y => {
-                self.plain(node, "Activation", json!({"activation": "gelu"}), vec![x])
-            }
+            ("Mul", Of::Layer(x), Some(Of::Part(Part::Half, y))) if x == y => self.activate(node, "gelu", x),
             ("Max", Of::Layer(x), Some(Of::Constant(_))) if number == Some(0.0) => {
-                self.plain(node, "Activation", json!({"activation": "relu"}), vec![x])
+                self.activate(node, "relu", x)
             }
             ("Sigmoid", Of::Layer(x), _) => Of::Part(Part::Sigmoid, x),
             ("Mul", Of::Layer(x), Some(Of::Part(Part::Sigmoid, y))) if x == y => {
-                self.plain(node, "Activation", json!({"activation": "silu"}), vec![x])
+                self.activate(node, "silu", x)
             }
             ("Mul", Of::Part(Part::Ungrouped(groups, epsilon), x), Some(Of::Constant(gamma))) => {
                 Of::Part(Part::Multiplied(groups, epsilon, gamma), x)

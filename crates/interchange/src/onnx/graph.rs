@@ -142,24 +142,18 @@ impl<'g> Reader<'g> {
 
     /// A layer's output, which a node reads as its operand number `k`.
     pub(super) fn layer(&mut self, node: &'g NodeProto, k: usize) -> Result<String, String> {
-        match self.value(node, k).cloned() {
-            Some(Of::Layer(name)) => Ok(name),
+        let (class, ending, about, x) = match self.value(node, k).cloned() {
+            Some(Of::Layer(name)) => return Ok(name),
             // Read as the image that it is.
-            Some(Of::Pooled(class, x)) => {
-                let name = self.new_name(&node.input[k], "_pooled");
-                let pooled = self.push(class, name.clone(), json!({"keepdims": true}), vec![x]);
-                self.values.insert(&node.input[k], pooled);
-                Ok(name)
-            }
-            Some(Of::Part(Part::Sigmoid, x)) => {
-                let name = self.new_name(&node.input[k], "_act");
-                let about = json!({"activation": "sigmoid"});
-                let sigmoid = self.push("Activation", name.clone(), about, vec![x]);
-                self.values.insert(&node.input[k], sigmoid);
-                Ok(name)
-            }
-            _ => Err(unknown(node)),
-        }
+            Some(Of::Pooled(class, x)) => (class, "_pooled", json!({"keepdims": true}), x),
+            // By itself, and not as a half of SiLU.
+            Some(Of::Part(Part::Sigmoid, x)) => ("Activation", "_act", json!({"activation": "sigmoid"}), x),
+            _ => return Err(unknown(node)),
+        };
+        let name = self.new_name(&node.input[k], ending);
+        let layer = self.push(class, name.clone(), about, vec![x]);
+        self.values.insert(&node.input[k], layer);
+        Ok(name)
     }
 
     pub(super) fn node(&mut self, node: &'g NodeProto) -> Result<(), String> {
@@ -255,7 +249,11 @@ impl<'g> Reader<'g> {
 
     fn activation(&mut self, node: &'g NodeProto, activation: &str) -> Result<Of, String> {
         let x = self.layer(node, 0)?;
-        Ok(self.plain(node, "Activation", json!({"activation": activation}), vec![x]))
+        Ok(self.activate(node, activation, x))
+    }
+
+    pub(super) fn activate(&mut self, node: &NodeProto, activation: &str, x: String) -> Of {
+        self.plain(node, "Activation", json!({"activation": activation}), vec![x])
     }
 
     fn push(&mut self, class: &str, name: String, options: Value, inputs: Vec<String>) -> Of {
