@@ -9,8 +9,8 @@ pub(crate) trait Pointwise: Copy + Send + Sync {
     fn gradient(self, of: f32, dy: f32) -> f32;
 }
 
-/// Calls code with the [`Pointwise`] of an [`Activation`](program::Activation), for which it is compiled. Those after ReLU
-/// have a type of their own name.
+/// Calls code with the [`Pointwise`] of an [`Activation`](program::Activation), for which it is compiled. But for none and
+/// ReLU, type and activation share a name.
 macro_rules! pointwise {
     ($act:expr, |$name:ident| $code:expr) => {
         $crate::pointwise::pointwise!($act, |$name| $code, [Gelu, Silu, Elu, Sigmoid, Tanh])
