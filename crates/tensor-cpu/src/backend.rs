@@ -120,7 +120,7 @@ impl Backend for Cpu {
         let (x, y) = (x.on("copy")?, y.on("copy")?);
         alike("copy", x, &y)?;
         tensors!("copy", x: "the input" => y: "the output"; {
-            elementwise::copy(self.pool(), 1.0, x, y, mode);
+            elementwise::copy(self, 1.0, x, y, mode);
         })
     }
 
@@ -179,6 +179,6 @@ impl Backend for Cpu {
         grads: &Storage,
         runs: &[ParamRun],
     ) -> Result<()> {
-        optimizer_step::<_, Buffer>(self.pool(), step, lr, params, grads, runs)
+        optimizer_step::<_, Buffer>(self, step, lr, params, grads, runs)
     }
 }

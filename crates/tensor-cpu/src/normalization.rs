@@ -183,7 +183,7 @@ pub(crate) fn fold(
 
 fn normalize<A: Pointwise, E: Element>(cpu: &Cpu, affine: Affine<A>, x: Rows<E>, y: RowsMut<E>) {
     let blocks = Blocks::for_map(x).reversed();
-    cpu.pool().run(blocks.count(), &|block| normalize_rows(affine, x, y, blocks.range(block)));
+    cpu.pool().run(blocks.count(), &|block| normalize_rows(cpu.simd(), affine, x, y, blocks.range(block)));
 }
 
 multiversion! {
@@ -225,7 +225,7 @@ pub(crate) fn backward_params<E: Element>(
     pointwise!(bn.act, |act| cpu.pool().run(blocks.count(), &|block| {
         // SAFETY: each task has a separate part.
         let sums = unsafe { shards.part(block * 2 * c..(block + 1) * 2 * c) };
-        sum_gradients(Affine { mean, scale, beta, act }, x, dy, blocks.range(block), sums);
+        sum_gradients(cpu.simd(), Affine { mean, scale, beta, act }, x, dy, blocks.range(block), sums);
     }));
     add_up(partials, 2 * c, 0, dbeta);
     add_up(partials, 2 * c, c, dgamma);
@@ -261,7 +261,7 @@ pub(crate) fn backward_data<E: Element>(
     let blocks = Blocks::for_map(x).reversed();
     pointwise!(bn.act, |act| cpu.pool().run(blocks.count(), &|block| {
         let affine = Affine { mean, scale, beta, act };
-        input_gradients(affine, offset, slope, x, dy, dx, mode, blocks.range(block));
+        input_gradients(cpu.simd(), affine, offset, slope, x, dy, dx, mode, blocks.range(block));
     }));
 }
 
@@ -330,13 +330,20 @@ pub(crate) struct Groups<'a> {
 
 impl Groups<'_> {
     /// `numbers` receives for each channel the mean of its group over `rows`, then the inverse deviation. `part` is scratch memory.
-    fn moments<E: Element>(self, x: Rows<E>, rows: Range<usize>, numbers: &mut [f32], part: &mut [f32]) {
+    fn moments<E: Element>(
+        self,
+        cpu: &Cpu,
+        x: Rows<E>,
+        rows: Range<usize>,
+        numbers: &mut [f32],
+        part: &mut [f32],
+    ) {
         let (c, size) = (x.width(), x.width() / self.op.groups);
         let (means, squares) = numbers.split_at_mut(c);
         for start in rows.clone().step_by(CHUNK) {
             let chunk = start..(start + CHUNK).min(rows.end);
             let (before, more) = ((start - rows.start) as f32, chunk.len() as f32);
-            statistics::reduce(x, chunk, part);
+            statistics::reduce(cpu.simd(), x, chunk, part);
             let share = more / (before + more);
             for k in 0..c {
                 let apart = if before == 0.0 { 0.0 } else { part[k] - means[k] };
@@ -370,10 +377,10 @@ impl Groups<'_> {
             let own = unsafe { shards.part(sample * pitch..(sample + 1) * pitch) };
             let (numbers, part) = own.split_at_mut(2 * c);
             let rows = sample * pixels..(sample + 1) * pixels;
-            self.moments(x, rows.clone(), numbers, part);
+            self.moments(cpu, x, rows.clone(), numbers, part);
             let (mean, inverse) = numbers.split_at(c);
             scale_by(self.gamma, inverse, &mut part[..c]);
-            normalize_rows(Affine { mean, scale: &part[..c], beta: self.beta, act }, x, y, rows);
+            normalize_rows(cpu.simd(), Affine { mean, scale: &part[..c], beta: self.beta, act }, x, y, rows);
         }));
     }
 
@@ -396,7 +403,7 @@ impl Groups<'_> {
             return;
         }
         let size = c / self.op.groups;
-        let (pitch, count) = (7 * c, (pixels * size) as f32);
+        let (pitch, count) = ((4 + statistics::RUNS) * c, (pixels * size) as f32);
         let mut scratch = cpu.scratch(samples * pitch);
         let partials = &mut scratch[..samples * pitch];
         let shards = Shards::new(partials);
@@ -406,12 +413,12 @@ impl Groups<'_> {
             let (sums, own) = own.split_at_mut(2 * c);
             let (numbers, part) = own.split_at_mut(2 * c);
             let rows = sample * pixels..(sample + 1) * pixels;
-            self.moments(x, rows.clone(), numbers, part);
+            self.moments(cpu, x, rows.clone(), numbers, part);
             let (mean, inverse) = numbers.split_at(c);
             let (scale, part) = part.split_at_mut(c);
             scale_by(self.gamma, inverse, scale);
             let affine = Affine { mean, scale, beta: self.beta, act };
-            sum_gradients(affine, x, dy, rows.clone(), sums);
+            sum_gradients(cpu.simd(), affine, x, dy, rows.clone(), sums);
             let (of_dz, of_products) = sums.split_at_mut(c);
             of_products.iter_mut().zip(inverse).for_each(|(sum, inverse)| *sum *= inverse);
             let (offset, slope) = part.split_at_mut(c);
@@ -428,7 +435,7 @@ impl Groups<'_> {
                 offset[group.clone()].fill(deviation * weighted(of_dz) / count);
                 slope[group.clone()].fill(deviation * deviation * weighted(of_products) / count);
             }
-            group_gradients(affine, offset, slope, x, dy, dx, mode, rows);
+            group_gradients(cpu.simd(), affine, offset, slope, x, dy, dx, mode, rows);
         }));
         add_up(partials, pitch, 0, dbeta);
         add_up(partials, pitch, c, dgamma);

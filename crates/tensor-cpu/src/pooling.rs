@@ -126,7 +126,7 @@ pub(crate) fn forward<P: Pooled, E: Element>(
     let windows = Windows { pool: *pool, x: x.layout.shape, y: y.layout.shape };
     let (x, y) = (Rows::new(x), RowsMut::new(y));
     if x.width() > 0 {
-        cpu.pool().run(windows.y.n * windows.y.h, &|task| pool_row(kind, windows, x, y, task));
+        cpu.pool().run(windows.y.n * windows.y.h, &|task| pool_row(cpu.simd(), kind, windows, x, y, task));
     }
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn max_backward<E: Element>(
     let windows = Windows { pool: *pool, x: x.layout.shape, y: y.layout.shape };
     let (x, y, dy, dx) = (Rows::new(x), Rows::new(y), Rows::new(dy), RowsMut::new(dx));
     if x.count() > 0 {
-        of_samples(cpu, windows, dx, mode, |sums| max_sample(x, y, dy, sums));
+        of_samples(cpu, windows, dx, mode, |sums| max_sample(cpu.simd(), x, y, dy, sums));
     }
 }
 
@@ -358,7 +358,7 @@ pub(crate) fn average_backward<E: Element>(
     let windows = Windows { pool: *pool, x: dx.layout.shape, y: dy.layout.shape };
     let (dy, dx) = (Rows::new(dy), RowsMut::new(dx));
     if dy.count() > 0 {
-        of_samples(cpu, windows, dx, mode, |sums| average_sample(dy, sums));
+        of_samples(cpu, windows, dx, mode, |sums| average_sample(cpu.simd(), dy, sums));
     }
 }
 

@@ -124,7 +124,7 @@ fn run_step<E: Convolved>(
             let mut y = at.write(0);
             let in_place = [0, 1].into_iter().find(|&operand| program.is_in_place(step, operand));
             if in_place.is_none() {
-                elementwise::copy(cpu.pool(), 1.0, at.read(1), y.reborrow(), Write::Set);
+                elementwise::copy(cpu, 1.0, at.read(1), y.reborrow(), Write::Set);
             }
             let other = at.read(1 - in_place.unwrap_or(1));
             activation::add_forward(cpu, op.act, other, y);
@@ -138,22 +138,22 @@ fn run_step<E: Convolved>(
             pooling::average_backward(cpu, &op.pool, at.read(0), at.write(0), write);
         }
         Op::Dropout(op) => dropout::apply(cpu, &op.mask(args), at.read(0), at.write(0), write),
-        Op::Scale(op) => elementwise::copy(cpu.pool(), op.factor, at.read(0), at.write(0), write),
+        Op::Scale(op) => elementwise::copy(cpu, op.factor, at.read(0), at.write(0), write),
         Op::Reshape(_) => {
             let (x, y) = (at.read(0), at.write(0));
             let [from, to] = Reshape::layouts(x.layout, y.layout);
-            elementwise::copy(cpu.pool(), 1.0, View::new(x.data, from), ViewMut::new(y.data, to), write);
+            elementwise::copy(cpu, 1.0, View::new(x.data, from), ViewMut::new(y.data, to), write);
         }
         Op::Concat(_) => {
             for (part, layout) in program.copied_parts(step, args.n) {
-                elementwise::copy(cpu.pool(), 1.0, at.read(part), at.write_part(layout), Write::Set);
+                elementwise::copy(cpu, 1.0, at.read(part), at.write_part(layout), Write::Set);
             }
         }
         Op::Slice(Slice { from, .. }) if program.is_inside(step, *from) => {}
         Op::Slice(Slice { from, channels, arena: Arena::Activations }) => {
             let x = at.read(0);
             let x = View::new(x.data, x.layout.channels(*from..from + channels));
-            elementwise::copy(cpu.pool(), 1.0, x, at.write(0), Write::Set);
+            elementwise::copy(cpu, 1.0, x, at.write(0), Write::Set);
         }
         Op::Slice(Slice { from, channels, .. }) => {
             at.run_mut(0).copy_from_slice(&at.run(0)[*from..][..*channels])
