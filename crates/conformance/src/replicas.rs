@@ -3,6 +3,7 @@
 
 use crate::normalization::{Normalization, Tolerances};
 use crate::operand::*;
+use crate::shown::brief;
 use crate::{Bench, Case, Ops, Output, Source, Subject};
 use core::ops::Range;
 use program::ops::{BatchNormInputGradient, BatchNormMoments, BatchNormWeightGradient, SyncBatchNorm};
@@ -119,8 +120,9 @@ pub fn parts_are_the_whole(subject: &Subject) {
                 for (a, b) in got.values.iter().zip(&whole.values) {
                     assert!(
                         (a - b).abs() <= 1e-6 * (1.0 + mean) * largest,
-                        "{} of {case:?}: {a}, not {b}",
-                        got.name
+                        "{} of {}: {a}, not {b}",
+                        got.name,
+                        brief(&case)
                     );
                 }
             }
