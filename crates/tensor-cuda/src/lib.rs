@@ -14,6 +14,7 @@
 //! The feature `emulation` adds `Cuda::emulated`: the same kernels and the same host code on the CPU, for
 //! tests on machines without a GPU.
 
+mod activation;
 mod backend;
 mod buffer;
 mod cache;
