@@ -41,6 +41,11 @@ multiversion! {
     }
 }
 
+/// Scratch elements of [`column_sums`] over so many rows or fewer, of so many channels.
+pub(crate) fn sums_len((rows, channels): (usize, usize)) -> usize {
+    Blocks::most_for_sums(rows) * channels
+}
+
 /// The sum of each channel over all pixels: the gradient of a bias. Empty `sums` stand for no bias.
 pub(crate) fn column_sums<E: Element>(cpu: &Cpu, x: View<[E]>, sums: &mut [f32]) {
     if sums.is_empty() {
@@ -48,7 +53,7 @@ pub(crate) fn column_sums<E: Element>(cpu: &Cpu, x: View<[E]>, sums: &mut [f32])
     }
     let x = Rows::new(x);
     let (blocks, width) = (Blocks::for_sums(x), x.width());
-    let mut scratch = cpu.scratch(Blocks::most_for_sums(x) * width);
+    let mut scratch = cpu.scratch(sums_len((x.count(), width)));
     let partials = &mut scratch[..blocks.count() * width];
     let shards = Shards::new(partials);
     cpu.pool().run(blocks.count(), &|block| {

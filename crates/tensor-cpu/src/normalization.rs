@@ -13,7 +13,7 @@ use crate::threads::Shards;
 use crate::{Cpu, statistics};
 use core::ops::Range;
 use program::ops::GroupNorm;
-use program::{BatchNorm, View, ViewMut, Write};
+use program::{BatchNorm, Shape, View, ViewMut, Write};
 
 /// What normalization does to each channel: `act((x - mean) * scale + beta)`.
 ///
@@ -28,6 +28,16 @@ struct Affine<'a, A> {
     act: A,
 }
 
+/// Scratch elements of what begins with statistics of rows and channels, and of the gradients of what follows: at most,
+/// for so many rows or fewer.
+pub(crate) fn statistics_len((rows, c): (usize, usize)) -> usize {
+    statistics::scratch_len(rows, c).max(c)
+}
+
+pub(crate) fn gradients_len((rows, c): (usize, usize)) -> usize {
+    (c + Blocks::most_for_sums(rows) * 2 * c).max(3 * c)
+}
+
 pub(crate) fn forward_train<E: Element>(
     cpu: &Cpu,
     bn: &BatchNorm,
@@ -38,7 +48,7 @@ pub(crate) fn forward_train<E: Element>(
     let samples = x.layout.shape.n as f64;
     let (x, y) = (Rows::new(x), RowsMut::new(y));
     let count = x.count() as f64;
-    let mut scratch = cpu.scratch(x.width().max(statistics::scratch(x)));
+    let mut scratch = cpu.scratch(statistics_len((x.count(), x.width())));
     let mut whole = Whole::new(bn, runs, samples, count);
     statistics::of_columns(cpu, x, &mut scratch, |k, mean, squares| whole.set(k, mean, squares));
     whole.normalize(cpu, bn, x, y, &mut scratch);
@@ -50,7 +60,7 @@ pub(crate) fn statistics<E: Element>(cpu: &Cpu, x: View<[E]>, stats: &mut [f32])
     let (mean, squares) = numbers.split_at_mut(x.layout.shape.c);
     samples[0] = x.layout.shape.n as f32;
     let x = Rows::new(x);
-    let mut scratch = cpu.scratch(statistics::scratch(x));
+    let mut scratch = cpu.scratch(statistics_len((x.count(), x.width())));
     statistics::of_columns(cpu, x, &mut scratch, |k, mean_k, squares_k| {
         (mean[k], squares[k]) = (mean_k as f32, squares_k as f32);
     });
@@ -216,7 +226,7 @@ pub(crate) fn backward_params<E: Element>(
     let c = gamma.len();
     let (mean, inverse) = saved.split_at(c);
     let blocks = Blocks::for_sums(x);
-    let mut scratch = cpu.scratch(c + Blocks::most_for_sums(x) * 2 * c);
+    let mut scratch = cpu.scratch(gradients_len((x.count(), c)));
     let (scale, partials) = scratch.split_at_mut(c);
     let partials = &mut partials[..blocks.count() * 2 * c];
     scale_by(gamma, inverse, scale);
@@ -248,7 +258,7 @@ pub(crate) fn backward_data<E: Element>(
     let Saved { gamma, beta, saved } = runs;
     let c = gamma.len();
     let (mean, inverse) = saved.split_at(c);
-    let mut scratch = cpu.scratch(3 * c);
+    let mut scratch = cpu.scratch(gradients_len((x.count(), c)));
     let (scale, coefficients) = scratch[..3 * c].split_at_mut(c);
     let (offset, slope) = coefficients.split_at_mut(c);
     scale_by(gamma, inverse, scale);
@@ -317,6 +327,14 @@ multiversion! {
     }
 }
 
+/// Scratch elements of a sample's channel in group normalization: two sums, mean and inverse deviation, a part's statistics.
+const OF_GROUPS: usize = 2 + 2 + statistics::RUNS;
+
+/// Scratch elements of group normalization.
+pub(crate) fn groups_len(shape: Shape) -> usize {
+    shape.n * shape.c * OF_GROUPS
+}
+
 /// Rows whose numbers are added up in f32.
 const CHUNK: usize = 512;
 
@@ -369,7 +387,7 @@ impl Groups<'_> {
         if x.count() == 0 {
             return;
         }
-        let pitch = (2 + statistics::RUNS) * c;
+        let pitch = OF_GROUPS * c;
         let mut scratch = cpu.scratch(samples * pitch);
         let shards = Shards::new(&mut scratch);
         pointwise!(self.op.act, |act| cpu.pool().run(samples, &|sample| {
@@ -403,7 +421,7 @@ impl Groups<'_> {
             return;
         }
         let size = c / self.op.groups;
-        let (pitch, count) = ((4 + statistics::RUNS) * c, (pixels * size) as f32);
+        let (pitch, count) = (OF_GROUPS * c, (pixels * size) as f32);
         let mut scratch = cpu.scratch(samples * pitch);
         let partials = &mut scratch[..samples * pitch];
         let shards = Shards::new(partials);

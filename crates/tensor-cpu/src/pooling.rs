@@ -292,6 +292,17 @@ impl<'a, E: Element> Sums<'a, E> {
     }
 }
 
+/// The rows of an image whose sums a window may need, and the elements of these.
+fn rows_of_sums(pool: &Pool2d, x: Shape) -> (usize, usize) {
+    let rows = pool.kernel[0].min(x.h);
+    (rows, rows * x.w * x.c)
+}
+
+/// Scratch elements of a backward pass to an input of this shape.
+pub(crate) fn sums_len(cpu: &Cpu, pool: &Pool2d, x: Shape) -> usize {
+    cpu.pool().count() * rows_of_sums(pool, x).1
+}
+
 /// Runs a task for each sample of the input, with its sums.
 fn of_samples<E: Element>(
     cpu: &Cpu,
@@ -300,9 +311,8 @@ fn of_samples<E: Element>(
     mode: Write,
     task: impl Fn(Sums<E>) + Sync,
 ) {
-    let rows = windows.pool.kernel[0].min(windows.x.h);
-    let len = rows * windows.x.w * windows.x.c;
-    let mut scratch = cpu.scratch(cpu.pool().count() * len);
+    let (rows, len) = rows_of_sums(&windows.pool, windows.x);
+    let mut scratch = cpu.scratch(sums_len(cpu, &windows.pool, windows.x));
     let memory = Shards::new(&mut scratch);
     cpu.pool().run_on(windows.x.n, &|thread, sample| {
         // SAFETY: a thread runs one task at a time.

@@ -25,9 +25,9 @@ pub(crate) const RUNS: usize = 4;
 /// Columns joined at a time.
 const LANES: usize = 16;
 
-/// The scratch elements that [`of_columns`] needs, at most, for `x` or fewer rows.
-pub(crate) fn scratch<E: Element>(x: Rows<E>) -> usize {
-    Blocks::most_for_sums(x) * RUNS * x.width()
+/// The scratch elements that [`of_columns`] needs, at most, for so many rows of `width` numbers, or fewer.
+pub(crate) fn scratch_len(rows: usize, width: usize) -> usize {
+    Blocks::most_for_sums(rows) * RUNS * width
 }
 
 /// Calls `each(column, mean, sum of squared differences from the mean)` for every column; both are 0 without rows.
@@ -55,9 +55,10 @@ pub(crate) fn of_columns<E: Element>(
 
 multiversion! {
     /// `part` receives the columns' means over `rows`, then their sums of squared differences from those. It has
-    /// [`RUNS`] numbers a column.
+    /// [`RUNS`] numbers a column, at least.
     pub(crate) fn reduce<E: Element>(x: Rows<E>, rows: Range<usize>, part: &mut [f32]) {
         let c = x.width();
+        let part = &mut part[..RUNS * c];
         part.fill(0.0);
         let (means, rest) = part.split_at_mut(c);
         let (squares, rest) = rest.split_at_mut(c);
