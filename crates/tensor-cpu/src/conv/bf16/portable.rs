@@ -70,9 +70,10 @@ unsafe fn step(a: *const u16, a_row: usize, b: *const u16, out: *mut f32) {
             let left = widen(unsafe { *a.byte_add(row * a_row).add(k) });
             sums[k % 2].iter_mut().zip(right).for_each(|(sum, right)| *sum += left * right);
         }
-        for column in 0..SIDE {
+        let [even, odd] = sums;
+        for (column, (even, odd)) in even.into_iter().zip(odd).enumerate() {
             // SAFETY: inside of the tile of sums.
-            unsafe { *out.add(row * SIDE + column) += sums[0][column] + sums[1][column] };
+            unsafe { *out.add(row * SIDE + column) += even + odd };
         }
     }
 }
