@@ -46,7 +46,7 @@ pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
     bail!("{failed} of {all} tests failed on {device}; please attach {output} to an issue")
 }
 
-/// A message as it is, or its first characters with this end.
+/// A message of at most 500 characters. A longer one is cut, and `end` takes the place of the rest.
 fn short(message: &str, end: &str) -> String {
     const MOST: usize = 500;
     if message.chars().count() <= MOST {

@@ -16,7 +16,7 @@ pub struct Tally {
     pub passed: u64,
     pub failed: u64,
     pub skipped: u64,
-    /// What was skipped and why, as the lines say it, and how often.
+    /// The reasons of the skips, as the lines say them, each with its number of lines.
     reasons: BTreeMap<String, u64>,
     /// Whether the lines now read are the output of tests that passed, which the harness shows for
     /// `--show-output`.

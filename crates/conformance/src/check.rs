@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(wrong.failure.as_deref(), Some(said));
     }
 
-    /// Two checks fail at the same time, and a thread panics beside them.
+    /// A thread panics while two checks fail.
     #[test]
     fn a_panic_beside_checks_is_heard() {
         static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());

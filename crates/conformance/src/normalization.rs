@@ -261,8 +261,8 @@ impl Case for Corners {
     }
 }
 
-/// What zero padding and a ReLU leave: of each image one pixel that stands out, 10 to 30,000 times. A pilot mean of that
-/// pixel alone, or of rows that are an image apart, would cost three digits.
+/// Zero padding and a ReLU leave images whose first pixel stands out, here 10 to 30,000 times. Differences from that
+/// pixel, or from a mean of rows that are an image apart, would cost three digits.
 pub fn corners_that_stand_out_cost_nothing(subject: &Subject) {
     let backgrounds: [fn(f32) -> f32; 3] = [|_| 0.0, |x| x.max(0.0), |x| 3.0 + x];
     for place in [ALONE, SLICE, WIDE_SLICE] {

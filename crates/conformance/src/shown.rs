@@ -1,4 +1,4 @@
-//! What messages show of long things: a failure is read in a terminal.
+//! Long things in short messages: a failure is read in a terminal.
 
 use core::fmt::{self, Debug};
 

@@ -157,7 +157,7 @@ impl core::fmt::Debug for Cpu {
     }
 }
 
-/// What multiplies operands in bf16 on this processor: `amx`; `portable`, for tests, where `TOWERS_SIMD` says so.
+/// The name of the unit that multiplies in bf16: `amx`; `portable`, for tests, where `TOWERS_SIMD` says so.
 /// `None` where nothing does.
 pub fn bf16_level() -> Option<&'static str> {
     Bf16Level::detect(Level::detect()).map(Bf16Level::name)

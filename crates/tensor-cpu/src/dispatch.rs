@@ -26,7 +26,7 @@ macro_rules! multiversion {
                 match level {
                     // SAFETY: a device has only levels of this processor, which has AVX-512 F.
                     $crate::simd::Level::Avx512 => return unsafe { avx512($($arg),*) },
-                    // SAFETY: likewise AVX2.
+                    // SAFETY: the same holds for AVX2.
                     $crate::simd::Level::Avx2 => return unsafe { avx2($($arg),*) },
                     $crate::simd::Level::Portable => {}
                 }

@@ -1,11 +1,10 @@
 //! Means and variances of columns in one pass over memory.
 //!
-//! Tasks reduce blocks of at most 512 rows in f32. They take eight rows at a time: their mean, and the sum of squared
-//! differences from it. Both are joined with those of the rows before, and blocks are joined in f64 and in order (T. F.
-//! Chan, G. H. Golub, R. J. LeVeque, "Algorithms for computing the sample variance", 1983). So squares are taken around
-//! means of the same rows, never around a distant number. Numbers that stand out cost no digits, wherever they lie: the
-//! corners of padded pictures, say. Neither does a mean far from 0, since sums are those of differences from the mean of
-//! the rows before, which is kept with what it lost when it was rounded.
+//! Tasks reduce blocks of at most 512 rows in f32, eight rows at a time: they take the mean of the eight, and the sum of
+//! squared differences from it. Both are joined with those of the rows before, and blocks are joined in f64 and in order
+//! (T. F. Chan, G. H. Golub, R. J. LeVeque, "Algorithms for computing the sample variance", 1983). Squares are taken
+//! around the mean of the same rows. So numbers that stand out cost no digits, such as the corners of padded pictures.
+//! Sums are of differences from the mean of the rows before. So a mean far from 0 costs none either.
 
 use crate::Cpu;
 use crate::dispatch::multiversion;
@@ -18,8 +17,8 @@ use program::{BatchNorm, Shape};
 /// Rows that are reduced together.
 const TOGETHER: usize = 8;
 
-/// The runs of a block's scratch memory, each of one number a column: means, sums of squares, what the means lost when
-/// they were rounded, sums of differences.
+/// The runs of a block's scratch memory, each of one number a column: means, sums of squares, rounding errors of the
+/// means, sums of differences.
 pub(crate) const RUNS: usize = 4;
 
 /// Columns joined at a time.
@@ -126,15 +125,15 @@ fn join_row<E: Element>(row: &[E], before: usize, means: &mut [f32], lost: &mut 
     }
 }
 
-/// `mean + by`, and what is lost as that is rounded.
+/// `mean + by`, and what the rounded sum lacks.
 #[inline(always)]
 fn moved(mean: f32, by: f32) -> (f32, f32) {
     let to = mean + by;
     (to, by - (to - mean))
 }
 
-/// Of `more` rows that join those `before`: their share of all, and what the square of the distance of both means
-/// counts for.
+/// Of `more` rows that join those `before`: their share of all rows, and the weight of the squared distance between
+/// both means.
 #[inline(always)]
 fn weights(before: usize, more: usize) -> [f32; 2] {
     let (before, more) = (before as f32, more as f32);

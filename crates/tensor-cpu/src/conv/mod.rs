@@ -46,7 +46,7 @@ pub(crate) trait Convolved: Element {
     fn backward_filter(cpu: &Cpu, conv: &Conv2d, x: View<[Self]>, dy: View<[Self]>, dw: &mut [f32]);
 }
 
-/// What a convolution computes.
+/// The passes of a convolution.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pass {
     Forward,

@@ -10,7 +10,7 @@ use program::{
 const SHAPE: Shape = Shape { n: 5, h: 9, w: 11, c: 20 };
 const ACT: Activation = Activation::Gelu;
 
-/// A program whose activations have so many other channels beside them.
+/// A program whose activations lie among so many other channels.
 struct Steps {
     trial: Trial,
     beside: usize,
