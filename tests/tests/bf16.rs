@@ -17,7 +17,8 @@ fn config() -> Config {
 
 #[test]
 fn a_run_is_near_the_one_in_fp32() {
-    let [narrow, wide] = [devices(1, 2), cpus(1, 2)].map(|devices| trained(&devices, &config(), &few_images()));
+    let [narrow, wide] =
+        [devices(1, 2), cpus(1, 2)].map(|devices| trained(&devices, &config(), &few_images()));
     assert!(narrow.tensors != wide.tensors);
     for (step, (narrow, wide)) in narrow.losses.iter().zip(&wide.losses).enumerate() {
         // Rounding grows from step to step.
@@ -32,8 +33,7 @@ fn a_run_has_the_same_bits_however_it_is_computed() {
     let (one, config, data) = (devices(1, 1), config(), few_images());
     let straight = trained(&one, &config, &data);
     for (world, threads) in [(1, 3), (2, 1), (3, 2)] {
-        let (devices, what) =
-            (devices(world, threads), format!("{world} devices, {threads} threads"));
+        let (devices, what) = (devices(world, threads), format!("{world} devices, {threads} threads"));
         assert_same(&straight, &trained(&devices, &config, &data), &what);
         assert_same(
             &straight,
