@@ -3,8 +3,8 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use program::ops::{
-    BatchNormInfer, BatchNormInputGradient, BatchNormMoments, BatchNormRecompute, BatchNormTrain,
-    BatchNormWeightGradient, GroupNorm, GroupNormGradient,
+    BatchNormInfer, BatchNormInferGradient, BatchNormInputGradient, BatchNormMoments, BatchNormRecompute,
+    BatchNormTrain, BatchNormWeightGradient, GroupNorm, GroupNormGradient,
 };
 use program::{Activation, Arena, BatchNorm, Result, Shape, Write};
 #[cfg(feature = "random")]
@@ -69,8 +69,8 @@ impl Case for Normalization {
         let bn = BatchNorm { epsilon: 1e-3, act: self.act };
         let mut ops = bench.ops(n, self.place);
         let (x, dy) = (ops.tensor(&self.input()), ops.draw("dy", shape));
-        let [y, again, dx, of_inference] =
-            ["y", "again", "dx", "of inference"].map(|name| ops.draw(name, shape));
+        let [y, again, dx, of_inference, dx_of_inference] =
+            ["y", "again", "dx", "of inference", "dx of inference"].map(|name| ops.draw(name, shape));
         let [gamma, beta, bias] =
             ["gamma", "beta", "bias"].map(|name| ops.numbers(Arena::Parameters, name, c));
         let saved = ops.numbers(Arena::Statistics, "saved", 2 * c);
@@ -85,6 +85,8 @@ impl Case for Normalization {
         let of_input = BatchNormInputGradient { bn, shared: false };
         ops.write(of_input, &[x, gamma, beta, saved, dy, dgamma, dbeta], &[dx], self.mode);
         ops.set(BatchNormInfer { bn }, &[x, gamma, beta, mean, variance], &[of_inference]);
+        let gradient = BatchNormInferGradient { epsilon: bn.epsilon };
+        ops.set(gradient, &[dy, gamma, variance], &[dx_of_inference]);
         let done = ops.run()?;
         let Tolerances { of_numbers, lost, .. } = self.tolerances();
         let y = done.output(y, "y", of_numbers)?;
@@ -97,6 +99,7 @@ impl Case for Normalization {
         outputs.extend(self.statistics(done.output(sums, "sums", 0.0)?, ["n * mean", "n * variance"]));
         outputs.push(done.output(dx, "dx", 1e-5 * lost)?);
         outputs.push(done.output(of_inference, "y of inference", of_numbers)?);
+        outputs.push(done.output(dx_of_inference, "dx of inference", 2e-6)?);
         Ok(outputs)
     }
 }

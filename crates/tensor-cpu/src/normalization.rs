@@ -7,13 +7,13 @@ use crate::dispatch::multiversion;
 use crate::element::Element;
 use crate::elementwise::add_up;
 use crate::norm_operands::{Infer, Saved, Train};
-use crate::pointwise::{Pointwise, pointwise};
+use crate::pointwise::{Cut, Pointwise, pointwise};
 use crate::rows::{Blocks, Rows, RowsMut};
 use crate::threads::Shards;
 use crate::{Cpu, statistics};
 use core::ops::Range;
-use program::ops::GroupNorm;
-use program::{BatchNorm, View, ViewMut, Write};
+use program::ops::{BatchNormInferGradient, GroupNorm};
+use program::{Activation, BatchNorm, View, ViewMut, Write};
 
 /// What normalization does to each channel: `act((x - mean) * scale + beta)`.
 ///
@@ -164,6 +164,24 @@ pub(crate) fn forward_infer<E: Element>(
 /// `gamma / sqrt(var + epsilon)` of a channel, in inference.
 fn scale_of(bn: &BatchNorm, runs: Infer<'_, f32>, k: usize) -> f64 {
     f64::from(runs.gamma[k]) / (f64::from(runs.var[k]) + f64::from(bn.epsilon)).sqrt()
+}
+
+/// The gradient of inference's input: `dy` normalized without a mean and without a beta.
+pub(crate) fn infer_backward<E: Element>(
+    cpu: &Cpu,
+    op: &BatchNormInferGradient,
+    dy: View<[E]>,
+    [gamma, var]: [&[f32]; 2],
+    dx: ViewMut<[E]>,
+) {
+    let bn = BatchNorm { epsilon: op.epsilon, act: Activation::None };
+    let mut scratch = cpu.scratch(2 * gamma.len());
+    let (scale, zeros) = scratch[..2 * gamma.len()].split_at_mut(gamma.len());
+    zeros.fill(0.0);
+    let runs = Infer { gamma, beta: zeros, mean: zeros, var };
+    scale.iter_mut().enumerate().for_each(|(k, scale)| *scale = scale_of(&bn, runs, k) as f32);
+    let affine = Affine { mean: zeros, scale, beta: zeros, act: Cut::of(Activation::None) };
+    normalize(cpu, affine, Rows::new(dy), RowsMut::new(dx));
 }
 
 /// What inference does to the sums of a convolution with this bias, before the activation:

@@ -250,9 +250,9 @@ __device__ void normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, 
     load_rows<V>(x, x_stride, threadIdx.y, part.count, ahead);
     float of[3][V];
     per_channel<V>(channels, of, [=](u32 c, float (&all)[3]) {
-        all[MEAN] = bias ? mean[c] - bias[c] : mean[c];
+        all[MEAN] = (mean ? mean[c] : 0.0f) - (bias ? bias[c] : 0.0f);
         all[SCALE] = is_variance ? gamma[c] / sqrtf(deviation[c] + epsilon) : gamma[c] * deviation[c];
-        all[BETA] = beta[c];
+        all[BETA] = beta ? beta[c] : 0.0f;
     });
     for (u32 row = threadIdx.y; row < part.count; row += BATCH * blockDim.y) {
         Raw<V, act_t> xs[BATCH];
@@ -434,7 +434,7 @@ KERNEL bn_join(const float* stats, u32 replicas, u32 channels, float pixels, flo
 }
 
 // y = act((x + bias - mean) * gamma * deviation + beta), with 1 / sqrt(var + epsilon) as the deviation. If so said it is
-// given as the variance. The bias may be null.
+// given as the variance. Bias, mean and beta may be null: zeros.
 KERNEL __launch_bounds__(MOST_THREADS, 3) bn_normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 rows, u32 channels, u32 slab_rows,
                     const float* gamma, const float* beta, const float* mean, const float* deviation,
                     u32 is_variance, const float* bias, float epsilon, u32 act, u32 vector) {

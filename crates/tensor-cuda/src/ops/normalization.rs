@@ -6,8 +6,8 @@ use crate::ops::tiles::{THREADS, Tiles};
 use crate::place::Place;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::ops::GroupNorm;
-use program::{BatchNorm, Result, View, Write};
+use program::ops::{BatchNormInferGradient, GroupNorm};
+use program::{Activation, BatchNorm, Result, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "normalization.cu",
@@ -181,8 +181,24 @@ impl Cuda {
         self.normalize(op, bn, x, y, [gamma, beta, mean, var, bias], true)
     }
 
+    /// `dx = dy * gamma / sqrt(var + epsilon)`.
+    pub(crate) fn op_bn_infer_bwd(
+        &self,
+        gradient: &BatchNormInferGradient,
+        dy: View<Buffer>,
+        gamma: Run,
+        var: Run,
+        dx: View<Buffer>,
+    ) -> Result<()> {
+        let op = "bn_infer_bwd";
+        let bn = BatchNorm { epsilon: gradient.epsilon, act: Activation::None };
+        let (dy, dx) = (self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
+        let (gamma, var) = (self.operand(op, "gamma", gamma)?, self.operand(op, "the variance", var)?);
+        self.normalize(op, &bn, &dy, &dx, [gamma, Ptr::NULL, Ptr::NULL, var, Ptr::NULL], true)
+    }
+
     /// `y = act(gamma * (x + bias - mean) * deviation + beta)`. `numbers` are gamma, beta, the mean, the inverse
-    /// deviation or, with the flag, the variance, and the bias or null.
+    /// deviation or, with the flag, the variance, and the bias. Beta, mean and bias may be null: zeros.
     fn normalize(
         &self,
         op: &'static str,
