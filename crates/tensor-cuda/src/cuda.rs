@@ -13,7 +13,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// An NVIDIA GPU, or its emulation for tests. Clones are the same device with the same stream.
+/// An NVIDIA GPU, or its emulation for tests. Clones are the same device with the same stream, scratch memory and
+/// learning rate: replicas on one GPU open it once each.
 #[derive(Clone)]
 pub struct Cuda {
     pub(crate) inner: Arc<Inner>,
@@ -104,6 +105,24 @@ impl Cuda {
     /// The options that it was opened with.
     pub fn options(&self) -> Options {
         self.inner.options
+    /// Refuses devices if one is a clone of another. As replicas, each on a thread, they would use each other's scratch
+    /// memory and learning rate, and compute wrong numbers.
+    ///
+    /// # Errors
+    /// Names the first device that occurs again.
+    pub fn refuse_clones<'a>(devices: impl IntoIterator<Item = &'a Cuda>) -> Result<()> {
+        let mut seen: Vec<&Cuda> = Vec::new();
+        for cuda in devices {
+            if seen.iter().any(|other| Arc::ptr_eq(&other.inner, &cuda.inner)) {
+                return Err(cuda.error(
+                    "two replicas have clones of one device, which share their memory for a step: open the GPU once for each replica",
+                ));
+            }
+            seen.push(cuda);
+        }
+        Ok(())
+    }
+
     }
 
     /// Whether it is an emulation.
