@@ -5,7 +5,7 @@ use crate::driver::{Arg, Driver, Geometry, Kernel, Ptr};
 use crate::format::Format;
 use crate::layer::{Layer, Pass};
 use crate::lock::lock;
-use crate::memory::{Memory, Scratch};
+use crate::memory::{Captured, Memory, Scratch};
 use crate::options::Options;
 use crate::place::Place;
 use program::{Error, Result, Shape, Write};
@@ -38,6 +38,8 @@ pub(crate) struct Inner {
     /// The least recently used of the counters.
     next_counter: AtomicU32,
     dependencies: Mutex<Dependencies>,
+    /// The memory of the capture under way.
+    captured: Mutex<Captured>,
 }
 
 /// Computes layers on prepared operands: tensors are contiguous, all numbers are in the format of activations,
@@ -98,13 +100,11 @@ impl Cuda {
             first_dropped: Mutex::default(),
             next_counter: AtomicU32::new(0),
             dependencies: Mutex::default(),
+            captured: Mutex::default(),
         };
         Ok(Cuda { inner: Arc::new(inner) })
     }
 
-    /// The options that it was opened with.
-    pub fn options(&self) -> Options {
-        self.inner.options
     /// Refuses devices if one is a clone of another. As replicas, each on a thread, they would use each other's scratch
     /// memory and learning rate, and compute wrong numbers.
     ///
@@ -123,6 +123,9 @@ impl Cuda {
         Ok(())
     }
 
+    /// The options that it was opened with.
+    pub fn options(&self) -> Options {
+        self.inner.options
     }
 
     /// Whether it is an emulation.
@@ -280,6 +283,18 @@ impl Cuda {
     /// the longest chain.
     pub(crate) fn take_dependencies(&self) -> [usize; 2] {
         core::mem::take(&mut *lock(&self.inner.dependencies)).size()
+    }
+
+    /// Notes memory that captured work uses.
+    pub(crate) fn capture_memory(&self, memory: &Memory) {
+        if self.is_capturing() {
+            lock(&self.inner.captured).add(memory);
+        }
+    }
+
+    /// The memory that the capture has used so far.
+    pub(crate) fn take_captured(&self) -> Captured {
+        core::mem::take(&mut *lock(&self.inner.captured))
     }
 
     /// Forks a second stream, which waits for all work so far, for the all-reduces of

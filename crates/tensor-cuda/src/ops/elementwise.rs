@@ -76,6 +76,7 @@ impl Cuda {
         }
         let size = dst.format.bytes();
         let to = dst.memory.ptr().offset(at.offset * size);
+        self.capture_memory(&dst.memory);
         self.note_run(to, at.len * size);
         if value.to_bits() == 0 {
             // SAFETY: the run lies in the buffer, as was checked.
