@@ -3,7 +3,7 @@ use crate::tensors::{finite_values, is_training_state, parameter};
 use crate::{Error, ImageSize, Input, Result, Task};
 use augment::ImageDataGenerator;
 use checkpoint::{Tensors, load_tensors};
-use interchange::Imported;
+use interchange::{Imported, pytorch};
 use models::{Architecture, LayerSpec, Model};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -78,8 +78,16 @@ impl Trained {
     pub fn read(path: &Path) -> Result<Self> {
         let file = if path.is_dir() { path.join(checkpoint::MODEL_FILE) } else { path.to_owned() };
         let refuse = |reason: &str| Error::Run { path: file.clone(), reason: reason.to_owned() };
+        if path.join("saved_model.pb").is_file() {
+            return Err(refuse(
+                "it is a SavedModel of TensorFlow; save the model by model.save(\"x.keras\")",
+            ));
+        }
         if !file.is_file() {
             return Err(refuse("there is no model here; name a run's folder or its model.safetensors"));
+        }
+        if pytorch::is_pickle(&file) {
+            return Err(refuse(pytorch::PICKLE));
         }
         let is_called_so = file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("safetensors"));
         let tensors = load_tensors(&file).map_err(|error| match error {
@@ -251,19 +259,27 @@ impl Trained {
     ///
     /// # Errors [`Error::Run`] for an impossible network or number of classes, and for a custom network
     /// without [`with_model`](Self::with_model). Also for a parameter that is missing or of another shape, is
-    /// NaN or infinite, or is a negative variance.
+    /// NaN or infinite, or is a negative variance; and for a tensor that no layer takes.
     pub fn model(&self) -> Result<Model> {
         let model = match &self.own {
             Some(own) => own.clone(),
             None if !self.architecture.is_empty() => self.described_model()?,
             None => self.named_model()?,
         };
+        let mut names = HashSet::new();
         for step in model.steps() {
             for spec in &step.params {
                 parameter(&self.tensors, &self.path, &step.name, spec)?;
+                names.insert(format!("{}/{}", step.name, spec.name));
             }
         }
-        Ok(model)
+        match surplus(&self.tensors, &names) {
+            Some(name) => {
+                let reason = format!("it has the tensor `{name}`, which its network lacks");
+                Err(Error::Run { path: self.path.clone(), reason })
+            }
+            None => Ok(model),
+        }
     }
 
     /// The network of the layers in the file.
@@ -538,6 +554,10 @@ mod tests {
             let told = trained(&[other]).with_model(mine()).unwrap_err().to_string();
             let says = format!("network than `mine`: the file has `{other}`, which the given one has not");
             assert!(told.contains(&says), "{told}");
+            // Without a look at another network too.
+            let own = Trained { own: Some(mine()), ..trained(&[other]) };
+            let told = own.model().unwrap_err().to_string();
+            assert_eq!(told, format!("a.safetensors: it has the tensor `{other}`, which its network lacks"));
         }
     }
 }
