@@ -107,6 +107,42 @@ fn weights_of_keras_are_taken_as_they_are() {
     place.refuses(&format!("evaluate {keras} --preprocessing nothing"), "divide-by-255");
 }
 
+/// The layers of a model of Keras in one file, and its weights in another.
+#[test]
+fn layers_and_weights_of_keras_come_in_two_files() {
+    let place = Place::new();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden");
+    let models: Value =
+        serde_json::from_slice(&std::fs::read(golden.join("keras2_models.json")).unwrap()).unwrap();
+    let transfer = models.as_array().unwrap().iter().find(|entry| entry["model"] == "transfer").unwrap();
+    place.write("model.json", transfer["config"].to_string());
+    for file in ["transfer.keras2.h5", "transfer.keras2.weights.h5"] {
+        place.write(file, std::fs::read(golden.join("keras").join(file)).unwrap());
+    }
+    place.run("preview --dataset synthetic --samples 1 --columns 1 --output a.png").ends(0);
+    let data = "--preprocessing divide-by-255";
+    let whole = place.run(&format!("predict a.png --model transfer.keras2.h5 --json {data}")).ends(0).json();
+    let both = "model.json --weights transfer.keras2.weights.h5";
+    assert_eq!(place.run(&format!("predict a.png --model {both} --json {data}")).ends(0).json(), whole);
+    place.prints(&format!("export {both} --output a.safetensors {data}"), "wrote a.safetensors");
+    assert_eq!(place.run("predict a.png --model a.safetensors --json").ends(0).json(), whole);
+    place.fails("evaluate model.json", "it has the layers of a model and no weights; name it as the model");
+    let wrong = "evaluate transfer.keras2.h5 --weights transfer.keras2.weights.h5";
+    place.refuses(
+        wrong,
+        "left out with transfer.keras2.h5: only a model.json of Keras has its weights in another file",
+    );
+    // A training tells the layers apart by their names.
+    let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 20 --epochs 1 --no-progress --image-size 32";
+    let line = format!("{train} --model {both} --new-head");
+    place.prints(&line, "beginning with the weights of transfer.keras2.weights.h5, except for head");
+    place.write("old.pth", b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20");
+    place.fails("evaluate old.pth", "export the network to ONNX where it is defined, by torch.onnx.export(");
+    place.make_folder("saved");
+    place.write("saved/saved_model.pb", "");
+    place.fails("evaluate saved", "it is a SavedModel of TensorFlow; save the model by model.save");
+}
+
 /// A network that no Rust knows: from a file of Keras, and from tables in a recipe.
 #[test]
 fn layers_of_ones_own_are_trained() {

@@ -11,14 +11,16 @@ use interchange::onnx::OnnxNetwork;
 use interchange::pytorch::{Named, TorchWeights};
 use layers::Step;
 use models::Architecture;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Assumptions about a file that holds weights alone. A file of towers needs none but its data.
 #[derive(Clone, Debug, Default)]
 pub struct Assumed {
+    /// The file of Keras with the weights, for a model that is the text of `model.to_json`.
+    pub weights: Option<PathBuf>,
     /// The network, one of [`models::NAMES`]; by default the one that the weights fit.
     pub network: Option<String>,
-    /// Height and width of its images; by default those in the file, or 32x32.
+    /// Height and width of its images; by default those in the file or, for weights alone, 32x32.
     pub image_size: Option<ImageSize>,
     /// What happens to pixels first; by default as in the network's recipe.
     pub preprocessing: Option<Preprocessing>,
@@ -27,6 +29,19 @@ pub struct Assumed {
 }
 
 impl Assumed {
+    /// Refuses weights in another file than the model at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if there are any.
+    pub fn refuse_weights(&self, path: &Path) -> Result<()> {
+        let Some(weights) = &self.weights else { return Ok(()) };
+        let accepted = format!(
+            "left out with {}: only a model.json of Keras has its weights in another file",
+            path.display()
+        );
+        Err(Error::option("--weights", weights.display(), accepted))
+    }
+
     /// Refuses an assumption that the file at `path` answers by itself.
     ///
     /// # Errors
@@ -109,7 +124,8 @@ impl ForeignWeights {
         told.map(|[height, width]| ImageSize { height, width })
     }
 
-    /// Height, width and channels of the images: those in the file, or else the assumed ones.
+    /// Height, width and channels of the images: those in the file, or else the assumed ones. Weights alone are those of a network
+    /// here, whose images are 32x32.
     pub(crate) fn image(&self, path: &Path, assumed: Option<ImageSize>) -> Result<[usize; 3]> {
         let told = self.image_size();
         if let (Some(told), Some(assumed)) = (told, assumed)
@@ -117,6 +133,10 @@ impl ForeignWeights {
         {
             let accepted = format!("{told} or left out: the file says so");
             return Err(Error::option("`data.image_size`", assumed, accepted));
+        }
+        if told.is_none() && assumed.is_none() && self.described().is_some() {
+            let reason = "its network takes images of any size; name the size by --image-size".to_owned();
+            return Err(Error::Run { path: path.to_owned(), reason });
         }
         let size = told.or(assumed).unwrap_or_default();
         match size.check() {
@@ -283,11 +303,7 @@ impl ForeignWeights {
         let model = architecture.build(&name, image, classes.unwrap_or(1)).map_err(refuse)?;
         let Task { classes, .. } = Task::of(&model);
         let tensors = self.assign(&model.steps())?;
-        let fits = |network: &str| match (self, models::by_name_for(network, image, classes)) {
-            (ForeignWeights::Keras(weights), Some(Ok(model))) => weights.fits(&model.steps()),
-            _ => false,
-        };
-        let like = models::NAMES.into_iter().find(|name| fits(name)).map(str::to_owned);
+        let like = models::NAMES.into_iter().find(|name| self.fits(name, image, classes)).map(str::to_owned);
         Ok(Fit { network: name, architecture, classes, like, tensors })
     }
 
@@ -304,14 +320,34 @@ impl ForeignWeights {
         if let Some(wanted) = &assumed.network {
             return fit(wanted)?.ok_or_else(|| Error::UnknownNetwork { name: wanted.to_owned() });
         }
-        models::NAMES.into_iter().find_map(|name| fit(name).ok()?).ok_or_else(|| {
-            let names = models::NAMES.join(", ");
-            refuse(format!(
-                "its weights fit none of {names} for images of {}; name the one that is meant by --network, or the file with its \
-                 layers by `towers train --model`, to be told why; or the size of its images by --image-size",
-                ImageSize::of(image)
-            ))
-        })
+        // One that fits by its shapes may lack an order of its layers, which is told.
+        let tried = models::NAMES.into_iter().find_map(|name| match fit(name) {
+            Ok(fit) => fit.map(Ok),
+            Err(error) => self.fits(name, image, classes).then_some(Err(error)),
+        });
+        tried.unwrap_or_else(|| Err(refuse(self.unfit(image))))
+    }
+
+    /// Whether weights of Keras have the kinds and shapes of those of a built-in network.
+    fn fits(&self, network: &str, image: [usize; 3], classes: usize) -> bool {
+        match (self, models::by_name_for(network, image, classes)) {
+            (ForeignWeights::Keras(weights), Some(Ok(model))) => weights.fits(&model.steps()),
+            _ => false,
+        }
+    }
+
+    /// That no built-in network has these weights, and what to do.
+    fn unfit(&self, image: [usize; 3]) -> String {
+        let (names, size) = (models::NAMES.join(", "), ImageSize::of(image));
+        let why = match self {
+            ForeignWeights::PyTorch(_) => {
+                format!("if they are not of towers export, {}", interchange::pytorch::BY_ONNX)
+            }
+            _ => "name the one that is meant by --network, or the file with its layers by `towers train --model`, to be told why; \
+                  or the size of its images by --image-size"
+                .to_owned(),
+        };
+        format!("its weights fit none of {names} for images of {size}; {why}")
     }
 }
 
