@@ -25,10 +25,20 @@ pub(crate) fn check(name: &str) -> Result<()> {
         "it starts or ends with a dot"
     } else if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
         "it has other characters in it"
+    } else if is_device(name) {
+        "Windows has a device of this name"
     } else {
         return Ok(());
     };
     Err(Error::Name { name: name.chars().take(MAX_NAME).collect(), why })
+}
+
+/// Whether Windows takes a name for a device's, whatever its ending and its case.
+fn is_device(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or(name).to_ascii_lowercase();
+    let port = stem.strip_prefix("com").or(stem.strip_prefix("lpt"));
+    let is_port = port.is_some_and(|port| port.len() == 1 && port.bytes().all(|byte| byte.is_ascii_digit()));
+    is_port || ["aux", "con", "nul", "prn"].contains(&stem.as_str())
 }
 
 /// What a hidden folder of ours is.
@@ -79,6 +89,13 @@ mod tests {
         {
             assert!(matches!(check(name), Err(Error::Name { .. })), "{name:?}");
         }
+        for device in ["con", "NUL", "aux.txt", "com1", "LPT9.a.b", "prn"] {
+            assert!(
+                matches!(check(device), Err(Error::Name { why, .. }) if why.contains("Windows")),
+                "{device}"
+            );
+        }
+        assert!(["com", "com10", "contra", "lpt-1"].iter().all(|name| check(name).is_ok()));
         assert!(check(&"x".repeat(MAX_NAME + 1)).is_err());
     }
 
