@@ -120,9 +120,10 @@ fn of_augmentation(error: &anyhow::Error) -> Option<&augment::Error> {
 
 /// The error and its causes. A cause that the previous message already contains is left out.
 pub fn sentence(error: &anyhow::Error) -> String {
-    // A recipe's file has keys, not flags; bad usage has flags already.
-    let has_final_words =
-        error.is::<Usage>() || matches!(error.downcast_ref(), Some(train::Error::Recipe { .. }));
+    // A recipe's file has keys, not flags; the layers of a model's file have names of their own; bad usage has flags already.
+    let has_final_words = error.is::<Usage>()
+        || matches!(error.downcast_ref(), Some(train::Error::Recipe { .. } | train::Error::Interchange(_)))
+        || matches!(error.downcast_ref(), Some(trained::Error::Interchange(_)));
     let mut text = if has_final_words { error.to_string() } else { in_flags(&error.to_string()) };
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {
@@ -168,6 +169,23 @@ mod tests {
         assert_eq!(report(&train::Error::Augment(read).into()), ExitCode::FAILURE);
         let flag = augment::Error::NoWhitening;
         assert_eq!(report(&train::Error::Augment(flag).into()), ExitCode::from(BAD_USAGE));
+    }
+
+    /// A layer may be called as an option is.
+    #[test]
+    fn names_of_layers_are_no_flags() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.json");
+        let layer = r#"{"class_name": "LSTM", "config": {"name": "random_crop"}}"#;
+        std::fs::write(
+            &file,
+            format!(r#"{{"class_name": "Sequential", "config": {{"layers": [{layer}]}}}}"#),
+        )
+        .unwrap();
+        let config =
+            train::Config::default().with(|config| config.training.model = file.display().to_string());
+        let error = config.layers_file("".as_ref()).unwrap_err();
+        assert!(sentence(&error.into()).contains("its layer `random_crop` is a LSTM"));
     }
 
     #[test]
