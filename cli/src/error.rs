@@ -120,7 +120,7 @@ fn of_augmentation(error: &anyhow::Error) -> Option<&augment::Error> {
 
 /// The error and its causes. A cause that the previous message already contains is left out.
 pub fn sentence(error: &anyhow::Error) -> String {
-    // A recipe's file has keys, not flags; the layers of a model's file have names of their own; bad usage has flags already.
+    // A recipe's file has keys, not flags. A layer may be called as a key is. Bad usage has flags already.
     let has_final_words = error.is::<Usage>()
         || matches!(error.downcast_ref(), Some(train::Error::Recipe { .. } | train::Error::Interchange(_)))
         || matches!(error.downcast_ref(), Some(trained::Error::Interchange(_)));

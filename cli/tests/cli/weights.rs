@@ -135,7 +135,7 @@ fn layers_and_weights_of_keras_come_in_two_files() {
     // A training tells the layers apart by their names.
     let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 20 --epochs 1 --no-progress --image-size 32";
     let line = format!("{train} --model {both} --new-head");
-    place.prints(&line, "beginning with the weights of transfer.keras2.weights.h5, except for head");
+    place.prints(&line, "transfer.keras2.weights.h5, except for head, which begins anew");
     place.write("old.pth", b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20");
     place.fails("evaluate old.pth", "export the network to ONNX where it is defined, by torch.onnx.export(");
     place.make_folder("saved");

@@ -72,7 +72,7 @@ fn layers_of_a_partly_frozen_model_have_their_own_weights() {
     }
 }
 
-/// Keras 2 counts what a normalization was adapted to, and puts no layer before the names of its tensors.
+/// In Keras 2 an adapted normalization has a counter, and the names of its tensors lack the layer's name.
 #[test]
 fn layers_of_several_inner_models_have_their_own_weights() {
     let weights = KerasWeights::read(&golden("keras/inner.keras2.h5")).unwrap();

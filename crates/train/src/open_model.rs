@@ -14,8 +14,8 @@ use trained::{Assumed, ForeignWeights, Preprocessing, Trained, Weights};
 
 /// Reads the trained network at `path`, which may be a run's folder, a model file, or a checkpoint; a folder
 /// of checkpoints stands for the newest. It may also be a model or weights of Keras (`.keras`, `.weights.h5`,
-/// `.h5`), a state dict of PyTorch for an exported network (`.safetensors`), or an ONNX graph (`.onnx`); and the text of
-/// `model.to_json` with [weights](Assumed::weights) beside it.
+/// `.h5`), a state dict of PyTorch for an exported network (`.safetensors`), or an ONNX graph (`.onnx`). The text of
+/// `model.to_json` needs a file of [weights](Assumed::weights) too.
 ///
 /// `load` loads the data for values that files of other programs lack, such as the mean of the training images. They must
 /// be the training data of the network, whatever it is evaluated on later.

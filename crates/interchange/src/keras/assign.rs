@@ -52,8 +52,8 @@ pub(super) fn described(
     }
 }
 
-/// Adds the tensors of a layer: those of a layer in the file, with its name there. What is not trained is not in the file: a
-/// gamma of `scale=False`, or a scale that was given.
+/// Adds the tensors of a layer: those of a layer in the file, with its name there. The file lacks a gamma of `scale=False`, and
+/// the numbers of a `Rescaling`.
 fn insert(tensors: &mut Tensors, step: &Step, own: Option<(&Unit, &str)>) -> Result<(), String> {
     let mut stored = 0;
     for spec in &step.params {
@@ -142,7 +142,7 @@ fn by_names(own: &[&Step], units: &[Unit]) -> Option<Vec<usize>> {
 }
 
 /// A layer of the network that the file has under the same name, where the order gives it the weights of another one. Names that
-/// Keras gives don't count: they depend on what a session made before.
+/// Keras gives don't count, since they depend on the models that a session made before.
 fn contradicted(own: &[&Step], units: &[Unit], taken: &[usize]) -> Option<String> {
     let is_own =
         |unit: &Unit| kind(unit.shapes()).is_none_or(|kind| number(&unit.name).0 != kind.keras_name());

@@ -49,7 +49,7 @@ impl Calls {
         self.outputs.insert(key, name);
     }
 
-    /// The first listed call that can be made: the layer, the number of the call, and the names of what it reads.
+    /// The first listed call that can be made: the layer, the number of the call, and the names of its inputs.
     pub(super) fn next(&mut self) -> Option<(usize, usize, Vec<String>)> {
         let (layer, number, reads, _) = self.waiting.remove(&self.ready.pop_first()?)?;
         Some((layer, number, reads.iter().map(|key| self.outputs[key].clone()).collect()))

@@ -130,7 +130,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Adds the layer at `path`, if it has weights. `parameter` tells what a tensor is, by its name.
+    /// Adds the layer at `path`, if it has weights. `parameter` gives a tensor's parameter by its name.
     fn unit(
         &mut self,
         path: &str,

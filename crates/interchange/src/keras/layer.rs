@@ -138,7 +138,8 @@ impl<'a> Layer<'a> {
         let given = || ["mean", "variance"].map(|key| numbers(&config[key]));
         let [means, variances] = measured.unwrap_or_else(given);
         // Without an axis one number is for all channels.
-        let is_for_all = config["axis"].is_null() && means.len() == 1;
+        let has_no_axis = config["axis"].as_array().map_or(config["axis"].is_null(), Vec::is_empty);
+        let is_for_all = has_no_axis && means.len() == 1;
         let is_of_channels = is_for_all || self.is_last(&config["axis"]);
         if config["invert"] == true || !is_of_channels || means.len() != variances.len() {
             return None;
@@ -409,8 +410,8 @@ fn plain(value: &Value) -> Value {
     }
 }
 
-/// A text of a file for people: it may be of any length, and have characters that can't be seen. An accent that is a character of
-/// its own looks like a part of the letter before it.
+/// A text of a file for people: it may be of any length, and have characters that can't be seen. For one, an accent may be a
+/// separate character behind its letter.
 pub(crate) fn shortened(text: &str) -> String {
     let shown = |c: char| match c {
         '"' | '\'' | '\\' => c.to_string(),

@@ -169,7 +169,7 @@ impl Reader<'_> {
         calls.output(&output_layer).ok_or_else(|| "its output is none of its layers".to_owned())
     }
 
-    /// Counts a call, and what it reads.
+    /// Counts a call and its inputs.
     fn count(&mut self, inputs: &[String]) -> Result<(), String> {
         self.count += 1;
         self.reads += inputs.len();

@@ -35,10 +35,10 @@ impl Array {
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) name: String,
-    /// Its name behind those of the groups around it, without the groups that only hold layers. Where the file names tensors: what
-    /// stands before the names of its tensors.
+    /// Its name behind those of the groups around it, without the groups that only hold layers. Where the file names tensors: the
+    /// part of their names before the last slash.
     pub(super) path: String,
-    /// What holds it: the entry of the file's list of layers, or the group around it.
+    /// The entry of the file's list of layers that it belongs to, or the group around it.
     pub(super) group: String,
     /// Whether nothing tells its place among the layers of its group.
     pub(super) is_loose: bool,

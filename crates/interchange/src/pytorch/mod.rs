@@ -28,7 +28,7 @@ macro_rules! export {
 /// The way in for a network of PyTorch that was not exported here.
 pub const BY_ONNX: &str = concat!("export the network to ONNX where it is defined, by ", export!());
 
-/// What is wrong with a file of `torch.save`, and what to do.
+/// Why a file of `torch.save` is refused, and the way in.
 pub const PICKLE: &str = concat!(
     "it is a pickle of torch.save, which may run any code, and is not read; export the network to ONNX where it is defined, by ",
     export!()

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 /// The batch counter of a normalization, which inference does not need.
 const COUNTER: &str = "num_batches_tracked";
 
-/// What wrappers of PyTorch put into names, wherever they wrap a module.
+/// The parts that wrappers of PyTorch add to names, wherever they wrap a module.
 const WRAPPERS: [&str; 3] = ["_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"];
 
-/// What wrappers and habits put before every name.
+/// The prefixes of all names that wrappers add, and modules that hold the whole network.
 const AROUND: [&str; 3] = ["module.", "model.", "net."];
 
 /// The state dict of a module with the names that [`module`](super::module()) gives its layers, in a safetensors file.
@@ -168,7 +168,7 @@ fn unwrapped<'a>(names: impl Iterator<Item = &'a str>) -> Result<BTreeMap<String
             ));
         }
     }
-    // One may stand around another. A layer may have such a name too: then only the name of a parameter is behind it.
+    // One may stand around another. A layer may have such a name too: then the name of a parameter follows, without a dot.
     let is_own = |name: &str| name.contains('.') || [layout::SCALE, layout::SHIFT].contains(&name);
     let around = |own: &BTreeMap<String, String>, around: &str| {
         !own.is_empty() && own.keys().all(|name| name.strip_prefix(around).is_some_and(is_own))
@@ -229,7 +229,7 @@ mod tests {
         assert!(weights.assign(&steps).is_ok());
     }
 
-    /// What stands before names is only left out where it can't be a layer's.
+    /// A prefix is only left out where it can't be a layer's name.
     #[test]
     fn names_that_may_be_layers_stay() {
         let own = |names: &[&str]| {
