@@ -47,6 +47,7 @@ mod layout;
 pub mod onnx;
 pub mod pytorch;
 mod source;
+mod text;
 
 pub use error::{Error, Result};
 pub use imported::Imported;

@@ -1,8 +1,8 @@
 //! Which layer of a file is which of a network.
 
 use super::place::Place;
-use super::shortened;
 use super::unit::{Array, Kind, Unit, has_order, kind, number, told};
+use crate::text::shortened;
 use checkpoint::Tensors;
 use layers::{ParamSpec, Role, Step};
 use std::collections::{HashMap, HashSet};

@@ -2,7 +2,8 @@
 
 use super::config::{self, MAX_CONFIG};
 use super::unit::{Array, Unit};
-use super::{MAX_FILE, shortened, unit};
+use super::{MAX_FILE, unit};
+use crate::text::shortened;
 use crate::{Error, Result};
 use hdf5_reader::error::Error as Hdf5Error;
 use hdf5_reader::group::Group;

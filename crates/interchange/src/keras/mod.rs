@@ -26,7 +26,7 @@ mod place;
 mod unit;
 
 pub use crate::file::MAX_FILE;
-pub(crate) use layer::shortened;
+pub(crate) use crate::text::shortened;
 
 use crate::{Error, Imported, Result, file};
 use checkpoint::Tensors;

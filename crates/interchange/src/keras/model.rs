@@ -3,9 +3,9 @@
 use super::calls::{Calls, Key, first_numbers};
 use super::layer::{self, Layer};
 use super::place::Place;
-use super::shortened;
 use super::unit::Unit;
 use crate::Imported;
+use crate::text::shortened;
 use models::{Architecture, IMAGES, LayerSpec};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};

@@ -1,7 +1,7 @@
 //! Where a layer's weights are in a file.
 
-use super::shortened;
 use super::unit::Unit;
+use crate::text::shortened;
 
 /// The place of a layer's weights in a file.
 #[derive(Clone, Debug)]

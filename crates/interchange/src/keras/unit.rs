@@ -1,6 +1,6 @@
 //! A layer's weights, and their facts about the layer.
 
-use super::shortened;
+use crate::text::shortened;
 use hdf5_reader::Dataset;
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -3,7 +3,7 @@
 use super::BY_ONNX;
 use super::about::{self, IMAGE_SIZE, Named};
 use super::module::identifiers;
-use crate::keras::shortened;
+use crate::text::shortened;
 use crate::{Error, Pixels, Result, layout};
 use checkpoint::{Tensor, TensorRef, Tensors, load_tensors_named, read_header};
 use layers::Step;
