@@ -4,4 +4,5 @@
 
 mod keras_models;
 mod onnx;
+mod onnx_forms;
 mod torch_models;

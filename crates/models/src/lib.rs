@@ -22,7 +22,7 @@ mod resnet18;
 mod small_cnn;
 
 pub use airbench94::airbench94;
-pub use architecture::{Architecture, CLASSES, IMAGES, LayerSpec, initializer_of, options_of};
+pub use architecture::{Architecture, CLASSES, IMAGES, LayerSpec, Normalization, initializer_of, options_of};
 pub use keras_cnn::keras_cnn;
 pub use minigooglenet::minigooglenet;
 pub use model::{IMAGE, Model};

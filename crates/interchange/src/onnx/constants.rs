@@ -1,7 +1,9 @@
 //! Weights and shapes in a graph: its initializers, and what nodes compute of them alone.
 
-use super::attributes::{int, ints};
-use super::proto::{EXTERNAL, FLOAT, INT64, NodeProto, TensorProto};
+use super::extent::Extent;
+use super::graph::Reader;
+use super::node::Node;
+use super::proto::{EXTERNAL, FLOAT, INT64, TensorProto};
 use crate::file::MAX_FILE;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -24,8 +26,8 @@ pub(super) struct Constant {
 #[derive(Clone, Debug, PartialEq)]
 enum Values {
     Floats(Arc<[f32]>),
-    /// A shape, or parts of one: 0 is the batch, and -1 an extent that is not known, as in a `Reshape`.
-    Numbers(Vec<i64>),
+    /// Whole numbers: a shape, or parts of one.
+    Numbers(Vec<Extent>),
     /// Of a type that nothing reads.
     Other,
 }
@@ -43,14 +45,13 @@ impl Constant {
             EXTERNAL if tensor.data_type == FLOAT => external(&tensor, len, folder, left)?,
             _ => tensor.raw_data,
         };
+        let numbers = |numbers: Vec<i64>| Values::Numbers(numbers.into_iter().map(Extent::number).collect());
         let values = match tensor.data_type {
             FLOAT if raw.is_empty() => Values::Floats(tensor.float_data.into()),
             FLOAT => Values::Floats(raw.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect()),
             INT64 if len > MOST_NUMBERS => Values::Other,
-            INT64 if raw.is_empty() => Values::Numbers(tensor.int64_data),
-            INT64 => {
-                Values::Numbers(raw.as_chunks().0.iter().map(|&word| i64::from_le_bytes(word)).collect())
-            }
+            INT64 if raw.is_empty() => numbers(tensor.int64_data),
+            INT64 => numbers(raw.as_chunks().0.iter().map(|&word| i64::from_le_bytes(word)).collect()),
             _ => Values::Other,
         };
         let (found, size) = match &values {
@@ -65,17 +66,27 @@ impl Constant {
     }
 
     /// A shape, or a part of one.
-    pub(super) fn numbers(numbers: Vec<i64>) -> Self {
+    pub(super) fn numbers(numbers: Vec<Extent>) -> Self {
         let (name, shape) = (String::new(), vec![numbers.len()]);
         Constant { name, shape, values: Values::Numbers(numbers), transposed: false }
     }
 
+    /// One extent by itself.
+    fn number(number: Extent) -> Self {
+        Constant { shape: Vec::new(), ..Constant::numbers(vec![number]) }
+    }
+
     /// Its whole numbers, if it has such.
-    pub(super) fn as_numbers(&self) -> Option<&[i64]> {
+    pub(super) fn as_numbers(&self) -> Option<&[Extent]> {
         match &self.values {
             Values::Numbers(numbers) => Some(numbers),
             _ => None,
         }
+    }
+
+    /// Its whole numbers, if it has such, and all of them are known.
+    pub(super) fn known_numbers(&self) -> Option<Vec<i64>> {
+        self.as_numbers()?.iter().map(Extent::known).collect()
     }
 
     /// Its floats in row-major order.
@@ -86,6 +97,24 @@ impl Constant {
             }
             (Values::Floats(floats), _) => Ok(floats.to_vec()),
             _ => Err(format!("its `{}` must have float32 values", self.name)),
+        }
+    }
+
+    /// The vector of `len` values, if it is one: with `behind` extents of 1 after it, and maybe one for the batch before it.
+    pub(super) fn vector(&self, len: usize, behind: usize) -> Option<Self> {
+        let own = match &self.shape[..] {
+            [1, own @ ..] if own.len() == behind + 1 => own,
+            own => own,
+        };
+        let fits = own.len() == behind + 1 && own[0] == len && own[1..].iter().all(|&extent| extent == 1);
+        (fits && !self.transposed).then(|| Constant { shape: vec![len], ..self.clone() })
+    }
+
+    /// Its only float, if it has but one and can meet a tensor with this number of axes without changing that number.
+    pub(super) fn float_beside(&self, axes: usize) -> Option<f32> {
+        match self.few_floats(1)? {
+            &[float] if self.shape.len() <= axes => Some(float),
+            _ => None,
         }
     }
 
@@ -106,9 +135,13 @@ impl Constant {
     /// The same values with extents of 1 at these places.
     fn unsqueezed(&self, axes: &[i64]) -> Option<Self> {
         let mut shape = self.shape.clone();
-        for &axis in axes {
-            let axis = usize::try_from(axis).ok().filter(|&axis| axis <= shape.len() && axis < MOST_NUMBERS);
+        let ordered = axes.windows(2).all(|pair| pair[0] < pair[1]);
+        for &axis in axes.iter().filter(|_| ordered && axes.len() < MOST_NUMBERS) {
+            let axis = usize::try_from(axis).ok().filter(|&axis| axis <= shape.len());
             shape.insert(axis?, 1);
+        }
+        if !ordered || shape.len() != self.shape.len() + axes.len() {
+            return None;
         }
         Some(Constant { shape, ..self.clone() })
     }
@@ -147,41 +180,78 @@ fn external(tensor: &TensorProto, len: usize, folder: &Path, left: &mut u64) -> 
     read().map_err(|error| format!("its weights are in `{shown}` beside it, which can't be read: {error}"))
 }
 
-/// What a node computes of constants alone; `None` if it is of another kind.
-pub(super) fn folded(node: &NodeProto, inputs: &[Option<&Constant>]) -> Option<Constant> {
-    let all: Vec<&Constant> = inputs.iter().copied().collect::<Option<_>>()?;
-    let axes = || match all.get(1) {
-        Some(axes) => axes.as_numbers(),
-        None => Some(ints(node, "axes")),
-    };
-    match (node.op_type.as_str(), &all[..]) {
-        ("Identity" | "Cast", [x]) => Some((*x).clone()),
-        ("Squeeze" | "Reshape", [x, ..]) if x.as_numbers().is_some() => Some((*x).clone()),
-        ("Unsqueeze", [x, ..]) => x.unsqueezed(axes()?),
-        ("Transpose", [x]) if [&[][..], &[1, 0]].contains(&ints(node, "perm")) => x.transposed(),
-        ("Gather", [x, at]) if int(node, "axis", 0) == 0 => {
-            let (x, at) = (x.as_numbers()?, at.as_numbers()?);
-            let at = at.iter().map(|&at| if at < 0 { at + x.len() as i64 } else { at });
-            at.map(|at| x.get(usize::try_from(at).ok()?).copied())
-                .collect::<Option<_>>()
-                .map(Constant::numbers)
-        }
-        ("Concat", parts) => {
-            let numbers = parts.iter().map(|part| part.as_numbers()).collect::<Option<Vec<_>>>()?.concat();
-            (numbers.len() <= MOST_NUMBERS).then(|| Constant::numbers(numbers))
-        }
-        // How many numbers an image has. An unknown factor gives an unknown size.
-        ("Mul", [a, b]) => match (a.as_numbers()?, b.as_numbers()?) {
-            (&[a], &[b]) if a > 0 && b > 0 => Some(Constant::numbers(vec![a.checked_mul(b)?])),
-            ([_], [_]) => Some(Constant::numbers(vec![-1])),
+/// The number in `TensorProto.DataType` of 32-bit integers.
+const INT32: i64 = 6;
+
+impl Reader<'_> {
+    /// The result of a node whose operands are all constants; `None` if nothing here computes it.
+    pub(super) fn folded(&self, node: &Node<'_>, all: &[Constant]) -> Result<Option<Constant>, String> {
+        // The axes behind the first operand are read as such.
+        let own = if ["Squeeze", "Unsqueeze"].contains(&node.op()) { 1 } else { all.len() };
+        (0..own).for_each(|k| _ = node.operand(k));
+        Ok(match (node.op(), all) {
+            ("Identity", [x]) => Some(x.clone()),
+            ("Cast", [x]) => converted(x, node.int("to", 0)?, node)?,
+            ("Squeeze", [x, ..]) => {
+                let axes = self.axes(node, 13)?;
+                let one = axes.is_none_or(|axes| axes == [0]) && x.shape == [1];
+                x.as_numbers().filter(|_| one).map(|numbers| Constant::number(numbers[0].clone()))
+            }
+            ("Reshape", [x, to]) => {
+                node.only("allowzero", 0)?;
+                let is_list = [Some(vec![-1]), Some(vec![x.shape.iter().product::<usize>() as i64])];
+                let is_list = is_list.contains(&to.known_numbers()) && to.shape == [1];
+                x.as_numbers().filter(|_| is_list).map(|numbers| Constant::numbers(numbers.to_vec()))
+            }
+            ("Unsqueeze", [x, ..]) => self.axes(node, 13)?.and_then(|axes| x.unsqueezed(&axes)),
+            ("Transpose", [x]) if [None, Some(&[1, 0][..])].contains(&node.ints("perm")?) => x.transposed(),
+            ("Gather", [x, at]) if [0, -1].contains(&node.int("axis", 0)?) => gathered(x, at),
+            ("Concat", parts) if [Some(0), Some(-1)].contains(&node.given("axis")?) => {
+                let lists = parts.iter().filter(|part| part.shape.len() == 1).map(Constant::as_numbers);
+                let numbers = lists.collect::<Option<Vec<_>>>().filter(|lists| lists.len() == parts.len());
+                numbers
+                    .map(|lists| lists.concat())
+                    .filter(|all| all.len() <= MOST_NUMBERS)
+                    .map(Constant::numbers)
+            }
+            // How many numbers an image has.
+            ("Mul", [a, b]) => match (a.as_numbers(), b.as_numbers()) {
+                (Some([x]), Some([y])) if [x, y].iter().all(|x| x.known().is_none_or(|x| x > 0)) => {
+                    let shape = if a.shape.len() > b.shape.len() { &a.shape } else { &b.shape };
+                    let product = x.times(y).map(Constant::number);
+                    product.map(|product| Constant { shape: shape.clone(), ..product })
+                }
+                _ => None,
+            },
             _ => None,
-        },
-        _ => None,
+        })
     }
 }
 
+/// A constant in another type.
+fn converted(x: &Constant, to: i64, node: &Node<'_>) -> Result<Option<Constant>, String> {
+    node.int("saturate", 1)?;
+    Ok(match (&x.values, i32::try_from(to)) {
+        (Values::Floats(_), Ok(FLOAT)) | (Values::Numbers(_), Ok(INT64)) => Some(x.clone()),
+        (Values::Numbers(_), _) if to == INT32 => Some(x.clone()),
+        (Values::Numbers(_), Ok(FLOAT)) => x.known_numbers().map(|numbers| {
+            let values = Values::Floats(numbers.into_iter().map(|number| number as f32).collect());
+            Constant { values, ..x.clone() }
+        }),
+        _ => None,
+    })
+}
+
+/// Some of the numbers of a list, or one of them.
+fn gathered(x: &Constant, at: &Constant) -> Option<Constant> {
+    let (numbers, places) = (x.as_numbers().filter(|_| x.shape.len() == 1)?, at.known_numbers()?);
+    let place = |at: i64| usize::try_from(if at < 0 { at + numbers.len() as i64 } else { at }).ok();
+    let found: Option<Vec<Extent>> = places.into_iter().map(|at| numbers.get(place(at)?).cloned()).collect();
+    (at.shape.len() < 2).then_some(Constant { shape: at.shape.clone(), ..Constant::numbers(found?) })
+}
+
 /// The value of a `Constant`.
-pub(super) fn given(node: &NodeProto) -> Result<Constant, String> {
+pub(super) fn given(node: &Node<'_>) -> Result<Constant, String> {
     let tensor = |data_type, dims, float_data, int64_data| TensorProto {
         data_type,
         dims,
@@ -189,16 +259,19 @@ pub(super) fn given(node: &NodeProto) -> Result<Constant, String> {
         int64_data,
         ..TensorProto::default()
     };
-    let value = match node.attribute.first().map(|own| (own.name.as_str(), own)) {
-        Some(("value", own)) => own.t.clone(),
-        Some(("value_float", own)) => Some(tensor(FLOAT, vec![], own.f.into_iter().collect(), vec![])),
-        Some(("value_int", own)) => Some(tensor(INT64, vec![], vec![], own.i.into_iter().collect())),
-        Some(("value_ints", own)) => {
-            Some(tensor(INT64, vec![own.ints.len() as i64], vec![], own.ints.clone()))
-        }
-        _ => None,
+    let value = if let Some(own) = node.tensor("value")? {
+        own.clone()
+    } else if let Some(own) = node.given_float("value_float")? {
+        tensor(FLOAT, vec![], vec![own], vec![])
+    } else if let Some(own) = node.given("value_int")? {
+        tensor(INT64, vec![], vec![], vec![own])
+    } else if let Some(own) = node.ints("value_ints")? {
+        tensor(INT64, vec![own.len() as i64], vec![], own.to_vec())
+    } else if let Some(own) = node.floats("value_floats")? {
+        tensor(FLOAT, vec![own.len() as i64], own.to_vec(), vec![])
+    } else {
+        return Err(node.form("without a value that is read"));
     };
-    let value =
-        value.ok_or_else(|| format!("its constant `{}` has no value that is read", node.output[0]))?;
-    Constant::read(value, Path::new(""), &mut 0)
+    let constant = Constant::read(value, Path::new(""), &mut 0)?;
+    Ok(Constant { name: node.output().to_owned(), ..constant })
 }
