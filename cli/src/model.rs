@@ -4,6 +4,7 @@ use crate::data::{self, image_size};
 use crate::device::warn_of_unused_gpu;
 use crate::error::{must_be, usage};
 use crate::flags::{Compute, Count, Flags, Source, one_of};
+use crate::print::note;
 use std::path::Path;
 use train::augment::TestTime;
 use train::{Config, ModelKind, open_model};
@@ -74,12 +75,16 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
     // The folders to search. The data to measure on may differ from the training data.
     let places = data.without("data.dataset");
     places.config()?;
-    Ok(open_model(path, &assumed, |set| {
+    let trained = open_model(path, &assumed, |set| {
         let mut config = Config::default();
         config.training.data = set;
         places.apply(&mut config).map_err(|error| train::Error::Device(error.to_string()))?;
         data::load(&config.training.data, &config.placement.files, true)
-    })?)
+    })?;
+    if let Some(assumed) = trained.assumed_preprocessing() {
+        note(format_args!("{}: {assumed}; --preprocessing names another one", path.display()));
+    }
+    Ok(trained)
 }
 
 /// Refuses flags for data where none are needed: models of towers hold the names of their classes.

@@ -206,6 +206,7 @@ mod tests {
             image: [32, 32, 3],
             input: Input::DivideBy255,
             options: ImageDataGenerator::new(),
+            assumed: None,
             own: None,
             tensors: Tensors::new(),
         };

@@ -1,6 +1,7 @@
 //! Trained networks from weights of other programs, which don't say all that is needed.
 
 use crate::image_size::SIDES;
+use crate::model_file::SINGLE;
 use crate::pixels::{Measured, of_pixels, plain};
 use crate::{Error, ImageSize, Input, Preprocessing, Result, Task, Trained};
 use checkpoint::Tensors;
@@ -78,8 +79,8 @@ impl ForeignWeights {
         }
     }
 
-    /// The number of classes: at most so many that a network of them is built before its weights are compared.
-    pub(crate) fn checked_classes(&self, path: &Path) -> Result<usize> {
+    /// The number of outputs: at most so many that a network of them is built before its weights are compared.
+    pub(crate) fn checked_outputs(&self, path: &Path) -> Result<usize> {
         let refuse = |reason: String| Error::Run { path: path.to_owned(), reason };
         let reason = "it has no dense layer at its end, which would tell the number of classes";
         match self.classes() {
@@ -89,6 +90,11 @@ impl ForeignWeights {
             ))),
             Some(classes) => Ok(classes),
         }
+    }
+
+    /// The number of classes, of which there must be two at least.
+    fn checked_classes(&self, path: &Path) -> Result<usize> {
+        several(path, self.checked_outputs(path)?)
     }
 
     pub(crate) fn assign(&self, steps: &[Step]) -> Result<Tensors> {
@@ -176,21 +182,21 @@ impl ForeignWeights {
             Some(described) => self.fit_described(described, path, image, assumed)?,
             None => self.fit(path, image, assumed)?,
         };
-        let usual = if architecture.scales_pixels() {
-            Some(Preprocessing::None)
-        } else {
-            like.and_then(|like| usual(&like))
-        };
-        let preprocessing = assumed.preprocessing.or(usual).unwrap_or(Preprocessing::DivideBy255);
+        let by_itself = Preprocessing::of(&architecture);
+        let in_training = like.and_then(|like| Some((usual(&like)?, format!("as {like} is trained"))));
+        let default =
+            || (Preprocessing::DivideBy255, "the file does not say what happens to pixels first".to_owned());
+        let (usual, why) = by_itself.or(in_training).unwrap_or_else(default);
+        let preprocessing = assumed.preprocessing.unwrap_or(usual);
         let constant = match preprocessing {
             Preprocessing::None => Some(plain(Input::None)),
             Preprocessing::DivideBy255 => Some(plain(Input::DivideBy255)),
             _ => None,
         };
-        let input = match assumed.preprocessing {
-            Some(_) => constant,
-            None => self.input(path, image)?.or(constant),
-        };
+        let own = if assumed.preprocessing.is_none() { self.input(path, image)? } else { None };
+        let is_assumed = assumed.preprocessing.is_none() && own.is_none();
+        let note = is_assumed.then(|| format!("preprocessing is assumed to be {}: {why}", usual.name()));
+        let input = own.or(constant);
         let own = self.named(classes)?;
         let of_own = own.as_ref().and_then(|named| named.dataset.clone());
         let dataset = match (assumed.dataset.clone().or_else(|| of_own.clone()), classes) {
@@ -236,6 +242,7 @@ impl ForeignWeights {
             image,
             input,
             options,
+            assumed: note,
             own: None,
             tensors,
         })
@@ -280,8 +287,9 @@ impl ForeignWeights {
         }
         let refuse = |error: layers::Error| Error::Run { path: path.to_owned(), reason: error.to_string() };
         let Imported { name, architecture, classes, .. } = described.clone();
+        several(path, classes.unwrap_or(2))?;
         let model = architecture.build(&name, image, classes.unwrap_or(1)).map_err(refuse)?;
-        let Task { classes, .. } = Task::of(&model);
+        let classes = several(path, Task::of(&model).classes)?;
         let tensors = self.assign(&model.steps())?;
         let fits = |network: &str| match (self, models::by_name_for(network, image, classes)) {
             (ForeignWeights::Keras(weights), Some(Ok(model))) => weights.fits(&model.steps()),
@@ -312,6 +320,14 @@ impl ForeignWeights {
                 ImageSize::of(image)
             ))
         })
+    }
+}
+
+/// A number of classes, unless it is one.
+fn several(path: &Path, classes: usize) -> Result<usize> {
+    match classes {
+        1 => Err(Error::Run { path: path.to_owned(), reason: SINGLE.to_owned() }),
+        classes => Ok(classes),
     }
 }
 

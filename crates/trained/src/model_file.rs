@@ -30,6 +30,10 @@ const LONGEST_ARCHITECTURE: usize = 4 << 20;
 const NO_MODEL: &str = "this is no model; name a run's folder, its model.safetensors, a checkpoint's folder, or weights of Keras \
                         (.keras, .h5) or PyTorch (.safetensors)";
 
+/// Why a network of a single output is refused: its softmax is 1 for any picture.
+pub(crate) const SINGLE: &str = "it has a single output, but a softmax tells at least two classes apart; `towers train --model` gives \
+                                 its layers a new head with an output for each class";
+
 /// The most classes that a model may have.
 const MOST_CLASSES: usize = 65_536;
 
@@ -55,6 +59,8 @@ pub struct Trained {
     pub(crate) input: Input,
     /// The steps of `input`, and the standardization of the augmentation after them.
     pub(crate) options: ImageDataGenerator,
+    /// The preprocessing that is assumed, as a sentence, where the file does not have it.
+    pub(crate) assumed: Option<String>,
     /// A custom network, which has no built-in name.
     pub(crate) own: Option<Model>,
     /// The parameters under the names of their slots, and maybe others.
@@ -134,6 +140,7 @@ impl Trained {
             image,
             input,
             options,
+            assumed: None,
             own: None,
             tensors,
         })
@@ -162,6 +169,7 @@ impl Trained {
             image: about.image,
             input: about.input.clone(),
             options: about.options.evaluation(),
+            assumed: None,
             own: None,
             tensors,
         }
@@ -170,6 +178,11 @@ impl Trained {
     /// Its preprocessing of pixels, and the steps of that with the standardization after it.
     pub fn preprocessing(&self) -> (&Input, &ImageDataGenerator) {
         (&self.input, &self.options)
+    }
+
+    /// The preprocessing of pixels that is assumed, and why, as a sentence. `None` where the file has it, or somebody named it.
+    pub fn assumed_preprocessing(&self) -> Option<&str> {
+        self.assumed.as_deref()
     }
 
     /// Height, width and channels of the images that it takes.
@@ -249,10 +262,13 @@ impl Trained {
 
     /// The architecture, if the parameters are sound ones of it.
     ///
-    /// # Errors [`Error::Run`] for an impossible network or number of classes, and for a custom network
+    /// # Errors [`Error::Run`] for an impossible network or number of classes, a single one among them, and for a custom network
     /// without [`with_model`](Self::with_model). Also for a parameter that is missing or of another shape, is
     /// NaN or infinite, or is a negative variance.
     pub fn model(&self) -> Result<Model> {
+        if self.classes.len() == 1 {
+            return Err(Error::Run { path: self.path.clone(), reason: SINGLE.to_owned() });
+        }
         let model = match &self.own {
             Some(own) => own.clone(),
             None if !self.architecture.is_empty() => self.described_model()?,
@@ -282,7 +298,7 @@ impl Trained {
     fn named_model(&self) -> Result<Model> {
         let refuse = |reason: &str| Error::Run { path: self.path.clone(), reason: reason.to_owned() };
         if self.classes.is_empty() || self.classes.len() > MOST_CLASSES {
-            return Err(refuse("it must have between 1 and 65536 classes"));
+            return Err(refuse("it must have between 2 and 65536 classes"));
         }
         let unknown = || {
             let (network, names) = (&self.network, models::NAMES.join(", "));
@@ -468,8 +484,21 @@ mod tests {
         let (path, network, dataset) = ("a.safetensors".into(), "mine".into(), "mine".into());
         let (input, options) = (Input::DivideBy255, ImageDataGenerator::new());
         let (classes, named, own, image) = (vec!["a".into(), "b".into()], true, None, [32, 32, 3]);
-        let architecture = Architecture::default();
-        Trained { path, network, architecture, classes, named, dataset, image, input, options, own, tensors }
+        let (architecture, assumed) = (Architecture::default(), None);
+        Trained {
+            path,
+            network,
+            architecture,
+            classes,
+            named,
+            dataset,
+            image,
+            input,
+            options,
+            assumed,
+            own,
+            tensors,
+        }
     }
 
     /// NaN, infinities, negative variances and other shapes would give answers without a meaning.

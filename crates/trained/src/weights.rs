@@ -76,7 +76,7 @@ impl ForeignWeights {
         size: ImageSize,
         build: impl FnOnce([usize; 3], usize) -> Result<Model, E>,
     ) -> Result<Weights, E> {
-        let classes = self.checked_classes(path)?;
+        let classes = self.checked_outputs(path)?;
         let image = self.image(path, self.image_size().or(Some(size)))?;
         let tensors = self.assign(&build(image, classes)?.steps())?;
         let names = self.named(classes)?.map(|named| named.classes).filter(|names| names.len() == classes);

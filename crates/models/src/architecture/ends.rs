@@ -57,11 +57,6 @@ impl Architecture {
         true
     }
 
-    /// Whether its first layer scales pixels, so that they need no other preprocessing.
-    pub fn scales_pixels(&self) -> bool {
-        self.layers.first().is_some_and(|layer| layer.class == "Rescaling")
-    }
-
     /// How its first layers normalize pixels, if they are `Rescaling`s, and what they do is no identity.
     ///
     /// ```

@@ -65,7 +65,7 @@ pub fn find_recipe(name: &str) -> Result<Config> {
     let read = || {
         let refuse = |reason| Error::Recipe { name: stem.clone(), reason };
         let mut config = read(&text, &stem)?;
-        beside(path, &mut config).map_err(refuse)?;
+        beside(path, &text, &mut config).map_err(refuse)?;
         check(&config).map_err(refuse)?;
         Ok(config)
     };
@@ -92,11 +92,16 @@ fn of_run(path: &Path) -> Result<Config> {
     Ok(config)
 }
 
-/// Resolves a folder of pictures, and files of layers and of weights, relative to the recipe's file, if they exist there.
-fn beside(recipe: &Path, config: &mut Config) -> Result<(), String> {
+/// Resolves a folder of pictures, and files of layers and of weights, relative to the recipe's file with this text, if they exist
+/// there. A preprocessing in the text holds, whatever the network seems to expect.
+fn beside(recipe: &Path, text: &str, config: &mut Config) -> Result<(), String> {
     let folder = recipe.parent().unwrap_or(Path::new(""));
     if folder.join(&config.training.model).is_file() {
+        let named = config.training.preprocessing;
         config.read_layers(folder, true).map_err(|error| error.to_string())?;
+        if parse(text)?.contains_key("preprocessing") {
+            config.training.preprocessing = named;
+        }
     }
     if let Some(weights) = &mut config.training.weights
         && let Some(beside) = recipe.parent().map(|folder| folder.join(&*weights))

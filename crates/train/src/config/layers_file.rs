@@ -18,16 +18,21 @@ impl Config {
     /// [`open_model`](crate::open_model) takes. Then `model` is the name in the file.
     /// Returns what the file says about training, but is not taken over, a sentence each.
     ///
-    /// A network that scales pixels by itself gets no other preprocessing. If `sized` is true, pictures of class folders
+    /// A network that normalizes pixels by itself gets the [preprocessing that it expects](Preprocessing::of). A sigmoid at its end
+    /// is left out, since its head gets new weights. If `sized` is true, pictures of class folders
     /// are scaled to the size in the file, unless the configuration has another one than the default.
     ///
     /// # Errors
     /// [`Error::Interchange`] or [`Error::Recipe`] for a file that can't be read, or with a layer that is not there.
     pub fn read_layers(&mut self, folder: &Path, sized: bool) -> Result<Vec<String>> {
-        let Some(Imported { name, architecture, image, mut notes, .. }) = self.layers_file(folder)? else {
+        let Some(Imported { name, mut architecture, image, mut notes, .. }) = self.layers_file(folder)?
+        else {
             return Ok(Vec::new());
         };
-        let scales = architecture.scales_pixels();
+        let expected = Preprocessing::of(&architecture);
+        if architecture.take_sigmoid() {
+            notes.push("the sigmoid at its end is left out: a softmax tells the classes apart".to_owned());
+        }
         let training = &mut self.training;
         training.model = name;
         training.layer = architecture;
@@ -43,9 +48,9 @@ impl Config {
                 ));
             }
         }
-        if scales && training.preprocessing != Preprocessing::None {
-            training.preprocessing = Preprocessing::None;
-            notes.push("the network scales pixels by itself, so `preprocessing` is none".to_owned());
+        if let Some((preprocessing, why)) = expected {
+            training.preprocessing = preprocessing;
+            notes.push(format!("{why}, so `preprocessing` is {}", preprocessing.name()));
         }
         Ok(notes)
     }

@@ -35,13 +35,13 @@ impl FirstValues {
         let kind = weights.preprocessing();
         let preprocessing = weights.preprocessing_for(model.image());
         let pixels = match (kind, &preprocessing) {
-            (Some(kind), Some(_)) => format!("; pixels are preprocessed as for them: {}", name(kind)),
+            (Some(kind), Some(_)) => format!("; pixels are preprocessed as for them: {}", kind.name()),
             (Some(kind), None) => {
-                format!("; pixels are preprocessed by {}, measured on the new images", name(kind))
+                format!("; pixels are preprocessed by {}, measured on the new images", kind.name())
             }
             (None, _) => format!(
                 "; the file does not tell how pixels were preprocessed; here by {}",
-                name(config.training.preprocessing)
+                config.training.preprocessing.name()
             ),
         };
         let path = weights.path.display();
@@ -76,11 +76,6 @@ fn read(config: &Config) -> Result<Option<(Weights, String)>> {
     let (weights, file) = open_weights(path, config)?;
     let sha256 = digest_file(&file)?;
     Ok(Some((weights, sha256)))
-}
-
-/// As in configurations.
-fn name(kind: Preprocessing) -> String {
-    serde_json::json!(kind).as_str().unwrap_or_default().to_owned()
 }
 
 impl Config {
