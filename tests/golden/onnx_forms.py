@@ -289,14 +289,14 @@ def dense():
     form("Gemm_trans", [flat, node("Gemm", "v w", transA=1)], {"w": [2, 3]}, "is a Gemm with transA=1", **end)
     form("Gemm_flag", [flat, node("Gemm", "v w", transB=2)], t, "must have 0 or 1 as its `transB`", **end)
     form("Gemm_broadcast", [flat, node("Gemm", "v w b", broadcast=1)], w, "is a Gemm with the attribute `broadcast`", **end)
-    form("Gemm_image", node("Gemm", "images w"), {"w": [4, 3]}, "is a Gemm of an image, (batch, 3, 4, 4),", **end)
+    form("Gemm_image", node("Gemm", "images w"), {"w": [4, 3]}, "is a Gemm of an image, (batch, 3, 4, 4)", **end)
     form("MatMul", [flat, node("MatMul", "v w")], w, **end)
     form("MatMul_bias", [flat, node("MatMul", "v w", "m", "m"), node("Add", "b m")], w, **end)
     form("MatMul_bias_of_rows", [flat, node("MatMul", "v w", "m", "m"), node("Add", "m b")], {**w, "b": [1, 3]}, **end)
     form("MatMul_bias_of_more_axes", [flat, node("MatMul", "v w", "m", "m"), node("Add", "m b")], {**w, "b": [1, 1, 3]}, "is a Add of", **end)
     form("MatMul_transposed", [flat, node("Transpose", "w", "t", "t", perm=[1, 0]), node("MatMul", "v t")], t, **end)
     form("MatMul_attribute", [flat, node("MatMul", "v w", transB=1)], t, "is a MatMul with the attribute `transB`", **end)
-    form("MatMul_columns", node("MatMul", "images w"), {"w": [4, 4]}, "is a MatMul of an image, (batch, 3, 4, 4),")
+    form("MatMul_columns", node("MatMul", "images w"), {"w": [4, 4]}, "is a MatMul of an image, (batch, 3, 4, 4)")
     last = lambda *nodes: [flat, node("Gemm", "v w b", "z", "z"), *nodes]
     for op in ["Softmax", "LogSoftmax"]:
         form(op, last(node(op, "z")), w, **end)

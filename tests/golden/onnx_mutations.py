@@ -210,7 +210,7 @@ def end(graph):
         node = producers.get(value)
         if node is None or node.op_type not in ("Identity", "Reshape", "Flatten", "Squeeze", "Dropout", "Cast", "Concat"):
             return "" if node is None else node.op_type
-        value = node.input[0]
+        value = node.input[0] if node.input else ""
     return ""
 
 

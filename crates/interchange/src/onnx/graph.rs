@@ -176,8 +176,10 @@ impl<'g> Reader<'g> {
         }
         let Some(name) = node.operand(1) else { return Ok(None) };
         match self.values.get(name) {
-            Some(Of::Constant(axes)) if axes.known_numbers().is_some() => Ok(axes.known_numbers()),
-            _ => Err(node.form("with axes that are computed")),
+            Some(Of::Constant(axes)) if axes.shape.len() < 2 && axes.known_numbers().is_some() => {
+                Ok(axes.known_numbers())
+            }
+            _ => Err(node.form("without whole numbers as its axes")),
         }
     }
 

@@ -213,7 +213,7 @@ impl<'g> Reader<'g> {
         let x = self.layer(node, 0)?;
         let mut shape = self.shape(&x);
         if shape.len() != 2 {
-            return Err(node.form(format!("of an image, {},", super::extent::shown(&shape))));
+            return Err(node.form(format!("of an image, {}", super::extent::shown(&shape))));
         }
         // As PyTorch has it.
         let kernel = if outputs_first { Some(kernel) } else { kernel.transposed() };

@@ -51,10 +51,8 @@ struct Windows {
 
 impl Windows {
     fn of(node: &Node<'_>, size: [i64; 2]) -> Result<Self, String> {
-        if let Some(all) = node.ints("dilations")?
-            && all.iter().any(|&n| n != 1)
-        {
-            return Err(node.form(format!("with dilations={all:?}")));
+        if let Some(dilations) = node.pair("dilations")?.filter(|&all| all != [1, 1]) {
+            return Err(node.form(format!("with dilations={dilations:?}")));
         }
         Ok(Windows { size, strides: node.pair("strides")?.unwrap_or([1, 1]), padding: Padding::of(node)? })
     }
