@@ -217,11 +217,9 @@ fn networks_from_elsewhere_say_what_they_take() {
     {
         place.fails(&format!("{command} {single}"), refused);
     }
-    place.fails(
-        &format!("{train} --dataset pets --weights {single}"),
-        "its network tells 1 classes apart, but the data have 2",
-    );
-    place.run(&format!("{train} --dataset pets --weights {single} --new-head")).ends(0);
+    let begun = format!("{train} --dataset pets --model {single} --weights {single}");
+    place.fails(&begun, "its network has a single output, but the data have 2; --new-head begins");
+    place.run(&format!("{begun} --new-head")).ends(0);
     let run = place.run(&format!("{train} --dataset pets --model {single}")).ends(0);
     run.complains("the sigmoid at its end is left out: a softmax tells the classes apart");
     // Keras' layers are read the same way.

@@ -108,9 +108,13 @@ impl Weights {
     pub fn fit(&self, model: &Model, new_head: bool) -> Result<Tensors> {
         let task = Task::of(model);
         if !new_head && task.classes != self.classes {
+            let own = match self.classes {
+                1 => "has a single output".to_owned(),
+                classes => format!("tells {classes} classes apart"),
+            };
             return Err(self.refuse(format!(
-                "its network tells {} classes apart, but the data have {}; `new_head` begins its last layer anew",
-                self.classes, task.classes
+                "its network {own}, but the data have {}; `new_head` begins its last layer anew",
+                task.classes
             )));
         }
         let steps = model.steps();

@@ -52,9 +52,8 @@ impl OnnxNetwork {
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut reader =
             Reader::new(&graph, initializers, folder, metadata.contains_key(MODEL)).map_err(refuse)?;
-        let nodes = graph.node.iter().enumerate();
-        let nodes =
-            nodes.map(|(k, node)| reader.node(&Node::new(node, k + 1, opset)?)).collect::<Result<(), _>>();
+        let mut nodes = graph.node.iter().enumerate();
+        let nodes = nodes.try_for_each(|(k, node)| reader.node(&Node::new(node, k + 1, opset)?));
         let graph = nodes.and_then(|()| reader.finish(&graph)).map_err(refuse)?;
         Ok(OnnxNetwork { path: path.to_owned(), graph, metadata })
     }
