@@ -164,8 +164,8 @@ fn layers_of_ones_own_are_trained() {
     );
 }
 
-/// The numbers of a network's first layers tell which values it takes, and each command says so. A single output is refused, but
-/// training gives it a new head.
+/// The numbers of a network's first layers tell which values it takes, and each command says so. A single
+/// output is refused, but training gives it a new head.
 #[test]
 fn networks_from_elsewhere_say_what_they_take() {
     let place = Place::new();

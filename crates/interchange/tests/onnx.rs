@@ -349,7 +349,8 @@ fn activations_come_back() {
     architecture.build("net", [8, 8, 3], 5).unwrap();
 }
 
-/// Layers may be called as the graph's input and output, as other layers' weights, and as helpers of the writer.
+/// Layers may be called as the graph's input and output, as other layers' weights, and as helpers of the
+/// writer.
 #[test]
 fn layers_of_any_name_make_sound_graphs() {
     let folder = tempfile::tempdir().unwrap();

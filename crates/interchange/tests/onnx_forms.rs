@@ -1,5 +1,5 @@
-//! Forms of every operator, beside what ONNX Runtime computes of them: tests/golden/onnx_forms.py made them. What is not understood
-//! is refused by the node's name; what is read computes the same.
+//! Forms of every operator, beside what ONNX Runtime computes of them: tests/golden/onnx_forms.py made them.
+//! What is not understood is refused by the node's name; what is read computes the same.
 
 use crate::keras_models::{self, numbers};
 use interchange::onnx::OnnxNetwork;
@@ -176,8 +176,8 @@ fn each_form_of_an_operator_is_computed_or_refused() {
     assert!(forms.len() > 250);
 }
 
-/// Graphs that a script changed at random: `tests/golden/onnx_mutations.py FOLDER` makes them, and `TOWERS_ONNX_MUTATIONS` is that
-/// folder.
+/// Graphs that a script changed at random: `tests/golden/onnx_mutations.py FOLDER` makes them, and
+/// `TOWERS_ONNX_MUTATIONS` is that folder.
 #[test]
 fn what_is_accepted_of_changed_graphs_computes_what_onnx_runtime_computes() {
     let Some(folder) = std::env::var_os("TOWERS_ONNX_MUTATIONS") else { return };

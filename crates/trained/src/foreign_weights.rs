@@ -79,7 +79,8 @@ impl ForeignWeights {
         }
     }
 
-    /// The number of outputs: at most so many that a network of them is built before its weights are compared.
+    /// The number of outputs: at most so many that a network of them is built before its weights are
+    /// compared.
     pub(crate) fn checked_outputs(&self, path: &Path) -> Result<usize> {
         let refuse = |reason: String| Error::Run { path: path.to_owned(), reason };
         let reason = "it has no dense layer at its end, which would tell the number of classes";

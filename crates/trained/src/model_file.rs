@@ -180,7 +180,8 @@ impl Trained {
         (&self.input, &self.options)
     }
 
-    /// The preprocessing of pixels that is assumed, and why, as a sentence. `None` where the file has it, or somebody named it.
+    /// The preprocessing of pixels that is assumed, and why, as a sentence. `None` where the file has it, or
+    /// somebody named it.
     pub fn assumed_preprocessing(&self) -> Option<&str> {
         self.assumed.as_deref()
     }
@@ -262,9 +263,9 @@ impl Trained {
 
     /// The architecture, if the parameters are sound ones of it.
     ///
-    /// # Errors [`Error::Run`] for an impossible network or number of classes, a single one among them, and for a custom network
-    /// without [`with_model`](Self::with_model). Also for a parameter that is missing or of another shape, is
-    /// NaN or infinite, or is a negative variance.
+    /// # Errors [`Error::Run`] for an impossible network or number of classes, a single one among them, and
+    /// for a custom network without [`with_model`](Self::with_model). Also for a parameter that is missing or
+    /// of another shape, is NaN or infinite, or is a negative variance.
     pub fn model(&self) -> Result<Model> {
         if self.classes.len() == 1 {
             return Err(Error::Run { path: self.path.clone(), reason: SINGLE.to_owned() });

@@ -7,8 +7,9 @@ use models::{Architecture, Normalization};
 const MOST_OF_UNIT: f64 = 1.5;
 
 impl Preprocessing {
-    /// The preprocessing for a network that normalizes pixels by itself, and why, as a sentence: the numbers of its first layers
-    /// tell whether they are for values from 0 to 255 or from 0 to 1. `None` for other networks.
+    /// The preprocessing for a network that normalizes pixels by itself, and why, as a sentence: the numbers
+    /// of its first layers tell whether they are for values from 0 to 255 or from 0 to 1. `None` for other
+    /// networks.
     ///
     /// ```
     /// use trained::Preprocessing;

@@ -100,7 +100,8 @@ impl Constant {
         }
     }
 
-    /// The vector of `len` values, if it is one: with `behind` extents of 1 after it, and maybe one for the batch before it.
+    /// The vector of `len` values, if it is one: with `behind` extents of 1 after it, and maybe one for the
+    /// batch before it.
     pub(super) fn vector(&self, len: usize, behind: usize) -> Option<Self> {
         let own = match &self.shape[..] {
             [1, own @ ..] if own.len() == behind + 1 => own,
@@ -110,7 +111,8 @@ impl Constant {
         (fits && !self.transposed).then(|| Constant { shape: vec![len], ..self.clone() })
     }
 
-    /// Its only float, if it has but one and can meet a tensor with this number of axes without changing that number.
+    /// Its only float, if it has but one and can meet a tensor with this number of axes without changing that
+    /// number.
     pub(super) fn float_beside(&self, axes: usize) -> Option<f32> {
         match self.few_floats(1)? {
             &[float] if self.shape.len() <= axes => Some(float),

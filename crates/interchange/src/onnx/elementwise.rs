@@ -90,8 +90,8 @@ impl<'g> Reader<'g> {
         })
     }
 
-    /// Whether it is a step of the preprocessing that exports have in them: a factor for each channel of the images, and then a
-    /// summand for each channel or value, both of them under their names.
+    /// Whether it is a step of the preprocessing that exports have in them: a factor for each channel of the
+    /// images, and then a summand for each channel or value, both of them under their names.
     fn is_of_pixels(&self, op: &str, x: &str, constant: &Constant, alone: bool) -> bool {
         let is_step = match op {
             "Mul" => constant.name == layout::SCALE && self.scale.is_none() && constant.shape == [3, 1, 1],

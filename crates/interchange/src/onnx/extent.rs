@@ -61,8 +61,8 @@ pub(super) fn count(shape: &[Extent]) -> Option<Extent> {
     shape.iter().try_fold(Extent::number(1), |all, extent| all.times(extent))
 }
 
-/// Whether a `Reshape` to `target` makes `shape` of the tensor `from`, which has as many values: -1 stands for the rest, and 0
-/// for the extent of `from`.
+/// Whether a `Reshape` to `target` makes `shape` of the tensor `from`, which has as many values: -1 stands
+/// for the rest, and 0 for the extent of `from`.
 pub(super) fn makes(target: &[Extent], from: &[Extent], shape: &[Extent], zero_copies: bool) -> bool {
     let fits = |(k, extent): (usize, &Extent)| match extent.known() {
         Some(-1) => true,

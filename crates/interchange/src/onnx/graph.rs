@@ -20,7 +20,8 @@ pub(super) struct Graph {
     pub(super) weights: HashMap<String, Constant>,
     /// What happens to pixels first, where an export has it.
     pub(super) pixels: Option<Pixels>,
-    /// Layers that flatten their input with its channels first, and how many numbers an image must have then, if the graph says it.
+    /// Layers that flatten their input with its channels first, and how many numbers an image must have then,
+    /// if the graph says it.
     pub(super) flattened: HashMap<String, Option<usize>>,
 }
 
@@ -83,8 +84,8 @@ pub(super) struct Reader<'g> {
 }
 
 impl<'g> Reader<'g> {
-    /// A reader of a graph with these initializers, whose values may be in files in `folder`. `written` tells whether it is an
-    /// export from here.
+    /// A reader of a graph with these initializers, whose values may be in files in `folder`. `written` tells
+    /// whether it is an export from here.
     pub(super) fn new(
         graph: &'g GraphProto,
         initializers: Vec<TensorProto>,
@@ -169,7 +170,8 @@ impl<'g> Reader<'g> {
         number.ok_or_else(|| node.refuse(format!("must have one float32 as its operand number {}", k + 1)))
     }
 
-    /// The axes of a node, if it has them: an attribute, or the second operand since this version of the operators.
+    /// The axes of a node, if it has them: an attribute, or the second operand since this version of the
+    /// operators.
     pub(super) fn axes(&self, node: &Node<'_>, since: i64) -> Result<Option<Vec<i64>>, String> {
         if !node.since(since) {
             return Ok(node.ints("axes")?.map(<[i64]>::to_vec));
@@ -263,7 +265,8 @@ impl<'g> Reader<'g> {
         Ok(())
     }
 
-    /// A name from that of a weight, a node or its output that no layer has: with this ending, and a number, as often as it takes.
+    /// A name from that of a weight, a node or its output that no layer has: with this ending, and a number,
+    /// as often as it takes.
     fn new_name(&mut self, of: &str, ending: &str) -> String {
         let wanted = of.trim_start_matches('/').trim_end_matches("_output_0").replace('/', ".");
         let mut name = wanted.clone();
@@ -378,7 +381,8 @@ impl<'g> Reader<'g> {
     }
 }
 
-/// Whether `x * scale + shift` is for values from 0 to 1: in somebody's own module these names need not be ours.
+/// Whether `x * scale + shift` is for values from 0 to 1: in somebody's own module these names need not be
+/// ours.
 fn is_of_unit(scale: Option<&Constant>, shift: Option<&Constant>) -> bool {
     let floats = |own: Option<&Constant>, default: f32| {
         let floats = own.and_then(|own| own.few_floats(usize::MAX)).map(<[f32]>::to_vec);

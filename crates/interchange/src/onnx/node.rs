@@ -1,5 +1,5 @@
-//! A node of a graph. Whatever a node has must be read, or it is refused: an attribute or an operand that nothing here looks at
-//! would change what another program computes.
+//! A node of a graph. Whatever a node has must be read, or it is refused: an attribute or an operand that
+//! nothing here looks at would change what another program computes.
 
 use super::proto::{AttributeProto, AttributeType, NodeProto, TensorProto};
 use crate::keras::shortened;

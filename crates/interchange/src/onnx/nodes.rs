@@ -82,7 +82,8 @@ impl<'s> Nodes<'s> {
             widths: HashMap::from([(source.input, source.image[2])]),
             taken: HashSet::from([INPUT, OUTPUT, layout::SCALE, layout::SHIFT].map(str::to_owned)),
         };
-        // A layer keeps its name, unless it is one of these. All other values get numbers where a name is taken.
+        // A layer keeps its name, unless it is one of these. All other values get numbers where a name is
+        // taken.
         for step in &source.steps {
             let own = nodes.unique(&step.name);
             nodes.layers.insert(step.name.clone(), own);

@@ -96,7 +96,8 @@ impl<'g> Reader<'g> {
             true => self.number(node, 1)?.unwrap_or(0.5),
             false => node.float("ratio", 0.5)?,
         };
-        // A graph that PyTorch wrote for training says so. It is what training does here too, and nothing else.
+        // A graph that PyTorch wrote for training says so. It is what training does here too, and nothing
+        // else.
         self.constant(node, 2)?;
         node.given("seed")?;
         let x = self.layer(node, 0)?;

@@ -153,7 +153,8 @@ fn opset(model: &ModelProto) -> Result<i64, String> {
     match (sets.next(), sets.next()) {
         (Some(set), None) if OPSETS.contains(&set.version) => Ok(set.version),
         (Some(set), None) => Err(format!(
-            "its operators are of version {}, but must be of one from {least} to {most}; export it with another              opset_version",
+            "its operators are of version {}, but must be of one from {least} to {most}; export it with another \
+             opset_version",
             set.version
         )),
         _ => Err("it must name one version of its operators".to_owned()),

@@ -26,7 +26,8 @@ impl<'g> Reader<'g> {
         }
     }
 
-    /// A vector of all the numbers of an image; `len` is how many there must be, if the graph says so of images of an open size.
+    /// A vector of all the numbers of an image; `len` is how many there must be, if the graph says so of
+    /// images of an open size.
     fn vector(&mut self, node: &Node<'g>, len: Option<i64>) -> Result<Of, String> {
         let shape = self.shape_of(node)?;
         let long = count(&shape[1..]).ok_or_else(|| node.unknown())?;
@@ -139,7 +140,8 @@ impl<'g> Reader<'g> {
         Ok(Of::Constant(Constant::numbers(all.get(start..end).unwrap_or_default().to_vec())))
     }
 
-    /// The mean or the largest number over rows and columns, as PyTorch's `mean((2, 3))` and `AdaptiveAvgPool2d(1)`.
+    /// The mean or the largest number over rows and columns, as PyTorch's `mean((2, 3))` and
+    /// `AdaptiveAvgPool2d(1)`.
     pub(super) fn reduce(&mut self, node: &Node<'g>, class: &'static str) -> Result<Of, String> {
         let axes = self.axes(node, 18)?.unwrap_or_default();
         let keeps = node.flag("keepdims", true)?;

@@ -33,8 +33,8 @@ impl Architecture {
         units.as_u64().and_then(|units| usize::try_from(units).ok())
     }
 
-    /// Leaves a sigmoid at its end out. A network of one output has it, and a softmax takes its place where there are several.
-    /// Returns whether there was one.
+    /// Leaves a sigmoid at its end out. A network of one output has it, and a softmax takes its place where
+    /// there are several. Returns whether there was one.
     ///
     /// ```
     /// # use models::Architecture;

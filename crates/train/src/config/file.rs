@@ -92,8 +92,8 @@ fn of_run(path: &Path) -> Result<Config> {
     Ok(config)
 }
 
-/// Resolves a folder of pictures, and files of layers and of weights, relative to the recipe's file with this text, if they exist
-/// there. A preprocessing in the text holds, whatever the network seems to expect.
+/// Resolves a folder of pictures, and files of layers and of weights, relative to the recipe's file with this
+/// text, if they exist there. A preprocessing in the text holds, whatever the network seems to expect.
 fn beside(recipe: &Path, text: &str, config: &mut Config) -> Result<(), String> {
     let folder = recipe.parent().unwrap_or(Path::new(""));
     if folder.join(&config.training.model).is_file() {

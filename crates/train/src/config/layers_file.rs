@@ -18,9 +18,10 @@ impl Config {
     /// [`open_model`](crate::open_model) takes. Then `model` is the name in the file.
     /// Returns what the file says about training, but is not taken over, a sentence each.
     ///
-    /// A network that normalizes pixels by itself gets the [preprocessing that it expects](Preprocessing::of). A sigmoid at its end
-    /// is left out, since its head gets new weights. If `sized` is true, pictures of class folders
-    /// are scaled to the size in the file, unless the configuration has another one than the default.
+    /// A network that normalizes pixels by itself gets the [preprocessing that it
+    /// expects](Preprocessing::of). A sigmoid at its end is left out, since its head gets new weights. If
+    /// `sized` is true, pictures of class folders are scaled to the size in the file, unless the
+    /// configuration has another one than the default.
     ///
     /// # Errors
     /// [`Error::Interchange`] or [`Error::Recipe`] for a file that can't be read, or with a layer that is not there.
