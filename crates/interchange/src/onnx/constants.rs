@@ -1,7 +1,6 @@
 //! Weights and shapes in a graph: its initializers, and what nodes compute of them alone.
 
 use super::extent::Extent;
-use super::graph::Reader;
 use super::node::Node;
 use super::proto::{EXTERNAL, FLOAT, INT64, TensorProto};
 use crate::file::MAX_FILE;
@@ -11,7 +10,7 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 /// The most whole numbers of a constant: a shape has as many as dimensions.
-const MOST_NUMBERS: usize = 64;
+pub(super) const MOST_NUMBERS: usize = 64;
 
 /// A tensor that depends on no image. Clones share their floats.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,8 +71,13 @@ impl Constant {
     }
 
     /// One extent by itself.
-    fn number(number: Extent) -> Self {
+    pub(super) fn number(number: Extent) -> Self {
         Constant { shape: Vec::new(), ..Constant::numbers(vec![number]) }
+    }
+
+    /// The same values in a shape of as many.
+    pub(super) fn shaped(self, shape: Vec<usize>) -> Self {
+        Constant { shape, ..self }
     }
 
     /// Its whole numbers, if it has such.
@@ -135,7 +139,7 @@ impl Constant {
     }
 
     /// The same values with extents of 1 at these places.
-    fn unsqueezed(&self, axes: &[i64]) -> Option<Self> {
+    pub(super) fn unsqueezed(&self, axes: &[i64]) -> Option<Self> {
         let mut shape = self.shape.clone();
         let ordered = axes.windows(2).all(|pair| pair[0] < pair[1]);
         for &axis in axes.iter().filter(|_| ordered && axes.len() < MOST_NUMBERS) {
@@ -185,53 +189,8 @@ fn external(tensor: &TensorProto, len: usize, folder: &Path, left: &mut u64) -> 
 /// The number in `TensorProto.DataType` of 32-bit integers.
 const INT32: i64 = 6;
 
-impl Reader<'_> {
-    /// The result of a node whose operands are all constants; `None` if nothing here computes it.
-    pub(super) fn folded(&self, node: &Node<'_>, all: &[Constant]) -> Result<Option<Constant>, String> {
-        // The axes behind the first operand are read as such.
-        let own = if ["Squeeze", "Unsqueeze"].contains(&node.op()) { 1 } else { all.len() };
-        (0..own).for_each(|k| _ = node.operand(k));
-        Ok(match (node.op(), all) {
-            ("Identity", [x]) => Some(x.clone()),
-            ("Cast", [x]) => converted(x, node.int("to", 0)?, node)?,
-            ("Squeeze", [x, ..]) => {
-                let axes = self.axes(node, 13)?;
-                let one = axes.is_none_or(|axes| axes == [0]) && x.shape == [1];
-                x.as_numbers().filter(|_| one).map(|numbers| Constant::number(numbers[0].clone()))
-            }
-            ("Reshape", [x, to]) => {
-                node.only("allowzero", 0)?;
-                let is_list = [Some(vec![-1]), Some(vec![x.shape.iter().product::<usize>() as i64])];
-                let is_list = is_list.contains(&to.known_numbers()) && to.shape == [1];
-                x.as_numbers().filter(|_| is_list).map(|numbers| Constant::numbers(numbers.to_vec()))
-            }
-            ("Unsqueeze", [x, ..]) => self.axes(node, 13)?.and_then(|axes| x.unsqueezed(&axes)),
-            ("Transpose", [x]) if [None, Some(&[1, 0][..])].contains(&node.ints("perm")?) => x.transposed(),
-            ("Gather", [x, at]) if [0, -1].contains(&node.int("axis", 0)?) => gathered(x, at),
-            ("Concat", parts) if [Some(0), Some(-1)].contains(&node.given("axis")?) => {
-                let lists = parts.iter().filter(|part| part.shape.len() == 1).map(Constant::as_numbers);
-                let numbers = lists.collect::<Option<Vec<_>>>().filter(|lists| lists.len() == parts.len());
-                numbers
-                    .map(|lists| lists.concat())
-                    .filter(|all| all.len() <= MOST_NUMBERS)
-                    .map(Constant::numbers)
-            }
-            // How many numbers an image has.
-            ("Mul", [a, b]) => match (a.as_numbers(), b.as_numbers()) {
-                (Some([x]), Some([y])) if [x, y].iter().all(|x| x.known().is_none_or(|x| x > 0)) => {
-                    let shape = if a.shape.len() > b.shape.len() { &a.shape } else { &b.shape };
-                    let product = x.times(y).map(Constant::number);
-                    product.map(|product| Constant { shape: shape.clone(), ..product })
-                }
-                _ => None,
-            },
-            _ => None,
-        })
-    }
-}
-
 /// A constant in another type.
-fn converted(x: &Constant, to: i64, node: &Node<'_>) -> Result<Option<Constant>, String> {
+pub(super) fn converted(x: &Constant, to: i64, node: &Node<'_>) -> Result<Option<Constant>, String> {
     node.int("saturate", 1)?;
     Ok(match (&x.values, i32::try_from(to)) {
         (Values::Floats(_), Ok(FLOAT)) | (Values::Numbers(_), Ok(INT64)) => Some(x.clone()),
@@ -245,7 +204,7 @@ fn converted(x: &Constant, to: i64, node: &Node<'_>) -> Result<Option<Constant>,
 }
 
 /// Some of the numbers of a list, or one of them.
-fn gathered(x: &Constant, at: &Constant) -> Option<Constant> {
+pub(super) fn gathered(x: &Constant, at: &Constant) -> Option<Constant> {
     let (numbers, places) = (x.as_numbers().filter(|_| x.shape.len() == 1)?, at.known_numbers()?);
     let place = |at: i64| usize::try_from(if at < 0 { at + numbers.len() as i64 } else { at }).ok();
     let found: Option<Vec<Extent>> = places.into_iter().map(|at| numbers.get(place(at)?).cloned()).collect();

@@ -7,6 +7,7 @@
 mod constants;
 mod elementwise;
 mod extent;
+mod folded;
 mod graph;
 mod node;
 mod nodes;
