@@ -14,6 +14,8 @@ use std::path::Path;
 /// A process that is killed leaves a hidden `.NAME.tmp-PID-N` beside `path`. The next replacement of the same file removes it. The file
 /// of a process that lives is locked, and stays.
 ///
+/// Of a link, the file that it leads to is replaced. The new file has the permissions of the old one.
+///
 /// # Errors
 /// When `fill` fails, or the disk refuses: then the old content stays.
 ///
@@ -27,6 +29,8 @@ use std::path::Path;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn replace_file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let linked = fs::canonicalize(path).ok().filter(|_| path.is_symlink());
+    let path = linked.as_deref().unwrap_or(path);
     let Some(name) = path.file_name() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"));
     };
@@ -37,6 +41,10 @@ pub fn replace_file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>)
     remove_leftovers(folder, &prefix);
     let (mut file, temporary) = create(folder, &prefix)?;
     fill(&mut file)?;
+    if let Ok(old) = fs::metadata(path) {
+        // Some file systems have none.
+        let _ = file.set_permissions(old.permissions());
+    }
     file.sync_all()?;
     fs::rename(temporary.path(), path)?;
     temporary.keep();
@@ -52,7 +60,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<()> {
     let is_special = fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir());
     let written = match is_special {
         true => fs::write(path, content),
-        false => fs::create_dir_all(durable::parent(path))
+        false => durable::create_folders(durable::parent(path))
             .and_then(|()| replace_file(path, |file| file.write_all(content))),
     };
     written.map_err(Error::io("write", path))
@@ -139,6 +147,24 @@ mod tests {
         fs::create_dir(&taken).unwrap();
         assert!(replace_file(&taken, |_| Ok(())).is_err() && replace_file("/".as_ref(), |_| Ok(())).is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_and_the_permissions_of_a_file_stay() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("elsewhere")).unwrap();
+        fs::write(at("elsewhere/a.csv"), "old").unwrap();
+        fs::set_permissions(at("elsewhere/a.csv"), fs::Permissions::from_mode(0o640)).unwrap();
+        symlink("elsewhere/a.csv", at("a.csv")).unwrap();
+        replace_file(&at("a.csv"), |file| file.write_all(b"new")).unwrap();
+        assert!(at("a.csv").is_symlink());
+        assert_eq!(read_text(&at("elsewhere/a.csv")).unwrap(), "new");
+        assert_eq!(fs::metadata(at("elsewhere/a.csv")).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(at("elsewhere")).unwrap().count(), 1);
     }
 
     /// What a lock tells: of a process that lives from one that was killed.

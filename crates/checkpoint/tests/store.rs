@@ -40,6 +40,30 @@ fn the_newest_is_the_one_saved_last_whatever_its_name() {
     assert_eq!(hidden(store.path()), [".lock"]);
 }
 
+/// A copy of a store may be in a folder that can't be written, or in somebody else's.
+#[test]
+fn reading_a_store_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    store.save("a", &filled(1.0), &1).unwrap();
+    fs::remove_file(folder.path().join(".lock")).unwrap();
+    let copy = Store::open(folder.path()).unwrap();
+    assert_eq!(copy.load::<i32>("a").unwrap().state, 1);
+    assert_eq!(copy.newest_valid::<i32>().unwrap().found.unwrap().state, 1);
+    assert!(hidden(folder.path()).is_empty());
+}
+
+#[test]
+fn names_that_some_systems_take_for_one_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    store.save("Best", &filled(1.0), &1).unwrap();
+    let error = store.save("best", &filled(2.0), &2).unwrap_err().to_string();
+    assert!(error.contains("differs only in capitals"), "{error}");
+    store.save("Best", &filled(3.0), &3).unwrap();
+    assert_eq!(names(&store), ["Best"]);
+}
+
 #[test]
 fn the_same_name_again_replaces_and_is_the_newest() {
     let folder = tempfile::tempdir().unwrap();
