@@ -5,6 +5,7 @@
 
 mod args;
 mod bench;
+mod classes;
 mod configure;
 mod created_paths;
 mod data;
@@ -39,10 +40,22 @@ mod tui;
 mod usage;
 
 use args::Command;
+use std::panic;
 use std::process::ExitCode;
+
+/// Leaves out the message of a panic that becomes an error, such as that of a picture's decoder.
+fn report_panics() {
+    let others = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if !::train::cifar::catches_panics() {
+            others(panic);
+        }
+    }));
+}
 
 fn main() -> ExitCode {
     launch::follow_launcher();
+    report_panics();
     let args = usage::parse().unwrap_or_else(|error| error::refuse(&usage::advised(error)));
     let result = match args.command {
         Command::Train(args) => train::run(*args),

@@ -10,6 +10,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use train::CHECKPOINTS;
+use train::UNREADABLE;
 use trained::MODEL_FILE;
 
 /// The folder of runs without `--output`.
@@ -22,8 +23,9 @@ const LOCK: &str = ".lock";
 pub const HISTORY_FILE: &str = "history.csv";
 
 /// The files of a run's folder that are written before the first step.
-const BEFORE: [&str; 8] = [
+const BEFORE: [&str; 9] = [
     "config.json",
+    UNREADABLE,
     "environment.json",
     Status::FILE,
     HISTORY_FILE,

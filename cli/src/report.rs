@@ -38,7 +38,7 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
 fn test(about: &mut RunReport, run: &Path, args: &ReportArgs) -> anyhow::Result<()> {
     let device = args.devices.open()?;
     let mut classifier = Classifier::load(&run.join(MODEL_FILE), &device, args.batch_size)?;
-    let config = evaluate::data_of(run, &classifier, &args.data)?;
-    let (data, all) = data::load_test(&config.training.data, config.placement.files)?;
+    let (config, whole) = evaluate::data_of(run, &classifier, &args.data)?;
+    let (data, all) = data::load_test(&config.training.data, config.placement.files, whole)?;
     Ok(about.test(&mut classifier, &data, all)?)
 }

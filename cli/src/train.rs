@@ -12,7 +12,7 @@ use crate::print::note;
 use crate::resume::Start;
 use crate::serve::{Page, Server};
 use crate::tui::{self, Tui};
-use crate::{data, error, launch, print};
+use crate::{classes, data, error, launch, print};
 use anyhow::Context;
 use callbacks::{LiveStatus, Outputs, Outside, Progress, Run, Status, from_config};
 use std::mem::take;
@@ -51,7 +51,7 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
     let Start { mut config, mut output, resume } = start;
     let (output, resume) = (&mut output, resume.as_ref());
     output.check_unused()?;
-    let data = load(&mut config, args, resume, |line| note(line))?;
+    let data = load(&mut config, args, resume, true)?;
     let (mut created, mut lock, mut status) = (CreatedPaths::default(), None, None);
     let mut page: Option<Page> = None;
     let first_step_done = Arc::new(AtomicBool::new(false));
@@ -60,6 +60,7 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
         lock = output.create(&mut created)?;
         output.check_unused()?;
         train::save_config(&config, &output.run)?;
+        train::save_unreadable(&data, &output.run)?;
         status = Some(Status::begin(&output.run, output.resumed || output.restarted)?);
         announce(&config, &data, output, resume, args)?;
         let mut observers = observers(&config, &title(&config, &data), output, args)?;
@@ -171,7 +172,7 @@ fn conclude(end: End, output: &Output) -> anyhow::Result<ExitCode> {
 fn run_other(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let stop = stop_flag(|stop| if stop.is_watched() { stop.raise() } else { end_at_once() })?;
     let Start { mut config, mut output, resume } = args.agree(&mut process, start)?;
-    let data = load(&mut config, args, resume.as_ref(), |_| ())?;
+    let data = load(&mut config, args, resume.as_ref(), false)?;
     let alone = process.is_on_its_own();
     let folder = process.share_folder(None)?;
     let (title, mut lock, mut status) = (title(&config, &data), None, None);
@@ -232,14 +233,24 @@ fn with_remedy(error: anyhow::Error) -> anyhow::Error {
     anyhow::anyhow!("{}{what}", error::sentence(&error))
 }
 
-/// The data, with training and test samples; for a resumed run, those of the run. A new run with `--quick`
-/// takes synthetic images if CIFAR is not available, unless a data folder is given.
+/// The data, with training and test samples; for a resumed run, those of the run. Only the first process
+/// reports the progress. A new run with `--quick` takes synthetic images if CIFAR is not available, unless a data folder is given.
 fn load(
     config: &mut Config,
     args: &TrainArgs,
     resume: Option<&Resume>,
-    warn: fn(&str),
+    is_first: bool,
 ) -> anyhow::Result<Dataset> {
+    let warn = |line: &str| {
+        if is_first {
+            note(line)
+        }
+    };
+    let read = |config: &Config| match is_first {
+        true => data::load(&config.training.data, &config.placement.files, args.keep.no_progress),
+        // The first process reports it.
+        false => train::load_data(&config.training.data, &config.placement.files, |_| ()),
+    };
     if (resume.is_some() || args.repeats_run()) && !args.options.has("data.dataset") {
         config.training.data.check_folder("the run's config.json")?;
     }
@@ -248,7 +259,7 @@ fn load(
         warning.iter().for_each(|warning| warn(&format!("warning: {warning}")));
     }
     let trial = args.quick && resume.is_none();
-    let data = match data::load(&config.training.data, &config.placement.files, args.keep.no_progress) {
+    let data = match read(config) {
         Ok(data) => data,
         Err(error @ train::Error::Data(_))
             if trial
@@ -258,7 +269,7 @@ fn load(
             warn(&format!("warning: {error}"));
             warn("warning: continuing with SYNTHETIC images: drawn figures, not CIFAR");
             config.training.data.dataset = "synthetic".to_owned();
-            data::load(&config.training.data, &config.placement.files, args.keep.no_progress)?
+            read(config)?
         }
         Err(error) => return Err(error.into()),
     };
@@ -299,6 +310,7 @@ fn announce(
         "{}: {} on {}{at} ({images}), into {run}",
         config.recipe, config.training.model, data.name
     ));
+    classes::lines(config, data).into_iter().for_each(note);
     warn_of_unused_gpu(&config.placement.devices);
     if let Some(resume) = resume {
         for skipped in &resume.skipped {

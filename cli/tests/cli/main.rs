@@ -12,6 +12,8 @@ mod folders;
 mod hosts;
 mod interrupt;
 mod launch;
+#[cfg(target_os = "linux")]
+mod memory;
 mod pages;
 #[cfg(target_os = "linux")]
 mod processes;

@@ -118,7 +118,7 @@ pub(crate) fn has_leftovers(root: &Path) -> bool {
     children(root).unwrap_or_default().iter().any(|path| hidden(path).is_some())
 }
 
-/// What a path of ours is by its name.
+/// The kind of a hidden path by its name, and the checkpoint that it belongs to.
 fn hidden(path: &Path) -> Option<(Hidden, &str)> {
     path.file_name().and_then(|name| name.to_str()).and_then(Hidden::parse)
 }

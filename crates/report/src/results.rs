@@ -108,13 +108,15 @@ fn mistakes(tested: &Tested, out: &mut String) {
         return;
     }
     out.push_str("<h3>The surest mistakes</h3>\n<div class=\"gallery\">\n");
-    for (mistake, picture) in tested.evaluation.mistakes.iter().zip(&tested.mistakes) {
+    for (mistake, (picture, file)) in tested.evaluation.mistakes.iter().zip(&tested.mistakes) {
         let class = |k: usize| Escaped(&tested.classes[k]);
         let (label, taken_for) = (class(mistake.label), class(mistake.taken_for));
+        let file =
+            file.as_ref().map_or_else(String::new, |file| format!("<br><code>{}</code>", Escaped(file)));
         let _ = writeln!(
             out,
             "<figure title=\"{} image {}\"><img src=\"{}\" alt=\"{label}\"><figcaption>{label}, taken for <b>{taken_for}</b> \
-             ({:.1}%)</figcaption></figure>",
+             ({:.1}%){file}</figcaption></figure>",
             tested.split,
             mistake.sample,
             pictures::address(picture),

@@ -42,7 +42,7 @@ pub use config::{
     RECIPES, Training, When, differences, find_recipe, parse_gpus, read_recipe, recipe, recipes, save_config,
     table, tables, write_recipe,
 };
-pub use data::{Preview, fingerprint, load_data, load_test_data, preview};
+pub use data::{Preview, UNREADABLE, fingerprint, load_data, load_test_data, preview, save_unreadable};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
 pub use models::{Architecture, Model};

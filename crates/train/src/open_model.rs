@@ -124,7 +124,7 @@ fn foreign(
     assumed: &Assumed,
     load: impl FnOnce(DataSet) -> Result<Dataset>,
 ) -> Result<Trained> {
-    let load = |dataset, image_size| load(DataSet { dataset, image_size, limit_train: None });
+    let load = |dataset, image_size| load(DataSet { dataset, image_size, ..DataSet::default() });
     weights.open(path, assumed, preprocessing_of, load)
 }
 
