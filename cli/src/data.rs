@@ -27,9 +27,9 @@ pub fn load(set: &DataSet, files: &DataFiles, no_progress: bool) -> train::Resul
     data.map_err(|error| progress_view.without_repeats(error))
 }
 
-/// Loads test images only; training images are not decoded. With `whole`, class folders without splits are test
-/// images, all of them. Also returns the number of test images of the data set, if it is known: with a limit, not all
-/// pictures of a folder are decoded.
+/// Loads test images only; training images are not decoded. With `whole`, class folders without splits are
+/// test images, all of them. Also returns the number of test images of the data set, if it is known: with a
+/// limit, not all pictures of a folder are decoded.
 pub fn load_test(
     set: &DataSet,
     mut files: DataFiles,

@@ -41,8 +41,8 @@ struct Measured {
 }
 
 /// The data to measure on: those of the flags, or those that the run was trained on. The latter come from its
-/// configuration or, if that is gone, from the model's metadata. Also returns whether all pictures of a folder
-/// without splits count, since it is another folder than the run's.
+/// configuration or, if that is gone, from the model's metadata. Also returns whether all pictures of a
+/// folder without splits count, since it is another folder than the run's.
 pub fn data_of<K: Keys>(
     run: &Path,
     classifier: &Classifier,

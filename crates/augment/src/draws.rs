@@ -93,8 +93,8 @@ impl Draws {
     /// The most operations of RandAugment.
     pub const OPERATIONS: usize = 4;
 
-    /// Refuses numbers that are not finite, those of operations beyond what fixed point holds, and places outside of
-    /// an image of `h` by `w` pixels. Only draws that a caller made can have them.
+    /// Refuses numbers that are not finite, those of operations beyond what fixed point holds, and places
+    /// outside of an image of `h` by `w` pixels. Only draws that a caller made can have them.
     pub(crate) fn check(&self, [h, w]: [usize; 2]) -> Result<(), Error> {
         let numbers = [self.rotation, self.height_shift, self.width_shift, self.shear, self.channel_shift];
         let more = [self.zoom[0], self.zoom[1], self.brightness.unwrap_or(0.0)];

@@ -14,7 +14,8 @@ use std::path::Path;
 /// A process that is killed leaves a hidden `.NAME.tmp-PID-N` beside `path`. The next replacement of the same file removes it. The file
 /// of a process that lives is locked, and stays.
 ///
-/// If `path` is a link, the file that it leads to is replaced. The new file has the permissions of the old one.
+/// If `path` is a link, the file that it leads to is replaced. The new file has the permissions of the old
+/// one.
 ///
 /// # Errors
 /// When `fill` fails, or the disk refuses: then the old content stays.

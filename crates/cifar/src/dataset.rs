@@ -185,7 +185,8 @@ pub struct Dataset {
     pub coarse_classes: Vec<String>,
     /// Of a folder of class folders, where pictures to validate on come from.
     pub validation_from: Option<ValidationFrom>,
-    /// The files that were [left out](crate::folder::ClassFolders::skip_unreadable) since they can't be decoded, and why.
+    /// The files that were [left out](crate::folder::ClassFolders::skip_unreadable) since they can't be
+    /// decoded, and why.
     pub unreadable: Vec<(PathBuf, String)>,
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use image::error::{DecodingError, ImageFormatHint};
+use image::error::{DecodingError, ImageFormatHint, LimitError, LimitErrorKind};
 use image::metadata::Orientation;
 use image::{
     DynamicImage, ImageBuffer, ImageDecoder, ImageError, ImageFormat, ImageReader, ImageResult, Limits,
@@ -185,17 +185,14 @@ fn read(path: &Path) -> Result<RgbImage> {
     read_within(path, MAX_DECODED, memory::available)
 }
 
-/// The same in `most` bytes of memory. A larger picture may take a quarter of the `free` memory, because the decoder and a
-/// rotation need memory too. Only one such picture is decoded at a time.
+/// The same in `most` bytes of memory. A larger picture may take a quarter of the `free` memory, because the
+/// decoder and a rotation need memory too. Only one such picture is decoded at a time.
 fn read_within(path: &Path, most: u64, free: impl Fn() -> Option<u64>) -> Result<RgbImage> {
     static LARGE: Mutex<()> = Mutex::new(());
     let is_too_large = |error: &Error| matches!(error, Error::Image { source: ImageError::Limits(_), .. });
-    let (_, len) = open(path)?;
-    if len <= most {
-        match decode(path, most) {
-            Err(error) if is_too_large(&error) => {}
-            decoded => return decoded,
-        }
+    match decode(path, most) {
+        Err(error) if is_too_large(&error) => {}
+        decoded => return decoded,
     }
     let _alone = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
     decode(path, (free().unwrap_or(0) / 4).clamp(most, MAX_LARGE))
@@ -207,10 +204,13 @@ fn decode(path: &Path, most: u64) -> Result<RgbImage> {
     if len == 0 {
         return Err(Error::io("decode the picture", path)(io::Error::other("it is empty")));
     }
-    // All formats are decoded from memory: the compiler builds the decoders once for each kind of reader.
-    let mut bytes = Vec::with_capacity(len.min(most) as usize);
-    file.take(most).read_to_end(&mut bytes).map_err(Error::io("read", path))?;
     let bad = |source| Error::Image { path: path.into(), source };
+    if len > most {
+        return Err(bad(ImageError::Limits(LimitError::from_kind(LimitErrorKind::InsufficientMemory))));
+    }
+    // All formats are decoded from memory: the compiler builds the decoders once for each kind of reader.
+    let mut bytes = Vec::with_capacity(len as usize);
+    file.take(most).read_to_end(&mut bytes).map_err(Error::io("read", path))?;
     let format = image::guess_format(&bytes).ok();
     if format == Some(ImageFormat::Jpeg) {
         // The decoder paints missing parts gray.

@@ -255,7 +255,8 @@ pub enum Error {
     },
 }
 
-/// `: address: reason` of each source, if there are any; those of one reason together, as when there is no network at all.
+/// `: address: reason` of each source, if there are any; those of one reason together, as when there is no
+/// network at all.
 fn by_reason(failures: &[String]) -> String {
     let mut reasons: Vec<(Vec<&str>, &str)> = Vec::new();
     for failure in failures {

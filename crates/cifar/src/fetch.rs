@@ -79,7 +79,8 @@ impl Fetch<'_> {
                 // As above.
                 let _ = file.lock();
             }
-            // Some network file systems have no locks. The names of temporary folders are unique without them.
+            // Some network file systems have no locks. The names of temporary folders are unique without
+            // them.
             Err(TryLockError::Error(_)) => {}
         }
         Ok(file)
@@ -121,7 +122,8 @@ impl Fetch<'_> {
         self.use_local_archive(&Self::read_archive)
     }
 
-    /// The content of an archive, which is unpacked into the system's folder for temporary files and deleted again.
+    /// The content of an archive, which is unpacked into the system's folder for temporary files and deleted
+    /// again.
     fn read_archive(&mut self, archive: &Path, name: &str) -> Result<Fetched> {
         let unpacked = self.unpack_in(&env::temp_dir(), archive, name)?;
         Ok((archive.to_owned(), unpacked.data))

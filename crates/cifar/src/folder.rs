@@ -21,14 +21,16 @@ use crate::sizes::{CHANNELS, SIDE};
 /// DIR/train/dog/001.jpg  DIR/test/dog/001.jpg                                     DIR/dog/001.jpg
 /// ```
 ///
-/// A folder `val` is the test split as well as `test` is; beside `test` it is [`Dataset::validation`]. Without
-/// either, every sixth picture of a class, by file name, goes to the test split. A class of two to five pictures
-/// gives its last one. Classes are the folders' names, sorted. Pictures have the order of class and file name.
+/// A folder `val` is the test split as well as `test` is; beside `test` it is [`Dataset::validation`].
+/// Without either, every sixth picture of a class, by file name, goes to the test split. A class of two to
+/// five pictures gives its last one. Classes are the folders' names, sorted. Pictures have the order of class
+/// and file name.
 ///
-/// The splits may have other usual names, in capitals or not: `training`, `training_set`, `train_set`, `seg_train`,
-/// `trainset`; `valid`, `validation`, `dev`, `eval`; `testing`, `test_set`, `seg_test`. A folder that holds one
-/// other folder is replaced by that folder, as in `pets/archive/cat` and `seg_train/seg_train/cat`. Folders that
-/// look like splits but are none are an error, since their names would become classes.
+/// The splits may have other usual names, in capitals or not: `training`, `training_set`, `train_set`,
+/// `seg_train`, `trainset`; `valid`, `validation`, `dev`, `eval`; `testing`, `test_set`, `seg_test`. A folder
+/// that holds one other folder is replaced by that folder, as in `pets/archive/cat` and
+/// `seg_train/seg_train/cat`. Folders that look like splits but are none are an error, since their names
+/// would become classes.
 ///
 /// Pictures are turned by their EXIF orientation and stretched to that size with a triangle filter: bilinear,
 /// or an average where a picture becomes smaller. Colours are converted to RGB, and transparency is dropped. Of
@@ -37,10 +39,10 @@ use crate::sizes::{CHANNELS, SIDE};
 /// are skipped.
 ///
 /// # Errors
-/// [`Error::ClassFolders`] if the folder has another structure. [`Error::Splits`] for folders that look like splits. [`Error::Image`] for a picture that can't be
-/// decoded, or that would take absurdly much memory; [`Error::Pictures`] for several. [`Error::Size`] for a
-/// size that no picture can be scaled to. [`Error::Memory`] if the pictures need more than there is.
-/// [`Error::Io`].
+/// [`Error::ClassFolders`] if the folder has another structure. [`Error::Splits`] for folders that look like
+/// splits. [`Error::Image`] for a picture that can't be decoded, or that would take absurdly much memory;
+/// [`Error::Pictures`] for several. [`Error::Size`] for a size that no picture can be scaled to.
+/// [`Error::Memory`] if the pictures need more than there is. [`Error::Io`].
 ///
 /// ```no_run
 /// let pets = cifar::folder::read("pets")?;
@@ -107,14 +109,14 @@ impl<'a> ClassFolders<'a> {
         ClassFolders { in_memory: bytes, ..self }
     }
 
-    /// Whether the folder is for measuring alone: without a folder to test or validate on, all pictures are in the
-    /// test split. One class is enough, and one picture of it.
+    /// Whether the folder is for measuring alone: without a folder to test or validate on, all pictures are
+    /// in the test split. One class is enough, and one picture of it.
     pub fn whole(self, whole: bool) -> Self {
         ClassFolders { whole, ..self }
     }
 
-    /// Whether pictures that can't be decoded are left out, and listed in [`Dataset::unreadable`], instead of being an
-    /// error. Pictures that are decoded on demand are decoded once to find them.
+    /// Whether pictures that can't be decoded are left out, and listed in [`Dataset::unreadable`], instead of
+    /// being an error. Pictures that are decoded on demand are decoded once to find them.
     pub fn skip_unreadable(self, skip: bool) -> Self {
         ClassFolders { skip_unreadable: skip, ..self }
     }

@@ -81,7 +81,8 @@ fn segments(jpeg: &[u8]) -> impl Iterator<Item = (u8, Range<usize>)> {
     })
 }
 
-/// Whether a JPEG file has the marker of its end, of ITU-T T.81, B.1.1: that of a preview within one of its segments is another's.
+/// Whether a JPEG file has the marker of its end, of ITU-T T.81, B.1.1: that of a preview within one of its
+/// segments is another's.
 pub(crate) fn comes_to_its_end(jpeg: &[u8]) -> bool {
     let mut rest = jpeg;
     loop {

@@ -34,8 +34,9 @@
 //!
 //! Files, archives and servers are taken as hostile. Sizes, counts, labels and checksums are verified, memory
 //! and time are bounded, and pickles are read without executing anything. Anything wrong is an [`Error`] that
-//! names the place, and no half-written file stays. A panic of a picture's decoder is an error too, unless panics abort the program.
-//! No panic hook is set: a program that wants no message of such a panic asks [`catches_panics`] in its own.
+//! names the place, and no half-written file stays. A panic of a picture's decoder is an error too, unless
+//! panics abort the program. No panic hook is set: a program that wants no message of such a panic asks
+//! [`catches_panics`] in its own.
 
 #![forbid(unsafe_code)]
 

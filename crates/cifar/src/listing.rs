@@ -31,7 +31,8 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// The pictures of `dir`; with `whole` as for [`ClassFolders::whole`](crate::folder::ClassFolders::whole).
+    /// The pictures of `dir`; with `whole` as for
+    /// [`ClassFolders::whole`](crate::folder::ClassFolders::whole).
     pub(crate) fn of(dir: &Path, whole: bool) -> Result<Listing> {
         let Splits { root, all, train, validation, test, left_out } = Splits::of(dir)?;
         let has_train = all.is_some() || train.is_some();
@@ -97,7 +98,7 @@ fn classes_in(dir: &Path, at_least: usize, others: &mut Others) -> Result<(Vec<S
     if classes.len() < at_least {
         return Err(shape(
             dir,
-            format!("it has {} class folders, at least {at_least} are needed", classes.len()),
+            format!("it has {} class folders, but {at_least} or more are needed", classes.len()),
         ));
     }
     if classes.len() > usize::from(u16::MAX) {

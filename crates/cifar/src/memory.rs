@@ -75,8 +75,8 @@ fn total_of(told: &Told, read: impl Fn(&Path) -> Option<String>) -> Option<u64> 
     all.map(|limit| limit.memory.saturating_add(limit.swap)).min()
 }
 
-/// The limits of this process (`ulimit -v`, `ulimit -d`), of its group and of those around it. One without a limit has none
-/// here, or under the first version of groups a number beyond all memory.
+/// The limits of this process (`ulimit -v`, `ulimit -d`), of its group and of those around it. One without a
+/// limit has none here, or under the first version of groups a number beyond all memory.
 fn limits(told: &Told, swap: u64, read: impl Fn(&Path) -> Option<String>) -> Vec<Limit> {
     let number = |path: PathBuf| read(&path).and_then(|text| text.trim().parse::<u64>().ok());
     // A group counts cached files as taken.

@@ -9,7 +9,8 @@ thread_local! {
     static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic of this thread becomes an [`Error`](crate::Error) now. A program's panic hook may then be silent:
+/// Whether a panic of this thread becomes an [`Error`](crate::Error) now. A program's panic hook may then be
+/// silent:
 ///
 /// ```
 /// let others = std::panic::take_hook();
@@ -20,8 +21,8 @@ thread_local! {
 /// }));
 /// ```
 ///
-/// This crate sets no hook, so that by default the message of a decoder's panic is printed beside the error. With
-/// `panic = "abort"` nothing is caught.
+/// This crate sets no hook, so that by default the message of a decoder's panic is printed beside the error.
+/// With `panic = "abort"` nothing is caught.
 pub fn catches_panics() -> bool {
     cfg!(panic = "unwind") && CATCHING.try_with(Cell::get).unwrap_or(false)
 }

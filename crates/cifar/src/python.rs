@@ -71,7 +71,8 @@ impl<'a> Batch<'a> {
         found.map(|&(_, value)| self.tree.get(value)).ok_or_else(|| format!("the dictionary lacks `{name}`"))
     }
 
-    /// Whether a node is this text. A long one, which a file may have as each of its many keys, is never decoded.
+    /// Whether a node is this text. A long one, which a file may have as each of its many keys, is never
+    /// decoded.
     fn is_text(&self, id: Id, text: &str) -> bool {
         match self.tree.get(id) {
             // Python 3 writes a key of bytes as a call, under protocol 2.

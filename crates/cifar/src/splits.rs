@@ -99,8 +99,9 @@ impl Splits {
             None if holds_no_picture(folder) => return Ok(()),
             None => {
                 let reason = format!(
-                    "`{own}` stands beside folders that are named as splits. If it is a split, call it `train`, `val` or `test`; \
-                     if it belongs to none, move it elsewhere. If all of them are classes, move them into a folder `train`"
+                    "`{own}` stands beside folders that are named as splits. If it is a split, call it `train`, \
+                     `val` or `test`; if it belongs to none, move it elsewhere. If all of them are classes, \
+                     move them into a folder `train`"
                 );
                 return Err(self.refused(reason));
             }
@@ -116,7 +117,8 @@ impl Splits {
         if let Some(other) = place {
             let other = name(other);
             let reason = format!(
-                "`{other}` and `{own}` are named as the same split; bring their pictures together in one of them, or move one elsewhere"
+                "`{other}` and `{own}` are named as the same split; bring their pictures together in one of \
+                 them, or move one elsewhere"
             );
             return Err(self.refused(reason));
         }
@@ -146,8 +148,8 @@ fn refuse_lookalikes(root: &Path, folders: &[PathBuf]) -> Result<()> {
     if hinted.is_some_and(|kinds| kinds.len() > 1) {
         let listed = names.join("`, `");
         return refused(format!(
-            "`{listed}` look like splits. If they are, call them `train`, `val` and `test`; if they are classes, move them into a \
-             folder `train`"
+            "`{listed}` look like splits. If they are, call them `train`, `val` and `test`; if they are \
+             classes, move them into a folder `train`"
         ));
     }
     Ok(())
@@ -159,8 +161,9 @@ fn flat(names: &[String]) -> String {
         if names.len() == 1 { ("is named as a split", "has") } else { ("are named as splits", "have") };
     let (listed, first) = (names.join("`, `"), &names[0]);
     format!(
-        "`{listed}` {are}, but {have} no class folders. Move the pictures of each class into a folder, as `{first}/cat/1.jpg`, also \
-         where the class is in the file's name or in a table; without its classes, move `{first}` elsewhere"
+        "`{listed}` {are}, but {have} no class folders. Move the pictures of each class into a folder, as \
+         `{first}/cat/1.jpg`, also where the class is in the file's name or in a table; if the classes are \
+         not known, move `{first}` elsewhere"
     )
 }
 

@@ -82,7 +82,8 @@ impl Schedule {
         self.curve.factor(progress) * self.warmup.map_or(1.0, |warmup| warmup.factor(progress))
     }
 
-    /// Checks the options. Parsing and deserializing do so by themselves; a value that was built should be checked once.
+    /// Checks the options. Parsing and deserializing do so by themselves; a value that was built should be
+    /// checked once.
     ///
     /// # Errors
     /// Names the first option that is outside of its domain.

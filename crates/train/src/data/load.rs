@@ -61,8 +61,8 @@ pub fn load_data(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress
     Ok(data)
 }
 
-/// As [`load_data`] without training samples: of class folders, only the others are decoded. With `whole`, class folders
-/// without a folder to test or validate on are test samples, all of them.
+/// As [`load_data`] without training samples: of class folders, only the others are decoded. With `whole`,
+/// class folders without a folder to test or validate on are test samples, all of them.
 ///
 /// # Errors
 /// As [`load_data`].
@@ -153,8 +153,8 @@ fn official(kind: Kind, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -
 /// The file of a run with the pictures that were left out, since they can't be decoded.
 pub const UNREADABLE: &str = "unreadable.txt";
 
-/// Writes [`UNREADABLE`] into a run's folder, with a line for each picture. Without such pictures, only an earlier file
-/// is emptied.
+/// Writes [`UNREADABLE`] into a run's folder, with a line for each picture. Without such pictures, only an
+/// earlier file is emptied.
 ///
 /// # Errors
 /// [`Error::Io`] if it can't be written.

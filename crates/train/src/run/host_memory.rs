@@ -10,14 +10,18 @@ use parallel::in_flight;
 use program::Device;
 use tensor_cpu::Cpu;
 
-/// The memory of a process besides activations, in bytes.
-struct Beside {
-    /// The program and the data, as they are now.
+/// The memory that an advice leaves free, besides an eighth of all: for the code of the program, scratch
+/// memory of its threads, batches that are made ahead of time, and gaps between allocations. `resnet18` on
+/// two threads takes as much.
+const SCRATCH: u64 = 64 << 20;
+
+/// The memory that a run has, in bytes.
+struct Room {
+    total: u64,
+    /// What the program and the data take already.
     taken: u64,
-    /// Parameters, gradients and the optimizer's state of all replicas.
-    weights: u64,
-    /// The copy of one replica's parameters and state that a checkpoint is written from.
-    copy: u64,
+    /// What an advice leaves free.
+    scratch: u64,
 }
 
 impl PreparedRun<'_> {
@@ -29,26 +33,27 @@ impl PreparedRun<'_> {
     pub(super) fn check_memory(&self, device: &Device, replicas: usize) -> Result<()> {
         match (device.get::<Cpu>(), memory::total()) {
             (Some(_), Some(total)) => {
-                self.check_within(device, replicas, memory::taken().unwrap_or(0), total)
+                let taken = memory::taken().unwrap_or(0);
+                self.check_within(device, replicas, Room { total, taken, scratch: SCRATCH })
             }
             _ => Ok(()),
         }
     }
 
-    fn check_within(&self, device: &Device, replicas: usize, taken: u64, total: u64) -> Result<()> {
+    fn check_within(&self, device: &Device, replicas: usize, room: Room) -> Result<()> {
+        let Room { total, taken, scratch } = room;
         let PreparedRun { config, world, .. } = self;
         let shards = config.shards(*world);
         // The smallest part that a replica computes at a time.
         let each = self.batch / shards;
-        let Beside { taken, weights, copy } = self.beside(device, replicas, taken)?;
+        let [weights, copy] = self.weights(device, replicas)?;
         let activations =
             |batch| Ok::<_, Error>(self.activations(device, batch)?.saturating_mul(replicas as u64));
         let needed = activations(each)?.saturating_add(taken + weights);
         if needed <= total {
             return Ok(());
         }
-        // An eighth is left for batches that are made ahead of time and for scratch memory.
-        let room = (total / 8 * 7).saturating_sub(taken + weights + copy);
+        let room = (total / 8 * 7).saturating_sub(taken + weights + copy + scratch);
         let fits = largest(each, |&batch| activations(batch).is_ok_and(|bytes| bytes <= room));
         let flag = match config.training.global_batch_size {
             Some(_) => format!("`global_batch_size` {}", fits * shards),
@@ -69,14 +74,15 @@ impl PreparedRun<'_> {
         )))
     }
 
-    /// The memory besides activations, if the process has `taken` so much now.
-    fn beside(&self, device: &Device, replicas: usize, taken: u64) -> Result<Beside> {
+    /// Bytes of the parameters, gradients and optimizer states of all replicas, and of the copy of one
+    /// replica's parameters and state that a checkpoint is written from.
+    fn weights(&self, device: &Device, replicas: usize) -> Result<[u64; 2]> {
         let training = &self.config.training;
         let arenas = OptimizerState::new(device, training.optimizer, 0)?.arenas().count() as u64;
         let kept = arenas + u64::from(training.ema.is_some());
         let parameters: usize = self.stages.iter().map(|stage| stage.summary().trainable).sum();
         let bytes = 4 * parameters as u64;
-        Ok(Beside { taken, weights: bytes * (2 + kept) * replicas as u64, copy: bytes * (1 + kept) })
+        Ok([bytes * (2 + kept) * replicas as u64, bytes * (1 + kept)])
     }
 
     /// Bytes of all activations of a replica and their gradients, with batches of this many samples.
@@ -97,16 +103,18 @@ mod tests {
     use super::*;
     use crate::{Config, recipe};
 
-    /// Checks a run with a whole batch of 64 images against this much memory. The process has taken some of it.
+    /// Checks a run with a whole batch of 64 images against this much memory. The process has taken some of
+    /// it.
     fn checked(config: &Config, replicas: usize, total: u64) -> Result<()> {
         let (data, device) = (cifar::synthetic(1, 90, 10), tensor_cpu::device(1));
         let model = models::small_cnn(10).unwrap();
         let devices = vec![device.clone(); replicas];
         let run = PreparedRun::prepare(config, model, data, None, replicas, &devices, &mut [])?;
-        run.check_within(&device, replicas, TAKEN, total)
+        run.check_within(&device, replicas, Room { total, taken: TAKEN, scratch: FREE })
     }
 
     const TAKEN: u64 = 5 << 20;
+    const FREE: u64 = 1 << 20;
 
     #[test]
     fn a_run_on_the_cpu_is_refused_if_all_memory_is_too_little() {
@@ -125,7 +133,7 @@ mod tests {
             rest.strip_suffix(" would fit").unwrap().parse().unwrap()
         };
         let fits = named(&error, "; `batch_size` ");
-        let held = TAKEN + 5 * weights + activations(fits);
+        let held = TAKEN + 5 * weights + activations(fits) + FREE;
         assert!(held <= whole / 8 * 7 && whole / 8 * 7 < held + activations(2), "{error}");
         checked(&config.with(|config| config.training.batch_size = fits), 1, whole - 1)
             .expect("the suggested batch fits");
