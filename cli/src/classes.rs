@@ -54,15 +54,15 @@ mod tests {
         assert_eq!(
             lines(&config, &data),
             [
-                "10 classes: 10 images each of disc, square, triangle, ring, cross, horizontal stripes, vertical stripes, \
-                 diagonal stripes, dots, checkerboard",
-                "test: disc 1, square 1, triangle 1, ring 1, cross 1, horizontal stripes 1, vertical stripes 1, \
-                 diagonal stripes 1, dots 1, checkerboard 0",
+                "10 classes: 10 images each of disc, ring, square, frame, triangle, plus, cross, \
+                 horizontal_stripes, vertical_stripes, checkerboard",
+                "test: disc 1, ring 1, square 1, frame 1, triangle 1, plus 1, cross 1, horizontal_stripes 1, \
+                 vertical_stripes 1, checkerboard 0",
             ]
         );
         data.classes.extend(["cat".into(), "dog".into()]);
         let line = &lines(&config, &data)[0];
-        assert!(line.starts_with("12 classes: disc 10, square 10, "), "{line}");
+        assert!(line.starts_with("12 classes: disc 10, ring 10, "), "{line}");
         assert!(line.ends_with(" and 4 more, of 0 to 10 images each"), "{line}");
     }
 }

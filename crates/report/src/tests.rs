@@ -30,11 +30,12 @@ fn tested(classes: usize) -> Tested {
     let classes = (0..classes).map(|k| format!("<class {k}>")).collect();
     let picture = || vec![RgbImage::from_pixel(2, 2, image::Rgb([9, 8, 7]))];
     let images = "the first 15 of the 90 test images of <set>".into();
-    Tested { images, split: "test", classes, evaluation, mistakes: picture(), filters: picture() }
+    let mistakes = picture().into_iter().map(|picture| (picture, Some("cat/<4>.png".to_owned()))).collect();
+    Tested { images, split: "test", classes, evaluation, mistakes, filters: picture() }
 }
 
 /// The elements of a page, none of which loads or runs anything but `img`.
-const ELEMENTS: &str = "html head meta title style body header main footer h1 h2 h3 p b i div section figure figcaption details summary table thead tbody \
+const ELEMENTS: &str = "html head meta title style body header main footer h1 h2 h3 p b i br code div section figure figcaption details summary table thead tbody \
                         tr th td span img svg path text circle";
 
 /// Text of others stays text, and the page needs no more than its policy allows: its own styles, and pictures within.
@@ -79,7 +80,7 @@ fn a_page_about_one_run() {
         "<th>FLOPs per image<td>25.000 million",
         "All options are those of the recipe quick.",
         "</p>\n<details><summary>All ",
-        "taken for <b>&lt;class 1&gt;</b> (75.0%)",
+        "taken for <b>&lt;class 1&gt;</b> (75.0%)<br><code>cat/&lt;4&gt;.png</code>",
         "&lt;class 0&gt; taken for &lt;class 1&gt;: 3",
         "first layer",
         "Environment",

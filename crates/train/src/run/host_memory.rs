@@ -156,7 +156,7 @@ mod tests {
             error.ends_with("not even a batch of 1 would fit; use smaller images, or a smaller network"),
             "{error}"
         );
-        let adam = config.with(|config| config.training.optimizer = optim::Adam::keras3().into());
+        let adam = config.with(|config| config.training.optimizer = optim::Adam::keras().into());
         checked(&adam, 1, whole + weights).expect("it may be just enough");
         assert!(checked(&adam, 1, whole + weights - 1).is_err(), "Adam keeps twice as much");
     }
