@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use crate::dataset::Dataset;
-use crate::decode::{self, Decoder};
+use crate::decode;
 use crate::error::{Error, Result};
 pub use crate::files::{ENDINGS, Found};
 use crate::listing::{Listing, Others, Picture};
 use crate::memory;
 use crate::progress::{Listener, Progress};
 use crate::sizes::{CHANNELS, SIDE};
+use crate::split_decoder::Decoder;
 
 /// Reads a folder of class folders: PNG, JPEG, WebP, BMP and GIF files of any size, scaled to 32x32, or to [another size](ClassFolders::image_size).
 ///

@@ -67,6 +67,7 @@ mod random_bytes;
 mod records;
 mod resize;
 mod sizes;
+mod split_decoder;
 mod splits;
 mod synthetic;
 mod unpack;
