@@ -5,6 +5,7 @@ use crate::error::at_least_one;
 use crate::flags::{Flags, Keys};
 use crate::output::newest_run;
 use crate::{data, print};
+use callbacks::figure;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -81,7 +82,7 @@ fn table(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> String
     let why = if *as_trained && limited { ", as the run was; --limit-test changes that" } else { "" };
     let mut out = format!("{} on {}{why}\n", run.display(), trained::measured_on(data, *all));
     // Writing to a string cannot fail.
-    let _ = writeln!(out, "loss: {:.4} - acc: {:.4}\n", e.loss, e.acc);
+    let _ = writeln!(out, "loss: {} - acc: {:.4}\n", figure(e.loss), e.acc);
     let width = classifier.classes.iter().map(String::len).max().unwrap_or(0);
     for (k, (class, acc)) in classifier.classes.iter().zip(e.class_accuracy()).enumerate() {
         let wrong =

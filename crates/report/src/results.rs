@@ -90,7 +90,7 @@ fn confusions(Tested { classes, evaluation, .. }: &Tested, out: &mut String) {
         cells.filter(|(count, k, other)| *count > 0 && k != other).collect();
     wrong.sort_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
     out.push_str(
-        "<section><h3>Most frequent confusions</h3><table><tr><th>images<th>show<th>taken for</tr>\n",
+        "<section><h3>Most frequent confusions</h3><div class=\"scroll\"><table><tr><th>images<th>show<th>taken for</tr>\n",
     );
     for (count, k, other) in wrong.into_iter().take(LISTED) {
         let _ = writeln!(
@@ -100,7 +100,7 @@ fn confusions(Tested { classes, evaluation, .. }: &Tested, out: &mut String) {
             Escaped(&classes[other])
         );
     }
-    out.push_str("</table></section>\n");
+    out.push_str("</table></div></section>\n");
 }
 
 fn mistakes(tested: &Tested, out: &mut String) {
