@@ -60,7 +60,7 @@ const OPTIMIZER: &str = "Optimizer";
 /// `towers train`.
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
-    /// A name of `towers recipes`, a file, or the folder of a run to repeat; by default minigooglenet; flags override it
+    /// A name of `towers recipes`, a file, or the folder of a run to repeat; by default minigooglenet, or adam for a network or pictures of your own; flags override it
     #[arg(long, value_name = "NAME|FILE.toml|RUN")]
     pub recipe: Option<String>,
     /// A two-minute trial: the recipe `quick`, unless --recipe names another, with synthetic images if CIFAR is not available

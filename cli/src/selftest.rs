@@ -12,12 +12,18 @@ use std::process::ExitCode;
 pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
     let config = args.devices.config()?;
     let names = SelfTestOptions::names();
-    if let Some(unknown) = args.only.iter().find(|only| !names.contains(&only.as_str())) {
+    let mut only = args.only;
+    // As everywhere, `-` and `_` are one.
+    for test in &mut only {
+        let same = |name: &&&str| name.replace('-', "_") == test.replace('-', "_");
+        *test = names.iter().find(same).map_or_else(|| test.clone(), |name| (*name).to_owned());
+    }
+    if let Some(unknown) = only.iter().find(|only| !names.contains(&only.as_str())) {
         return Err(usage(format!("--only names `{unknown}`, but must name some of {}", names.join(", "))));
     }
     warn_of_unused_gpu(&config.placement.devices);
     let given = args.devices.has("devices.precision").then_some(config.training.arithmetic.precision);
-    let options = SelfTestOptions { precisions: given.into_iter().collect(), only: args.only };
+    let options = SelfTestOptions { precisions: given.into_iter().collect(), only };
     print::text(&line(["", "test", "results", "difference", "seconds", ""]))?;
     let mut printed = Ok(ExitCode::SUCCESS);
     let found = bench::selftest(&config, &options, |row| {

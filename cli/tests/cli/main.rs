@@ -18,6 +18,7 @@ mod processes;
 #[cfg(target_os = "linux")]
 mod ranks;
 mod real_data;
+mod recipes;
 mod refusals;
 #[cfg(target_os = "linux")]
 mod serve;

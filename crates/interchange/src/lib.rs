@@ -39,6 +39,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod compiled;
 mod error;
 mod file;
 mod imported;
@@ -48,6 +49,7 @@ pub mod onnx;
 pub mod pytorch;
 mod source;
 
+pub use compiled::Compiled;
 pub use error::{Error, Result};
 pub use imported::Imported;
 pub use source::{Pixels, Source};

@@ -2,6 +2,7 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
+mod keras_compile;
 mod keras_models;
 mod onnx;
 mod torch_models;

@@ -38,9 +38,9 @@ pub use callbacks::{
     shortened,
 };
 pub use config::{
-    Arithmetic, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference, Placement,
-    RECIPES, Training, When, differences, find_recipe, parse_gpus, read_recipe, recipe, recipes, save_config,
-    table, tables, write_recipe,
+    Arithmetic, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference, OfFile,
+    Placement, RECIPES, Training, When, default_recipe, differences, find_recipe, parse_gpus, read_recipe,
+    recipe, recipes, save_config, table, tables, write_recipe,
 };
 pub use data::{Preview, fingerprint, load_data, load_test_data, preview};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};

@@ -254,7 +254,8 @@ impl ForeignWeights {
         let Fit { network, architecture, classes, .. } = self.fit(path, image, &Assumed::default())?;
         let [height, width, _] = image;
         let image = Some([height, width]);
-        Ok(Imported { name: network, architecture, classes: Some(classes), image, notes: Vec::new() })
+        let (classes, notes, compiled) = (Some(classes), Vec::new(), None);
+        Ok(Imported { name: network, architecture, classes, image, notes, compiled })
     }
 
     /// The network that the file describes, besides its weights.
@@ -302,7 +303,8 @@ impl ForeignWeights {
             Ok(Some(Fit { like: Some(network.clone()), network, architecture, classes, tensors }))
         };
         if let Some(wanted) = &assumed.network {
-            return fit(wanted)?.ok_or_else(|| Error::UnknownNetwork { name: wanted.to_owned() });
+            let built_in = models::built_in(wanted).unwrap_or(wanted);
+            return fit(built_in)?.ok_or_else(|| Error::UnknownNetwork { name: wanted.to_owned() });
         }
         models::NAMES.into_iter().find_map(|name| fit(name).ok()?).ok_or_else(|| {
             let names = models::NAMES.join(", ");

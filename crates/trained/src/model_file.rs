@@ -66,7 +66,7 @@ impl From<Trained> for Imported {
     fn from(trained: Trained) -> Self {
         let Trained { network: name, architecture, classes, image: [height, width, _], .. } = trained;
         let (classes, image) = (Some(classes.len()), Some([height, width]));
-        Imported { name, architecture, classes, image, notes: Vec::new() }
+        Imported { name, architecture, classes, image, notes: Vec::new(), compiled: None }
     }
 }
 

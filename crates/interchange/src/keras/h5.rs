@@ -52,7 +52,7 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<Layers> {
     let root = file.root_group().map_err(damaged)?;
     let config = match root.attribute("model_config").and_then(|config| config.read_string()) {
         Ok(text) if text.len() as u64 > MAX_CONFIG => return Err(config::too_large(path)),
-        Ok(text) => Some(config::parse(path, text.as_bytes())?),
+        Ok(text) => Some(with_compile(&root, config::parse(path, text.as_bytes())?)),
         Err(Hdf5Error::AttributeNotFound(_)) => None,
         Err(error) => return Err(config::unreadable(path, &error)),
     };
@@ -67,6 +67,16 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<Layers> {
     reader.walk(&root, "", 0)?;
     let ordered = unit::are_numbered(&reader.units);
     Ok(Layers { units: reader.units, ordered, named: false, config })
+}
+
+/// A model's configuration with that of its training, as in `.keras`. Without one that can be read, the model is taken alone.
+fn with_compile(root: &Group, mut config: Value) -> Value {
+    let text = root.attribute("training_config").and_then(|text| text.read_string()).unwrap_or_default();
+    let compile = serde_json::from_str(&text).ok().filter(|_| text.len() as u64 <= MAX_CONFIG);
+    if let (Some(compile), Some(config)) = (compile, config.as_object_mut()) {
+        config.insert("compile_config".to_owned(), compile);
+    }
+    config
 }
 
 struct Reader<'a> {

@@ -17,6 +17,7 @@
 
 mod archive;
 mod assign;
+mod compile;
 mod config;
 mod h5;
 mod layer;

@@ -1,5 +1,6 @@
 //! From a model's configuration to an architecture.
 
+use super::compile;
 use super::layer::{self, Layer};
 use super::place::Place;
 use super::unit::Unit;
@@ -33,8 +34,9 @@ pub(super) fn read(config: &Value, weights: (&[Unit], bool)) -> Result<Read, Str
     put_last(&mut architecture, &output)?;
     let classes = architecture.take_classes();
     let name = config["config"]["name"].as_str().unwrap_or("model").to_owned();
-    let network =
-        Imported { name, architecture, classes, image: reader.image, notes: layer::notes(reader.left_out) };
+    let (image, notes) = (reader.image, layer::notes(reader.left_out));
+    let compiled = compile::read(&config["compile_config"]);
+    let network = Imported { name, architecture, classes, image, notes, compiled };
     Ok(Read { network, places: reader.places, adapted: reader.adapted })
 }
 

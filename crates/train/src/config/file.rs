@@ -3,7 +3,7 @@
 //! A file has the keys of the table of options. It is read key by key, so that an error names the line, the
 //! key and the accepted values.
 
-use super::recipe::{RECIPES, names};
+use super::recipe::{RECIPES, built_in, names};
 use super::{Config, Placement, table, tables};
 use crate::{Devices, Error, Result};
 use options::{Table, hint};
@@ -25,13 +25,12 @@ pub fn recipes() -> Vec<(&'static str, String)> {
 /// # Errors
 /// [`Error::Option`] for a name that is not among [`RECIPES`].
 pub fn recipe(name: &str) -> Result<Config> {
-    let found = RECIPES.into_iter().find(|(known, _)| *known == name);
     let unknown = || {
         let (names, hint) = (names().join(", "), hint(name, names()));
         let accepted = format!("one of {names}, a file FILE.toml, or the folder of a run{hint}");
         Error::option("`recipe`", format!("`{name}`"), accepted)
     };
-    let (name, text) = found.ok_or_else(unknown)?;
+    let (name, text) = built_in(name).ok_or_else(unknown)?;
     read(text, name)
 }
 
@@ -146,18 +145,16 @@ fn read(text: &str, name: &str) -> Result<Config> {
     let mut file = parse(text).map_err(refuse)?;
     file.remove("about");
     let mut config = match file.remove("like") {
-        Some(like) => RECIPES
-            .into_iter()
-            .find(|(known, _)| like.as_str() == Some(known))
-            .map(|(known, text)| read(text, known))
-            .unwrap_or_else(|| {
+        Some(like) => {
+            like.as_str().and_then(built_in).map(|(known, text)| read(text, known)).unwrap_or_else(|| {
                 let near = hint(like.as_str().unwrap_or_default(), names());
                 let names = names().join(", ");
                 Err(refuse(format!(
                     "{}`like` is {like}, but must be one of {names}{near}",
                     line(text, &["like"])
                 )))
-            })?,
+            })?
+        }
         None => {
             let own = |key: &str| key == "model" && file.contains_key("layer");
             if let Some(missing) = NEEDED.into_iter().find(|key| !file.contains_key(*key) && !own(key)) {

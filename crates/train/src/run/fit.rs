@@ -8,7 +8,7 @@ use crate::run::prepared_run::PreparedRun;
 use crate::run::stop_flag::StopFlag;
 use crate::run::worker::Worker;
 use crate::{EpochRecord, Error, Flow, Observer, Result, Resume, RunInfo, TrainState};
-use callbacks::{RunTime, Snapshot};
+use callbacks::{RunTime, Snapshot, figure};
 use parallel::{Replica, Stage};
 use std::mem::take;
 use std::sync::Mutex;
@@ -61,6 +61,11 @@ impl PreparedRun<'_> {
         let mut notes = Vec::from_iter(self.config.describe_lr_scaling(worker.state.global_batch));
         let mut warnings = self.config.warnings();
         warnings.extend(resume.into_iter().flat_map(|resume| worker.differs_from(&resume.state)));
+        if resume.is_none() && first_values.is_none() {
+            let [note, warning] = worker.unsettled_averages();
+            notes.extend(note);
+            warnings.extend(warning);
+        }
         if let Some(values) = first_values {
             notes.push(values.note.clone());
             warnings.extend(values.warning.clone());
@@ -152,8 +157,8 @@ impl Run<'_> {
             && worker.take_average()?
             && let Some((val_loss, val_acc)) = worker.evaluate(val, stop, |_, _| Ok(()))?
         {
-            *reason +=
-                &format!("; the average of the weights has val_loss {val_loss:.4}, val_acc {val_acc:.4}");
+            let [val_loss, val_acc] = [val_loss, val_acc].map(figure);
+            *reason += &format!("; the average of the weights has val_loss {val_loss}, val_acc {val_acc}");
         }
         worker.meet_for_snapshot()?;
         for observer in observers.iter_mut() {
