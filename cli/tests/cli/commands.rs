@@ -264,11 +264,18 @@ fn devices_says_what_there_is_and_why_not_more() {
 #[test]
 fn help_is_short_and_in_groups() {
     let place = Place::new();
-    for command in ["train", "evaluate", "predict", "export", "report", "preview", "bench", "launch"] {
+    for command in ["evaluate", "predict", "export", "report", "preview", "bench", "launch"] {
         let long = place.run(&format!("{command} --help")).ends(0).out();
         assert_eq!(long, place.run(&format!("{command} -h")).ends(0).out(), "{command}");
     }
-    let help = place.run("train --help").ends(0).out();
+    // The flags of `train` fill several screens.
+    let [short, help] = ["-h", "--help"].map(|flag| place.run(&format!("train {flag}")).ends(0).out());
+    assert!(short.lines().count() <= 42 && help.lines().count() > 100, "{short}");
+    assert!(!short.contains("--csv-log") && help.contains("--csv-log"), "{short}");
+    short.lines().filter(|line| line.contains(" --")).for_each(|line| {
+        let flag = line.split_whitespace().find(|word| word.starts_with("--")).unwrap();
+        assert!(help.contains(flag.trim_end_matches(']')), "{flag}");
+    });
     let headings: Vec<&str> =
         help.lines().filter(|line| line.ends_with(':') && !line.starts_with(' ')).collect();
     let expected = [
