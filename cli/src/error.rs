@@ -134,8 +134,8 @@ pub fn sentence(error: &anyhow::Error) -> String {
     text
 }
 
-/// Whether an error has no keys of options: bad usage has flags already, a recipe's file has keys and no flags, and what
-/// stands in backticks about a network are the names that its file or its user gave to layers, such as `rescale`.
+/// Whether an error has no keys of options. Bad usage has flags already. A recipe's file has keys and no flags. In errors
+/// about a network, backticks hold names of layers, such as `rescale`, which files and users choose.
 fn has_final_words(error: &anyhow::Error) -> bool {
     use train::Error::{Interchange, Network, Recipe, Tensor};
     use trained::Error as Trained;

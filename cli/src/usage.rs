@@ -17,7 +17,7 @@ pub fn parse() -> Result<Args, clap::Error> {
 }
 
 /// The commands, each with the usage of its help: clap would list every given flag, and all conflicting ones.
-/// Of a repeated flag the last one counts, so that scripts can append flags. If `short`, the help of `train` is a selection.
+/// The last one of a repeated flag counts, so that scripts can append flags. If `short`, the help of `train` is a selection.
 fn command(short: bool) -> clap::Command {
     let mut built = Args::command();
     built.build();

@@ -79,7 +79,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &View) {
     frame.render_widget(Paragraph::new(newest).block(Block::bordered().title("log")), log);
 }
 
-/// What runs, on what, and how it is stopped: in one line or more.
+/// The network, the folder, the devices, and how to stop: two lines or more.
 fn headline(view: &View, width: u16) -> Vec<Line<'static>> {
     let hint = if view.stopping {
         let text = "stopping after this step, then saving; q again ends at once";
@@ -168,7 +168,7 @@ fn throughput(frame: &mut Frame<'_>, area: Rect, view: &View) {
     frame.render_widget(bars.block(Block::bordered().title(title)), area);
 }
 
-/// Two curves over the epochs that have run. What is above the range is drawn at its end.
+/// Two curves over the epochs that have run. Values above the range are drawn at its end.
 fn chart(
     frame: &mut Frame<'_>,
     area: Rect,

@@ -293,7 +293,7 @@ fn without_numbers(text: &str) -> String {
         match ch {
             '0'..='9' if inside => {}
             '0'..='9' => out.push('#'),
-            // Of a fraction, and of thousands.
+            // A decimal point is a part of the number.
             '.' if inside => {}
             ch => out.push(ch),
         }
@@ -301,7 +301,7 @@ fn without_numbers(text: &str) -> String {
     out
 }
 
-/// What the README shows of a run is what a run prints, but for the numbers.
+/// The README's sample is the output of a run, except for the numbers.
 #[test]
 fn the_readme_shows_what_a_run_prints() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();

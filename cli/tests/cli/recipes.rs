@@ -34,7 +34,7 @@ fn a_network_of_ones_own_gets_a_recipe_that_trains_it() {
     let named = place.run(&format!("{train} --recipe quick --output b")).ends(0);
     assert!(!named.err().contains("for a network of your own"), "{}", named.err());
     assert_eq!(config(&place, "b")["recipe"], "quick");
-    // A run is a network of one's own too, and so are weights.
+    // `--model RUN` and `--weights RUN` bring a network too.
     for flag in ["--model a", "--weights a"] {
         let line = format!("train {flag} --dataset synthetic {LITTLE}");
         place.run(&line).ends(0).complains("recipe adam, for a network of your own");
@@ -64,7 +64,7 @@ fn a_compiled_model_keeps_its_optimizer() {
     assert!(!adam.err().contains("the model's compile"), "{}", adam.err());
     place.run(&format!("{train} --model compiled.keras --recipe quick --output d")).ends(0);
     assert_eq!(config(&place, "d")["optimizer"], "sgd:momentum=0.9,nesterov=true");
-    // A resumed run has what it had.
+    // A resumed run keeps its rate.
     place.run("train --resume b --epochs 2 --model compiled.keras --image-size 8 --no-progress").ends(0);
     assert_eq!(config(&place, "b")["lr"].as_f64(), Some(0.5));
     let says = "the optimizer is that of the model's compile: adam, cosine rate 0.003, but without clipnorm, its schedule \

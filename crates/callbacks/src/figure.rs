@@ -1,4 +1,4 @@
-/// From this size on four decimals say nothing, and hide how large a number is.
+/// Numbers of this size have an exponent instead of four decimals.
 const LARGE: f64 = 1e5;
 
 /// A loss, an accuracy or a rate in Keras' format: four decimals, and an exponent if it is small. Very large numbers have an

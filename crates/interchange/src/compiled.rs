@@ -5,8 +5,8 @@ pub struct Compiled {
     pub optimizer: String,
     /// The learning rate.
     pub lr: f64,
-    /// The schedule of the rate in the same form, unless it is one that is not there.
+    /// The schedule of the rate in the same form. `None` if `optim` has no such schedule.
     pub schedule: Option<String>,
-    /// What the optimizer does beside that in the other program, and not here: names of options.
+    /// Options of the other program's optimizer that are left out.
     pub left_out: Vec<String>,
 }

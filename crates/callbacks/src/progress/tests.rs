@@ -211,7 +211,7 @@ fn an_interrupt_takes_the_bar_away() {
     assert!(screen.take().contains('~'));
 }
 
-/// What does not fit is left out as a whole, the least important first.
+/// Figures that do not fit are left out, the least important first.
 #[test]
 fn a_narrow_terminal_cuts_no_figure() {
     for (columns, shows) in [

@@ -5,7 +5,7 @@ use crate::Compiled;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
-/// Options of all optimizers that change the steps, and are not there. Their values for "not used" are `null` and `false`.
+/// Options of all optimizers that change the steps, and have no counterpart here. `null` and `false` turn them off.
 const NOT_THERE: [&str; 7] = [
     "clipnorm",
     "clipvalue",
@@ -108,7 +108,7 @@ mod tests {
         }
     }
 
-    /// Configurations as Keras 3.15, `tf.keras` 2.15 and Keras 2.3 write them, without what is the same everywhere.
+    /// Configurations as Keras 3.15, `tf.keras` 2.15 and Keras 2.3 write them, shortened.
     #[test]
     fn optimizers_are_those_of_the_file() {
         let of =

@@ -12,10 +12,10 @@ use std::path::Path;
 /// The endings of such files.
 const ENDINGS: [&str; 7] = ["keras", "h5", "hdf5", "json", "onnx", "safetensors", "toml"];
 
-/// What a file with a network says beside the layers.
+/// The content of a file with a network, except for the layers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OfFile {
-    /// What it says about training, but is not taken over, a sentence each.
+    /// Options of training that are not taken over, a sentence each.
     pub notes: Vec<String>,
     /// The optimizer that it was compiled with, or why it can't be taken.
     pub compiled: Option<Result<Compiled, String>>,
@@ -25,7 +25,7 @@ impl Config {
     /// Reads the layers of the network, if `model` names a file in `folder` rather than a built-in network: a model of
     /// Keras (`.keras`, `.h5`, JSON), an ONNX graph, the `[[layer]]` tables of a TOML file, or anything else that
     /// [`open_model`](crate::open_model) takes. Then `model` is the name in the file.
-    /// Returns what the file says beside them. Its optimizer is for [`take_compiled`](Config::take_compiled).
+    /// Returns the rest of the file. Its optimizer is for [`take_compiled`](Config::take_compiled).
     ///
     /// A network that scales pixels by itself gets no other preprocessing. If `sized` is true, pictures of class folders
     /// are scaled to the size in the file, unless the configuration has another one than the default.
