@@ -6,7 +6,16 @@ use crate::output::is_picture;
 use crate::print::note;
 use std::path::Path;
 use train::augment::ImageDataGenerator;
-use train::{Architecture, Config, OfFile, Training, default_recipe, find_recipe};
+use train::{Architecture, Compiled, Config, Training, default_recipe, find_recipe};
+
+/// What the flags brought beside their options.
+#[derive(Default)]
+struct Applied {
+    /// Sentences for the user.
+    notes: Vec<String>,
+    /// Whether the optimizer is that of a compiled model.
+    compiled: bool,
+}
 
 impl TrainArgs {
     /// The configuration of a new run.
@@ -14,9 +23,9 @@ impl TrainArgs {
         let (name, why) = self.recipe_name();
         let recipe = find_recipe(name)?;
         let mut config = recipe.clone();
-        let notes = self.apply_to(&mut config, why.is_some())?;
+        let Applied { notes, compiled } = self.apply_to(&mut config, why.is_some())?;
         if let Some(why) = why {
-            note(chosen(&config, why));
+            note(chosen(&config, why, compiled));
         }
         notes.iter().for_each(note);
         config.note_changes(&recipe);
@@ -44,11 +53,11 @@ impl TrainArgs {
 
     /// Overrides the options whose flags are given. Returns notes for the user.
     pub fn apply(&self, config: &mut Config) -> anyhow::Result<Vec<String>> {
-        self.apply_to(config, false)
+        Ok(self.apply_to(config, false)?.notes)
     }
 
     /// As [`apply`](Self::apply); if `compiled`, a network from a file brings its optimizer.
-    fn apply_to(&self, config: &mut Config, compiled: bool) -> anyhow::Result<Vec<String>> {
+    fn apply_to(&self, config: &mut Config, compiled: bool) -> anyhow::Result<Applied> {
         if self.forget_outputs {
             config.outputs.forget_outside();
         }
@@ -56,14 +65,15 @@ impl TrainArgs {
             config.training.augmentation = without_random_steps(&config.training.augmentation);
         }
         self.options.apply(config)?;
-        let mut notes = Vec::new();
+        let mut applied = Applied::default();
         if let Some(model) = self.model(config) {
             config.training.model = model;
             config.training.layer = Architecture::default();
             let file = config.read_layers(Path::new(""), !self.options.has("data.image_size"))?;
-            notes = file.notes.clone();
-            if compiled && !self.options.has("optimizer") {
-                notes.extend(self.take_compiled(config, &file));
+            applied.notes = file.notes;
+            if let Some(of_model) = file.compiled.filter(|_| compiled && !self.options.has("optimizer")) {
+                applied.compiled = of_model.is_ok();
+                applied.notes.push(self.take_compiled(config, of_model));
             }
         }
         self.apply_short_forms(config)?;
@@ -82,17 +92,15 @@ impl TrainArgs {
         }
         config.outputs.make_absolute().map_err(train::Error::from)?;
         config.check()?;
-        Ok(notes)
+        Ok(applied)
     }
 
     /// Takes over the optimizer of a model that Keras has compiled, under the flags. Returns a sentence about it.
-    fn take_compiled(&self, config: &mut Config, file: &OfFile) -> Option<String> {
-        let compiled = file.compiled.as_ref()?;
+    fn take_compiled(&self, config: &mut Config, compiled: Result<Compiled, String>) -> String {
         let before = config.training.clone();
-        let taken = compiled.as_ref().map_err(String::clone);
-        let taken = taken.and_then(|compiled| match config.take_compiled(compiled) {
-            Ok(()) => Ok(&compiled.left_out),
-            Err(error) => Err(error.to_string()),
+        let taken = compiled.and_then(|compiled| {
+            config.take_compiled(&compiled).map_err(|error| error.to_string())?;
+            Ok(compiled.left_out)
         });
         let training = &mut config.training;
         if self.options.has("lr") {
@@ -102,7 +110,7 @@ impl TrainArgs {
             training.schedule = before.schedule;
         }
         let Training { optimizer, lr, schedule, .. } = training;
-        Some(match taken {
+        match taken {
             Err(why) => format!("the model was compiled, but the optimizer is the recipe's: {why}"),
             Ok(left_out) => {
                 let but = if left_out.is_empty() { "" } else { ", but without " };
@@ -111,7 +119,7 @@ impl TrainArgs {
                     "the optimizer is that of the model's compile: {optimizer}, {schedule} rate {lr}{but}{left_out}"
                 )
             }
-        })
+        }
     }
 
     /// The network that flags name: that of `--model`, or of `--weights` where no flag names another one.
@@ -150,17 +158,15 @@ impl TrainArgs {
     }
 }
 
-/// Says which recipe a run takes that names none.
-fn chosen(config: &Config, why: &str) -> String {
+/// Says which recipe a run takes that names none. A network that was compiled has a line of its own for its optimizer.
+fn chosen(config: &Config, why: &str, compiled: bool) -> String {
     let Training { optimizer, lr, schedule, epochs, augmentation, .. } = &config.training;
+    let rate = if compiled { String::new() } else { format!("{optimizer}, {schedule} rate {lr}, ") };
     let moves = match *augmentation == without_random_steps(augmentation) {
         true => "",
         false => ", pictures shifted and mirrored (not with --no-augmentation)",
     };
-    format!(
-        "recipe {}, {why}: {optimizer}, {schedule} rate {lr}, epochs {epochs}{moves}; --recipe NAME names another",
-        config.recipe
-    )
+    format!("recipe {}, {why}: {rate}epochs {epochs}{moves}; --recipe NAME names another", config.recipe)
 }
 
 /// The augmentation without its random steps. Steps that evaluation also applies stay, and so does the

@@ -52,7 +52,8 @@ fn a_compiled_model_keeps_its_optimizer() {
     }
     let says =
         "the optimizer is that of the model's compile: sgd:momentum=0.8,nesterov=true, constant rate 0.02";
-    place.run(&format!("{train} --model compiled.keras --output a")).ends(0).complains(says);
+    let ran = place.run(&format!("{train} --model compiled.keras --output a")).ends(0).complains(says);
+    ran.complains("recipe adam, for a network of your own: epochs 1, pictures");
     let a = config(&place, "a");
     assert_eq!([&a["optimizer"], &a["schedule"]], ["sgd:momentum=0.8,nesterov=true", "constant"]);
     assert_eq!(a["lr"].as_f64(), Some(0.02));

@@ -45,6 +45,7 @@ pub use config::{
 pub use data::{Preview, fingerprint, load_data, load_test_data, preview};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
+pub use interchange::Compiled;
 pub use models::{Architecture, Model};
 pub(crate) use open_model::open_weights;
 pub use open_model::{ModelKind, open_model};
