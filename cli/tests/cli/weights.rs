@@ -183,8 +183,7 @@ fn a_run_begins_with_weights_of_any_kind() {
         place.prints(&format!("{synthetic} --weights {weights} --lr 0.001"), pixels);
         // The network is theirs where no flag names one; that of a run is trained from new weights too.
         let own = synthetic.replace("--quick", "--batch-size 32");
-        let title =
-            format!("minigooglenet: {} on", if weights == keras { "functional_1" } else { "small_cnn" });
+        let title = format!("adam: {} on", if weights == keras { "functional_1" } else { "small_cnn" });
         place.run(&format!("{own} --weights {weights}")).ends(0).complains(&title);
         let run = place.run(&format!("{own} --model {weights}")).ends(0).complains(&title);
         assert!(!run.out().contains("beginning with the weights"));
