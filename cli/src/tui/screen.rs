@@ -17,7 +17,7 @@ const VALIDATION: Color = Color::Yellow;
 
 /// With fewer rows there are no charts; with fewer columns boxes are not side by side.
 const ROWS_FOR_CHARTS: u16 = 18;
-const COLUMNS_FOR_TWO: u16 = 80;
+const COLUMNS_FOR_TWO: u16 = 70;
 
 /// In a narrow terminal with this many rows, the charts are one below the other.
 const ROWS_FOR_TWO: u16 = 34;
@@ -292,7 +292,7 @@ mod tests {
         view.status.devices =
             "2 replicas, each on an NVIDIA H100 80GB HBM3; device weights 2,1, as measured".into();
         view.log = vec![" - 10s - loss: 1.2070 - acc: 0.5699 - val_loss: 1.0953 - val_acc: 0.6220".into()];
-        for width in [60, 40] {
+        for width in [70, 60, 40] {
             let text = shown(&view, width, 40);
             let words: String =
                 text.split(|ch: char| ch.is_whitespace() || "\"\u{2502}".contains(ch)).collect();
@@ -300,7 +300,9 @@ mod tests {
                 "minigooglenet into runs/a",
                 "q or Ctrl-C stops and saves",
                 "2 replicas, each on an NVIDIA H100 80GB HBM3; device weights 2,1, as measured",
-                "loss 0.6000acc 0.7000lr 5.000e-2",
+                "loss 0.6000",
+                "acc 0.7000",
+                "lr 5.000e-2",
                 "best val_acc 0.4500 in epoch 3",
                 "3m elapsed, 7m left",
                 "images/s, 320 a replica",
