@@ -8,7 +8,7 @@ use std::path::Path;
 use train::augment::ImageDataGenerator;
 use train::{Architecture, Compiled, Config, Training, default_recipe, find_recipe};
 
-/// What the flags brought beside their options.
+/// The result of applying flags, besides the options.
 #[derive(Default)]
 struct Applied {
     /// Sentences for the user.
@@ -158,7 +158,7 @@ impl TrainArgs {
     }
 }
 
-/// Says which recipe a run takes that names none. A network that was compiled has a line of its own for its optimizer.
+/// Says which recipe a run takes that names none. A second line is about the optimizer of a compiled network.
 fn chosen(config: &Config, why: &str, compiled: bool) -> String {
     let Training { optimizer, lr, schedule, epochs, augmentation, .. } = &config.training;
     let rate = if compiled { String::new() } else { format!("{optimizer}, {schedule} rate {lr}, ") };
