@@ -1,6 +1,6 @@
 //! One writer at a time in a store, without a trace left by a dead one.
 
-use crate::{Error, Result};
+use crate::{Error, Result, check_regular};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
@@ -54,6 +54,7 @@ impl Lock {
 }
 
 fn open(path: &Path) -> io::Result<File> {
+    check_regular(path)?;
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }
 

@@ -15,6 +15,15 @@ pub fn step_name(steps: u64) -> String {
     format!("step-{steps:08}")
 }
 
+/// Whether [`epoch_name`] or [`step_name`] makes this name.
+pub(crate) fn is_generated(name: &str) -> bool {
+    let is = |prefix: &str, make: fn(u64) -> String| {
+        let number = name.strip_prefix(prefix).and_then(|number| number.parse().ok());
+        number.is_some_and(|number| make(number) == name)
+    };
+    is("epoch-", epoch_name) || is("step-", step_name)
+}
+
 /// Refuses every name that is not a plain, visible folder on every system.
 pub(crate) fn check(name: &str) -> Result<()> {
     let why = if name.is_empty() {

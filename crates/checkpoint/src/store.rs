@@ -186,7 +186,8 @@ impl Store {
 
     /// Removes the checkpoints that `policy` doesn't keep, and gives their names; `best` is never removed.
     ///
-    /// Folders that are no completed checkpoints are left alone.
+    /// Only checkpoints with names of [`epoch_name`](crate::epoch_name) and [`step_name`](crate::step_name) are counted
+    /// and removed. All others stay, such as copies that somebody made, and folders that are no completed checkpoints.
     ///
     /// # Errors
     /// When the store can't be read, or a folder can't be removed.
@@ -196,7 +197,8 @@ impl Store {
         }
         let _lock = self.lock()?;
         let entries = self.list()?.entries;
-        let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+        let names: Vec<String> =
+            entries.iter().map(|entry| entry.name.clone()).filter(|name| name::is_generated(name)).collect();
         let surplus = policy.surplus(&names, best);
         for entry in entries.iter().filter(|entry| surplus.contains(&entry.name.as_str())) {
             folders::remove(&self.root, &entry.name, &entry.path)?;

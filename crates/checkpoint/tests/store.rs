@@ -63,10 +63,19 @@ fn pruning_keeps_the_last_the_best_and_what_is_not_a_checkpoint() {
         store.save(&epoch_name(epoch), &filled(epoch as f32), &epoch).unwrap();
     }
     fs::create_dir(folder.path().join("notes")).unwrap();
+    // Copies, which are checkpoints too.
+    for copy in ["epoch-0003.bak", "my-good-one", "epoch-3", "step-0003"] {
+        fs::create_dir(folder.path().join(copy)).unwrap();
+        for file in fs::read_dir(folder.path().join("epoch-0003")).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), folder.path().join(copy).join(file.file_name())).unwrap();
+        }
+    }
     fs::write(folder.path().join("README"), "mine").unwrap();
     assert!(store.prune(&Policy { keep_last: None, ..Policy::default() }, None).unwrap().is_empty());
     assert_eq!(store.prune(&policy, Some("epoch-0002")).unwrap(), ["epoch-0001", "epoch-0003"]);
-    assert_eq!(names(&store), ["epoch-0002", "epoch-0004", "epoch-0005"]);
+    let copies = ["epoch-0003.bak", "epoch-3", "my-good-one", "step-0003"];
+    assert_eq!(names(&store), [&["epoch-0002"], &copies[..], &["epoch-0004", "epoch-0005"]].concat());
     assert!(folder.path().join("notes").is_dir() && folder.path().join("README").is_file());
     assert_eq!(hidden(folder.path()), [".lock"]);
 }

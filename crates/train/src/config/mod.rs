@@ -218,11 +218,5 @@ impl Config {
 /// # Errors
 /// [`Error::File`] if it can't be written.
 pub fn save_config(config: &Config, run: &Path) -> Result<()> {
-    let path = run.join("config.json");
-    // Writing to a pipe would wait for a reader.
-    if std::fs::metadata(&path).is_ok_and(|about| !about.is_file()) {
-        let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file");
-        return Err(Error::io("write", &path)(source));
-    }
-    Ok(checkpoint::write_json(&path, config)?)
+    Ok(checkpoint::write_json(&run.join("config.json"), config)?)
 }
