@@ -47,7 +47,7 @@ pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_
 pub use error::{Error, Result};
 pub use models::{Architecture, Model};
 pub(crate) use open_model::open_weights;
-pub use open_model::{ModelKind, open_model};
+pub use open_model::{ModelKind, open_model, skipped_checkpoints};
 pub use options::{hint as did_you_mean, nearest};
 pub use process::{Process, with_device_facts};
 pub use program::Device;
@@ -63,8 +63,8 @@ pub use trained::{ImageSize, Preprocessing};
 pub use augment;
 /// The callbacks of a run.
 pub use callbacks;
-/// Reads the text of a regular file.
-pub use checkpoint::read_text;
+/// The text of a regular file, and the check that a path is none of another kind.
+pub use checkpoint::{check_regular, read_text};
 pub use cifar;
 pub use optim;
 /// The table of options.

@@ -1,12 +1,13 @@
 //! Opens trained networks: runs, checkpoints, files of Keras and of PyTorch.
 
 use crate::{CHECKPOINTS, Config, DataSet, Error, ImageSize, RECIPES, Result, Saved, recipe};
-use checkpoint::{Checkpoint, Store};
+use checkpoint::{Checkpoint, Search, Skipped, Store};
 use cifar::Dataset;
 use interchange::Imported;
 use interchange::keras::KerasWeights;
 use interchange::onnx::OnnxNetwork;
 use interchange::pytorch::{TorchWeights, is_state_dict};
+use serde::de::IgnoredAny;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,20 @@ pub fn open_model(
     let trained = own(path)?;
     assumed.refuse_beside(path)?;
     Ok(trained)
+}
+
+/// A warning for each damaged checkpoint that [`open_model`] passes over in a folder of checkpoints, with the one that
+/// it takes instead.
+pub fn skipped_checkpoints(path: &Path) -> Vec<String> {
+    if !path.is_dir() || folder_name(path) != CHECKPOINTS {
+        return Vec::new();
+    }
+    let search = Store::open(path).and_then(|store| store.newest_valid::<IgnoredAny>());
+    let Ok(Search { found: Some(found), skipped }) = search else { return Vec::new() };
+    let warning = |skipped: Skipped| {
+        format!("a checkpoint was skipped: {}; {} is taken instead", skipped.why, found.path.display())
+    };
+    skipped.into_iter().map(warning).collect()
 }
 
 /// The network of a run, a model file or a checkpoint.

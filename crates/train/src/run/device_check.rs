@@ -6,9 +6,11 @@ use super::worker::model_of;
 use crate::{Error, Result, When};
 use layers::{Comparison, Mode};
 use program::Device;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write as _;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use tensor_cuda::Cuda;
 
 /// The file in the cache folder with a line for each device that passed.
@@ -21,6 +23,10 @@ const ON_CPU: usize = 2;
 /// The most activations of a step that a CPU repeats: of a batch of 128 in a large network for CIFAR. That takes
 /// seconds, with large images too.
 const ACTIVATIONS: usize = 1 << 28;
+
+/// How long a process waits for another one that checks a device of the same name. A check takes some seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(50);
 
 impl PreparedRun<'_> {
     /// Compares the first step on these devices, the ones of this process, with the CPU's. By default each GPU is
@@ -40,7 +46,8 @@ impl PreparedRun<'_> {
                 continue;
             }
             // Processes of one machine wait for the first, and then find its line.
-            let passed = passed.as_deref().filter(|_| remembers).and_then(open_alone);
+            let passed =
+                passed.as_deref().filter(|_| remembers).and_then(|passed| open_alone(passed, PATIENCE));
             if is_due() {
                 self.check_device(device, self.micro_batch())?;
                 if let Some(mut passed) = passed.filter(|_| !is_known()) {
@@ -101,11 +108,18 @@ fn is_in(passed: &Path, name: &str) -> bool {
     fs::read_to_string(passed).is_ok_and(|text| text.lines().any(|line| line == name))
 }
 
-/// The file to append to, which no other process has open so. `None` if that fails.
-fn open_alone(passed: &Path) -> Option<File> {
+/// The file to append to, which no other process has open so. `None` if that fails, or if another one that may have
+/// been stopped has it for longer than `patience`.
+fn open_alone(passed: &Path, patience: Duration) -> Option<File> {
     passed.parent().map_or(Ok(()), fs::create_dir_all).ok()?;
     let file = OpenOptions::new().create(true).append(true).open(passed).ok()?;
-    file.lock().ok().map(|()| file)
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if begun.elapsed() < patience => sleep(PAUSE),
+            locked => return locked.ok().map(|()| file),
+        }
+    }
 }
 
 fn refusal(device: &Device, other: &Device, wrong: &Comparison) -> Error {
@@ -147,8 +161,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let passed = folder.path().join("a/checked");
         assert!(!is_in(&passed, "GPU, driver 1"));
-        open_alone(&passed).unwrap().write_all(b"GPU, driver 12\n").unwrap();
-        open_alone(&passed).unwrap().write_all(b"GPU, driver 3\n").unwrap();
+        let open = || open_alone(&passed, Duration::ZERO);
+        open().unwrap().write_all(b"GPU, driver 12\n").unwrap();
+        open().unwrap().write_all(b"GPU, driver 3\n").unwrap();
+        let _stopped = open().unwrap();
+        assert!(open().is_none(), "another process has it");
         let known = ["GPU, driver 12", "GPU, driver 3", "GPU, driver 1", ""].map(|name| is_in(&passed, name));
         assert_eq!(known, [true, true, false, false]);
     }

@@ -1,7 +1,7 @@
 //! The weights that a new run begins with, in place of random ones.
 
 use crate::data::digest_file;
-use crate::{Config, Result, open_weights};
+use crate::{Config, Result, open_weights, skipped_checkpoints};
 use augment::ImageDataGenerator;
 use checkpoint::Tensors;
 use layers::Network;
@@ -19,8 +19,8 @@ pub(crate) struct FirstValues {
     pub(crate) preprocessing: Option<(Input, ImageDataGenerator)>,
     /// A sentence about them for people.
     pub(crate) note: String,
-    /// A warning if they are for other classes.
-    pub(crate) warning: Option<String>,
+    /// Warnings: they are for other classes, or those of an older checkpoint.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl FirstValues {
@@ -47,15 +47,16 @@ impl FirstValues {
         let path = weights.path.display();
         let note = format!("beginning with the weights of {path}{anew}{pixels}");
         let other = weights.names.as_ref().filter(|names| !new_head && names.as_slice() != classes);
-        let warning = other.map(|names| {
+        let mut warnings = config.training.weights.as_deref().map_or_else(Vec::new, skipped_checkpoints);
+        warnings.extend(other.map(|names| {
             format!(
                 "the weights of {path} are for the classes {}, not {}; `new_head` begins the last layer anew",
                 names.join(", "),
                 classes.join(", ")
             )
-        });
+        }));
         let preprocessing = preprocessing.map(|(input, options)| (input.clone(), options.clone()));
-        Ok(Some(FirstValues { tensors, sha256, kind, preprocessing, note, warning }))
+        Ok(Some(FirstValues { tensors, sha256, kind, preprocessing, note, warnings }))
     }
 
     /// Copies the values that a network, or a stage of one, has to its device.

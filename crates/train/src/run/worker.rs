@@ -307,16 +307,16 @@ impl Worker<'_> {
         eager.into_iter().chain(of_device.into_iter().flatten()).collect()
     }
 
-    /// The mean loss and accuracy on the validation data, over all replicas; NaN without data. `None` if a replica was asked to
-    /// stop in between.
+    /// The mean loss and accuracy on the validation data, over all replicas; NaN without data. `None` if a replica was
+    /// asked to stop in between, by the flag or by what `progress` returned.
     pub(crate) fn evaluate(
         &mut self,
         val: &mut Source,
         stop: &StopFlag,
-        mut progress: impl FnMut(usize, usize) -> Result<()>,
+        mut progress: impl FnMut(usize, usize) -> bool,
     ) -> Result<Option<(f64, f64)>> {
         let (device, all) = (self.device.clone(), self.run.data.val.len());
-        let mut done = 0;
+        let (mut done, mut asked) = (0, false);
         self.meter.set(&device, &Partial::default())?;
         for (number, batch) in (0..).zip(val.epoch(&device, 0, 0)?) {
             let batch = batch?;
@@ -329,12 +329,12 @@ impl Worker<'_> {
                     Ok(network.evaluate_pass()?)
                 })?;
             }
-            let stop = stop.is_raised();
+            let stop = stop.is_raised() || asked;
             self.request_stop(stop)?;
             self.sum(self.metrics_and_signal())?;
             self.meter.add(&self.network)?;
             done += batch.global();
-            progress(done, all)?;
+            asked = progress(done, all);
             let check = done < all && (!self.ahead || number % STOP_CHECK_EVERY == 0);
             if check && self.read_stop_requests(stop)? {
                 return Ok(None);

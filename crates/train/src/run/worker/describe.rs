@@ -1,7 +1,8 @@
 //! Descriptions of the devices of a run, for observers.
 
 use super::Worker;
-use crate::{DeviceWeights, TrainState};
+use crate::{DeviceWeights, Resume, TrainState};
+use optim::Progress;
 use program::Device;
 use tensor_cuda::{Cuda, Kernels};
 
@@ -32,6 +33,29 @@ impl Worker<'_> {
             ));
         }
         warnings
+    }
+
+    /// A warning that another number of epochs than that of the run so far moves the learning rate: some curves
+    /// run over all epochs.
+    pub(crate) fn moves_rate(&self, resume: &Resume) -> Option<String> {
+        let config = self.run.config;
+        let (before, now) = (resume.config.training.epochs, config.training.epochs);
+        let rate = |epochs| config.lr_at(self.state.global_batch, &Progress { epochs, ..self.progress() });
+        if before == now || !self.has_epochs_left() || rate(before) == rate(now) {
+            return None;
+        }
+        let TrainState { partial, history, .. } = &resume.state;
+        let last = if partial.steps > 0 { partial.lr } else { history.last()?.lr };
+        let [last, next] = [last, self.lr()].map(|rate| format!("{rate:.2e}"));
+        if last == next {
+            return None;
+        }
+        let [schedule, kept] =
+            [config.training.schedule.clone(), config.training.schedule.clone().over(before)];
+        Some(format!(
+            "the learning rate goes from {last} to {next}, since the schedule {schedule} runs over all epochs, now {now} \
+             and not {before}; --schedule {kept} keeps the curve of the run, which stays at its end"
+        ))
     }
 
     /// A description of the devices.
