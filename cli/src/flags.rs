@@ -259,6 +259,9 @@ impl<K: Keys> Flags<K> {
                 ));
             }
             config.placement.devices.device = DeviceKind::Cuda;
+        } else if self.get("devices.device") == Some("cpu") {
+            // Those of a recipe, or of a resumed run.
+            config.placement.devices.gpus = None;
         }
         self.find_data(config);
         Ok(())

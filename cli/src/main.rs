@@ -16,6 +16,7 @@ mod fetch;
 mod first_step;
 mod flags;
 mod interrupt;
+mod kept_devices;
 mod keys;
 mod launch;
 mod model;

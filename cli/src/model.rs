@@ -4,6 +4,7 @@ use crate::data::{self, image_size};
 use crate::device::warn_of_unused_gpu;
 use crate::error::{must_be, usage};
 use crate::flags::{Compute, Count, Flags, Source, one_of};
+use crate::print::note;
 use std::path::Path;
 use train::augment::TestTime;
 use train::{Config, ModelKind, open_model};
@@ -74,6 +75,7 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
     // The folders to search. The data to measure on may differ from the training data.
     let places = data.without("data.dataset");
     places.config()?;
+    train::skipped_checkpoints(path).iter().for_each(|line| note(format_args!("warning: {line}")));
     Ok(open_model(path, &assumed, |set| {
         let mut config = Config::default();
         config.training.data = set;

@@ -19,8 +19,14 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
         _ => PathBuf::from("report.html"),
     };
     // A bad path is refused before any network is tested.
-    let file = args.output.as_deref().map_or_else(|| Ok(default()), page_file)?;
-    folder_must_exist("--output", &file)?;
+    let file = match &args.output {
+        Some(output) => {
+            let file = page_file(output)?;
+            folder_must_exist("--output", &file)?;
+            file
+        }
+        None => default(),
+    };
     let mut reports = Vec::with_capacity(runs.len());
     for run in &runs {
         let mut about = RunReport::read(run, run_name(run))?;

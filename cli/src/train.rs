@@ -6,6 +6,7 @@ use crate::device::warn_of_unused_gpu;
 use crate::error::{INCOMPLETE, INTERRUPTED, usage};
 use crate::flags::default_dir;
 use crate::interrupt::{end_at_once, interrupt, stop_flag};
+use crate::kept_devices::{Here, kept};
 use crate::keys::{flag_of, in_flags};
 use crate::output::{Output, prepare_outside, shown};
 use crate::print::note;
@@ -14,7 +15,7 @@ use crate::serve::{Page, Server};
 use crate::tui::{self, Tui};
 use crate::{data, error, launch, print};
 use anyhow::Context;
-use callbacks::{LiveStatus, Outputs, Outside, Progress, Run, Status, from_config};
+use callbacks::{LiveStatus, Outputs, Outside, Progress, Run, Status, from_config, shell_word};
 use std::mem::take;
 use std::path::Path;
 use std::process::ExitCode;
@@ -51,16 +52,18 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
     let Start { mut config, mut output, resume } = start;
     let (output, resume) = (&mut output, resume.as_ref());
     output.check_unused()?;
+    output.check_folder()?;
     let data = load(&mut config, args, resume, |line| note(line))?;
     let (mut created, mut lock, mut status) = (CreatedPaths::default(), None, None);
     let mut page: Option<Page> = None;
     let first_step_done = Arc::new(AtomicBool::new(false));
+    let processes = process.as_ref().map_or(1, Process::world);
     let begin = || {
         prepare_outputs(&config.outputs, resume, &output.run, &mut created)?;
         lock = output.create(&mut created)?;
         output.check_unused()?;
         train::save_config(&config, &output.run)?;
-        status = Some(Status::begin(&output.run, output.resumed || output.restarted)?);
+        status = Some(Status::begin(&output.run, output.resumed || output.restarted, processes)?);
         announce(&config, &data, output, resume, args)?;
         let mut observers = observers(&config, &title(&config, &data), output, args)?;
         let (address, live_status) = (server.as_ref().map(Server::url), LiveStatus::default());
@@ -152,6 +155,7 @@ fn conclude(end: End, output: &Output) -> anyhow::Result<ExitCode> {
             print::text(&format!("stopped early: {reason}\ndone: {run}\n")).or(Ok(ExitCode::SUCCESS))
         }
         End::Interrupted => {
+            let run = shell_word(&output.run.to_string_lossy());
             note(format_args!("interrupted; everything is saved. Resume with: towers train --resume {run}"));
             Ok(ExitCode::from(INTERRUPTED))
         }
@@ -172,14 +176,14 @@ fn run_other(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Re
     let stop = stop_flag(|stop| if stop.is_watched() { stop.raise() } else { end_at_once() })?;
     let Start { mut config, mut output, resume } = args.agree(&mut process, start)?;
     let data = load(&mut config, args, resume.as_ref(), |_| ())?;
-    let alone = process.is_on_its_own();
+    let (alone, world) = (process.is_on_its_own(), process.world());
     let folder = process.share_folder(None)?;
     let (title, mut lock, mut status) = (title(&config, &data), None, None);
     let mut take_over = || {
         let folder = folder.clone().unwrap_or_else(|| output.run.clone());
         output = Output { run: folder, resumed: true, ..Output::default() };
         lock = Some(output.create(&mut CreatedPaths::default())?);
-        status = Some(Status::begin(&output.run, output.resumed)?);
+        status = Some(Status::begin(&output.run, output.resumed, world)?);
         observers(&config, &title, &output, args)
     };
     let observers = || take_over().map_err(|error: anyhow::Error| callbacks::Error::other(error));
@@ -316,6 +320,13 @@ fn announce(
                 config.training.epochs
             ));
         }
+        let saved = &resume.config.placement.devices;
+        let (_, changes) = kept(saved, Here::look(saved)?);
+        let is_given = |key: &str| {
+            args.options.has(key) || (key == "devices.gpus" && args.options.has("devices.device"))
+        };
+        let untold = changes.iter().filter(|(key, _)| !is_given(key));
+        untold.for_each(|(_, line)| note(format_args!("warning: {line}")));
         let ignored = args.ignored_recipe_options(config)?;
         ignored.iter().for_each(|line| note(format_args!("warning: {line}")));
     } else if args.quick && !args.options.has("epochs") && config.recipe != "quick" {

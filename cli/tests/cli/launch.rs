@@ -61,12 +61,16 @@ fn an_environment_that_makes_no_sense_ends_the_training() {
     assert!(!place.exists("run"));
 }
 
+/// What tells that a folder is that of a run.
+const CONFIG: &str = r#"{ "recipe": "quick", "changed": [], "model": "small_cnn" }"#;
+
 /// A job that failed before its first checkpoint starts again, where a new run would be refused.
 #[test]
 fn a_restarted_job_may_replace_what_it_left() {
     let place = Place::new();
     place.make_folder("run/checkpoints/epoch-0001");
     place.write("run/history.csv", "epoch\n1\n");
+    place.write("run/config.json", CONFIG);
     // For SLURM, a batch script that runs the program without a step.
     for (variable, count, status) in [
         ("TORCHELASTIC_RESTART_COUNT", "0", 2),
@@ -89,6 +93,7 @@ fn a_model_without_a_checkpoint_is_replaced_by_a_restart() {
     let leave = |run: &str| {
         std::fs::create_dir(place.path().join(run)).unwrap();
         std::fs::write(place.path().join(run).join("model.safetensors"), "the first epoch's").unwrap();
+        std::fs::write(place.path().join(run).join("config.json"), CONFIG).unwrap();
     };
     leave("run");
     place.refuses(&format!("{TRAIN} --output run"), "run already holds a run");

@@ -19,6 +19,7 @@ mod processes;
 mod ranks;
 mod real_data;
 mod refusals;
+mod run_folders;
 #[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]

@@ -36,7 +36,7 @@ pub use checkpoints::{CHECKPOINTS, CheckpointOptions, Checkpoints};
 pub use csv_logger::{CsvLogOptions, CsvLogger};
 pub use curves::Curves;
 pub use early_stopping::{EarlyStop, EarlyStopping};
-pub use environment::Environment;
+pub use environment::{Environment, shell_word};
 pub use error::{Error, Result};
 pub use history::{History, read_history};
 pub use learning_rate_logger::{LearningRateLogger, LrLogOptions};

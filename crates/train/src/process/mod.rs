@@ -15,6 +15,8 @@ use parallel::join::{ProcessGroup, connect};
 use parallel::{Agreement, Replica, Stage};
 use program::Device;
 use recovery::{Kept, Next};
+#[cfg(unix)]
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use transport::Transport;
@@ -37,6 +39,11 @@ pub struct Process {
 }
 
 impl Process {
+    /// The number of processes.
+    pub fn world(&self) -> usize {
+        self.place.world
+    }
+
     /// Finds the processes that the launcher named in the environment; `None` if this one was started alone.
     ///
     /// On GPUs they are joined by NCCL; by MPI if that started them and is built in.
@@ -123,9 +130,8 @@ impl Process {
     /// If the first process has ended.
     pub fn share_folder(&mut self, own: Option<&Path>) -> Result<Option<PathBuf>> {
         let Some(mpi) = self.transport.fault_tolerant() else { return Ok(None) };
-        let name = own.map(|own| own.to_string_lossy().into_owned()).unwrap_or_default();
-        let name = mpi.broadcast_bytes(name.as_bytes(), 0)?;
-        Ok(Some(PathBuf::from(String::from_utf8_lossy(&name).into_owned())))
+        let name = own.map(path_bytes).unwrap_or_default();
+        Ok(Some(path_of(mpi.broadcast_bytes(&name, 0)?)))
     }
 
     /// As [`train`](crate::train()), with this process's replicas.
@@ -148,7 +154,7 @@ impl Process {
         mut observers: impl FnMut() -> callbacks::Result<Vec<Box<dyn Observer>>>,
         stop: &StopFlag,
     ) -> Result<Outcome> {
-        config.check()?;
+        config.check_for(data.train.shape())?;
         let world = self.connect(config)?;
         let devices = self.open(config)?;
         let model = named(config, &data)?;
@@ -234,6 +240,22 @@ impl Process {
     }
 }
 
+/// A path as bytes for another process. Only Unix has names that are no UTF-8 and processes that MPI joins.
+fn path_bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_encoded_bytes().to_vec()
+}
+
+#[cfg(unix)]
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    let name: OsString = std::os::unix::ffi::OsStringExt::from_vec(bytes);
+    name.into()
+}
+
+#[cfg(not(unix))]
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    String::from_utf8_lossy(&bytes).into_owned().into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,5 +264,12 @@ mod tests {
     pub(super) fn place(local_rank: usize, local_world: usize) -> Place {
         let one_device = local_world > 1;
         Place { local_rank, local_world, one_device, ..Place::new(Source::OpenMpi, 5, 8) }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_keeps_a_name_that_is_no_text() {
+        let folder = path_of(b"runs/\xff\xfe-1".to_vec());
+        assert!(folder.to_str().is_none() && path_of(path_bytes(&folder)) == folder);
     }
 }

@@ -45,7 +45,7 @@ impl Transport {
         if devices.device == DeviceKind::Cpu {
             return Err(unable(on_cpus(place)).into());
         }
-        match (usable_gpus(), devices.device) {
+        match (usable_gpus(), devices.kind()) {
             (Ok(_), _) => {}
             (Err(why), DeviceKind::Cuda) => return Err(why.into()),
             (Err(why), _) => return Err(unable(format!("{} (no GPU is used: {why})", on_cpus(place))).into()),
