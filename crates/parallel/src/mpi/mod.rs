@@ -187,9 +187,12 @@ impl Mpi {
     /// # Errors
     /// If another rank failed or didn't come.
     pub fn broadcast_bytes(&mut self, bytes: &[u8], root: usize) -> Result<Vec<u8>> {
-        let len = self.broadcast_numbers(&[bytes.len() as f32], root)?[0];
+        // In pieces that are exact numbers.
+        let len = bytes.len().to_le_bytes().map(f32::from);
+        let len = self.broadcast_numbers(&len, root)?;
+        let len = len.iter().rev().fold(0, |len, byte| len << 8 | *byte as usize);
         let mut numbers: Vec<f32> = bytes.iter().map(|byte| f32::from(*byte)).collect();
-        numbers.resize(len as usize, 0.0);
+        numbers.resize(len, 0.0);
         let numbers = self.broadcast_numbers(&numbers, root)?;
         Ok(numbers.into_iter().map(|number| number as u8).collect())
     }
