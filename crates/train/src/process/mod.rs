@@ -60,6 +60,12 @@ impl Process {
         Process { comes_back, ..self }
     }
 
+    /// Lets this process tell at once what keeps it from the others, while it still tries to reach them.
+    pub fn telling(mut self, tell: fn(&str)) -> Self {
+        self.transport.telling(tell);
+        self
+    }
+
     /// Whether this process writes the files and prints messages.
     pub fn is_first(&self) -> bool {
         self.place.is_first()
@@ -123,9 +129,8 @@ impl Process {
     /// If the first process has ended.
     pub fn share_folder(&mut self, own: Option<&Path>) -> Result<Option<PathBuf>> {
         let Some(mpi) = self.transport.fault_tolerant() else { return Ok(None) };
-        let name = own.map(|own| own.to_string_lossy().into_owned()).unwrap_or_default();
-        let name = mpi.broadcast_bytes(name.as_bytes(), 0)?;
-        Ok(Some(PathBuf::from(String::from_utf8_lossy(&name).into_owned())))
+        let name = mpi.broadcast_bytes(own.unwrap_or(Path::new("")).as_os_str().as_encoded_bytes(), 0)?;
+        Ok(Some(path_of(name)))
     }
 
     /// As [`train`](crate::train()), with this process's replicas.
@@ -234,9 +239,30 @@ impl Process {
     }
 }
 
+/// The path with these bytes, which need not be UTF-8.
+#[cfg(unix)]
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt as _;
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+/// MPI is used on Unix only.
+#[cfg(not(unix))]
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    String::from_utf8_lossy(&bytes).into_owned().into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn the_name_of_a_folder_need_not_be_utf8() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let name = std::ffi::OsStr::from_bytes(b"run-\xff");
+        assert_eq!(path_of(name.as_encoded_bytes().to_vec()), Path::new(name));
+    }
 
     /// The process of rank 5 of 8.
     pub(super) fn place(local_rank: usize, local_world: usize) -> Place {
