@@ -217,6 +217,15 @@ pub trait Observer: Send {
         Ok(())
     }
 
+    /// When the run is asked to save in the middle of an epoch and to continue (SIGUSR1), after the current
+    /// step.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_save(&mut self, _state: &TrainState, _: &dyn Snapshot) -> Result<()> {
+        Ok(())
+    }
+
     /// While the validation data are evaluated: samples done, and all samples.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use crate::data::Source;
 use crate::run::division::Division;
 use crate::run::long_run;
 use crate::run::prepared_run::PreparedRun;
-use crate::run::stop_flag::StopFlag;
+use crate::run::stop_flag::{Request, StopFlag};
 use crate::run::worker::Worker;
 use crate::{EpochRecord, Error, Flow, Observer, Result, Resume, RunInfo, TrainState};
 use callbacks::{RunTime, Snapshot};
@@ -246,7 +246,7 @@ impl Run<'_> {
         let snapshots = &worker.run.snapshots;
         let (device, done) = (worker.device.clone(), worker.state.partial.steps as usize);
         for batch in train.epoch(&device, worker.state.epoch, done)? {
-            let stopping = worker.step(&batch?, stop.is_raised())?;
+            let asked = worker.step(&batch?, stop)?;
             worker.state.partial.seconds = seconds_before + began.elapsed().as_secs_f64();
             let step = worker.step_info(began.elapsed().as_secs_f64());
             observers.iter_mut().try_for_each(|observer| observer.on_step(&step))?;
@@ -262,14 +262,20 @@ impl Run<'_> {
             }
             let steps = worker.state.step;
             let is_due = |every: &Option<u64>| every.is_some_and(|every| steps.is_multiple_of(every));
-            if snapshots.iter().any(is_due) && worker.read_losses_in_order()? {
+            let saves = asked == Request::Save;
+            if (saves || snapshots.iter().any(is_due)) && worker.read_losses_in_order()? {
                 worker.meet_for_snapshot()?;
                 let step = worker.step_info(step.seconds);
-                for (observer, _) in observers.iter_mut().zip(snapshots).filter(|(_, every)| is_due(every)) {
-                    observer.on_snapshot(&step, &worker.state, worker)?;
+                for (observer, every) in observers.iter_mut().zip(snapshots) {
+                    if is_due(every) {
+                        observer.on_snapshot(&step, &worker.state, worker)?;
+                    }
+                    if saves {
+                        observer.on_save(&worker.state, worker)?;
+                    }
                 }
             }
-            if stopping {
+            if asked == Request::Stop {
                 worker.read_losses()?;
                 return Ok(Steps::Interrupted);
             }
