@@ -3,6 +3,7 @@
 use crate::device::{Gpus, SingleArgs, gpus};
 use crate::export::ExportArgs;
 use crate::flags::{All, Flags, Limit, Origin, Pictures, Several, TestData, one_of};
+use crate::interrupt::SignalAction;
 use crate::model::ClassifierArgs;
 use crate::network::NetworkArgs;
 use crate::summary::SummaryArgs;
@@ -117,6 +118,9 @@ pub struct KeepArgs {
     /// A live view of the run: curves, throughput, the log; plain lines if standard output is not a terminal
     #[arg(long, conflicts_with = "no_progress")]
     pub tui: bool,
+    /// After SIGUSR1 and SIGUSR2, save a checkpoint and continue (save), or stop as after SIGTERM (stop)
+    #[arg(long, value_name = "ACTION", value_enum, default_value_t, hide_possible_values = true)]
+    pub signal_action: SignalAction,
     /// The live view as a web page, on this machine alone or at ADDR: a port, 0.0.0.0 for every network, or HOST:PORT
     #[arg(long, value_name = "ADDR", num_args = 0..=1)]
     pub serve: Option<Option<String>>,

@@ -1,6 +1,6 @@
 //! `towers`: trains convolutional image classifiers on one or many GPUs, or on the CPU alone.
 //!
-//! Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted by Ctrl-C (the run can be resumed).
+//! Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted by a signal (the run can be resumed).
 #![forbid(unsafe_code)]
 
 mod args;
@@ -33,6 +33,7 @@ mod roofline;
 mod runs;
 mod selftest;
 mod serve;
+mod signals;
 mod summary;
 mod train;
 mod tui;
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
         Command::Selftest(args) => selftest::run(args),
         Command::Launch(args) => launch::run(args),
     };
-    let code = result.unwrap_or_else(|error| error::report(&error));
+    let code = launch::farewell(result.unwrap_or_else(|error| error::report(&error)));
     ::train::end_failed_job();
     code
 }

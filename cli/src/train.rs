@@ -5,7 +5,7 @@ use crate::created_paths::{CreatedPaths, FirstStepFlag};
 use crate::device::warn_of_unused_gpu;
 use crate::error::{INCOMPLETE, INTERRUPTED, usage};
 use crate::flags::default_dir;
-use crate::interrupt::{end_at_once, interrupt, stop_flag};
+use crate::interrupt::Interrupts;
 use crate::keys::{flag_of, in_flags};
 use crate::output::{Output, prepare_outside, shown};
 use crate::print::note;
@@ -21,29 +21,37 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use train::cifar::Dataset;
-use train::{Config, End, Observer, Outcome, Placement, Process, Resume, TrainState};
+use train::{Config, End, Observer, Outcome, Placement, Process, Resume, StopFlag, TrainState};
 use trained::ImageSize;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
+    // Early: the first process of a container ignores signals without a handler, and others end by some.
+    let interrupts = Interrupts::listen(args.keep.signal_action, args.keep.tui && tui::is_possible())?;
     let start = args.start(args.owns_output()?)?;
     let process = Process::join(&start.config.placement.devices)?;
-    let process = process.map(|process| process.comes_back(launch::restarts()));
+    let process = process.map(|process| process.comes_back(launch::restarts()).telling(|text| note(text)));
     if process.is_none() {
         // A missing device is reported before the data are read.
         let Placement { devices, .. } = &start.config.placement;
         start.config.check_replicas(train::check_devices(devices, &start.config.training.arithmetic)?)?;
     }
+    if let Some(process) = &process {
+        launch::ready();
+        interrupts.joined(process);
+    }
     match process {
-        Some(process) if !process.is_first() => run_other(process, start, &args),
-        process => run_first(process, start, &args),
+        Some(process) if !process.is_first() => run_other(process, start, &args, &interrupts.stop),
+        process => run_first(process, start, &args, &interrupts),
     }
 }
 
 /// Trains, writes the run's files, and prints messages.
-fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
-    // Early: the first process of a container ignores signals without a handler.
-    let live = args.keep.tui && tui::is_possible();
-    let stop = stop_flag(if live { tui::interrupt } else { interrupt })?;
+fn run_first(
+    mut process: Option<Process>,
+    mut start: Start,
+    args: &TrainArgs,
+    Interrupts { stop, live, .. }: &Interrupts,
+) -> anyhow::Result<ExitCode> {
     let server = args.keep.serve.as_ref().map(|address| Server::bind(address.as_deref())).transpose()?;
     if let Some(process) = &mut process {
         start = args.agree(process, start)?;
@@ -70,7 +78,7 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
             observers.push(Box::new(served.clone()));
             page = Some(served);
         }
-        if live {
+        if *live {
             let view = Tui::observers(&output.run, address, live_status.clone(), stop.clone());
             observers.splice(..1, view.context("the terminal can't be drawn on")?);
         }
@@ -80,9 +88,9 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
         Ok::<_, anyhow::Error>(match process {
             Some(mut process) => {
                 process.share_folder(Some(&output.run))?;
-                process.train(&config, data, resume, || Ok(take(&mut observers)), &stop)?
+                process.train(&config, data, resume, || Ok(take(&mut observers)), stop)?
             }
-            None => train::train(&config, data, resume, &mut observers, &stop)?,
+            None => train::train(&config, data, resume, &mut observers, stop)?,
         })
     };
     let outcome = begin();
@@ -168,8 +176,12 @@ fn conclude(end: End, output: &Output) -> anyhow::Result<ExitCode> {
 /// An interrupted run is no failure here if a launcher watches all processes: a failure would end the first
 /// process too, which reports the interrupt. Without such a launcher, the exit status must say that the process
 /// is not done, or it would not be restarted.
-fn run_other(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
-    let stop = stop_flag(|stop| if stop.is_watched() { stop.raise() } else { end_at_once() })?;
+fn run_other(
+    mut process: Process,
+    start: Start,
+    args: &TrainArgs,
+    stop: &StopFlag,
+) -> anyhow::Result<ExitCode> {
     let Start { mut config, mut output, resume } = args.agree(&mut process, start)?;
     let data = load(&mut config, args, resume.as_ref(), |_| ())?;
     let alone = process.is_on_its_own();
@@ -183,7 +195,7 @@ fn run_other(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Re
         observers(&config, &title, &output, args)
     };
     let observers = || take_over().map_err(|error: anyhow::Error| callbacks::Error::other(error));
-    let outcome = process.train(&config, data, resume.as_ref(), observers, &stop);
+    let outcome = process.train(&config, data, resume.as_ref(), observers, stop);
     let outcome = outcome.map_err(anyhow::Error::from);
     if let Some(status) = status {
         Ending::of(&outcome).record(status, &output.run);

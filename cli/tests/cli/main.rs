@@ -10,6 +10,7 @@ mod folders;
 #[cfg(target_os = "linux")]
 #[path = "../../../crates/parallel/tests/mpi/hosts.rs"]
 mod hosts;
+#[cfg(target_os = "linux")]
 mod interrupt;
 mod launch;
 mod pages;
