@@ -153,7 +153,7 @@ impl Process {
         mut observers: impl FnMut() -> callbacks::Result<Vec<Box<dyn Observer>>>,
         stop: &StopFlag,
     ) -> Result<Outcome> {
-        config.check()?;
+        config.check_for(data.train.shape())?;
         let world = self.connect(config)?;
         let devices = self.open(config)?;
         let model = named(config, &data)?;
@@ -255,6 +255,22 @@ fn path_of(bytes: Vec<u8>) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A process with devices of its own meets the others next, for which it has no address here.
+    #[test]
+    fn the_images_of_the_data_count_and_not_those_of_the_options() {
+        let mut config = crate::recipe("quick").unwrap();
+        config.training.data.image_size = trained::ImageSize { height: 2, width: 2 };
+        config.placement.devices.device = crate::DeviceKind::Cpu;
+        let settings = parallel::join::Settings::default();
+        let transport = Transport::Nccl { settings, timeout: std::time::Duration::from_secs(1) };
+        let (place, replicas) = (place(0, 1), Vec::new());
+        let process = Process { place, transport, group: None, replicas, comes_back: false };
+        let data = cifar::synthetic(1, 16, 8);
+        let trained = process.train(&config, data, None, || Ok(Vec::new()), &StopFlag::default());
+        let error = trained.err().unwrap().to_string();
+        assert!(error.starts_with("MASTER_ADDR is not set"), "{error}");
+    }
 
     #[cfg(unix)]
     #[test]
