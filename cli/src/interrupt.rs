@@ -3,31 +3,14 @@
 use crate::error::INTERRUPTED;
 use crate::launch;
 use crate::print::note;
-use crate::signals::{Signal, end_process, on_signals};
-use crate::tui;
-use clap::ValueEnum;
+use crate::signals::{SAME, Signal, SignalAction, end_process, on_signals};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use train::{Process, StopFlag};
-
-/// Signals within this time are one request. A closed terminal and `timeout` send two.
-pub const SAME: Duration = Duration::from_secs(1);
-
-/// What SIGUSR1 and SIGUSR2 do to a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum SignalAction {
-    /// Save a checkpoint, and continue
-    #[default]
-    Save,
-    /// Save a checkpoint, and stop
-    Stop,
-}
 
 /// The signals of a run.
 pub struct Interrupts {
     pub stop: StopFlag,
-    /// Whether the run may show a live view.
-    pub live: bool,
     voice: Arc<Mutex<Voice>>,
 }
 
@@ -36,19 +19,19 @@ pub struct Interrupts {
 struct Voice {
     /// Whether it prints its answers.
     prints: bool,
-    /// Whether it shows a live view.
-    live: bool,
+    /// Asks the run to stop where it has a live view.
+    view: Option<fn(&StopFlag)>,
     /// Whether a launcher ends the process if it does not end by itself.
     launched: bool,
 }
 
 impl Interrupts {
-    /// Listens to signals from now on. Before the run begins, each ends the process. `live` says that the
-    /// terminal may have a live view.
-    pub fn listen(action: SignalAction, live: bool) -> anyhow::Result<Interrupts> {
+    /// Listens to signals from now on. Before the run begins, each ends the process. Where the terminal may
+    /// have a live view, `view` asks the run to stop.
+    pub fn listen(action: SignalAction, view: Option<fn(&StopFlag)>) -> anyhow::Result<Interrupts> {
         let (stop, launched) = (StopFlag::default(), launch::is_launched());
-        let voice = Arc::new(Mutex::new(Voice { prints: !live, live, launched }));
-        let interrupts = Interrupts { stop, live, voice };
+        let voice = Arc::new(Mutex::new(Voice { prints: view.is_none(), view, launched }));
+        let interrupts = Interrupts { stop, voice };
         let (stop, voice, mut first) =
             (interrupts.stop.clone(), Arc::clone(&interrupts.voice), None::<Instant>);
         let handle = move |signal: Signal| {
@@ -80,8 +63,8 @@ impl Interrupts {
 
 impl Voice {
     fn stop(self, stop: &StopFlag) {
-        if self.live {
-            tui::interrupt(stop);
+        if let Some(view) = self.view {
+            view(stop);
         } else if self.launched && stop.is_watched() {
             self.note("stopping after this step, then saving");
             stop.raise();

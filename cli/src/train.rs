@@ -26,7 +26,9 @@ use trained::ImageSize;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     // Early: the first process of a container ignores signals without a handler, and others end by some.
-    let interrupts = Interrupts::listen(args.keep.signal_action, args.keep.tui && tui::is_possible())?;
+    let live = args.keep.tui && tui::is_possible();
+    let view = live.then_some(tui::interrupt as fn(&StopFlag));
+    let interrupts = Interrupts::listen(args.keep.signal_action, view)?;
     let start = args.start(args.owns_output()?)?;
     let process = Process::join(&start.config.placement.devices)?;
     let process = process.map(|process| process.comes_back(launch::restarts()).telling(|text| note(text)));
@@ -41,7 +43,7 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     }
     match process {
         Some(process) if !process.is_first() => run_other(process, start, &args, &interrupts.stop),
-        process => run_first(process, start, &args, &interrupts),
+        process => run_first(process, start, &args, live, &interrupts.stop),
     }
 }
 
@@ -50,7 +52,8 @@ fn run_first(
     mut process: Option<Process>,
     mut start: Start,
     args: &TrainArgs,
-    Interrupts { stop, live, .. }: &Interrupts,
+    live: bool,
+    stop: &StopFlag,
 ) -> anyhow::Result<ExitCode> {
     let server = args.keep.serve.as_ref().map(|address| Server::bind(address.as_deref())).transpose()?;
     if let Some(process) = &mut process {
@@ -78,7 +81,7 @@ fn run_first(
             observers.push(Box::new(served.clone()));
             page = Some(served);
         }
-        if *live {
+        if live {
             let view = Tui::observers(&output.run, address, live_status.clone(), stop.clone());
             observers.splice(..1, view.context("the terminal can't be drawn on")?);
         }

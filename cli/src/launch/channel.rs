@@ -5,6 +5,7 @@
 //! It says when it has come together with the others, and with which status it ends. The launcher sends the
 //! names of signals.
 
+use crate::error::INTERRUPTED;
 use crate::signals::Signal;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -205,7 +206,7 @@ impl Shared {
     /// Notes the status with which a process ends.
     fn end(&mut self, rank: usize, status: u8) -> Option<()> {
         self.processes.get_mut(&rank)?.status = Some(status);
-        if ![0, crate::error::INTERRUPTED].contains(&status) {
+        if ![0, INTERRUPTED].contains(&status) {
             self.failed.get_or_insert((rank, status));
         }
         Some(())

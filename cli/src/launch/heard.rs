@@ -1,7 +1,6 @@
 //! The signals that a launcher has heard.
 
-use crate::interrupt::SAME;
-use crate::signals::{Signal, on_signals};
+use crate::signals::{SAME, Signal, on_signals};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
