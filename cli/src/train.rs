@@ -20,9 +20,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use train::cifar::Dataset;
 use train::{Config, End, Observer, Outcome, Placement, Process, Resume, StopFlag, TrainState};
 use trained::ImageSize;
+
+/// How long the first process has to record a failure before the others end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     // Early: the first process of a container ignores signals without a handler, and others end by some.
@@ -202,6 +206,10 @@ fn run_other(
     let outcome = outcome.map_err(anyhow::Error::from);
     if let Some(status) = status {
         Ending::of(&outcome).record(status, &output.run);
+    }
+    if outcome.is_err() && lock.is_none() {
+        // MPI's launcher may end all processes when this one ends. The first one still records the end.
+        std::thread::sleep(LAST_WORDS);
     }
     let outcome = outcome?;
     if lock.is_some() {

@@ -22,7 +22,12 @@ pub fn on_orders(mut handler: impl FnMut(Signal) + Send + 'static) {
     let Some(stream) = connect().ok().flatten() else { return };
     let Ok(reader) = stream.try_clone() else { return };
     let listen = move || {
-        each_line(reader, |line| Some(Signal::named(line).map_or((), &mut handler)));
+        each_line(reader, |line| {
+            if let Some(signal) = Signal::named(line) {
+                handler(signal);
+            }
+            Some(())
+        });
         handler(Signal::Terminate);
     };
     if std::thread::Builder::new().name("launcher".into()).spawn(listen).is_ok() {

@@ -176,7 +176,7 @@ impl ProcessGroup {
             return Ok(None);
         }
         let may_interrupt = heard.may_interrupt();
-        self.failed_worker(|status| !status.success() && !(may_interrupt && is_interrupted(status, false)))
+        self.failed_worker(|status| !(status.success() || may_interrupt && is_interrupted(status, false)))
     }
 
     /// The first failure, once all have ended.

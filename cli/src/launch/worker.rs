@@ -117,11 +117,12 @@ impl Drop for Worker {
 fn send(child: &mut Child, request: Request) -> io::Result<()> {
     use nix::sys::signal::{Signal as System, kill, killpg};
     let id = nix::unistd::Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
-    Ok(match request {
+    match request {
         Request::Signal(signal) => kill(id, format!("SIG{}", signal.name()).parse::<System>()?)?,
         // It is the first of its group.
         Request::Kill => killpg(id, System::SIGKILL)?,
-    })
+    }
+    Ok(())
 }
 
 #[cfg(not(unix))]

@@ -495,6 +495,7 @@ mod by_mpi {
         let Some(place) = with_mpi() else { return };
         let train = format!("{TRAIN} --device cpu --epochs 3 --lr 1e30 --output run");
         place.run(&format!("launch --processes 2 --grace 5 -- {train}")).ends(1);
+        assert!(place.read("run/status.json").contains("failed"));
     }
 
     #[test]
