@@ -5,6 +5,7 @@ use crate::export::ExportArgs;
 use crate::flags::{All, Flags, Limit, Origin, Pictures, Several, TestData, one_of};
 use crate::model::ClassifierArgs;
 use crate::network::NetworkArgs;
+use crate::signals::SignalAction;
 use crate::summary::SummaryArgs;
 use bench::BenchMode;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -60,7 +61,7 @@ const OPTIMIZER: &str = "Optimizer";
 /// `towers train`.
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
-    /// A name of `towers recipes`, a file, or the folder of a run to repeat; by default minigooglenet; flags override it
+    /// A name of `towers recipes`, a file, or the folder of a run to repeat; by default minigooglenet, or adam for a network or pictures of your own; flags override it
     #[arg(long, value_name = "NAME|FILE.toml|RUN")]
     pub recipe: Option<String>,
     /// A two-minute trial: the recipe `quick`, unless --recipe names another, with synthetic images if CIFAR is not available
@@ -117,6 +118,9 @@ pub struct KeepArgs {
     /// A live view of the run: curves, throughput, the log; plain lines if standard output is not a terminal
     #[arg(long, conflicts_with = "no_progress")]
     pub tui: bool,
+    /// After SIGUSR1 and SIGUSR2, save a checkpoint and continue (save), or stop as after SIGTERM (stop)
+    #[arg(long, value_name = "ACTION", value_enum, default_value_t, hide_possible_values = true)]
+    pub signal_action: SignalAction,
     /// The live view as a web page, on this machine alone or at ADDR: a port, 0.0.0.0 for every network, or HOST:PORT
     #[arg(long, value_name = "ADDR", num_args = 0..=1)]
     pub serve: Option<Option<String>>,

@@ -6,21 +6,42 @@ use crate::output::is_picture;
 use crate::print::note;
 use std::path::Path;
 use train::augment::ImageDataGenerator;
-use train::{Architecture, Config, Training, find_recipe};
+use train::{Architecture, Compiled, Config, Training, default_recipe, find_recipe};
+
+/// The result of applying flags, besides the options.
+#[derive(Default)]
+struct Applied {
+    /// Sentences for the user.
+    notes: Vec<String>,
+    /// Whether the optimizer is that of a compiled model.
+    compiled: bool,
+}
 
 impl TrainArgs {
     /// The configuration of a new run.
     pub fn config(&self) -> anyhow::Result<Config> {
-        let recipe = find_recipe(self.recipe_name())?;
+        let (name, why) = self.recipe_name();
+        let recipe = find_recipe(name)?;
         let mut config = recipe.clone();
-        self.apply(&mut config)?.iter().for_each(note);
+        let Applied { notes, compiled } = self.apply_to(&mut config, why.is_some())?;
+        if let Some(why) = why {
+            note(chosen(&config, why, compiled));
+        }
+        notes.iter().for_each(note);
         config.note_changes(&recipe);
         Ok(config)
     }
 
-    /// The recipe of a new run.
-    pub fn recipe_name(&self) -> &str {
-        self.recipe.as_deref().unwrap_or(if self.quick { "quick" } else { "minigooglenet" })
+    /// The recipe of a new run, and why, if no flag names it and it is not the tutorial's.
+    fn recipe_name(&self) -> (&str, Option<&'static str>) {
+        match &self.recipe {
+            Some(name) => (name, None),
+            None if self.quick => ("quick", None),
+            None => {
+                let weights = self.options.get("weights").filter(|file| Path::new(file).exists());
+                default_recipe(self.options.get("model"), weights, self.options.get("data.dataset"))
+            }
+        }
     }
 
     /// Whether the recipe is a run: its folder, or its `config.json`.
@@ -32,6 +53,11 @@ impl TrainArgs {
 
     /// Overrides the options whose flags are given. Returns notes for the user.
     pub fn apply(&self, config: &mut Config) -> anyhow::Result<Vec<String>> {
+        Ok(self.apply_to(config, false)?.notes)
+    }
+
+    /// As [`apply`](Self::apply); if `compiled`, a network from a file brings its optimizer.
+    fn apply_to(&self, config: &mut Config, compiled: bool) -> anyhow::Result<Applied> {
         if self.forget_outputs {
             config.outputs.forget_outside();
         }
@@ -39,11 +65,16 @@ impl TrainArgs {
             config.training.augmentation = without_random_steps(&config.training.augmentation);
         }
         self.options.apply(config)?;
-        let mut notes = Vec::new();
+        let mut applied = Applied::default();
         if let Some(model) = self.model(config) {
             config.training.model = model;
             config.training.layer = Architecture::default();
-            notes = config.read_layers(Path::new(""), !self.options.has("data.image_size"))?;
+            let file = config.read_layers(Path::new(""), !self.options.has("data.image_size"))?;
+            applied.notes = file.notes;
+            if let Some(of_model) = file.compiled.filter(|_| compiled && !self.options.has("optimizer")) {
+                applied.compiled = of_model.is_ok();
+                applied.notes.push(self.take_compiled(config, of_model));
+            }
         }
         self.apply_short_forms(config)?;
         if self.options.has("devices.pipeline_stages") && !self.options.has("devices.split_at") {
@@ -61,7 +92,34 @@ impl TrainArgs {
         }
         config.outputs.make_absolute().map_err(train::Error::from)?;
         config.check()?;
-        Ok(notes)
+        Ok(applied)
+    }
+
+    /// Takes over the optimizer of a model that Keras has compiled, under the flags. Returns a sentence about it.
+    fn take_compiled(&self, config: &mut Config, compiled: Result<Compiled, String>) -> String {
+        let before = config.training.clone();
+        let taken = compiled.and_then(|compiled| {
+            config.take_compiled(&compiled).map_err(|error| error.to_string())?;
+            Ok(compiled.left_out)
+        });
+        let training = &mut config.training;
+        if self.options.has("lr") {
+            training.lr = before.lr;
+        }
+        if self.options.has("schedule") {
+            training.schedule = before.schedule;
+        }
+        let Training { optimizer, lr, schedule, .. } = training;
+        match taken {
+            Err(why) => format!("the model was compiled, but the optimizer is the recipe's: {why}"),
+            Ok(left_out) => {
+                let but = if left_out.is_empty() { "" } else { ", but without " };
+                let left_out = left_out.join(", ");
+                format!(
+                    "the optimizer is that of the model's compile: {optimizer}, {schedule} rate {lr}{but}{left_out}"
+                )
+            }
+        }
     }
 
     /// The network that flags name: that of `--model`, or of `--weights` where no flag names another one.
@@ -98,6 +156,17 @@ impl TrainArgs {
         }
         Ok(())
     }
+}
+
+/// Says which recipe a run takes that names none. A second line is about the optimizer of a compiled network.
+fn chosen(config: &Config, why: &str, compiled: bool) -> String {
+    let Training { optimizer, lr, schedule, epochs, augmentation, .. } = &config.training;
+    let rate = if compiled { String::new() } else { format!("{optimizer}, {schedule} rate {lr}, ") };
+    let moves = match *augmentation == without_random_steps(augmentation) {
+        true => "",
+        false => ", pictures shifted and mirrored (not with --no-augmentation)",
+    };
+    format!("recipe {}, {why}: {rate}epochs {epochs}{moves}; --recipe NAME names another", config.recipe)
 }
 
 /// The augmentation without its random steps. Steps that evaluation also applies stay, and so does the

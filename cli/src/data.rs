@@ -5,7 +5,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use train::cifar::{Dataset, Progress};
+use train::cifar::{self, Dataset, Progress};
 use train::{DataFiles, DataSet, ImageSize};
 
 /// The seconds between two lines about a download, without a terminal.
@@ -24,16 +24,21 @@ pub fn load(set: &DataSet, files: &DataFiles, no_progress: bool) -> train::Resul
     let mut progress_view = LoadProgress::new(no_progress);
     let data = train::load_data(set, files, |progress| progress_view.report(&progress));
     progress_view.finish();
-    data
+    data.map_err(|error| progress_view.without_repeats(error))
 }
 
-/// Loads test images only; training images are not decoded. Also returns the number of test images of the
-/// data set, if it is known: with a limit, not all pictures of a folder are decoded.
-pub fn load_test(set: &DataSet, mut files: DataFiles) -> train::Result<(Dataset, Option<usize>)> {
+/// Loads test images only; training images are not decoded. With `whole`, class folders without splits are
+/// test images, all of them. Also returns the number of test images of the data set, if it is known: with a
+/// limit, not all pictures of a folder are decoded.
+pub fn load_test(
+    set: &DataSet,
+    mut files: DataFiles,
+    whole: bool,
+) -> train::Result<(Dataset, Option<usize>)> {
     let is_folder = Path::new(&set.dataset).is_dir();
     let limit = if is_folder { None } else { files.limit_test.take() };
     let mut progress_view = LoadProgress::new(true);
-    let mut data = train::load_test_data(set, &files, |progress| progress_view.report(&progress))?;
+    let mut data = train::load_test_data(set, &files, whole, |progress| progress_view.report(&progress))?;
     let all = data.test.len();
     if let Some(limit) = limit.filter(|&limit| limit < all) {
         data.test = data.test.take(limit);
@@ -46,14 +51,32 @@ pub struct LoadProgress {
     bar: Option<ProgressBar>,
     terminal: bool,
     last: Option<Instant>,
+    /// Why sources failed, as it was printed.
+    failed: Vec<String>,
 }
 
 impl LoadProgress {
     pub fn new(no_progress: bool) -> Self {
-        LoadProgress { bar: None, terminal: !no_progress && stderr().is_terminal(), last: None }
+        LoadProgress {
+            bar: None,
+            terminal: !no_progress && stderr().is_terminal(),
+            last: None,
+            failed: Vec::new(),
+        }
+    }
+
+    /// An error without the failures of sources that were printed when they happened.
+    fn without_repeats(&self, mut error: train::Error) -> train::Error {
+        if let train::Error::Data(cifar::Error::NoSource { failures, .. }) = &mut error {
+            failures.retain(|failure| !self.failed.contains(failure));
+        }
+        error
     }
 
     pub fn report(&mut self, progress: &Progress<'_>) {
+        if let Progress::Failed { reason } = progress {
+            self.failed.push(reason.to_string());
+        }
         match progress {
             Progress::Downloading { bytes, total, .. } if self.terminal => {
                 let bar = self.bar.get_or_insert_with(|| bar(BYTES));

@@ -120,16 +120,31 @@ fn of_augmentation(error: &anyhow::Error) -> Option<&augment::Error> {
 
 /// The error and its causes. A cause that the previous message already contains is left out.
 pub fn sentence(error: &anyhow::Error) -> String {
-    // A recipe's file has keys, not flags; bad usage has flags already.
-    let has_final_words =
-        error.is::<Usage>() || matches!(error.downcast_ref(), Some(train::Error::Recipe { .. }));
-    let mut text = if has_final_words { error.to_string() } else { in_flags(&error.to_string()) };
+    let mut text = match error.downcast_ref() {
+        // The place is a layer's name.
+        Some(train::Error::Cut(cut)) => format!("--split-at: {cut}"),
+        _ if has_final_words(error) => error.to_string(),
+        _ => in_flags(&error.to_string()),
+    };
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
     }
     text
+}
+
+/// Whether an error has no keys of options. Bad usage has flags already. A recipe's file has keys and no flags. In errors
+/// about a network, backticks hold names of layers, such as `rescale`, which files and users choose.
+fn has_final_words(error: &anyhow::Error) -> bool {
+    use train::Error::{Interchange, Network, Recipe, Tensor};
+    use trained::Error as Trained;
+    error.is::<Usage>()
+        || matches!(error.downcast_ref(), Some(Recipe { .. } | Network(_) | Interchange(_) | Tensor(_)))
+        || matches!(
+            error.downcast_ref(),
+            Some(Trained::Network(_) | Trained::Interchange(_) | Trained::Tensor(_))
+        )
 }
 
 /// A remedy, in terms of the command line.
@@ -168,6 +183,33 @@ mod tests {
         assert_eq!(report(&train::Error::Augment(read).into()), ExitCode::FAILURE);
         let flag = augment::Error::NoWhitening;
         assert_eq!(report(&train::Error::Augment(flag).into()), ExitCode::from(BAD_USAGE));
+    }
+
+    /// A layer may be called as an option is.
+    #[test]
+    fn names_of_layers_are_those_of_the_file() {
+        use train::{Error, Model};
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.json");
+        let layer = r#"{"class_name": "LSTM", "config": {"name": "random_crop"}}"#;
+        let text = format!(r#"{{"class_name": "Sequential", "config": {{"layers": [{layer}]}}}}"#);
+        std::fs::write(&file, text).unwrap();
+        let config =
+            train::Config::default().with(|config| config.training.model = file.display().to_string());
+        let error = config.layers_file("".as_ref()).unwrap_err();
+        assert!(sentence(&error.into()).contains("its layer `random_crop` is a LSTM"));
+
+        let layers = "like = 'quick'\n[[layer]]\nclass = 'Rescaling'\nname = 'rescale'\nscale = 2.0\n\
+                      [[layer]]\nclass = 'Flatten'\n[[layer]]\nclass = 'Dense'\n";
+        let config = train::read_recipe(layers, "mine").unwrap();
+        let model: Model = config.network([8, 8, 3], 2).unwrap();
+        let graph = model.graph();
+        let cut = graph.cut_behind("rescal", model.logits()).unwrap_err();
+        let told = sentence(&Error::Cut(cut).into());
+        assert!(told.starts_with("--split-at: the network can't be cut behind `rescal`: "), "{told}");
+        let network = graph.cut_behind("epochs", model.logits()).unwrap_err();
+        let told = sentence(&Error::Network(network).into());
+        assert!(told.starts_with("the network can't be cut behind `epochs`: "), "{told}");
     }
 
     #[test]

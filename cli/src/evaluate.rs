@@ -5,8 +5,10 @@ use crate::error::at_least_one;
 use crate::flags::{Flags, Keys};
 use crate::output::newest_run;
 use crate::{data, print};
+use callbacks::figure;
 use serde_json::json;
 use std::fmt::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use train::Config;
@@ -17,9 +19,9 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
     let run = args.run.clone().or(args.model.clone()).map_or_else(|| newest_run(&[MODEL_FILE]), Ok)?;
     let mut replicas = args.network.open(&run, args.batch_size)?;
-    let mut config = data_of(&run, &replicas[0], &args.network.data)?;
+    let (mut config, whole) = data_of(&run, &replicas[0], &args.network.data)?;
     args.limit.apply(&mut config)?;
-    let (data, all) = data::load_test(&config.training.data, config.placement.files)?;
+    let (data, all) = data::load_test(&config.training.data, config.placement.files, whole)?;
     let evaluation = trained::evaluate_on(&mut replicas, &data, |_, _| {})?;
     let classifier = &replicas[0];
     let measured = Measured { run, data, all, as_trained: !args.limit.has("data.limit_test") };
@@ -40,8 +42,13 @@ struct Measured {
 }
 
 /// The data to measure on: those of the flags, or those that the run was trained on. The latter come from its
-/// configuration or, if that is gone, from the model's metadata.
-pub fn data_of<K: Keys>(run: &Path, classifier: &Classifier, flags: &Flags<K>) -> anyhow::Result<Config> {
+/// configuration or, if that is gone, from the model's metadata. Also returns whether all pictures of a
+/// folder without splits count, since it is another folder than the run's.
+pub fn data_of<K: Keys>(
+    run: &Path,
+    classifier: &Classifier,
+    flags: &Flags<K>,
+) -> anyhow::Result<(Config, bool)> {
     let config = |folder: &Path| -> Option<Config> {
         let text = train::read_text(&folder.join("config.json")).ok()?;
         serde_json::from_str(&text).ok()
@@ -56,15 +63,23 @@ pub fn data_of<K: Keys>(run: &Path, classifier: &Classifier, flags: &Flags<K>) -
             (of_file, "the model's file")
         }
     };
+    let trained_on = config.training.data.dataset.clone();
     flags.apply(&mut config)?;
     let data = &mut config.training.data;
+    let whole = !is_same_folder(&trained_on, &data.dataset);
     if !flags.has("data.dataset") {
         data.check_folder(named_by)?;
     }
     // Pictures are scaled to the input size of the network, whatever the run's configuration says.
     let is_folder = Path::new(&data.dataset).is_dir();
     data.image_size = if is_folder { classifier.image_size() } else { ImageSize::default() };
-    Ok(config)
+    Ok((config, whole))
+}
+
+/// Whether both names lead to one folder.
+fn is_same_folder(one: &str, other: &str) -> bool {
+    let [one_real, other_real] = [one, other].map(fs::canonicalize);
+    one == other || one_real.is_ok_and(|one| other_real.is_ok_and(|other| one == other))
 }
 
 fn object(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> serde_json::Value {
@@ -81,7 +96,7 @@ fn table(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> String
     let why = if *as_trained && limited { ", as the run was; --limit-test changes that" } else { "" };
     let mut out = format!("{} on {}{why}\n", run.display(), trained::measured_on(data, *all));
     // Writing to a string cannot fail.
-    let _ = writeln!(out, "loss: {:.4} - acc: {:.4}\n", e.loss, e.acc);
+    let _ = writeln!(out, "loss: {} - acc: {:.4}\n", figure(e.loss), e.acc);
     let width = classifier.classes.iter().map(String::len).max().unwrap_or(0);
     for (k, (class, acc)) in classifier.classes.iter().zip(e.class_accuracy()).enumerate() {
         let wrong =

@@ -61,7 +61,7 @@ macro_rules! keys {
 
 keys! {
     /// Where the data are.
-    Origin: ["data.dataset", "data.data_dir", "data.data_url", "data.offline"];
+    Origin: ["data.dataset", "data.skip_unreadable", "data.data_dir", "data.data_url", "data.offline"];
     /// When pictures are decoded.
     Stream: ["data.stream"];
     /// One device.
@@ -259,6 +259,9 @@ impl<K: Keys> Flags<K> {
                 ));
             }
             config.placement.devices.device = DeviceKind::Cuda;
+        } else if self.get("devices.device") == Some("cpu") {
+            // Those of a recipe, or of a resumed run.
+            config.placement.devices.gpus = None;
         }
         self.find_data(config);
         Ok(())

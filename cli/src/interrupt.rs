@@ -1,30 +1,96 @@
-//! Ctrl-C and SIGTERM.
+//! The effect of signals on a run.
 
 use crate::error::INTERRUPTED;
+use crate::launch;
 use crate::print::note;
-use anyhow::Context;
-use train::StopFlag;
+use crate::signals::{SAME, Signal, SignalAction, end_process, on_signals};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use train::{Process, StopFlag};
 
-/// Calls `handler` on Ctrl-C and SIGTERM, on a separate thread.
-pub fn on_interrupt(handler: impl FnMut() + Send + 'static) -> anyhow::Result<()> {
-    let failed = |error| match error {
-        ctrlc::Error::System(source) => anyhow::Error::from(source),
-        other => other.into(),
-    };
-    ctrlc::set_handler(handler).map_err(failed).context("can't listen for Ctrl-C")
+/// The signals of a run.
+pub struct Interrupts {
+    pub stop: StopFlag,
+    voice: Arc<Mutex<Voice>>,
 }
 
-/// A stop flag that Ctrl-C and SIGTERM raise.
-pub fn stop_flag(raise: fn(&StopFlag)) -> anyhow::Result<StopFlag> {
-    let stop = StopFlag::default();
-    let raised = stop.clone();
-    on_interrupt(move || raise(&raised))?;
-    Ok(stop)
+/// How a process answers signals.
+#[derive(Clone, Copy)]
+struct Voice {
+    /// Whether it prints its answers.
+    prints: bool,
+    /// Asks the run to stop where it has a live view.
+    view: Option<fn(&StopFlag)>,
+    /// Whether a launcher ends the process if it does not end by itself.
+    launched: bool,
+}
+
+impl Interrupts {
+    /// Listens to signals from now on. Before the run begins, each ends the process. Where the terminal may
+    /// have a live view, `view` asks the run to stop.
+    pub fn listen(action: SignalAction, view: Option<fn(&StopFlag)>) -> anyhow::Result<Interrupts> {
+        let (stop, launched) = (StopFlag::default(), launch::is_launched());
+        let voice = Arc::new(Mutex::new(Voice { prints: view.is_none(), view, launched }));
+        let interrupts = Interrupts { stop, voice };
+        let (stop, voice, mut first) =
+            (interrupts.stop.clone(), Arc::clone(&interrupts.voice), None::<Instant>);
+        let handle = move |signal: Signal| {
+            let voice = *voice.lock().unwrap_or_else(PoisonError::into_inner);
+            if signal.is_of_user() && action == SignalAction::Save {
+                return voice.save(&stop);
+            }
+            let apart = first.is_none_or(|first| first.elapsed() >= SAME);
+            if !stop.is_raised() || (signal == Signal::Interrupt && apart && !voice.launched) {
+                first.get_or_insert_with(Instant::now);
+                voice.stop(&stop);
+            }
+        };
+        let handle = Arc::new(Mutex::new(handle));
+        let same = Arc::clone(&handle);
+        launch::on_orders(move |signal| same.lock().unwrap_or_else(PoisonError::into_inner)(signal));
+        on_signals(move |signal| handle.lock().unwrap_or_else(PoisonError::into_inner)(signal))?;
+        Ok(interrupts)
+    }
+
+    /// Says that this process is one of several. Their launcher ends them if they don't end, and may send
+    /// each a signal that all have got already. Only the first process prints.
+    pub fn joined(&self, process: &Process) {
+        let mut voice = self.voice.lock().unwrap_or_else(PoisonError::into_inner);
+        voice.launched = true;
+        voice.prints &= process.is_first();
+    }
+}
+
+impl Voice {
+    fn stop(self, stop: &StopFlag) {
+        if let Some(view) = self.view {
+            view(stop);
+        } else if self.launched && stop.is_watched() {
+            self.note("stopping after this step, then saving");
+            stop.raise();
+        } else {
+            interrupt(stop);
+        }
+    }
+
+    fn save(self, stop: &StopFlag) {
+        match stop.is_watched() {
+            true => stop.save(),
+            false => return self.note("nothing to save yet: the run has not begun"),
+        }
+        self.note("saving a checkpoint after this step");
+    }
+
+    fn note(self, text: &str) {
+        if self.prints {
+            note(text);
+        }
+    }
 }
 
 /// The first Ctrl-C asks the run to stop after the current step. A second one ends the process, and so does
 /// one before the run.
-pub fn interrupt(stop: &StopFlag) {
+fn interrupt(stop: &StopFlag) {
     if stop.is_raised() || !stop.is_watched() {
         end_at_once();
     }
@@ -35,5 +101,5 @@ pub fn interrupt(stop: &StopFlag) {
 /// Ends the process in the middle of a step.
 pub fn end_at_once() -> ! {
     note("stopped at once; the checkpoints saved before are kept");
-    std::process::exit(i32::from(INTERRUPTED))
+    end_process(i32::from(INTERRUPTED))
 }

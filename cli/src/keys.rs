@@ -12,12 +12,15 @@ pub fn flag_of(key: &str) -> Option<&'static str> {
     }
 }
 
+/// What comes before a value or a name in backticks: names of layers are the user's own, and may be those of keys.
+const BEFORE_VALUES: [&str; 6] = [" is ", "mean ", "there are ", "option ", "behind ", "layer "];
+
 /// Replaces the keys in backticks by their flags: `checkpoints.save_best` by `--save-best`. Values in
 /// backticks stay.
 pub fn in_flags(text: &str) -> String {
     let mut out = String::new();
     for (k, part) in text.split('`').enumerate() {
-        let is_value = [" is ", "mean ", "there are ", "option "].iter().any(|before| out.ends_with(before));
+        let is_value = BEFORE_VALUES.iter().any(|before| out.ends_with(before));
         out += &match flag_or_table(part).filter(|_| k % 2 == 1 && !is_value) {
             Some(flag) => flag,
             None if k % 2 == 1 => format!("`{part}`"),
@@ -52,6 +55,8 @@ mod tests {
             ("left out with `devices.precision` fp16", "left out with --precision fp16"),
             ("`early_stop.min_delta` is x", "--early-stop: min_delta is x"),
             ("`random_crop` is 4, `std` is 2", "--random-crop is 4, `std` is 2"),
+            ("the network can't be cut behind `rescale`", "the network can't be cut behind `rescale`"),
+            ("the layer `lr` can't be written for ONNX", "the layer `lr` can't be written for ONNX"),
             ("`lr_scaling.warmup_epochs` is 3", "--warmup-epochs is 3"),
         ] {
             assert_eq!(in_flags(text), expected);

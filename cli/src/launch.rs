@@ -1,6 +1,9 @@
 //! `towers launch`: several processes of this program on this machine.
 
+mod channel;
 mod environment;
+mod heard;
+mod launched;
 mod launcher_death;
 mod mpi;
 mod process_group;
@@ -8,16 +11,15 @@ mod worker;
 
 use crate::args::LaunchArgs;
 use crate::error::{BAD_USAGE, INCOMPLETE, INTERRUPTED, at_least_one, usage};
-use crate::interrupt::on_interrupt;
 use crate::print::note;
 use environment::Launch;
 pub use environment::restarts;
-pub use launcher_death::follow_launcher;
+use heard::Heard;
+pub use launched::{farewell, on_orders, ready};
+pub use launcher_death::{follow_launcher, is_launched};
 use process_group::{Outcome, ProcessGroup};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use train::cluster;
 
@@ -28,21 +30,16 @@ pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
     refuse_nesting()?;
     refuse_own_name(&args)?;
     let launch = Launch::new(processes(&args)?, &args)?;
-    let interrupts = Arc::new(AtomicUsize::new(0));
-    let raised = Arc::clone(&interrupts);
-    let count = move || {
-        raised.fetch_add(1, Ordering::Relaxed);
-    };
-    on_interrupt(count)?;
+    let mut heard = Heard::listen()?;
     let grace = Duration::from_secs(args.grace);
     for restart in 0.. {
         let mut group = ProcessGroup::start(&launch, restart, args.verbose)?;
-        let failure = match group.supervise(&interrupts, grace)? {
+        let failure = match group.supervise(&mut heard, grace)? {
             Outcome::Done => break,
-            Outcome::Interrupted => {
-                // MPI's launcher prints nothing more of its processes after Ctrl-C.
-                if launch.is_by_mpi() {
-                    note("interrupted; to continue, give the run's folder to --resume");
+            Outcome::Interrupted { killed } => {
+                // Otherwise the first process says that it has saved, and how to continue.
+                if killed {
+                    note("the processes were stopped at once; the checkpoints saved before are kept");
                 }
                 return Ok(ExitCode::from(INTERRUPTED));
             }
@@ -52,7 +49,7 @@ pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
             failure.report(&launch);
         }
         // Another start would not help after bad usage, and is not wanted after Ctrl-C.
-        let unwanted = failure.status == BAD_USAGE || interrupts.load(Ordering::Relaxed) > 0;
+        let unwanted = failure.status == BAD_USAGE || heard.stops();
         if unwanted || restart >= args.max_restarts {
             return Ok(ExitCode::from(failure.status));
         }

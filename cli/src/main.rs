@@ -1,14 +1,16 @@
 //! `towers`: trains convolutional image classifiers on one or many GPUs, or on the CPU alone.
 //!
-//! Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted by Ctrl-C (the run can be resumed).
+//! Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted by a signal (the run can be resumed).
 #![forbid(unsafe_code)]
 
 mod args;
 mod bench;
+mod classes;
 mod configure;
 mod created_paths;
 mod data;
 mod device;
+mod elsewhere;
 mod error;
 mod evaluate;
 mod export;
@@ -16,6 +18,7 @@ mod fetch;
 mod first_step;
 mod flags;
 mod interrupt;
+mod kept_devices;
 mod keys;
 mod launch;
 mod model;
@@ -33,16 +36,30 @@ mod roofline;
 mod runs;
 mod selftest;
 mod serve;
+mod short_help;
+mod signals;
 mod summary;
 mod train;
 mod tui;
 mod usage;
 
 use args::Command;
+use std::panic;
 use std::process::ExitCode;
+
+/// Leaves out the message of a panic that becomes an error, such as that of a picture's decoder.
+fn report_panics() {
+    let others = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if !::train::cifar::catches_panics() {
+            others(panic);
+        }
+    }));
+}
 
 fn main() -> ExitCode {
     launch::follow_launcher();
+    report_panics();
     let args = usage::parse().unwrap_or_else(|error| error::refuse(&usage::advised(error)));
     let result = match args.command {
         Command::Train(args) => train::run(*args),
@@ -63,7 +80,7 @@ fn main() -> ExitCode {
         Command::Selftest(args) => selftest::run(args),
         Command::Launch(args) => launch::run(args),
     };
-    let code = result.unwrap_or_else(|error| error::report(&error));
+    let code = launch::farewell(result.unwrap_or_else(|error| error::report(&error)));
     ::train::end_failed_job();
     code
 }

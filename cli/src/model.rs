@@ -4,7 +4,8 @@ use crate::data::{self, image_size};
 use crate::device::warn_of_unused_gpu;
 use crate::error::{must_be, usage};
 use crate::flags::{Compute, Count, Flags, Source, one_of};
-use std::path::Path;
+use crate::print::note;
+use std::path::{Path, PathBuf};
 use train::augment::TestTime;
 use train::{Config, ModelKind, open_model};
 use trained::{Assumed, Classifier, ImageSize, Preprocessing, Trained, names_classes};
@@ -13,6 +14,9 @@ use trained::{Assumed, Classifier, ImageSize, Preprocessing, Trained, names_clas
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Weights of Keras (.keras, .weights.h5, .h5) and PyTorch (.safetensors)")]
 pub struct WeightsArgs {
+    /// The weights of a model.json of Keras (model.to_json): a .weights.h5 or .h5 of model.save_weights
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
     /// The network; by default the one that fits the weights
     #[arg(long, value_name = "NAME")]
     pub network: Option<String>,
@@ -66,6 +70,7 @@ fn test_time(text: &str) -> Result<TestTime, String> {
 /// Reads the network at `path`, and the data if its file lacks something that they provide.
 pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow::Result<Trained> {
     let assumed = Assumed {
+        weights: weights.weights.clone(),
         network: weights.network.clone(),
         image_size: weights.image_size,
         preprocessing: weights.preprocessing,
@@ -74,12 +79,17 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
     // The folders to search. The data to measure on may differ from the training data.
     let places = data.without("data.dataset");
     places.config()?;
-    Ok(open_model(path, &assumed, |set| {
+    train::skipped_checkpoints(path).iter().for_each(|line| note(format_args!("warning: {line}")));
+    let trained = open_model(path, &assumed, |set| {
         let mut config = Config::default();
         config.training.data = set;
         places.apply(&mut config).map_err(|error| train::Error::Device(error.to_string()))?;
         data::load(&config.training.data, &config.placement.files, true)
-    })?)
+    })?;
+    if let Some(assumed) = trained.assumed_preprocessing() {
+        note(format_args!("{}: {assumed}; --preprocessing names another one", path.display()));
+    }
+    Ok(trained)
 }
 
 /// Refuses flags for data where none are needed: models of towers hold the names of their classes.

@@ -25,8 +25,8 @@ impl NetworkArgs {
         let mut config = train::find_recipe(&self.recipe)?;
         match &self.model {
             Some(model) => {
-                config.training.model = model.clone();
                 config.training.layer = Default::default();
+                config.set("model", &model.as_str().into())?;
                 take_network(&mut config, self.image_size)?;
             }
             None => {

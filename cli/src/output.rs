@@ -5,11 +5,11 @@ use crate::error::usage;
 use crate::keys::flag_of;
 use crate::print::note;
 use anyhow::{Context, bail};
-use callbacks::{Outside, Status};
+use callbacks::{Outside, Status, shell_word};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use train::CHECKPOINTS;
+use train::{CHECKPOINTS, Config, UNREADABLE};
 use trained::MODEL_FILE;
 
 /// The folder of runs without `--output`.
@@ -22,8 +22,9 @@ const LOCK: &str = ".lock";
 pub const HISTORY_FILE: &str = "history.csv";
 
 /// The files of a run's folder that are written before the first step.
-const BEFORE: [&str; 8] = [
+const BEFORE: [&str; 9] = [
     "config.json",
+    UNREADABLE,
     "environment.json",
     Status::FILE,
     HISTORY_FILE,
@@ -46,12 +47,15 @@ pub struct Output {
 }
 
 impl Output {
-    /// The output of a new run of `recipe`. `--output` is its folder, unless it is a picture.
-    pub fn new(output: Option<&Path>, recipe: &str) -> Self {
+    /// The output of a new run. `--output` is its folder, unless it is a picture. Other folders are named after the
+    /// recipe, or after the network if that is another one than the recipe's.
+    pub fn new(output: Option<&Path>, config: &Config) -> Self {
         match output {
             Some(path) if !is_picture(path) => Output { run: path.to_owned(), ..Output::default() },
             _ => {
-                let run = Path::new(RUNS).join(format!("{recipe}-1"));
+                let has_own = config.changed.iter().any(|key| key == "model");
+                let name = if has_own { &config.training.model } else { &config.recipe };
+                let run = Path::new(RUNS).join(format!("{}-1", plain(name)));
                 Output { run, numbered: true, ..Output::default() }
             }
         }
@@ -78,12 +82,30 @@ impl Output {
         let has_run = checkpoints || (epochs && holds_network(&self.run)) || at(MODEL_FILE).exists();
         if !self.numbered && !self.restarted && has_run {
             let run = self.run.display();
+            let words = shell_word(&self.run.to_string_lossy());
             let resume =
-                if checkpoints { format!("resume it by --resume {run}, or ") } else { String::new() };
+                if checkpoints { format!("resume it by --resume {words}, or ") } else { String::new() };
             let remedy = format!("{resume}choose another --output");
             return Err(usage(format!("{run} already holds a run; {remedy}")));
         }
         Ok(())
+    }
+
+    /// Refuses a folder with files that are not those of a run: some may have the names of a run's files, which
+    /// would replace them.
+    pub fn check_folder(&self) -> anyhow::Result<()> {
+        if self.resumed || self.numbered || is_run(&self.run) {
+            return Ok(());
+        }
+        let names = fs::read_dir(&self.run).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        // An empty volume has such a folder.
+        let strange = names.filter(|name| !name.to_string_lossy().starts_with('.') && name != "lost+found");
+        let Some(file) = strange.min() else { return Ok(()) };
+        let (run, file) = (self.run.display(), file.display());
+        let new = shell_word(&self.run.join("run").to_string_lossy());
+        Err(usage(format!(
+            "{run} is not empty and holds no run, but {file}; name a new folder, such as --output {new}"
+        )))
     }
 
     /// Creates the folder, and locks it for as long as the returned file is open: two runs in one folder
@@ -92,7 +114,7 @@ impl Output {
         if self.numbered {
             self.run = self.first_unused(created)?;
         } else {
-            created.create_folder(&self.run).with_context(|| cannot_make(&self.run))?;
+            created.create_folder(&self.run).map_err(cannot_make(&self.run))?;
         }
         let lock = lock_folder(&self.run).inspect_err(|_| created.forget())?;
         // The files that are written before the first step.
@@ -109,18 +131,25 @@ impl Output {
 
     /// Creates `RECIPE-N` with the first unused N.
     fn first_unused(&self, created: &mut CreatedPaths) -> anyhow::Result<PathBuf> {
-        created.create_folder(Path::new(RUNS)).with_context(|| cannot_make(Path::new(RUNS)))?;
+        created.create_folder(Path::new(RUNS)).map_err(cannot_make(Path::new(RUNS)))?;
         let name = self.run.to_string_lossy();
         let stem = name.strip_suffix('1').unwrap_or(&name);
         for number in 1_u64.. {
             let run = PathBuf::from(format!("{stem}{number}"));
             match created.create_new_folder(&run) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                new => return new.with_context(|| cannot_make(&run)).map(|()| run),
+                new => return new.map_err(cannot_make(&run)).map(|()| run),
             }
         }
         bail!("there is no number left in {RUNS}/")
     }
+}
+
+/// A name of a network as the name of a folder.
+fn plain(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    let name: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    name.trim_start_matches('.').to_owned()
 }
 
 /// Checks the parent folder of an output outside of the run's folder before the run's folder is created.
@@ -130,12 +159,13 @@ pub fn prepare_outside(place: &Outside<'_>, run: &Path, created: &mut CreatedPat
         let below = place.path.strip_prefix(run);
         below.is_ok_and(|below| below.components().all(|part| matches!(part, Component::Normal(_))))
     });
-    if !is_inside {
+    // As Keras does, a folder of logs is made.
+    if !is_inside && !place.is_folder {
         folder_must_exist(flag_of(place.key).unwrap_or(place.key), place.path)?;
     }
     let folder = if place.is_folder { Some(place.path) } else { place.path.parent() };
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
-    folder.map_or(Ok(()), |folder| created.create_folder(folder).with_context(|| cannot_make(folder)))
+    folder.map_or(Ok(()), |folder| created.create_folder(folder).map_err(cannot_make(folder)))
 }
 
 /// Refuses a path in a folder that does not exist: creating it would hide a misspelt path.
@@ -152,9 +182,10 @@ pub fn folder_must_exist(option: &str, path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The file at the path of the folder, or at one of its parents.
+/// The file at the path of the folder, or at one of its parents. A link that leads nowhere is one too.
 fn in_the_way(folder: &Path) -> Option<&Path> {
-    folder.ancestors().find(|place| place.exists()).filter(|place| !place.is_dir())
+    let is_there = |place: &&Path| place.symlink_metadata().is_ok();
+    folder.ancestors().find(is_there).filter(|place| !place.is_dir())
 }
 
 /// A path relative to the current folder, as it probably was given: the configuration has absolute paths for
@@ -170,17 +201,28 @@ fn shown_from(here: &Path, path: &Path) -> PathBuf {
     }
 }
 
-fn cannot_make(folder: &Path) -> String {
-    let why = in_the_way(folder).map_or("", |place| {
-        if place == folder { ", since it is a file" } else { "; there is a file in the way" }
+/// The error for a folder that can't be made. The system's reason is left out where a file is in the way.
+fn cannot_make(folder: &Path) -> impl FnOnce(io::Error) -> anyhow::Error {
+    let what = format!("can't make the folder {}", shown(folder).display());
+    let why = in_the_way(folder).map(|place| match fs::read_link(place) {
+        Ok(target) if !place.exists() => {
+            format!("; {} is a link to {}, which is not there", shown(place).display(), target.display())
+        }
+        _ if place == folder => ", since it is a file".to_owned(),
+        _ => "; there is a file in the way".to_owned(),
     });
-    format!("can't make the folder {}{why}", shown(folder).display())
+    move |error| match why {
+        Some(why) => anyhow::anyhow!("{what}{why}"),
+        None => anyhow::Error::from(error).context(what),
+    }
 }
 
 /// Locks a run's folder until the file is closed, however the process ends. Some network file systems have no
 /// locks; then nothing is locked. Not every system can lock a folder, so there is a hidden lock file.
 fn lock_folder(run: &Path) -> anyhow::Result<Option<File>> {
-    let lock = File::options().create(true).append(true).open(run.join(LOCK));
+    let path = run.join(LOCK);
+    train::check_regular(&path).map_err(train::Error::io("open", &path))?;
+    let lock = File::options().create(true).append(true).open(path);
     let Ok(lock) = lock else { return Ok(None) };
     match lock.try_lock() {
         Ok(()) => Ok(Some(lock)),
@@ -193,8 +235,17 @@ fn lock_folder(run: &Path) -> anyhow::Result<Option<File>> {
 
 /// Whether another process is writing into a run's folder.
 pub fn is_locked(run: &Path) -> bool {
-    File::open(run.join(LOCK))
+    let path = run.join(LOCK);
+    train::check_regular(&path)
+        .and_then(|()| File::open(path))
         .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
+/// Whether a folder has the `config.json` of a run. Other programs have such files too, with other keys.
+fn is_run(folder: &Path) -> bool {
+    let text = train::read_text(&folder.join("config.json")).unwrap_or_default();
+    let config: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    config["recipe"].is_string() && config["model"].is_string() && config["changed"].is_array()
 }
 
 /// Whether a folder or one of its subfolders has a file of a network.
@@ -255,9 +306,12 @@ mod tests {
 
     #[test]
     fn a_picture_or_a_folder() {
-        let plot = Output::new(Some(Path::new("out/multi_gpu.PNG")), "minigooglenet");
+        let mut config = Config::default();
+        let plot = Output::new(Some(Path::new("out/multi_gpu.PNG")), &config);
         assert_eq!((plot.run, plot.numbered), ("runs/minigooglenet-1".into(), true));
-        let folder = Output::new(Some(Path::new("runs/a")), "minigooglenet");
+        let folder = Output::new(Some(Path::new("runs/a")), &config);
+        (config.training.model, config.changed) = ("../my net/2".to_owned(), vec!["model".to_owned()]);
+        assert_eq!(Output::new(None, &config).run, Path::new("runs/_my_net_2-1"));
         assert_eq!(folder, Output { run: "runs/a".into(), ..Output::default() });
     }
 }

@@ -11,8 +11,9 @@ pub fn run(args: RecipesArgs) -> anyhow::Result<ExitCode> {
         let width = all.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         return print::lines(all.iter().map(|(name, about)| format!("{name:width$}  {about}")).collect());
     };
-    let text = train::write_recipe(&train::find_recipe(&name)?)?;
-    let about = all.iter().find(|(known, _)| *known == name);
+    let recipe = train::find_recipe(&name)?;
+    let text = train::write_recipe(&recipe)?;
+    let about = all.iter().find(|(known, _)| *known == name.replace('_', "-"));
     let head = about.map_or(String::new(), |(_, about)| format!("# {about}\n"));
     print::text(&format!("{head}{text}"))
 }

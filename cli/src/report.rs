@@ -19,8 +19,14 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
         _ => PathBuf::from("report.html"),
     };
     // A bad path is refused before any network is tested.
-    let file = args.output.as_deref().map_or_else(|| Ok(default()), page_file)?;
-    folder_must_exist("--output", &file)?;
+    let file = match &args.output {
+        Some(output) => {
+            let file = page_file(output)?;
+            folder_must_exist("--output", &file)?;
+            file
+        }
+        None => default(),
+    };
     let mut reports = Vec::with_capacity(runs.len());
     for run in &runs {
         let mut about = RunReport::read(run, run_name(run))?;
@@ -38,7 +44,7 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
 fn test(about: &mut RunReport, run: &Path, args: &ReportArgs) -> anyhow::Result<()> {
     let device = args.devices.open()?;
     let mut classifier = Classifier::load(&run.join(MODEL_FILE), &device, args.batch_size)?;
-    let config = evaluate::data_of(run, &classifier, &args.data)?;
-    let (data, all) = data::load_test(&config.training.data, config.placement.files)?;
+    let (config, whole) = evaluate::data_of(run, &classifier, &args.data)?;
+    let (data, all) = data::load_test(&config.training.data, config.placement.files, whole)?;
     Ok(about.test(&mut classifier, &data, all)?)
 }

@@ -2,11 +2,12 @@
 
 use crate::args::TrainArgs;
 use crate::error::usage;
+use crate::kept_devices::{Here, kept};
 use crate::keys::flag_or_table;
 use crate::output::{Output, is_locked, is_picture, newest_run};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
-use train::{Config, Devices, Difference, Process, Resume, cluster, differences, find_recipe};
+use train::{Config, Difference, Process, Resume, cluster, differences, find_recipe};
 
 /// Whether a launcher or the cluster has started this job before.
 fn is_restarted() -> anyhow::Result<bool> {
@@ -80,7 +81,7 @@ impl TrainArgs {
         // The outputs of the run that wrote the file.
         resume.iter_mut().for_each(|resume| resume.config.outputs.forget_outside());
         let config = resume.as_ref().map_or_else(|| self.config(), |resume| self.resumed_config(resume))?;
-        let new = Output::new(self.keep.output.as_deref(), &config.recipe);
+        let new = Output::new(self.keep.output.as_deref(), &config);
         Ok(Start { config, output: Output { restarted, ..new }, resume })
     }
 
@@ -164,8 +165,13 @@ impl TrainArgs {
             }
         }
         self.apply(&mut wanted)?;
-        let fixed =
-            |differs: &Difference| differs.is_training() && !(fingerprint && differs.key == "data.dataset");
+        // The curve of the run so far, with its number of epochs.
+        let kept = saved.training.schedule.clone().over(saved.training.epochs);
+        let fixed = |differs: &Difference| match differs.key.as_str() {
+            "data.dataset" if fingerprint => false,
+            "schedule" if wanted.training.schedule == kept => false,
+            _ => differs.is_training(),
+        };
         let Some(differs) = differences(saved, &wanted).into_iter().find(fixed) else { return Ok(()) };
         let by_flags = {
             let mut flagged = saved.clone();
@@ -210,13 +216,13 @@ impl TrainArgs {
     }
 
     /// The configuration of a resumed run: the saved one, with the changes that flags may make. The devices
-    /// are those of the flags alone, since a run may resume on another machine. Options that decide bits
-    /// stay.
+    /// are those that the run had, as far as they are here, since a run may resume on another machine. Options
+    /// that decide bits stay.
     pub fn resumed_config(&self, resume: &Resume) -> anyhow::Result<Config> {
         self.check_resumed(&resume.config, resume.state.data.is_some())?;
         let mut config = resume.config.clone();
-        let replicas = config.placement.devices.replicas;
-        config.placement.devices = Devices { replicas, ..Devices::default() };
+        let saved = &resume.config.placement.devices;
+        config.placement.devices = kept(saved, Here::look(saved)?).0;
         let before = config.clone();
         self.apply(&mut config)?;
         config.note_changes(&before);

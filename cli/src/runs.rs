@@ -17,8 +17,9 @@ use trained::MODEL_FILE;
 /// The configuration in a run's folder.
 const CONFIG: &str = "config.json";
 
-/// The longest reason in the table, in characters; `--json` has all of it.
+/// The longest values and cells of the table, in characters; `--json` has all of them.
 const LONGEST: usize = 60;
+const LONGEST_CELL: usize = 400;
 
 /// Keys that differ without telling anybody more.
 const HIDDEN: [&str; 1] = ["weights_sha256"];
@@ -75,6 +76,10 @@ struct Row {
     of: Option<u64>,
     best_val_acc: Option<f64>,
     best_epoch: Option<u64>,
+    /// The time of the epochs.
+    seconds: f64,
+    /// The number of processes that train together.
+    processes: Option<usize>,
     started: Option<String>,
     ended: Option<String>,
     end: Option<String>,
@@ -93,11 +98,14 @@ impl Row {
             Vec::new()
         });
         row.epochs = history.len();
+        row.seconds = history.iter().fold(0.0, |sum, record| sum + record.seconds);
         let best = Monitor::default().best_of(&history);
         (row.best_val_acc, row.best_epoch) = best.map(|best| (best.val_acc, best.epoch)).unzip();
         match Status::read(run) {
-            Ok(Some(Status { started, ended, end, reason })) => {
+            Ok(Some(Status { started, processes, ended, end, reason })) => {
                 (row.started, row.ended, row.end, row.reason) = (Some(started), ended, end, reason);
+                // Older runs did not record it.
+                row.processes = Some(processes).filter(|processes| *processes > 0);
             }
             Ok(None) => {}
             Err(error) => errors.push(error.to_string()),
@@ -151,9 +159,9 @@ impl Row {
         by_key.then_with(|| natural(&self.run).cmp(&natural(&other.run)))
     }
 
-    fn cells(&self) -> [String; 7] {
+    fn cells(&self) -> [String; 9] {
         let none = || "-".to_owned();
-        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(none);
+        let cut = |text: &Option<String>| text.as_deref().map_or_else(none, |text| shortened(text, LONGEST));
         let epochs = self.of.map_or_else(|| self.epochs.to_string(), |of| format!("{}/{of}", self.epochs));
         let best = self.best_val_acc.zip(self.best_epoch);
         let best = best.map_or_else(none, |(acc, epoch)| format!("{acc:.4} ({epoch})"));
@@ -161,13 +169,17 @@ impl Row {
         let when = self.started.as_deref().and_then(|started| started.get(..16));
         let when = when.map_or_else(none, |when| when.replacen('T', " ", 1));
         let end = match (&self.error, &self.reason) {
-            (Some(error), _) => format!("unreadable: {error}"),
-            (None, Some(reason)) => format!("{}: {}", or_none(&self.end), shortened(reason)),
-            (None, None) => or_none(&self.end),
+            (Some(error), _) => shortened(&format!("unreadable: {error}"), LONGEST_CELL),
+            (None, Some(reason)) => format!("{}: {}", cut(&self.end), shortened(reason, LONGEST)),
+            (None, None) => cut(&self.end),
         };
         let shown = self.changed.iter().filter(|(key, _)| !HIDDEN.contains(&key.as_str()));
-        let changed: Vec<String> = shown.map(|(key, value)| format!("{key}={}", plain(value))).collect();
-        [self.run.clone(), or_none(&self.recipe), epochs, best, when, end, changed.join(" ")]
+        let changed: Vec<String> =
+            shown.map(|(key, value)| format!("{key}={}", shortened(&plain(value), LONGEST))).collect();
+        let changed = shortened(&changed.join(" "), LONGEST_CELL);
+        let seconds = if self.epochs == 0 { none() } else { format!("{:.0}", self.seconds) };
+        let processes = self.processes.map_or_else(none, |number| number.to_string());
+        [self.run.clone(), cut(&self.recipe), epochs, best, seconds, processes, when, end, changed]
     }
 }
 
@@ -189,8 +201,8 @@ fn plain(value: &Value) -> String {
     }
 }
 
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
+fn shortened(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
         Some((at, _)) => format!("{}...", &text[..at]),
         None => text.to_owned(),
     }
@@ -214,15 +226,29 @@ fn natural(name: &str) -> Vec<(u64, String)> {
 
 /// Lines with aligned columns; the last one may be of any length.
 fn table(rows: &[Row]) -> Vec<String> {
-    let head = ["run", "recipe", "epochs", "best val_acc", "started (UTC)", "end", "differs from the recipe"];
+    let head = [
+        "run",
+        "recipe",
+        "epochs",
+        "best val_acc",
+        "seconds",
+        "processes",
+        "started (UTC)",
+        "end",
+        "differs from the recipe",
+    ];
     let mut cells = vec![head.map(str::to_owned)];
     // Names from outside must not break a line.
     let escaped = |row: &Row| row.cells().map(|cell| train::printable(&cell).replace('\n', " "));
     cells.extend(rows.iter().map(escaped));
     let width = |k: usize| cells.iter().map(|row| row[k].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let line = |row: &[String; 7]| {
-        let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+    let line = |row: &[String; 9]| {
+        // The width of a format is at most 65,535.
+        let padded = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| cell.clone() + &" ".repeat(width.saturating_sub(cell.chars().count())));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     cells.iter().map(line).collect()

@@ -29,7 +29,7 @@ pub fn run(args: SummaryArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch", args.batch)?;
     at_least_one("--classes", args.classes.unwrap_or(1))?;
     let mut config = Config::default();
-    config.training.model = args.model.to_string_lossy().into_owned();
+    config.set("model", &args.model.to_string_lossy().into())?;
     let classes = take_network(&mut config, args.image_size)?;
     let model = config.network(config.training.data.image_size.shape(), args.classes.unwrap_or(classes))?;
     print::text(&bench::summary(&model, args.batch)?)

@@ -5,45 +5,61 @@ use crate::created_paths::{CreatedPaths, FirstStepFlag};
 use crate::device::warn_of_unused_gpu;
 use crate::error::{INCOMPLETE, INTERRUPTED, usage};
 use crate::flags::default_dir;
-use crate::interrupt::{end_at_once, interrupt, stop_flag};
+use crate::interrupt::Interrupts;
+use crate::kept_devices::{Here, kept};
 use crate::keys::{flag_of, in_flags};
 use crate::output::{Output, prepare_outside, shown};
 use crate::print::note;
 use crate::resume::Start;
 use crate::serve::{Page, Server};
 use crate::tui::{self, Tui};
-use crate::{data, error, launch, print};
+use crate::{classes, data, error, launch, print};
 use anyhow::Context;
-use callbacks::{LiveStatus, Outputs, Outside, Progress, Run, Status, from_config};
+use callbacks::{LiveStatus, Outputs, Outside, Progress, Run, Status, from_config, shell_word};
 use std::mem::take;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use train::cifar::Dataset;
-use train::{Config, End, Observer, Outcome, Placement, Process, Resume, TrainState};
+use train::{Config, End, Observer, Outcome, Placement, Process, Resume, StopFlag, TrainState};
 use trained::ImageSize;
 
+/// How long the first process has to record a failure before the others end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
+    // Early: the first process of a container ignores signals without a handler, and others end by some.
+    let live = args.keep.tui && tui::is_possible();
+    let view = live.then_some(tui::interrupt as fn(&StopFlag));
+    let interrupts = Interrupts::listen(args.keep.signal_action, view)?;
     let start = args.start(args.owns_output()?)?;
     let process = Process::join(&start.config.placement.devices)?;
-    let process = process.map(|process| process.comes_back(launch::restarts()));
+    let process = process.map(|process| process.comes_back(launch::restarts()).telling(|text| note(text)));
     if process.is_none() {
         // A missing device is reported before the data are read.
         let Placement { devices, .. } = &start.config.placement;
         start.config.check_replicas(train::check_devices(devices, &start.config.training.arithmetic)?)?;
     }
+    if let Some(process) = &process {
+        launch::ready();
+        interrupts.joined(process);
+    }
     match process {
-        Some(process) if !process.is_first() => run_other(process, start, &args),
-        process => run_first(process, start, &args),
+        Some(process) if !process.is_first() => run_other(process, start, &args, &interrupts.stop),
+        process => run_first(process, start, &args, live, &interrupts.stop),
     }
 }
 
 /// Trains, writes the run's files, and prints messages.
-fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
-    // Early: the first process of a container ignores signals without a handler.
-    let live = args.keep.tui && tui::is_possible();
-    let stop = stop_flag(if live { tui::interrupt } else { interrupt })?;
+fn run_first(
+    mut process: Option<Process>,
+    mut start: Start,
+    args: &TrainArgs,
+    live: bool,
+    stop: &StopFlag,
+) -> anyhow::Result<ExitCode> {
     let server = args.keep.serve.as_ref().map(|address| Server::bind(address.as_deref())).transpose()?;
     if let Some(process) = &mut process {
         start = args.agree(process, start)?;
@@ -51,16 +67,19 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
     let Start { mut config, mut output, resume } = start;
     let (output, resume) = (&mut output, resume.as_ref());
     output.check_unused()?;
-    let data = load(&mut config, args, resume, |line| note(line))?;
+    output.check_folder()?;
+    let data = load(&mut config, args, resume, true)?;
     let (mut created, mut lock, mut status) = (CreatedPaths::default(), None, None);
     let mut page: Option<Page> = None;
     let first_step_done = Arc::new(AtomicBool::new(false));
+    let processes = process.as_ref().map_or(1, Process::world);
     let begin = || {
         prepare_outputs(&config.outputs, resume, &output.run, &mut created)?;
         lock = output.create(&mut created)?;
         output.check_unused()?;
         train::save_config(&config, &output.run)?;
-        status = Some(Status::begin(&output.run, output.resumed || output.restarted)?);
+        train::save_unreadable(&data, &output.run)?;
+        status = Some(Status::begin(&output.run, output.resumed || output.restarted, processes)?);
         announce(&config, &data, output, resume, args)?;
         let mut observers = observers(&config, &title(&config, &data), output, args)?;
         let (address, live_status) = (server.as_ref().map(Server::url), LiveStatus::default());
@@ -80,9 +99,9 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
         Ok::<_, anyhow::Error>(match process {
             Some(mut process) => {
                 process.share_folder(Some(&output.run))?;
-                process.train(&config, data, resume, || Ok(take(&mut observers)), &stop)?
+                process.train(&config, data, resume, || Ok(take(&mut observers)), stop)?
             }
-            None => train::train(&config, data, resume, &mut observers, &stop)?,
+            None => train::train(&config, data, resume, &mut observers, stop)?,
         })
     };
     let outcome = begin();
@@ -152,6 +171,7 @@ fn conclude(end: End, output: &Output) -> anyhow::Result<ExitCode> {
             print::text(&format!("stopped early: {reason}\ndone: {run}\n")).or(Ok(ExitCode::SUCCESS))
         }
         End::Interrupted => {
+            let run = shell_word(&output.run.to_string_lossy());
             note(format_args!("interrupted; everything is saved. Resume with: towers train --resume {run}"));
             Ok(ExitCode::from(INTERRUPTED))
         }
@@ -168,25 +188,33 @@ fn conclude(end: End, output: &Output) -> anyhow::Result<ExitCode> {
 /// An interrupted run is no failure here if a launcher watches all processes: a failure would end the first
 /// process too, which reports the interrupt. Without such a launcher, the exit status must say that the process
 /// is not done, or it would not be restarted.
-fn run_other(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
-    let stop = stop_flag(|stop| if stop.is_watched() { stop.raise() } else { end_at_once() })?;
+fn run_other(
+    mut process: Process,
+    start: Start,
+    args: &TrainArgs,
+    stop: &StopFlag,
+) -> anyhow::Result<ExitCode> {
     let Start { mut config, mut output, resume } = args.agree(&mut process, start)?;
-    let data = load(&mut config, args, resume.as_ref(), |_| ())?;
-    let alone = process.is_on_its_own();
+    let data = load(&mut config, args, resume.as_ref(), false)?;
+    let (alone, world) = (process.is_on_its_own(), process.world());
     let folder = process.share_folder(None)?;
     let (title, mut lock, mut status) = (title(&config, &data), None, None);
     let mut take_over = || {
         let folder = folder.clone().unwrap_or_else(|| output.run.clone());
         output = Output { run: folder, resumed: true, ..Output::default() };
         lock = Some(output.create(&mut CreatedPaths::default())?);
-        status = Some(Status::begin(&output.run, output.resumed)?);
+        status = Some(Status::begin(&output.run, output.resumed, world)?);
         observers(&config, &title, &output, args)
     };
     let observers = || take_over().map_err(|error: anyhow::Error| callbacks::Error::other(error));
-    let outcome = process.train(&config, data, resume.as_ref(), observers, &stop);
+    let outcome = process.train(&config, data, resume.as_ref(), observers, stop);
     let outcome = outcome.map_err(anyhow::Error::from);
     if let Some(status) = status {
         Ending::of(&outcome).record(status, &output.run);
+    }
+    if outcome.is_err() && lock.is_none() {
+        // MPI's launcher may end all processes when this one ends. The first one still records the end.
+        std::thread::sleep(LAST_WORDS);
     }
     let outcome = outcome?;
     if lock.is_some() {
@@ -232,14 +260,25 @@ fn with_remedy(error: anyhow::Error) -> anyhow::Error {
     anyhow::anyhow!("{}{what}", error::sentence(&error))
 }
 
-/// The data, with training and test samples; for a resumed run, those of the run. A new run with `--quick`
-/// takes synthetic images if CIFAR is not available, unless a data folder is given.
+/// The data, with training and test samples; for a resumed run, those of the run. Only the first process
+/// reports the progress. A new run with `--quick` takes synthetic images if CIFAR is not available, unless a
+/// data folder is given.
 fn load(
     config: &mut Config,
     args: &TrainArgs,
     resume: Option<&Resume>,
-    warn: fn(&str),
+    is_first: bool,
 ) -> anyhow::Result<Dataset> {
+    let warn = |line: &str| {
+        if is_first {
+            note(line)
+        }
+    };
+    let read = |config: &Config| match is_first {
+        true => data::load(&config.training.data, &config.placement.files, args.keep.no_progress),
+        // The first process reports it.
+        false => train::load_data(&config.training.data, &config.placement.files, |_| ()),
+    };
     if (resume.is_some() || args.repeats_run()) && !args.options.has("data.dataset") {
         config.training.data.check_folder("the run's config.json")?;
     }
@@ -248,7 +287,7 @@ fn load(
         warning.iter().for_each(|warning| warn(&format!("warning: {warning}")));
     }
     let trial = args.quick && resume.is_none();
-    let data = match data::load(&config.training.data, &config.placement.files, args.keep.no_progress) {
+    let data = match read(config) {
         Ok(data) => data,
         Err(error @ train::Error::Data(_))
             if trial
@@ -258,7 +297,7 @@ fn load(
             warn(&format!("warning: {error}"));
             warn("warning: continuing with SYNTHETIC images: drawn figures, not CIFAR");
             config.training.data.dataset = "synthetic".to_owned();
-            data::load(&config.training.data, &config.placement.files, args.keep.no_progress)?
+            read(config)?
         }
         Err(error) => return Err(error.into()),
     };
@@ -299,6 +338,7 @@ fn announce(
         "{}: {} on {}{at} ({images}), into {run}",
         config.recipe, config.training.model, data.name
     ));
+    classes::lines(config, data).into_iter().for_each(note);
     warn_of_unused_gpu(&config.placement.devices);
     if let Some(resume) = resume {
         for skipped in &resume.skipped {
@@ -316,6 +356,13 @@ fn announce(
                 config.training.epochs
             ));
         }
+        let saved = &resume.config.placement.devices;
+        let (_, changes) = kept(saved, Here::look(saved)?);
+        let is_given = |key: &str| {
+            args.options.has(key) || (key == "devices.gpus" && args.options.has("devices.device"))
+        };
+        let untold = changes.iter().filter(|(key, _)| !is_given(key));
+        untold.for_each(|(_, line)| note(format_args!("warning: {line}")));
         let ignored = args.ignored_recipe_options(config)?;
         ignored.iter().for_each(|line| note(format_args!("warning: {line}")));
     } else if args.quick && !args.options.has("epochs") && config.recipe != "quick" {

@@ -1,49 +1,24 @@
 //! Messages for command lines that clap refuses.
 
 use crate::args::Args;
+use crate::{elsewhere, short_help};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
-
-/// Flags of other programs for training that are not similar to any flag here, with the way to do the same.
-const ELSEWHERE: [(&[&str], &str); 5] = [
-    (
-        &["--network", "--arch"],
-        "a network is named by --model NAME|FILE, or comes with its recipe, by --recipe NAME",
-    ),
-    (
-        &["--weight-decay", "--wd", "--l2"],
-        "it is an option of the optimizer, as in --optimizer sgd:weight-decay=5e-4",
-    ),
-    (&["--nesterov"], "it is an option of the optimizer, as in --optimizer sgd:momentum=0.9,nesterov"),
-    (
-        &["--deterministic"],
-        "a run repeats bit for bit without it; for sums in one order on several GPUs give --virtual-replicas N",
-    ),
-    (
-        &["--tta"],
-        "it belongs to towers evaluate and towers predict, which show a trained network several views",
-    ),
-];
-
-/// Commands of other programs, with the way to do the same.
-const COMMANDS: [(&str, &str); 2] = [
-    ("import", "convert weights of Keras or PyTorch by towers export FILE --output model.safetensors"),
-    ("test", "towers evaluate measures a trained network; towers predict classifies pictures"),
-];
 
 /// Flags with an optional value.
 const WITH_EQUALS: [&str; 2] = ["--tta", "--backup-and-restore"];
 
 /// Parses the command line of this process.
 pub fn parse() -> Result<Args, clap::Error> {
-    let mut command = command();
+    // clap has one form of help where no flag has two texts.
+    let mut command = command(std::env::args_os().any(|word| word == "-h"));
     let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
     Args::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 /// The commands, each with the usage of its help: clap would list every given flag, and all conflicting ones.
-/// Of a repeated flag the last one counts, so that scripts can append flags.
-fn command() -> clap::Command {
+/// The last one of a repeated flag counts, so that scripts can append flags. If `short`, the help of `train` is a selection.
+fn command(short: bool) -> clap::Command {
     let mut built = Args::command();
     built.build();
     let names: Vec<String> = Args::command().get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
@@ -51,7 +26,11 @@ fn command() -> clap::Command {
         let usage = built.find_subcommand_mut(&name).map(|sub| sub.render_usage().to_string());
         let usage = usage.unwrap_or_default();
         let usage = usage.trim_start_matches("Usage: ").to_owned();
-        command.mut_subcommand(name, |sub| sub.override_usage(usage))
+        let is_short = short && name == "train";
+        command.mut_subcommand(name, |sub| {
+            let sub = if is_short { short_help::shortened(sub) } else { sub };
+            sub.override_usage(usage)
+        })
     })
 }
 
@@ -65,11 +44,11 @@ pub fn advised(mut error: clap::Error) -> clap::Error {
     let advice = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::InvalidSubcommand, _) => {
             let name = line.get(1).map(String::as_str);
-            let advice = COMMANDS.iter().find(|(command, _)| Some(*command) == name);
+            let advice = name.and_then(elsewhere::command);
             if advice.is_some() {
                 error.remove(ContextKind::SuggestedSubcommand);
             }
-            advice.map(|(_, advice)| (*advice).to_owned())
+            advice.map(str::to_owned)
         }
         (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) => {
             let near = match error.get(ContextKind::SuggestedArg) {
@@ -136,8 +115,7 @@ fn advice(line: &[String], word: &str, near: bool) -> Option<String> {
             "the command to start comes after `--`, as in towers launch --processes 2 -- train --quick";
         return Some(advice.to_owned());
     }
-    let known = ELSEWHERE.iter().find(|(flags, _)| command == "train" && flags.contains(&word));
-    known.map(|(_, advice)| (*advice).to_owned())
+    elsewhere::flag(word).filter(|_| command == "train").map(str::to_owned)
 }
 
 /// Whether a flag is probably a misspelling of another one, or a part or extension of it.

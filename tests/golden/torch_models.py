@@ -102,6 +102,28 @@ class Branches(nn.Module):
         return self.fc(torch.cat([self.conv(x).flatten(1), F.avg_pool2d(x, 2).flatten(1)], 1))
 
 
+class Unit(nn.Module):
+    """Normalizes values from 0 to 1."""
+
+    def __init__(self, outputs=2):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 3), nn.Linear(4, outputs)
+
+    def forward(self, x):
+        x = F.relu(self.conv((x - 0.49) / 0.247))
+        return self.head(x.mean((2, 3)))
+
+
+class Single(Unit):
+    """The probability of one of two classes."""
+
+    def __init__(self):
+        super().__init__(1)
+
+    def forward(self, x):
+        return torch.sigmoid(super().forward(x))
+
+
 def export(network, image, kind, file):
     """Writes the graph in one of the ways that users have."""
     one = torch.zeros(1, 3, *image)
@@ -160,6 +182,8 @@ def main():
             (Normalized, (4, 4), ["script", "export"]),
             (Residual, (4, 6), ["export", "training", "sizes"]),
             (Branches, (4, 4), ["script"]),
+            (Unit, (8, 8), ["script"]),
+            (Single, (8, 8), ["script"]),
         ]
     ):
         for kind in kinds:

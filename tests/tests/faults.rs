@@ -1,7 +1,11 @@
 //! Failed runs end with a clear error and keep their files.
 
-use towers_tests::{cpus, failed, few_images, run, run_in, trained};
-use train::{Config, EpochRecord, Error, Flow, Observer, Resume, Snapshot, TrainState, cifar, recipe};
+use std::sync::{Arc, Mutex};
+use towers_tests::{assert_same, cpus, failed, few_images, run, run_in, trained};
+use train::callbacks::{self, Checkpoints};
+use train::{
+    Config, End, EpochRecord, Error, Flow, Observer, Resume, Snapshot, StepInfo, TrainState, cifar, recipe,
+};
 
 fn quick() -> Config {
     let mut config = recipe("quick").unwrap();
@@ -27,15 +31,10 @@ fn a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint() {
 }
 
 /// Ends a run after its first epoch, on the first replica only.
-struct Ending(fn() -> train::callbacks::Result<Flow>);
+struct Ending(fn() -> callbacks::Result<Flow>);
 
 impl Observer for Ending {
-    fn on_epoch_end(
-        &mut self,
-        _: &EpochRecord,
-        _: &TrainState,
-        _: &dyn Snapshot,
-    ) -> train::callbacks::Result<Flow> {
+    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> callbacks::Result<Flow> {
         self.0()
     }
 }
@@ -46,10 +45,110 @@ fn an_observer_ends_all_towers() {
     let mut config = quick();
     config.placement.devices.replicas = 3;
     let ends = |how| run(&config, &few_images(), None, None, vec![Box::new(Ending(how))]);
-    let error = ends(|| Err(train::callbacks::Error::other("the disk is gone"))).err().unwrap();
+    let error = ends(|| Err(callbacks::Error::other("the disk is gone"))).err().unwrap();
     assert_eq!(error.to_string(), "the disk is gone");
     let outcome = ends(|| Ok(Flow::Stop("enough".into()))).unwrap().outcome;
-    assert_eq!((outcome.end, outcome.state.epoch), (train::End::Stopped("enough".into()), 1));
+    assert_eq!((outcome.end, outcome.state.epoch), (End::Stopped("enough".into()), 1));
+}
+
+/// Fails at a step of the second epoch, or at the end of the first one. It keeps the warnings that it hears.
+#[derive(Clone, Default)]
+struct Failing {
+    at_step: bool,
+    is_optional: bool,
+    warnings: Arc<Mutex<Vec<String>>>,
+}
+
+impl Observer for Failing {
+    fn is_optional(&self) -> bool {
+        self.is_optional
+    }
+
+    fn on_warning(&mut self, warning: &str) -> callbacks::Result<()> {
+        self.warnings.lock().unwrap().push(warning.to_owned());
+        Ok(())
+    }
+
+    fn on_step(&mut self, step: &StepInfo) -> callbacks::Result<()> {
+        let fails = self.at_step && (step.epoch, step.steps_done) == (1, 2);
+        if fails { Err(callbacks::Error::other("the log broke")) } else { Ok(()) }
+    }
+
+    fn on_epoch_end(
+        &mut self,
+        record: &EpochRecord,
+        _: &TrainState,
+        _: &dyn Snapshot,
+    ) -> callbacks::Result<Flow> {
+        let fails = !self.at_step && record.epoch == 1;
+        if fails { Err(callbacks::Error::other("the log broke")) } else { Ok(Flow::Continue) }
+    }
+}
+
+/// Whatever comes before the checkpoints. A resume goes on as if nothing had happened.
+#[test]
+fn a_run_is_saved_before_it_ends_by_an_observer() {
+    let data = few_images();
+    for (replicas, at_step, saved) in [(1, true, 6), (3, true, 6), (1, false, 4), (3, false, 4)] {
+        let (dir, mut config) = (tempfile::tempdir().unwrap(), quick());
+        (config.training.epochs, config.placement.devices.replicas) = (2, replicas);
+        config.training.global_batch_size = Some(16);
+        config.outputs.checkpoints.every_epochs = 5;
+        let checkpoints = || {
+            Box::new(Checkpoints::new(dir.path(), &config.outputs.checkpoints).unwrap()) as Box<dyn Observer>
+        };
+        let failing = Box::new(Failing { at_step, ..Failing::default() });
+        let error = run(&config, &data, None, None, vec![failing, checkpoints()]).err().unwrap();
+        assert_eq!(error.to_string(), "the log broke");
+        let resume = Resume::newest(dir.path()).unwrap();
+        // The step after the failure is the last one.
+        assert_eq!(resume.state.step, saved, "{replicas} replicas");
+        let resumed = run(&config, &data, Some(&resume), None, vec![checkpoints()]).unwrap();
+        assert_same(&resumed, &run(&config, &data, None, None, vec![]).unwrap(), "resumed");
+    }
+}
+
+#[test]
+fn a_run_goes_on_without_a_log_that_failed() {
+    for at_step in [true, false] {
+        let log = Failing { at_step, is_optional: true, ..Failing::default() };
+        let other = Failing { at_step: true, is_optional: true, ..Failing::default() };
+        let observers: Vec<Box<dyn Observer>> = vec![Box::new(log.clone()), Box::new(other.clone())];
+        let mut config = quick();
+        config.training.epochs = 2;
+        assert_eq!(run(&config, &few_images(), None, None, observers).unwrap().outcome.end, End::Done);
+        let warnings = |log: Failing| {
+            let mut all = Arc::try_unwrap(log.warnings).unwrap().into_inner().unwrap();
+            all.retain(|warning| warning.starts_with("the log broke"));
+            all
+        };
+        let says = "the log broke; the run goes on, and writes no more there";
+        // A log that failed hears no more.
+        assert_eq!(warnings(log), [""; 0]);
+        assert_eq!(warnings(other), if at_step { vec![] } else { vec![says.to_owned()] });
+    }
+}
+
+/// One step, whose loss is fine, and the weights after it are huge.
+#[test]
+fn a_validation_loss_that_is_no_number_is_kept_and_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = quick();
+    (config.training.epochs, config.training.lr, config.training.global_batch_size) = (1, 1e30, Some(64));
+    let listener = Failing { at_step: true, ..Failing::default() };
+    let observers = || -> Vec<Box<dyn Observer>> {
+        let checkpoints = Checkpoints::new(dir.path(), &config.outputs.checkpoints).unwrap();
+        vec![Box::new(checkpoints), Box::new(listener.clone())]
+    };
+    let outcome = run(&config, &few_images(), None, None, observers()).unwrap().outcome;
+    assert!(outcome.end == End::Done && !outcome.state.history[0].val_loss.is_finite(), "{outcome:?}");
+    let warnings = listener.warnings.lock().unwrap().concat();
+    assert!(warnings.contains("the validation loss is not finite"), "{warnings}");
+    let resume = Resume::newest(dir.path()).unwrap();
+    assert!(resume.state.epoch == 1 && resume.state.history[0].val_loss.is_nan());
+    config.outputs.terminate_on_nan = true;
+    let outcome = run(&config, &few_images(), None, None, vec![]).unwrap().outcome;
+    assert!(matches!(outcome.end, End::Stopped(_)) && outcome.state.epoch == 0, "{outcome:?}");
 }
 
 /// The last batch has fewer samples than replicas: some get none of it.

@@ -91,6 +91,22 @@ fn trained_in(run: &std::path::Path) -> (Outcome, cifar::Dataset) {
     (outcome.unwrap(), data)
 }
 
+/// Its network would be sure of the only class whatever it sees.
+#[test]
+fn data_of_a_single_class_are_refused() {
+    let mut data = cropped();
+    data.classes.truncate(1);
+    for split in [&mut data.train, &mut data.test] {
+        split.labels.fill(0);
+    }
+    let model = mine(data.train.shape(), 8, 1);
+    let told = train_model(model, &config(), data, None, &mut Vec::new(), &StopFlag::default());
+    let told = told.map(|_| ()).unwrap_err();
+    let says =
+        "the number of classes is 1, but must be at least 2: a softmax of one score is 1 for any picture";
+    assert_eq!(told.to_string(), says);
+}
+
 #[test]
 fn a_network_of_ones_own_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -60,16 +60,19 @@ fn after_a_step(config: &Config, devices: impl Fn(usize) -> Vec<Device>, world: 
 }
 
 /// All 19 normalizations of MiniGoogLeNet. With so few images its steps amplify every difference, so there is
-/// only one step.
+/// only one step. In half of the runs rounding turns a ReLU on or off, and the result moves by up to 6e-2. A wrong
+/// statistic moves it in each run.
 #[test]
 fn minigooglenet_too() {
     let config = config(true).with(|config| config.training.model = "minigooglenet".into());
     for world in [2, 3] {
-        let [together, apart] = after_a_step(&config, |world| cpus(world, 1), world);
-        assert!(
-            together < 1e-2 && together * 20.0 < apart,
-            "{world} replicas: {together:e}, apart {apart:e}"
-        );
+        let is_exact = |seed| {
+            let config = config.with(|config| config.training.seed = seed);
+            let [together, apart] = after_a_step(&config, |world| cpus(world, 1), world);
+            assert!(together * 10.0 < apart, "{world} replicas: {together:e}, apart {apart:e}");
+            together < 1e-4
+        };
+        assert!((0..20).any(is_exact), "{world} replicas");
     }
 }
 

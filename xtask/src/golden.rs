@@ -117,6 +117,14 @@ mod tests {
             by_name_only(&source).is_some()
         };
         let marked: Vec<String> = scripts(&workspace).unwrap().into_iter().filter(marked).collect();
-        assert_eq!(marked, ["cifar_synthetic", "keras_weights_keras2", "optim_keras2"]);
+        let expected = [
+            "cifar_synthetic",
+            "keras2_models",
+            "keras_compile",
+            "keras_weights_keras2",
+            "onnx_mutations",
+            "optim_keras2",
+        ];
+        assert_eq!(marked, expected);
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::cargo;
 use anyhow::{Context as _, Result, bail};
-use std::fmt;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
@@ -15,6 +16,8 @@ pub struct Tally {
     pub passed: u64,
     pub failed: u64,
     pub skipped: u64,
+    /// The reasons of the skips, as the lines say them, each with its number of lines.
+    reasons: BTreeMap<String, u64>,
     /// Whether the lines now read are the output of tests that passed, which the harness shows for
     /// `--show-output`.
     in_output_of_passed: bool,
@@ -53,6 +56,21 @@ impl Tally {
     pub fn skip(&mut self, why: &str) {
         println!("SKIPPED: {why}");
         self.skipped += 1;
+        self.note(why);
+    }
+
+    fn note(&mut self, why: &str) {
+        *self.reasons.entry(why.to_owned()).or_default() += 1;
+    }
+
+    /// A line for each thing that was skipped, with how often that was said, the most frequent first.
+    pub fn skips(&self) -> String {
+        let mut reasons: Vec<_> = self.reasons.iter().collect();
+        reasons.sort_by_key(|(_, count)| core::cmp::Reverse(**count));
+        reasons.into_iter().fold(String::new(), |mut lines, (why, count)| {
+            let _ = writeln!(lines, "{count:>5} skipped: {why}");
+            lines
+        })
     }
 
     /// Counts one line; whether it is worth showing.
@@ -72,9 +90,15 @@ impl Tally {
         } else if line == "successes:" {
             self.in_output_of_passed = true;
         }
-        let skipped = line.starts_with("SKIPPED");
-        self.skipped += u64::from(skipped);
-        skipped || !self.in_output_of_passed
+        if let Some((name, _)) = line.strip_prefix("test ").and_then(|test| test.split_once(" ... ignored")) {
+            self.note(&format!("{name}, which runs on request"));
+        }
+        let skipped = line.strip_prefix("SKIPPED");
+        if let Some(why) = skipped {
+            self.skipped += 1;
+            self.note(why.trim_start_matches(':').trim());
+        }
+        skipped.is_some() || !self.in_output_of_passed
     }
 }
 
@@ -93,6 +117,8 @@ successes:
 ---- a stdout ----
 some numbers
 SKIPPED device matrix: no CUDA device
+SKIPPED: tiles of AMX: the processor has none
+SKIPPED: tiles of AMX: the processor has none
 
 failures:
 
@@ -101,11 +127,19 @@ a wrong number
 
 test result: FAILED. 2 passed; 1 failed; 4 ignored; 0 measured; 0 filtered out; finished in 0.01s
 test d ... ok
+test e ... ignored, takes hours
 test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.25s
 ";
         let mut tally = Tally::default();
         let shown: Vec<&str> = output.lines().filter(|line| tally.count(line)).collect();
-        assert_eq!(tally.to_string(), "3 passed, 1 failed, 5 skipped");
+        assert_eq!(tally.to_string(), "3 passed, 1 failed, 7 skipped");
+        assert_eq!(
+            tally.skips(),
+            "    2 skipped: tiles of AMX: the processor has none
+    1 skipped: device matrix: no CUDA device
+    1 skipped: e, which runs on request
+"
+        );
         assert!(shown.contains(&"SKIPPED device matrix: no CUDA device") && !shown.contains(&"some numbers"));
         assert!(shown.contains(&"a wrong number") && shown.contains(&"test d ... ok"));
     }

@@ -60,7 +60,8 @@ pub fn run(workspace: &Workspace, names: &[String]) -> Result<ExitCode, Failure>
             break;
         }
     }
-    println!("\n{table}{:<18}{:>10.1}\n{tally}", "total", start.elapsed().as_secs_f64());
+    let seconds = start.elapsed().as_secs_f64();
+    println!("\n{table}{:<18}{seconds:>10.1}\n\n{}{tally}", "total", tally.skips());
     let Some((name, error)) = failure else { return Ok(ExitCode::SUCCESS) };
     eprintln!("error: {name} failed: {error:#}\nhint: `cargo xtask test {name}` runs this step alone");
     Ok(ExitCode::FAILURE)

@@ -1,11 +1,13 @@
 //! The environment of the processes of a launch.
 
+use super::channel::Channel;
 use super::launcher_death::end_with_launcher;
 use super::mpi;
 use crate::args::LaunchArgs;
 use crate::error::usage;
 use anyhow::Context;
 use std::env;
+use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use train::join::Secret;
@@ -65,26 +67,37 @@ impl<'a> Launch<'a> {
         if self.is_by_mpi() { 1 } else { self.processes }
     }
 
-    /// The port of rank 0, where the processes meet: the given one, or one with a free next port.
+    /// A channel to the processes, if MPI's launcher starts them.
+    pub fn channel(&self) -> anyhow::Result<Option<Channel>> {
+        let open = || Channel::open(self.secret.clone()).context("can't listen to the processes");
+        self.is_by_mpi().then(open).transpose()
+    }
+
+    /// The port of rank 0. The processes meet at the next one.
     pub fn port(&self) -> anyhow::Result<u16> {
-        match self.args.master_port {
-            Some(port) => Ok(port),
-            None => {
-                let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr());
-                Ok(free.context("no port is free on this machine")?.port() - 1)
-            }
+        let Some(port) = self.args.master_port else { return two_free_ports() };
+        if let Some(next) = port.checked_add(1).filter(|_| self.started() > 1) {
+            let taken = || format!("--master-port is {port}, but the next port can't be used for rank 0");
+            bind(next).with_context(taken)?;
         }
+        Ok(port)
     }
 
     /// The command of the process `rank`.
-    pub fn command(&self, rank: usize, port: u16, restart: u32) -> anyhow::Result<Command> {
+    pub fn command(
+        &self,
+        rank: usize,
+        port: u16,
+        restart: u32,
+        channel: Option<&Channel>,
+    ) -> anyhow::Result<Command> {
         let program = env::current_exe().context("can't find this program's own file")?;
         let mut command = match &self.mpi {
             Some(launcher) => {
                 let mut command = Command::new(&program);
                 command.args(launcher.tolerance);
                 command.args(["-n", &self.processes.to_string()]).arg(program);
-                mpi::set_options(&mut command, self.args.grace);
+                mpi::set_options(&mut command);
                 command
             }
             None => Command::new(program),
@@ -96,7 +109,8 @@ impl<'a> Launch<'a> {
         });
         command.env("TOWERS_RESTART_COUNT", restart.to_string());
         command.env(RESTARTS_LEFT, self.args.max_restarts.saturating_sub(restart).to_string());
-        if self.is_by_mpi() {
+        if let Some(channel) = channel {
+            channel.announce(&mut command);
             return Ok(command);
         }
         for (name, value) in [
@@ -117,6 +131,25 @@ impl<'a> Launch<'a> {
     }
 }
 
+/// How often other programs may take one port of a pair.
+const TRIES: usize = 100;
+
+/// A port that is free, and so is the next one.
+fn two_free_ports() -> anyhow::Result<u16> {
+    for _ in 0..TRIES {
+        let next = bind(0).context("no port is free on this machine")?;
+        let port = next.local_addr().context("a port has no number")?.port() - 1;
+        if bind(port).is_ok() {
+            return Ok(port);
+        }
+    }
+    anyhow::bail!("this machine has no two free ports in a row; --master-port names one")
+}
+
+fn bind(port: u16) -> io::Result<TcpListener> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+}
+
 /// The list of GPUs for the processes: `ids` are indices into those that are visible now.
 fn visible(ids: &[usize], now: Option<String>) -> anyhow::Result<String> {
     let listed = now.as_ref().map(|now| now.split(',').map(str::trim).collect::<Vec<_>>());
@@ -135,6 +168,12 @@ fn visible(ids: &[usize], now: Option<String>) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_ports_of_a_launch_are_free() {
+        let port = two_free_ports().unwrap();
+        assert!(bind(port).is_ok() && bind(port + 1).is_ok());
+    }
 
     #[test]
     fn gpus_are_chosen_among_the_visible_ones() {

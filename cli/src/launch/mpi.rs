@@ -45,10 +45,8 @@ fn tolerance(launcher: &Path) -> &'static [&'static str] {
 }
 
 /// The options that Open MPI 4 and 5 read from these variables: root may start processes, also more of them
-/// than there are cores, and they share all cores. On Ctrl-C they have as long as others to save. MPICH does
-/// the same by itself.
-pub fn set_options(command: &mut Command, grace: u64) {
-    let grace = grace.to_string();
+/// than there are cores, and they share all cores. MPICH does the same by itself.
+pub fn set_options(command: &mut Command) {
     for (name, value) in [
         ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -58,8 +56,6 @@ pub fn set_options(command: &mut Command, grace: u64) {
         ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
         ("OMPI_MCA_hwloc_base_binding_policy", "none"),
         ("PRTE_MCA_hwloc_default_binding_policy", "none"),
-        ("OMPI_MCA_odls_base_sigkill_timeout", grace.as_str()),
-        ("PRTE_MCA_odls_base_sigkill_timeout", grace.as_str()),
         // The end of MPI would wait for lost processes too.
         ("OMPI_MCA_async_mpi_finalize", "1"),
     ] {

@@ -1,6 +1,7 @@
 //! One process of a launch.
 
 use crate::print::note;
+use crate::signals::Signal;
 use anyhow::Context;
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
@@ -28,11 +29,9 @@ pub struct Worker {
 /// A request to a running process.
 #[derive(Clone, Copy)]
 pub enum Request {
-    /// As by Ctrl-C: finish the step, save, end.
-    Interrupt,
-    /// End.
-    Terminate,
-    /// End immediately.
+    /// To hear a signal.
+    Signal(Signal),
+    /// To end immediately, with its own processes.
     Kill,
 }
 
@@ -116,14 +115,14 @@ impl Drop for Worker {
 
 #[cfg(unix)]
 fn send(child: &mut Child, request: Request) -> io::Result<()> {
-    use nix::sys::signal::{Signal, kill};
-    let signal = match request {
-        Request::Interrupt => Signal::SIGINT,
-        Request::Terminate => Signal::SIGTERM,
-        Request::Kill => return child.kill(),
-    };
-    let id = i32::try_from(child.id()).map_err(io::Error::other)?;
-    Ok(kill(nix::unistd::Pid::from_raw(id), signal)?)
+    use nix::sys::signal::{Signal as System, kill, killpg};
+    let id = nix::unistd::Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
+    match request {
+        Request::Signal(signal) => kill(id, format!("SIG{}", signal.name()).parse::<System>()?)?,
+        // It is the first of its group.
+        Request::Kill => killpg(id, System::SIGKILL)?,
+    }
+    Ok(())
 }
 
 #[cfg(not(unix))]

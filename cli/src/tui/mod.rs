@@ -12,13 +12,18 @@ use ratatui::crossterm::execute;
 use screen::View;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
-use train::printable;
-use train::{EpochRecord, Flow, Observer, RunInfo, Snapshot, StepInfo, StopFlag, TrainState};
+use train::{Observer, StopFlag, printable};
 
-/// The least time between two drawings; keys are read at every step.
+/// The time between two drawings.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
+
+/// Held while something is drawn, and for good by a process that ends: nothing is drawn after it has given the terminal
+/// back.
+static DRAWING: Mutex<()> = Mutex::new(());
 
 /// Whether standard output can show the view.
 pub fn is_possible() -> bool {
@@ -44,6 +49,7 @@ fn is_in_foreground() -> bool {
 /// second, or one before the run, ends it immediately.
 pub fn interrupt(stop: &StopFlag) {
     if stop.is_raised() || !stop.is_watched() {
+        let _drawing = DRAWING.lock();
         restore();
         end_at_once();
     }
@@ -57,13 +63,13 @@ fn restore() {
 }
 
 /// Shows the run in the terminal. Afterwards the terminal shows the lines of a run without the view.
+///
+/// A thread of its own draws and reads keys. So both go on while data are prepared, a kernel is compiled, or another
+/// replica keeps this one waiting.
 pub struct Tui {
-    terminal: DefaultTerminal,
-    view: View,
-    status: LiveStatus,
     printed: Lines,
-    stop: StopFlag,
-    drawn: Option<Instant>,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Tui {
@@ -78,27 +84,69 @@ impl Tui {
         status: LiveStatus,
         stop: StopFlag,
     ) -> io::Result<[Box<dyn Observer>; 2]> {
-        let printed = Lines::default();
+        let (printed, ended) = (Lines::default(), Arc::<AtomicBool>::default());
         let lines = Progress::plain(printed.clone(), io::sink());
         let view = View { run: printable(&run.display().to_string()), address, ..View::default() };
-        let tui = Tui { terminal: ratatui::try_init()?, view, status, printed, stop, drawn: None };
+        let mut tui = Tui { printed: printed.clone(), ended: Arc::clone(&ended), thread: None };
+        let mut screen = Screen { terminal: ratatui::try_init()?, view, status, printed, stop };
+        let show = move || {
+            while !ended.load(Ordering::Relaxed) {
+                screen.draw();
+                screen.read_keys();
+            }
+        };
+        tui.thread = Some(Builder::new().name("view".to_owned()).spawn(show)?);
         Ok([Box::new(lines), Box::new(tui)])
     }
+}
 
-    /// Draws, if enough time has passed, and handles keys. A closed terminal does not end the run.
-    fn show(&mut self, at_once: bool) {
-        self.keys();
-        if at_once || self.drawn.is_none_or(|drawn| drawn.elapsed() >= DRAW_EVERY) {
-            self.view.status = self.status.now();
-            self.view.log = printable(&self.printed.text()).lines().map(str::to_owned).collect();
-            let _ = self.terminal.draw(|frame| screen::draw(frame, &self.view));
-            self.drawn = Some(Instant::now());
-        }
+impl Drop for Tui {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        // A view that has panicked does not end the run.
+        let _ = self.thread.take().map(JoinHandle::join);
+        restore();
+        let _ = print::text(&self.printed.text());
+    }
+}
+
+impl Observer for Tui {
+    fn on_warning(&mut self, warning: &str) -> Result<()> {
+        let _ = writeln!(self.printed, "warning: {warning}");
+        Ok(())
+    }
+}
+
+/// The terminal and what it shows.
+struct Screen {
+    terminal: DefaultTerminal,
+    view: View,
+    status: LiveStatus,
+    printed: Lines,
+    stop: StopFlag,
+}
+
+impl Screen {
+    /// Draws. A closed terminal does not end the run.
+    fn draw(&mut self) {
+        self.view.stopping = self.stop.is_raised();
+        self.view.status = self.status.now();
+        self.view.log = printable(&self.printed.text()).lines().map(str::to_owned).collect();
+        let _drawing = DRAWING.lock();
+        let _ = self.terminal.draw(|frame| screen::draw(frame, &self.view));
     }
 
-    /// In raw mode, Ctrl-C is a key.
-    fn keys(&mut self) {
-        while event::poll(Duration::ZERO).unwrap_or(false) {
+    /// Waits for keys until the next drawing. In raw mode, Ctrl-C is a key.
+    fn read_keys(&self) {
+        let next = Instant::now() + DRAW_EVERY;
+        loop {
+            let left = next.saturating_duration_since(Instant::now());
+            match event::poll(left) {
+                Ok(true) => {}
+                Ok(false) => return,
+                // Without a terminal there are no keys.
+                Err(_) => return sleep(left),
+            }
             let Ok(Event::Key(key)) = event::read() else { continue };
             let control = key.modifiers.contains(KeyModifiers::CONTROL);
             let asked = key.code == KeyCode::Char('q') || (control && key.code == KeyCode::Char('c'));
@@ -106,46 +154,6 @@ impl Tui {
                 interrupt(&self.stop);
             }
         }
-        self.view.stopping = self.stop.is_raised();
-    }
-}
-
-impl Drop for Tui {
-    fn drop(&mut self) {
-        restore();
-        let _ = print::text(&self.printed.text());
-    }
-}
-
-impl Observer for Tui {
-    fn on_read(&mut self, _: usize, _: usize) -> Result<()> {
-        self.show(false);
-        Ok(())
-    }
-
-    fn on_begin(&mut self, _: &RunInfo<'_>) -> Result<()> {
-        self.show(true);
-        Ok(())
-    }
-
-    fn on_step(&mut self, _: &StepInfo) -> Result<()> {
-        self.show(false);
-        Ok(())
-    }
-
-    fn on_evaluate(&mut self, _: usize, _: usize) -> Result<()> {
-        self.show(false);
-        Ok(())
-    }
-
-    fn on_warning(&mut self, warning: &str) -> Result<()> {
-        let _ = writeln!(self.printed, "warning: {warning}");
-        Ok(())
-    }
-
-    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
-        self.show(true);
-        Ok(Flow::Continue)
     }
 }
 

@@ -1,20 +1,26 @@
 //! The screen: its content and its layout.
 
-use callbacks::RunStatus;
+mod text;
+
+use callbacks::{RunStatus, figure};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::style::{Color, Modifier, Style, Styled, Stylize};
 use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, Gauge, GraphType, Paragraph, Sparkline};
+use text::{fold, packed};
 
 /// Blue for training and orange for validation, which colour-blind people can tell apart.
 const TRAINING: Color = Color::LightBlue;
 const VALIDATION: Color = Color::Yellow;
 
-/// With fewer rows there are no charts; with fewer columns the charts are not side by side.
+/// With fewer rows there are no charts; with fewer columns boxes are not side by side.
 const ROWS_FOR_CHARTS: u16 = 18;
 const COLUMNS_FOR_TWO: u16 = 70;
+
+/// In a narrow terminal with this many rows, the charts are one below the other.
+const ROWS_FOR_TWO: u16 = 34;
 
 /// The most lines for the throughput of single replicas.
 const MOST_REPLICA_LINES: usize = 3;
@@ -35,77 +41,100 @@ pub struct View {
 
 pub fn draw(frame: &mut Frame<'_>, view: &View) {
     let area = frame.area();
+    let wide = area.width >= COLUMNS_FOR_TWO;
     let charts = if area.height >= ROWS_FOR_CHARTS { Constraint::Fill(3) } else { Constraint::Length(0) };
+    let head = headline(view, area.width);
     let replicas = replica_lines(view, area.width);
+    let inner = usize::from(if wide { area.width / 2 } else { area.width }.saturating_sub(2));
+    let figures = figures(view, inner);
+    let numbers = 2 + figures.len() as u16;
     let rows = [
-        Constraint::Length(2),
+        Constraint::Length(head.len() as u16),
         Constraint::Length(1),
         charts,
-        Constraint::Length(5),
+        Constraint::Length(if wide { numbers } else { numbers + 4 }),
         Constraint::Length(replicas.len().min(MOST_REPLICA_LINES) as u16),
         Constraint::Fill(1),
     ];
-    let [title, progress, charts, numbers, each, log] = Layout::vertical(rows).areas(area);
-    frame.render_widget(headline(view), title);
+    let [title, progress, charts, below, each, log] = Layout::vertical(rows).areas(area);
+    frame.render_widget(Paragraph::new(head), title);
     let status = &view.status;
     let (share, words) = status.progress();
     let epoch = format!("epoch {} of {}: {words}", status.epoch + 1, status.epochs);
     frame.render_widget(Gauge::default().ratio(share).label(epoch).gauge_style(TRAINING), progress);
-    if charts.height > 0 {
-        let halves = if charts.width >= COLUMNS_FOR_TWO {
-            [Constraint::Fill(1); 2]
-        } else {
-            [Constraint::Fill(1), Constraint::Length(0)]
-        };
-        let [left, right] = Layout::horizontal(halves).areas(charts);
-        let acc = status.by_step(|record| record.acc, |epoch| epoch.acc);
-        chart(frame, left, view, "accuracy", &acc, &status.by_epoch(|epoch| epoch.val_acc));
-        if right.width > 0 {
-            let loss = status.by_step(|record| record.loss, |epoch| epoch.loss);
-            let val_loss = status.by_epoch(|epoch| epoch.val_loss);
-            chart(frame, right, view, "loss", &loss, &val_loss);
-        }
-    }
-    let [now, rate] = Layout::horizontal([Constraint::Fill(1); 2]).areas(numbers);
-    frame.render_widget(Paragraph::new(figures(view)).block(Block::bordered().title("now")), now);
+    both_charts(frame, charts, area.height >= ROWS_FOR_TWO, view);
+    let [now, rate] = match wide {
+        true => Layout::horizontal([Constraint::Fill(1); 2]).areas(below),
+        false => Layout::vertical([Constraint::Length(numbers), Constraint::Fill(1)]).areas(below),
+    };
+    frame.render_widget(Paragraph::new(figures).block(Block::bordered().title("now")), now);
     throughput(frame, rate, view);
     frame.render_widget(Paragraph::new(replicas), each);
-    let lines = usize::from(log.height.saturating_sub(2));
+    let (lines, columns) =
+        (usize::from(log.height.saturating_sub(2)), usize::from(log.width.saturating_sub(2)));
     let newest = view.log.iter().skip(view.log.len().saturating_sub(lines));
+    let newest: Vec<String> = newest.flat_map(|line| fold(line, columns)).collect();
+    let newest = newest.iter().skip(newest.len().saturating_sub(lines));
     let newest: Vec<Line<'_>> = newest.map(|line| Line::raw(line.as_str())).collect();
     frame.render_widget(Paragraph::new(newest).block(Block::bordered().title("log")), log);
 }
 
-fn headline(view: &View) -> Paragraph<'_> {
+/// The network, the folder, the devices, and how to stop: two lines or more.
+fn headline(view: &View, width: u16) -> Vec<Line<'static>> {
     let hint = if view.stopping {
-        Span::styled(
-            "stopping after this step, then saving; q again ends at once",
-            Style::new().fg(VALIDATION),
-        )
+        let text = "stopping after this step, then saving; q again ends at once";
+        text.to_owned().set_style(Style::new().fg(VALIDATION))
     } else {
-        Span::styled("q or Ctrl-C stops and saves", Style::new().add_modifier(Modifier::DIM))
+        "q or Ctrl-C stops and saves".to_owned().set_style(Style::new().add_modifier(Modifier::DIM))
     };
-    let run = Line::from(vec![
-        view.status.model.as_str().bold(),
-        " into ".into(),
-        view.run.as_str().into(),
-        "   ".into(),
-        hint,
-    ]);
-    let page = view.address.as_ref().map(|address| format!("   page: {address}")).unwrap_or_default();
-    Paragraph::new(vec![run, Line::raw(format!("{}{page}", view.status.devices))])
+    let run = format!("{} into {}", view.status.model, view.run).bold();
+    let page = view.address.as_ref().map(|address| Span::raw(format!("page: {address}")));
+    let devices = Span::raw(view.status.devices.clone());
+    let mut lines = packed([run, hint], usize::from(width));
+    lines.extend(packed([devices].into_iter().chain(page), usize::from(width)));
+    lines
 }
 
 /// The lines with numbers: the epoch so far, the newest steps and the run.
-fn figures(view: &View) -> Vec<Line<'_>> {
+fn figures(view: &View, width: usize) -> Vec<Line<'static>> {
     let status = &view.status;
-    let step = status.step.map_or_else(String::new, |step| {
-        format!("loss {:.4}   acc {:.4}   lr {:.3e}", step.loss, step.acc, step.lr)
+    let step = status.step.iter().flat_map(|step| {
+        [
+            format!("loss {}", figure(step.loss)),
+            format!("acc {}", figure(step.acc)),
+            format!("lr {:.3e}", step.lr),
+        ]
     });
     let best = status
         .best()
         .map_or_else(String::new, |best| format!("best val_acc {:.4} in epoch {}", best.val_acc, best.epoch));
-    vec![Line::raw(step), Line::raw(best), Line::raw(status.time.to_string())]
+    let mut lines = packed(step.map(Span::raw), width);
+    lines.extend(
+        [best, status.time.to_string()].into_iter().flat_map(|text| fold(&text, width)).map(Line::raw),
+    );
+    lines
+}
+
+/// Accuracy and loss, side by side; in a narrow terminal one below the other if it is high, or else the accuracy alone.
+fn both_charts(frame: &mut Frame<'_>, area: Rect, high: bool, view: &View) {
+    if area.height == 0 {
+        return;
+    }
+    let halves = [Constraint::Fill(1); 2];
+    let [first, second] = match area.width >= COLUMNS_FOR_TWO {
+        true => Layout::horizontal(halves).areas(area),
+        false if high => Layout::vertical(halves).areas(area),
+        false => Layout::vertical([Constraint::Fill(1), Constraint::Length(0)]).areas(area),
+    };
+    let status = &view.status;
+    let acc = status.by_step(|record| record.acc, |epoch| epoch.acc);
+    let val_acc = status.by_epoch(|epoch| epoch.val_acc);
+    let range = bounds(acc.iter().chain(&val_acc).map(|(_, y)| *y));
+    chart(frame, first, view, "accuracy", range, [acc, val_acc]);
+    if second.height > 0 {
+        let range = status.loss_axis().range;
+        chart(frame, second, view, "loss", (range.start, range.end), status.losses());
+    }
 }
 
 /// The throughput of each replica while it computes, as many per line as fit.
@@ -123,40 +152,49 @@ fn replica_lines(view: &View, width: u16) -> Vec<Line<'static>> {
 }
 
 fn throughput(frame: &mut Frame<'_>, area: Rect, view: &View) {
+    let width = usize::from(area.width.saturating_sub(2));
     let title = match (view.status.rate(), view.status.replicas) {
         (None, _) => "images/s".to_owned(),
         (Some(rate), 1) => format!("{rate:.0} images/s"),
         (Some(rate), replicas) => {
-            format!("{rate:.0} images/s, {:.0} a replica on average", rate / replicas as f64)
+            let short = format!("{rate:.0} images/s, {:.0} a replica", rate / replicas as f64);
+            let long = format!("{short} on average");
+            if long.len() <= width { long } else { short }
         }
     };
-    let width = usize::from(area.width.saturating_sub(2));
     let rates = &view.status.rates;
     let newest = rates.iter().skip(rates.len().saturating_sub(width));
     let bars = Sparkline::default().data(newest.map(|rate| *rate as u64)).style(TRAINING);
     frame.render_widget(bars.block(Block::bordered().title(title)), area);
 }
 
+/// Two curves over the epochs that have run. Values above the range are drawn at its end.
 fn chart(
     frame: &mut Frame<'_>,
     area: Rect,
     view: &View,
     name: &str,
-    training: &[(f64, f64)],
-    validation: &[(f64, f64)],
+    (low, high): (f64, f64),
+    mut curves: [Vec<(f64, f64)>; 2],
 ) {
+    curves.iter_mut().flatten().for_each(|(_, y)| *y = y.min(high));
     let line = |color, data| {
         Dataset::default().marker(Marker::Braille).graph_type(GraphType::Line).style(color).data(data)
     };
-    let lines = vec![line(TRAINING, training), line(VALIDATION, validation)];
-    let (low, high) = bounds(training.iter().chain(validation).map(|(_, y)| *y));
-    let last = view.status.epochs.max(1);
+    let [training, validation] = &curves;
+    let lines = vec![line(TRAINING, training.as_slice()), line(VALIDATION, validation.as_slice())];
+    let last = view.status.epochs_shown();
     let x = Axis::default().bounds([0.0, last as f64]).labels(["0".to_owned(), format!("epoch {last}")]);
-    let y = Axis::default().bounds([low, high]).labels([format!("{low:.3}"), format!("{high:.3}")]);
+    let y = Axis::default().bounds([low, high]).labels([short(low), short(high)]);
     let title =
         vec![name.into(), " ".into(), "training".fg(TRAINING), " ".into(), "validation".fg(VALIDATION)];
     let chart = Chart::new(lines).x_axis(x).y_axis(y).legend_position(None);
     frame.render_widget(chart.block(Block::bordered().title(Line::from(title))), area);
+}
+
+/// An end of an axis, in few characters.
+fn short(value: f64) -> String {
+    if value.abs() < 1e4 { format!("{value:.3}") } else { format!("{value:.1e}") }
 }
 
 /// The range of the values, with some margin.
@@ -225,7 +263,8 @@ mod tests {
             "loss 0.6000   acc 0.7000   lr 5.000e-2",
             "best val_acc 0.4500 in epoch 3",
             "3m elapsed, 7m left",
-            "epoch 10",
+            // The axis spans what has run.
+            "epoch 4\u{2502}",
             "640 images/s, 320 a replica on average",
             "replica 0: 412  replica 1: 388  images/s computing",
             "validation",
@@ -245,6 +284,46 @@ mod tests {
                 && text.contains("page: http://127.0.0.1:8686/"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_nothing() {
+        let mut view = busy();
+        view.status.devices =
+            "2 replicas, each on an NVIDIA H100 80GB HBM3; device weights 2,1, as measured".into();
+        view.log = vec![" - 10s - loss: 1.2070 - acc: 0.5699 - val_loss: 1.0953 - val_acc: 0.6220".into()];
+        for width in [70, 60, 40] {
+            let text = shown(&view, width, 40);
+            let words: String =
+                text.split(|ch: char| ch.is_whitespace() || "\"\u{2502}".contains(ch)).collect();
+            for expected in [
+                "minigooglenet into runs/a",
+                "q or Ctrl-C stops and saves",
+                "2 replicas, each on an NVIDIA H100 80GB HBM3; device weights 2,1, as measured",
+                "loss 0.6000",
+                "acc 0.7000",
+                "lr 5.000e-2",
+                "best val_acc 0.4500 in epoch 3",
+                "3m elapsed, 7m left",
+                "images/s, 320 a replica",
+                "val_loss: 1.0953 - val_acc: 0.6220",
+            ] {
+                assert!(words.contains(&expected.replace(' ', "")), "no `{expected}` in\n{text}");
+            }
+            assert!(text.contains("loss training"), "both charts fit:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_loss_that_spikes_does_not_flatten_the_rest() {
+        let mut view = busy();
+        let record = view.status.records[0];
+        view.status.records =
+            (1..=40).map(|step| StepRecord { step, epoch: 1, loss: 2.0, ..record }).collect();
+        view.status.records[3].loss = 7.6e18;
+        view.status.history.clear();
+        let text = shown(&view, 100, 40);
+        assert!(text.contains("2.500") && !text.contains("e18"), "{text}");
     }
 
     #[test]

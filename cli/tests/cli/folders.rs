@@ -251,3 +251,78 @@ fn pictures_decoded_while_training_train_the_same_network() {
     let says = "--stream is always, but must be auto or never with the data set `synthetic`";
     place.refuses(&format!("{streamed} synthetic"), says);
 }
+
+/// Folders that were taken for classes by mistake are seen at once.
+#[test]
+fn the_first_lines_name_the_classes_and_their_images() {
+    let place = Place::new();
+    for (class, colour, count) in [("blue", BLUE, 5), ("green", GREEN, 4), ("red", RED, 3)] {
+        draw(&place, &format!("pets/Training_Set/{class}"), colour, 0..count);
+        draw(&place, &format!("pets/Test_Set/{class}"), colour, 0..2);
+    }
+    let ran = place.run(&format!("{TRAIN} --dataset pets --epochs 1")).ends(0);
+    ran.complains("small_cnn on pets (12 training images, 6 validation images from Test_Set/), into run\n")
+        .complains("3 classes: blue 5, green 4, red 3\n")
+        .complains("test: 2 images each of blue, green, red\n");
+    place.prints("evaluate run", "run on the 6 test images of pets");
+    draw(&place, "flat/train", BLUE, 0..4);
+    draw(&place, "flat/test", BLUE, 0..4);
+    let says = "`test`, `train` are named as splits, but have no class folders";
+    place.fails("train --recipe quick --dataset flat --epochs 1 --output other", says);
+}
+
+/// Every picture counts.
+#[test]
+fn another_folder_than_the_runs_is_measured_as_a_whole() {
+    let place = Place::new();
+    pictures(&place);
+    place.run(&format!("{TRAIN} --dataset pictures --epochs 1")).ends(0);
+    assert_eq!(object(&place, "evaluate run --dataset pictures/test --json")["samples"], 18);
+    let says = "run on all 18 images of test, another folder than that of the training";
+    place.prints("evaluate run --dataset pictures/test", says);
+    draw(&place, "one/red", RED, 0..1);
+    assert_eq!(object(&place, "evaluate run --dataset one --json")["samples"], 1);
+    place.run("report run --dataset one").ends(0);
+    place.prints("evaluate run --dataset ./pictures", "run on the 18 test images of pictures");
+    place.remove("run");
+    // The run's own folder is as the run had it.
+    place.run(&format!("{TRAIN} --dataset pictures/train --epochs 1")).ends(0);
+    assert_eq!(object(&place, "evaluate run --json")["samples"], 12);
+    assert_eq!(object(&place, "evaluate run --dataset pictures/../pictures/train --json")["samples"], 12);
+}
+
+#[test]
+fn damaged_pictures_are_left_out_where_that_is_asked_for() {
+    let place = Place::new();
+    pictures(&place);
+    place.write("pictures/train/blue/007.png", "<html>");
+    place.write("pictures/test/red/030.png", "");
+    let train = format!("{TRAIN} --dataset pictures --epochs 1");
+    place.fails(&train, "2 pictures can't be decoded: ");
+    for stream in ["auto", "always"] {
+        let ran = place.run(&format!("{train} --skip-unreadable --stream {stream}")).ends(0);
+        ran.complains("left out 2 pictures that can't be decoded, as train/blue/007.png: it is no picture")
+            .complains("3 classes: blue 23, green 24, red 24\n");
+        let list = place.read("run/unreadable.txt");
+        assert!(
+            list.contains("007.png: it is no picture") && list.contains("030.png: it is empty\n"),
+            "{list}"
+        );
+        assert_eq!(list.lines().count(), 2, "{list}");
+        assert_eq!(object(&place, "evaluate run --json")["samples"], 18);
+        place.run("train --resume run --epochs 2 --no-progress").ends(0);
+        place.remove("run");
+    }
+}
+
+#[test]
+fn a_report_names_the_files_of_mistakes() {
+    let place = Place::new();
+    pictures(&place);
+    draw(&place, "wrong/blue", RED, 3..4);
+    draw(&place, "wrong/red", RED, 0..1);
+    place.run(&format!("{TRAIN} --dataset pictures --epochs 3")).ends(0);
+    place.run("report run --dataset wrong").ends(0);
+    let page = place.read("run/report.html");
+    assert!(page.contains("<code>blue/003.png</code>"), "{page}");
+}

@@ -54,6 +54,15 @@ fn a_launcher_in_a_launcher_is_refused() {
 }
 
 #[test]
+fn a_port_in_use_is_told_before_the_start() {
+    let place = Place::new();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port() - 1;
+    let told = format!("--master-port is {port}, but the next port can't be used for rank 0: ");
+    place.fails(&format!("launch --processes 2 --master-port {port} -- devices"), &told);
+}
+
+#[test]
 fn an_environment_that_makes_no_sense_ends_the_training() {
     let place = Place::new();
     let ran = place.run_with("train --quick --dataset synthetic --output run", &[("TF_CONFIG", "{")]).ends(1);
@@ -61,12 +70,16 @@ fn an_environment_that_makes_no_sense_ends_the_training() {
     assert!(!place.exists("run"));
 }
 
+/// What tells that a folder is that of a run.
+const CONFIG: &str = r#"{ "recipe": "quick", "changed": [], "model": "small_cnn" }"#;
+
 /// A job that failed before its first checkpoint starts again, where a new run would be refused.
 #[test]
 fn a_restarted_job_may_replace_what_it_left() {
     let place = Place::new();
     place.make_folder("run/checkpoints/epoch-0001");
     place.write("run/history.csv", "epoch\n1\n");
+    place.write("run/config.json", CONFIG);
     // For SLURM, a batch script that runs the program without a step.
     for (variable, count, status) in [
         ("TORCHELASTIC_RESTART_COUNT", "0", 2),
@@ -89,6 +102,7 @@ fn a_model_without_a_checkpoint_is_replaced_by_a_restart() {
     let leave = |run: &str| {
         std::fs::create_dir(place.path().join(run)).unwrap();
         std::fs::write(place.path().join(run).join("model.safetensors"), "the first epoch's").unwrap();
+        std::fs::write(place.path().join(run).join("config.json"), CONFIG).unwrap();
     };
     leave("run");
     place.refuses(&format!("{TRAIN} --output run"), "run already holds a run");
@@ -114,9 +128,10 @@ fn a_restart_tells_of_checkpoints_that_cannot_be_read() {
 /// Processes are found and killed with Linux' means.
 #[cfg(target_os = "linux")]
 mod faults {
-    use crate::Place;
-    use crate::ranks::{all_gone, end, environment, ranks, signal, start, wait_for, wait_for_epochs};
+    use crate::ranks::{all_gone, end, environment, ranks, signal, spawn, start, wait_for, wait_for_epochs};
+    use crate::{Place, TRAIN};
     use std::fs;
+    use std::process::Command;
 
     /// Works until it is ended, in one thread, without other processes.
     const ENDLESS: &str = "bench --recipe quick --batch 8 --device cpu --threads 1 --profile --seconds 3000";
@@ -250,6 +265,118 @@ mod faults {
         all_gone(&ranks);
     }
 
+    /// As from systemd, which sends SIGTERM to the launcher and its processes.
+    #[test]
+    fn a_signal_to_all_processes_is_one_request() {
+        let place = Place::new();
+        let train = format!("{TRAIN} --epochs 500 --threads 1 --output run");
+        let launcher = start(&place, &format!("launch --processes 1 -- {train}"));
+        let ranks = ranks(&launcher, 1);
+        wait_for_epochs(&place, "run", 1);
+        signal("-TERM", &ranks[&0]);
+        signal("-TERM", &launcher.id().to_string());
+        end(launcher).ends(130).complains("interrupted; everything is saved");
+        all_gone(&ranks);
+    }
+
+    #[test]
+    fn a_user_signal_is_passed_on() {
+        let place = Place::new();
+        let train = format!("{TRAIN} --epochs 500 --threads 1 --save-every 0 --output run");
+        let launch = format!("launch --processes 1 --max-restarts 1 -- {train}");
+        for (action, saved) in [("save", "saving a checkpoint"), ("stop", "interrupted; everything is saved")]
+        {
+            let launcher = start(&place, &format!("{launch} --signal-action {action}"));
+            ranks(&launcher, 1);
+            wait_for_epochs(&place, "run", 1);
+            signal("-USR1", &launcher.id().to_string());
+            if action == "save" {
+                wait_for(|| fs::read_dir(place.path().join("run/checkpoints")).ok()?.next().map(drop));
+                signal("-TERM", &launcher.id().to_string());
+            }
+            end(launcher).ends(130).complains(saved);
+            place.remove("run");
+        }
+    }
+
+    /// A script in the place of MPI's launcher. It starts the processes, and does this when they have ended.
+    fn launched_by_script(place: &Place, then: &str, options: &str) -> std::process::Child {
+        let script = format!(
+            "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\ncount=$2; shift 2; rank=0\n\
+             while [ $rank -lt $count ]; do\n\
+             OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_SIZE=$count \"$@\" & rank=$((rank + 1))\ndone\n\
+             wait\n{then}\n"
+        );
+        place.write("mpiexec", script);
+        let file = place.path().join("mpiexec");
+        assert!(Command::new("chmod").arg("+x").arg(file).status().unwrap().success());
+        let path = format!("{}:{}", place.path().display(), std::env::var("PATH").unwrap());
+        // A library that is a pipe: a process that opens it waits.
+        assert!(Command::new("mkfifo").arg(place.path().join("pipe")).status().unwrap().success());
+        let train = format!("{TRAIN} --device cpu --output run {options}");
+        let mut launch = place.command(&format!("launch --processes 2 --grace 1 -- {train}"));
+        launch.env("PATH", path);
+        spawn(launch)
+    }
+
+    /// `prterun` was seen to end with status 0 after all processes had failed, and to never end.
+    #[test]
+    fn failures_count_whatever_the_launcher_of_mpi_does() {
+        for then in ["exit 0", "trap '' TERM HUP INT; while :; do sleep 1; done"] {
+            let place = Place::new();
+            let launcher = launched_by_script(&place, then, "--mpi-library ./none.so");
+            let failed = end(launcher).ends(1).complains("no MPI library was found");
+            failed.complains(" of 2 ended with exit status 1; the others were ended");
+        }
+    }
+
+    /// The id of a process that a script has started.
+    fn started_by_script(place: &Place, rank: &str) -> String {
+        wait_for(|| {
+            processes(place).into_iter().find(|id| {
+                environment(id).is_some_and(|all| all.get("OMPI_COMM_WORLD_RANK").is_some_and(|r| r == rank))
+                    && threads(id).contains(&"launcher".to_owned())
+            })
+        })
+    }
+
+    /// The processes of a place.
+    pub fn processes(place: &Place) -> Vec<String> {
+        let folder = place.path().canonicalize().unwrap();
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        ids.filter(|id| fs::read_link(format!("/proc/{id}/cwd")).is_ok_and(|cwd| cwd == folder)).collect()
+    }
+
+    /// The names of a process's threads.
+    fn threads(id: &str) -> Vec<String> {
+        let all = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+        let names = all.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
+        names.map(|name| name.trim().to_owned()).collect()
+    }
+
+    #[test]
+    fn who_is_killed_while_mpi_starts_ends_all() {
+        let place = Place::new();
+        let launcher = launched_by_script(&place, "exit 0", "--mpi-library ./pipe");
+        started_by_script(&place, "0");
+        signal("-KILL", &started_by_script(&place, "1"));
+        end(launcher).ends(1).complains("error: rank 1 of 2 was lost before all had begun; the others were");
+        wait_for(|| processes(&place).is_empty().then_some(()));
+    }
+
+    #[test]
+    fn processes_that_wait_for_mpi_end_on_a_signal() {
+        let place = Place::new();
+        let launcher = launched_by_script(&place, "exit 0", "--mpi-library ./pipe");
+        for rank in ["0", "1"] {
+            started_by_script(&place, rank);
+        }
+        signal("-TERM", &launcher.id().to_string());
+        end(launcher).ends(130);
+        wait_for(|| processes(&place).is_empty().then_some(()));
+    }
+
     /// The command line is that of the first start; a run in the same folder is resumed.
     #[test]
     fn a_restarted_training_resumes_by_itself() {
@@ -269,9 +396,9 @@ mod faults {
 /// Processes on CPUs, started by the MPI in PATH. The step `mpi` of the tests brings two of them.
 #[cfg(target_os = "linux")]
 mod by_mpi {
+    use super::faults::processes;
     use crate::ranks::{end, environment, signal, start, wait_for, wait_for_epochs};
     use crate::{Place, TRAIN};
-    use std::fs;
     use std::process::{Child, Command};
 
     /// A place in which a launch finds an MPI.
@@ -288,18 +415,13 @@ mod by_mpi {
 
     /// The process of a rank, once it has begun.
     fn rank(place: &Place, number: &str) -> String {
-        let folder = place.path().canonicalize().unwrap();
         wait_for(|| {
-            let ids =
-                fs::read_dir("/proc").ok()?.flatten().map(|e| e.file_name().to_string_lossy().into_owned());
-            ids.filter(|id| fs::read_link(format!("/proc/{id}/cwd")).is_ok_and(|cwd| cwd == folder)).find(
-                |id| {
-                    let variables = environment(id).unwrap_or_default();
-                    ["OMPI_COMM_WORLD_RANK", "PMI_RANK"]
-                        .iter()
-                        .any(|name| variables.get(*name).is_some_and(|rank| rank == number))
-                },
-            )
+            processes(place).into_iter().find(|id| {
+                let variables = environment(id).unwrap_or_default();
+                ["OMPI_COMM_WORLD_RANK", "PMI_RANK"]
+                    .iter()
+                    .any(|name| variables.get(*name).is_some_and(|rank| rank == number))
+            })
         })
     }
 
@@ -341,12 +463,44 @@ mod by_mpi {
         let launcher = long(&place, "");
         wait_for_epochs(&place, "run", 2);
         signal("-INT", &launcher.id().to_string());
-        end(launcher).ends(130).complains("interrupted; to continue, give the run's folder to --resume");
+        let told = "interrupted; everything is saved. Resume with: towers train --resume run";
+        end(launcher).ends(130).complains(told);
+        assert!(place.read("run/status.json").contains("interrupted"));
         // The rest runs in one process, with as many replicas.
         place
             .run("train --resume run --replicas 2 --max-time 1s")
             .ends(0)
             .complains("resuming from run/checkpoints");
+    }
+
+    /// As from systemd: all processes get SIGTERM, MPI's launcher too.
+    #[test]
+    fn a_signal_to_all_processes_saves_the_run() {
+        let Some(place) = with_mpi() else { return };
+        let launcher = long(&place, "");
+        wait_for_epochs(&place, "run", 2);
+        processes(&place).iter().for_each(|id| signal("-TERM", id));
+        end(launcher).ends(130).complains("interrupted; everything is saved");
+        wait_for(|| processes(&place).is_empty().then_some(()));
+    }
+
+    #[test]
+    fn a_user_signal_stops_the_run() {
+        let Some(place) = with_mpi() else { return };
+        let train = format!("{TRAIN} --device cpu --epochs 200 --signal-action stop --output run");
+        let launcher = start(&place, &format!("launch --processes 2 -- {train}"));
+        wait_for_epochs(&place, "run", 2);
+        signal("-USR1", &launcher.id().to_string());
+        end(launcher).ends(130).complains("interrupted; everything is saved");
+    }
+
+    /// A loss that is not a number ends all processes at once.
+    #[test]
+    fn a_failure_of_all_is_a_failure() {
+        let Some(place) = with_mpi() else { return };
+        let train = format!("{TRAIN} --device cpu --epochs 3 --lr 1e30 --output run");
+        place.run(&format!("launch --processes 2 --grace 5 -- {train}")).ends(1);
+        assert!(place.read("run/status.json").contains("failed"));
     }
 
     #[test]

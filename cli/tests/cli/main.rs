@@ -10,15 +10,20 @@ mod folders;
 #[cfg(target_os = "linux")]
 #[path = "../../../crates/parallel/tests/mpi/hosts.rs"]
 mod hosts;
+#[cfg(target_os = "linux")]
 mod interrupt;
 mod launch;
+#[cfg(target_os = "linux")]
+mod memory;
 mod pages;
 #[cfg(target_os = "linux")]
 mod processes;
 #[cfg(target_os = "linux")]
 mod ranks;
 mod real_data;
+mod recipes;
 mod refusals;
+mod run_folders;
 #[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]

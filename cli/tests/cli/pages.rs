@@ -285,6 +285,34 @@ fn tutorials_end_in_their_plots_and_numbers() {
     accuracy("runs/mirrored-1", &place, ran.last().unwrap());
 }
 
+/// The text with each number, with its sign and its exponent, as `#`.
+fn without_numbers(text: &str) -> String {
+    let mut out = String::new();
+    for ch in text.chars() {
+        let inside = out.ends_with('#');
+        match ch {
+            '0'..='9' if inside => {}
+            '0'..='9' => out.push('#'),
+            // A decimal point is a part of the number.
+            '.' if inside => {}
+            ch => out.push(ch),
+        }
+    }
+    out
+}
+
+/// The README's sample is the output of a run, except for the numbers.
+#[test]
+fn the_readme_shows_what_a_run_prints() {
+    let text = fs::read_to_string(root().join("README.md")).unwrap();
+    let shown = text.split("```text\n").nth(1).and_then(|block| block.split("```").next()).unwrap();
+    let place = Place::new();
+    let few = "--dataset synthetic --limit-train 100 --limit-test 20 --threads 2 --device cpu --no-progress";
+    let printed = place.run(&format!("train --quick {few}")).ends(0).out();
+    let lines = |text: &str| without_numbers(text).lines().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(lines(shown), lines(&printed));
+}
+
 /// The recipe files that a page shows.
 fn recipes_in(page: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(page)).unwrap();

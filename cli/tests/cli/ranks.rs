@@ -11,8 +11,23 @@ pub fn start(place: &Place, args: &str) -> Child {
     spawn(place.command(args))
 }
 
-pub fn spawn(mut command: Command) -> Child {
-    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+pub fn spawn(command: Command) -> Child {
+    hearing(&command).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The command, which hears all signals: the tests may run in the background of a script, and then ignore
+/// SIGINT as it does.
+pub fn hearing(command: &Command) -> Command {
+    let mut hearing = Command::new("env");
+    hearing.arg("--default-signal=INT,HUP,QUIT").arg(command.get_program()).args(command.get_args());
+    hearing.current_dir(command.get_current_dir().unwrap());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => hearing.env(name, value),
+            None => hearing.env_remove(name),
+        };
+    }
+    hearing
 }
 
 /// The environment of a process, if it exists.

@@ -93,9 +93,9 @@ fn a_refused_run_leaves_nothing_behind() {
     place.refuses(&format!("{small} {elsewhere}"), says);
     assert!(["new", "logs"].iter().all(|folder| !place.exists(folder)));
     std::fs::create_dir(at("mine")).unwrap();
-    std::fs::write(at("mine/notes.txt"), "mine").unwrap();
+    std::fs::write(at("mine/.notes"), "mine").unwrap();
     place.refuses(&format!("{small} --output mine"), says);
-    assert!(place.exists("mine/notes.txt") && !place.exists("mine/config.json"));
+    assert!(place.exists("mine/.notes") && !place.exists("mine/config.json"));
 }
 
 /// What can't be written in the end is told at the start, before there is a run.
@@ -120,7 +120,6 @@ fn a_folder_that_is_not_there_is_not_made() {
         (format!("{TRAIN} --csv-log no/log.csv"), "--csv-log is no/log.csv"),
         (format!("{TRAIN} --output run --csv-log run/../no/log.csv"), "--csv-log is run/../no/log.csv"),
         (format!("{TRAIN} --output no/plot.png"), "--output is no/plot.png"),
-        (format!("{TRAIN} --tensorboard no/logs"), "--tensorboard is no/logs"),
         ("preview --dataset synthetic --output no/p.png".to_owned(), "--output is no/p.png"),
         ("preview --dataset synthetic --save-to-dir no/all".to_owned(), "--save-to-dir is no/all"),
         ("export run --output no/net.onnx".to_owned(), "--output is no/net.onnx"),
@@ -130,8 +129,8 @@ fn a_folder_that_is_not_there_is_not_made() {
         ran.complains(" does not exist; make it first, or name another");
     }
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
-    place.run(&format!("{TRAIN} --output run --csv-log run/logs/log.csv --tensorboard board")).ends(0);
-    assert!(place.exists("run/logs/log.csv") && place.exists("board/train"));
+    place.run(&format!("{TRAIN} --output run --csv-log run/logs/log.csv --tensorboard logs/board")).ends(0);
+    assert!(place.exists("run/logs/log.csv") && place.exists("logs/board/train"));
 }
 
 /// What a terminal would act on, and what would fill it.
@@ -315,6 +314,23 @@ fn only_regular_files_are_read() {
     place.remove("it/config.json");
     pipe_at(&config);
     place.fails("train --resume it --epochs 2", "it/config.json: it is not a regular file");
+    place.remove("it/config.json");
+    for name in [
+        ".lock",
+        "status.json",
+        "history.csv",
+        "history.jsonl",
+        "environment.json",
+        "curves.svg",
+        "checkpoints/.lock",
+    ] {
+        let _ = std::fs::remove_file(place.path().join("it").join(name));
+        pipe_at(&place.path().join("it").join(name));
+        // The lock of the checkpoints is taken when the next one is saved. Curves can be drawn again.
+        place.fails("train --resume it --epochs 2", &format!("{name}: it is not a regular file"));
+        place.run("runs it").ends(0);
+        place.remove(&format!("it/{name}"));
+    }
 }
 
 /// No thread has so large a stack, so that none can be started.

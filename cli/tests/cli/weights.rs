@@ -107,6 +107,42 @@ fn weights_of_keras_are_taken_as_they_are() {
     place.refuses(&format!("evaluate {keras} --preprocessing nothing"), "divide-by-255");
 }
 
+/// The layers of a model of Keras in one file, and its weights in another.
+#[test]
+fn layers_and_weights_of_keras_come_in_two_files() {
+    let place = Place::new();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden");
+    let models: Value =
+        serde_json::from_slice(&std::fs::read(golden.join("keras2_models.json")).unwrap()).unwrap();
+    let transfer = models.as_array().unwrap().iter().find(|entry| entry["model"] == "transfer").unwrap();
+    place.write("model.json", transfer["config"].to_string());
+    for file in ["transfer.keras2.h5", "transfer.keras2.weights.h5"] {
+        place.write(file, std::fs::read(golden.join("keras").join(file)).unwrap());
+    }
+    place.run("preview --dataset synthetic --samples 1 --columns 1 --output a.png").ends(0);
+    let data = "--preprocessing divide-by-255";
+    let whole = place.run(&format!("predict a.png --model transfer.keras2.h5 --json {data}")).ends(0).json();
+    let both = "model.json --weights transfer.keras2.weights.h5";
+    assert_eq!(place.run(&format!("predict a.png --model {both} --json {data}")).ends(0).json(), whole);
+    place.prints(&format!("export {both} --output a.safetensors {data}"), "wrote a.safetensors");
+    assert_eq!(place.run("predict a.png --model a.safetensors --json").ends(0).json(), whole);
+    place.fails("evaluate model.json", "it has the layers of a model and no weights; name it as the model");
+    let wrong = "evaluate transfer.keras2.h5 --weights transfer.keras2.weights.h5";
+    place.refuses(
+        wrong,
+        "left out with transfer.keras2.h5: only a model.json of Keras has its weights in another file",
+    );
+    // A training tells the layers apart by their names.
+    let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 20 --epochs 1 --no-progress --image-size 32";
+    let line = format!("{train} --model {both} --new-head");
+    place.prints(&line, "transfer.keras2.weights.h5, except for head, which begins anew");
+    place.write("old.pth", b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20");
+    place.fails("evaluate old.pth", "export the network to ONNX where it is defined, by torch.onnx.export(");
+    place.make_folder("saved");
+    place.write("saved/saved_model.pb", "");
+    place.fails("evaluate saved", "it is a SavedModel of TensorFlow; save the model by model.save");
+}
+
 /// A network that no Rust knows: from a file of Keras, and from tables in a recipe.
 #[test]
 fn layers_of_ones_own_are_trained() {
@@ -164,6 +200,76 @@ fn layers_of_ones_own_are_trained() {
     );
 }
 
+/// The numbers of a network's first layers tell which values it takes, and each command says so. A single
+/// output is refused, but training gives it a new head.
+#[test]
+fn networks_from_elsewhere_say_what_they_take() {
+    let place = Place::new();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/torch_models");
+    let [unit, single] = ["unit", "single"].map(|name| golden.join(format!("{name}_script.onnx")));
+    let [unit, single] = [unit, single].map(|path| path.display().to_string());
+    let train = "train --quick --limit-train 30 --limit-test 10 --epochs 1 --no-progress";
+    place.run("preview --dataset synthetic --samples 1 --columns 1 --output photo.png").ends(0);
+    for class in ["cat", "dog"] {
+        for split in ["train", "test"] {
+            place.make_folder(&format!("pets/{split}/{class}"));
+            (0..4).for_each(|k| {
+                place.write(&format!("pets/{split}/{class}/{k}.png"), place.read_bytes("photo.png"));
+            });
+        }
+    }
+    let of_unit = "the network normalizes pixels by itself, with a mean of 0.49 and a deviation of 0.247, as for values from 0 to 1";
+    let assumes =
+        format!("preprocessing is assumed to be divide-by-255: {of_unit}; --preprocessing names another one");
+    place.run(&format!("predict photo.png --model {unit}")).ends(0).complains(&assumes);
+    place.run(&format!("export {unit} --output unit.safetensors")).ends(0).complains(&assumes);
+    place.run(&format!("evaluate {unit} --dataset pets")).ends(0).complains(&assumes);
+    let probabilities = |args: &str| {
+        let told = place.run(&format!("predict photo.png --json --top 2 --model {args}")).ends(0);
+        (told.json()["classes"].clone(), told.err())
+    };
+    // The exported file has the assumed preprocessing. A flag names another one.
+    let (told, said) = probabilities("unit.safetensors");
+    assert_eq!((&told, said.as_str()), (&probabilities(&unit).0, ""));
+    let (named, said) = probabilities(&format!("{unit} --preprocessing none"));
+    assert!(named != told && said.is_empty(), "{said}");
+
+    let run = place.run(&format!("{train} --dataset pets --model {unit} --output run")).ends(0);
+    run.complains(&format!("{of_unit}, so `preprocessing` is divide-by-255"));
+    let preprocessing = |run: &str| {
+        let config: Value = serde_json::from_str(&place.read(&format!("{run}/config.json"))).unwrap();
+        config["preprocessing"].clone()
+    };
+    assert_eq!(preprocessing("run"), "divide-by-255");
+    // A recipe's own word holds.
+    let recipe = format!("like = 'quick'\nmodel = '{unit}'\npreprocessing = 'none'\n");
+    place.write("own.toml", recipe);
+    let flags = "--limit-train 30 --limit-test 10 --epochs 1 --no-progress --dataset pets";
+    place.run(&format!("train --recipe own.toml {flags} --output own")).ends(0);
+    assert_eq!(preprocessing("own"), "none");
+
+    let refused = "it has a single output, but a softmax tells at least two classes apart; `towers train --model` gives its layers a new head";
+    for command in ["predict photo.png --model", "evaluate --dataset pets --model", "export --output a.onnx"]
+    {
+        place.fails(&format!("{command} {single}"), refused);
+    }
+    let begun = format!("{train} --dataset pets --model {single} --weights {single}");
+    place.fails(&begun, "its network has a single output, but the data have 2; --new-head begins");
+    place.run(&format!("{begun} --new-head")).ends(0);
+    let run = place.run(&format!("{train} --dataset pets --model {single}")).ends(0);
+    run.complains("the sigmoid at its end is left out: a softmax tells the classes apart");
+    // Keras' layers are read the same way.
+    let keras = r#"{"class_name": "Sequential", "config": {"layers": [
+        {"class_name": "InputLayer", "config": {"batch_shape": [null, 8, 8, 3]}},
+        {"class_name": "Normalization", "config": {"name": "n", "axis": [-1], "mean": 0.49, "variance": 0.06}},
+        {"class_name": "Flatten", "config": {"name": "f"}},
+        {"class_name": "Dense", "config": {"name": "d", "units": 1, "activation": "sigmoid"}}]}}"#;
+    place.write("x.json", keras);
+    let run = place.run(&format!("{train} --dataset pets --model x.json")).ends(0);
+    run.complains("a mean of 0.49 and a deviation of 0.245, as for values from 0 to 1, so `preprocessing` is divide-by-255")
+        .complains("the sigmoid at its end is left out");
+}
+
 /// Runs begin with weights of a run, of Keras and of PyTorch; other classes need a new last layer.
 #[test]
 fn a_run_begins_with_weights_of_any_kind() {
@@ -183,8 +289,7 @@ fn a_run_begins_with_weights_of_any_kind() {
         place.prints(&format!("{synthetic} --weights {weights} --lr 0.001"), pixels);
         // The network is theirs where no flag names one; that of a run is trained from new weights too.
         let own = synthetic.replace("--quick", "--batch-size 32");
-        let title =
-            format!("minigooglenet: {} on", if weights == keras { "functional_1" } else { "small_cnn" });
+        let title = format!("adam: {} on", if weights == keras { "functional_1" } else { "small_cnn" });
         place.run(&format!("{own} --weights {weights}")).ends(0).complains(&title);
         let run = place.run(&format!("{own} --model {weights}")).ends(0).complains(&title);
         assert!(!run.out().contains("beginning with the weights"));

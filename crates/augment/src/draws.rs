@@ -93,13 +93,17 @@ impl Draws {
     /// The most operations of RandAugment.
     pub const OPERATIONS: usize = 4;
 
-    /// Refuses numbers that are not finite, and places outside of an image of `h` by `w` pixels. Only draws
-    /// that a caller made can have them.
+    /// Refuses numbers that are not finite, those of operations beyond what fixed point holds, and places
+    /// outside of an image of `h` by `w` pixels. Only draws that a caller made can have them.
     pub(crate) fn check(&self, [h, w]: [usize; 2]) -> Result<(), Error> {
         let numbers = [self.rotation, self.height_shift, self.width_shift, self.shear, self.channel_shift];
         let more = [self.zoom[0], self.zoom[1], self.brightness.unwrap_or(0.0)];
         if !numbers.iter().chain(&more).all(|number| number.is_finite()) {
             return Err(Error::option("draws", self, "finite"));
+        }
+        const MOST: f64 = (1 << 24) as f64;
+        if !self.rand_augment.iter().all(|operation| operation.number().abs() <= MOST) {
+            return Err(Error::option("draws", self, format!("with operations by {MOST} at most")));
         }
         match self.resized_crop {
             Some(crop) if !crop.fits([h, w]) => {

@@ -176,9 +176,13 @@ impl LoaderOptions {
         if self.shuffle { philox::permutation(self.seed, epoch, len) } else { (0..len).collect() }
     }
 
-    /// Batches in an epoch of a set of `len` samples.
+    /// Batches in an epoch of a set of `len` samples; none of 0 samples each, which no loader takes.
     pub fn steps(&self, len: usize) -> usize {
-        if self.drop_last { len / self.batch_size } else { len.div_ceil(self.batch_size) }
+        match self.batch_size {
+            0 => 0,
+            batch if self.drop_last => len / batch,
+            batch => len.div_ceil(batch),
+        }
     }
 
     /// The samples of batch `step`, all rows of it, as places in the epoch's [`order`](Self::order).
@@ -203,6 +207,19 @@ impl LoaderOptions {
                 Err(Error::option("rows", rows, "a range that doesn't end before it begins"))
             }
             _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_of_nothing_make_no_steps() {
+        for drop_last in [false, true] {
+            let options = LoaderOptions::new().batch_size(0).drop_last(drop_last);
+            assert_eq!((options.steps(10), options.batch(0, 10)), (0, 0..0));
         }
     }
 }

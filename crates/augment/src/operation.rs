@@ -58,6 +58,22 @@ impl fmt::Display for Operation {
 }
 
 impl Operation {
+    /// The number that it has, if any.
+    pub(crate) fn number(self) -> f64 {
+        match self {
+            Operation::Identity | Operation::AutoContrast | Operation::Equalize => 0.0,
+            Operation::TranslateX(pixels) | Operation::TranslateY(pixels) => f64::from(pixels),
+            Operation::Posterize(bits) => f64::from(bits),
+            Operation::ShearX(by) | Operation::ShearY(by) => by,
+            Operation::Rotate(degrees) => degrees,
+            Operation::Solarize(threshold) => threshold,
+            Operation::Brightness(factor)
+            | Operation::Color(factor)
+            | Operation::Contrast(factor)
+            | Operation::Sharpness(factor) => factor,
+        }
+    }
+
     /// Changes `image` (HWC of `shape`). `spare` is memory.
     pub(crate) fn apply(self, shape: [usize; 3], image: &mut [u8], spare: &mut Vec<u8>) {
         let [h, w, c] = shape;
@@ -66,10 +82,10 @@ impl Operation {
             Operation::ShearX(by) => transform([1.0, by, 0.0, 0.0, 1.0, 0.0], shape, image, spare),
             Operation::ShearY(by) => transform([1.0, 0.0, 0.0, by, 1.0, 0.0], shape, image, spare),
             Operation::TranslateX(by) => {
-                transform([1.0, 0.0, f64::from(-by), 0.0, 1.0, 0.0], shape, image, spare);
+                transform([1.0, 0.0, -f64::from(by), 0.0, 1.0, 0.0], shape, image, spare);
             }
             Operation::TranslateY(by) => {
-                transform([1.0, 0.0, 0.0, 0.0, 1.0, f64::from(-by)], shape, image, spare);
+                transform([1.0, 0.0, 0.0, 0.0, 1.0, -f64::from(by)], shape, image, spare);
             }
             Operation::Rotate(degrees) => {
                 let (sin, cos) = (-degrees.to_radians()).sin_cos();

@@ -1,8 +1,8 @@
 //! Draws, the steps of a pipeline, and options that make no sense.
 
 use augment::{
-    Affine, Cutout, Draws, Error, FillMode, ImageDataGenerator, Mean, Pipeline, Samples, Sampling, Scratch,
-    ShiftRange, preview, warp,
+    Affine, Cutout, Draws, Error, FillMode, ImageDataGenerator, Mean, Operation, Pipeline, Samples, Sampling,
+    Scratch, ShiftRange, preview, warp,
 };
 use ndarray::{Array4, s};
 use proptest::prelude::*;
@@ -62,6 +62,25 @@ proptest! {
                 prop_assert_eq!(value, 7.0);
             }
         }
+    }
+}
+
+/// A caller may make them, and a debug build must not panic.
+#[test]
+fn operations_with_numbers_out_of_range_are_refused() {
+    let pipeline = ImageDataGenerator::new().build([4, 4, 3]).unwrap();
+    for operation in [
+        Operation::TranslateX(i32::MIN),
+        Operation::TranslateY(i32::MAX),
+        Operation::ShearX(1e300),
+        Operation::Rotate(f64::NAN),
+        Operation::Sharpness(f64::INFINITY),
+        Operation::Posterize(u32::MAX),
+    ] {
+        let mut draws = Draws::default();
+        draws.rand_augment[0] = operation;
+        let error = pipeline.apply(&draws, &[0; 48], &mut [0.0; 48], &mut Scratch::default()).unwrap_err();
+        assert!(error.to_string().contains("must be with operations by 16777216 at most"), "{error}");
     }
 }
 

@@ -213,6 +213,10 @@ impl Observer for Checkpoints {
         self.on_interrupt(state, snapshot)
     }
 
+    fn on_save(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
+        self.on_interrupt(state, snapshot)
+    }
+
     fn on_interrupt(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
         self.restore_model(snapshot)?;
         if self.saved == Some((state.epoch, state.step)) {

@@ -44,8 +44,8 @@ fn read_separator(text: &str) -> Result<serde_json::Value, Refused> {
 
 /// Writes the epochs' figures to a CSV file as Keras' `CSVLogger` does: its column names in its order, epochs from 0.
 ///
-/// Without `append` a new run replaces the file; with it, the epochs are appended below one header. A resumed
-/// run always appends, and keeps the rows of other runs. It removes its rows of epochs that it repeats (see
+/// Without `append` a new run replaces the file; with it, the epochs are appended below one header. A file with
+/// another header is refused. A resumed run always appends, and keeps the rows of other runs. It removes its rows of epochs that it repeats (see
 /// [`written`](CsvLogger::written)), and adds missing rows of previous epochs. `history.csv` in the run's
 /// folder is written in any case, by [`History`](crate::History).
 ///
@@ -105,10 +105,13 @@ impl CsvLogger {
         let behind = done.last().map_or(0, |last| last.epoch);
         let (done, undone) =
             (self.rows(done), self.rows(self.written.iter().filter(|record| record.epoch > behind)));
-        // A pipe is not read. A file that is not text has no rows.
+        // A pipe is not read.
         let path = &self.options.path;
         let is_file = fs::metadata(path).is_ok_and(|about| about.is_file());
-        let text = if is_file { fs::read_to_string(path).unwrap_or_default() } else { String::new() };
+        let read = || fs::read_to_string(path).map_err(Error::io("read", path));
+        let text = if is_file { read()? } else { String::new() };
+        let remedy = "name another file, or give `csv_log.separator` as there";
+        Error::unless_log(path, &text, &self.header(), remedy)?;
         let Remaining { text: left, has_done } = remove_rows(&text, &done, &undone);
         let io = |error| Error::io("write", path)(error);
         if left != text {
@@ -158,7 +161,7 @@ fn remove_rows(text: &str, done: &[String], undone: &[String]) -> Remaining {
 }
 
 /// Replaces the end of a file in place: another run may be appending to it.
-fn replace_end(path: &Path, before: &str, after: &str) -> io::Result<()> {
+pub(crate) fn replace_end(path: &Path, before: &str, after: &str) -> io::Result<()> {
     let same = before.bytes().zip(after.bytes()).take_while(|(before, after)| before == after).count();
     let mut file = OpenOptions::new().write(true).open(path)?;
     file.seek(SeekFrom::Start(same as u64))?;
@@ -174,6 +177,10 @@ fn fields(record: &EpochRecord) -> Vec<String> {
 }
 
 impl Observer for CsvLogger {
+    fn is_optional(&self) -> bool {
+        true
+    }
+
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         let CsvLogOptions { path, append, .. } = &self.options;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -316,6 +323,21 @@ mod tests {
             fs::write(&file, format!("{HEADER}{before}")).unwrap();
             assert_eq!(log(own(), 1), format!("{HEADER}{before}{second}"));
         }
+        // Other columns, or another separator.
+        for text in ["epoch,loss\n", &first.replace(',', ";")] {
+            fs::write(&file, text).unwrap();
+            for done in [0, 1] {
+                let start = state((1..=done).map(|k| record(k, [1.0, 0.5, 2.0, 0.25])).collect());
+                let error = logger(&file, true).on_begin(&run(9, &start)).unwrap_err().to_string();
+                assert!(
+                    error.contains("its first line is `epoch") && error.contains("`csv_log.separator`"),
+                    "{error}"
+                );
+                assert_eq!(fs::read_to_string(&file).unwrap(), text);
+            }
+        }
+        fs::write(&file, b"\xff").unwrap();
+        assert!(logger(&file, true).on_begin(&run(9, &state(vec![]))).is_err(), "it is no text");
         let other = folder.path().join("b.csv");
         let options = CsvLogOptions { path: other, separator: ';', append: true };
         assert_eq!(log(CsvLogger::new(options), 0), first.replace(',', ";"));

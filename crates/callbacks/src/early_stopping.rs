@@ -1,5 +1,5 @@
 use crate::monitor::{METRIC, MODE};
-use crate::{EpochRecord, Flow, Monitor, Observer, Result, RunInfo, Snapshot, TrainState};
+use crate::{EpochRecord, Flow, Monitor, Observer, Result, RunInfo, Snapshot, TrainState, figure};
 use checkpoint::Mode;
 use options::{Kind, Refused, Table, options};
 
@@ -143,8 +143,9 @@ impl EarlyStopping {
         match self.best {
             Some((value, epoch)) => {
                 format!(
-                    "{metric} has not improved for {} {epochs}; its best was {value:.4} in epoch {epoch}",
-                    self.wait
+                    "{metric} has not improved for {} {epochs}; its best was {} in epoch {epoch}",
+                    self.wait,
+                    figure(value)
                 )
             }
             None => format!("{metric} has had no finite value for {} {epochs}", self.wait),

@@ -30,12 +30,16 @@ fn command_line() -> String {
     let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let program = words.next().unwrap_or_default();
     let name = Path::new(&program).file_stem().map(|name| name.to_string_lossy().into_owned());
-    let words = name.into_iter().chain(words).map(|word| quoted(&word));
+    let words = name.into_iter().chain(words).map(|word| shell_word(&word));
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A word between single quotes, if a POSIX shell needs them.
-fn quoted(word: &str) -> String {
+/// A word of a command line: between single quotes, if a POSIX shell needs them.
+///
+/// ```
+/// assert_eq!(["runs/a", "my run", "it's"].map(callbacks::shell_word), ["runs/a", "'my run'", r"'it'\''s'"]);
+/// ```
+pub fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=+.,:/@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
@@ -103,7 +107,7 @@ mod tests {
     #[test]
     fn command_lines_are_those_of_a_shell() {
         assert_eq!(
-            ["--lr=3e-4", "my run", "it's", ""].map(quoted),
+            ["--lr=3e-4", "my run", "it's", ""].map(shell_word),
             ["--lr=3e-4", "'my run'", r"'it'\''s'", "''"]
         );
     }

@@ -1,3 +1,4 @@
+use crate::shortened;
 use std::error::Error as StdError;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,18 @@ pub enum Error {
     /// A file that is no history of epochs.
     #[error("{}: this is not a history of `towers train`", .0.display())]
     NoHistory(PathBuf),
+    /// A file that a run would continue, and that has another content.
+    #[error("{}: its first line is `{found}`, but this log begins with `{expected}`; {remedy}", path.display())]
+    OtherLog {
+        /// The file.
+        path: PathBuf,
+        /// Its first line.
+        found: String,
+        /// The first line of the log.
+        expected: String,
+        /// What helps.
+        remedy: &'static str,
+    },
     /// A file or a checkpoint can't be written or read.
     #[error(transparent)]
     File(#[from] checkpoint::Error),
@@ -40,6 +53,16 @@ impl Error {
     /// An error of a custom observer.
     pub fn other(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Error::Other(error.into())
+    }
+
+    /// Refuses the content of a file that is not empty and does not begin with the `header` of a log.
+    pub(crate) fn unless_log(path: &Path, text: &str, header: &str, remedy: &'static str) -> Result<()> {
+        let first = text.lines().next().unwrap_or_default();
+        if text.is_empty() || first == header {
+            return Ok(());
+        }
+        let found = shortened(first);
+        Err(Error::OtherLog { path: path.to_owned(), found, expected: header.to_owned(), remedy })
     }
 
     /// An [`Error::Option`] for a key.

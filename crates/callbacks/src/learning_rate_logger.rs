@@ -1,8 +1,9 @@
-use crate::{Error, Observer, Result, RunInfo, StepInfo, TrainState};
+use crate::csv_logger::replace_end;
+use crate::{Error, Observer, Result, RunInfo, StepInfo};
 use options::{Kind, Table, options};
 use serde_json::json;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 options! {
@@ -33,46 +34,62 @@ pub(crate) const TABLE: Table =
 #[derive(Debug)]
 pub struct LearningRateLogger {
     options: LrLogOptions,
-    /// Steps of the epochs before this one.
-    steps_before: u64,
+    /// Steps of the whole run.
+    steps: u64,
     file: Option<File>,
 }
 
-const HEADER: &str = "step,epoch,lr\n";
+const HEADER: &str = "step,epoch,lr";
 
 impl LearningRateLogger {
     /// A logger with these options.
     pub fn new(options: LrLogOptions) -> Self {
-        LearningRateLogger { options, steps_before: 0, file: None }
+        LearningRateLogger { options, steps: 0, file: None }
     }
 }
 
-/// The header and the rows up to a step.
+/// The header and the whole rows up to a step.
 fn up_to(text: &str, step: u64) -> String {
     let of = |line: &str| line.split(',').next().and_then(|number| number.parse::<u64>().ok());
-    let lines = text.lines().filter(|line| of(line).is_some_and(|number| number <= step));
-    lines.fold(HEADER.to_owned(), |all, line| all + line + "\n")
+    let rows = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let rows = rows.filter(|line| of(line).is_some_and(|number| number <= step));
+    rows.fold(format!("{HEADER}\n"), |all, row| all + row)
 }
 
 impl Observer for LearningRateLogger {
+    fn is_optional(&self) -> bool {
+        true
+    }
+
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         let path = &self.options.path;
-        let TrainState { step, partial, .. } = run.state;
-        let text = if *step == 0 { String::new() } else { fs::read_to_string(path).unwrap_or_default() };
-        let mut file = File::create(path).map_err(Error::io("write", path))?;
-        file.write_all(up_to(&text, *step).as_bytes()).map_err(Error::io("write", path))?;
-        (self.file, self.steps_before) = (Some(file), step - partial.steps);
+        self.steps = run.state.step;
+        let is_special = fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir());
+        // A pipe is not read, and a new run replaces the file.
+        let text = if self.steps == 0 || is_special { None } else { Some(fs::read_to_string(path)) };
+        let before = match text {
+            Some(Err(error)) if error.kind() == ErrorKind::NotFound => None,
+            text => text.transpose().map_err(Error::io("read", path))?,
+        };
+        let file = match before {
+            Some(text) => {
+                Error::unless_log(path, &text, HEADER, "name another file for `lr_log.path`")?;
+                replace_end(path, &text, &up_to(&text, self.steps)).map_err(Error::io("write", path))?;
+                OpenOptions::new().append(true).open(path)
+            }
+            None => File::create(path)
+                .and_then(|mut file| file.write_all(format!("{HEADER}\n").as_bytes()).map(|()| file)),
+        };
+        self.file = Some(file.map_err(Error::io("write", path))?);
         Ok(())
     }
 
     fn on_step(&mut self, step: &StepInfo) -> Result<()> {
-        let number = self.steps_before + step.steps_done;
-        if step.steps_done == step.steps_per_epoch {
-            self.steps_before = number;
-        }
-        let is_due = number.is_multiple_of(self.options.every);
+        // An epoch that is resumed for its evaluation has no step.
+        self.steps += 1;
+        let is_due = self.steps.is_multiple_of(self.options.every);
         let Some(file) = self.file.as_mut().filter(|_| is_due) else { return Ok(()) };
-        let line = format!("{number},{},{:?}\n", step.epoch + 1, step.lr);
+        let line = format!("{},{},{:?}\n", self.steps, step.epoch + 1, step.lr);
         file.write_all(line.as_bytes()).map_err(Error::io("write", &self.options.path))
     }
 }
@@ -81,6 +98,7 @@ impl Observer for LearningRateLogger {
 mod tests {
     use super::*;
     use crate::testing::{self, run, state};
+    use crate::{Partial, TrainState};
 
     fn step(epoch: u64, steps_done: u64) -> StepInfo {
         StepInfo { lr: 0.5 / (epoch + 1) as f64, ..testing::step(epoch, steps_done, 2) }
@@ -107,5 +125,30 @@ mod tests {
             observer.on_step(&step(epoch, done)).unwrap();
         }
         assert_eq!(text(), "step,epoch,lr\n1,1,0.5\n2,1,0.5\n4,2,0.25\n");
+    }
+
+    /// The run was interrupted in the evaluation after an epoch: a resume has no step of that epoch.
+    #[test]
+    fn steps_are_counted_over_the_whole_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lr.csv");
+        fs::write(&path, "step,epoch,lr\n1,1,0.5\n2,1,0.5\n3,2,0.").unwrap();
+        let partial = Partial { steps: 2, ..Partial::default() };
+        let mut observer = LearningRateLogger::new(LrLogOptions { path: path.clone(), every: 1 });
+        observer.on_begin(&run(3, &TrainState { step: 2, partial, ..state(vec![]) })).unwrap();
+        observer.on_step(&step(1, 1)).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "step,epoch,lr\n1,1,0.5\n2,1,0.5\n3,2,0.25\n");
+    }
+
+    #[test]
+    fn a_file_that_is_no_log_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lr.csv");
+        for bytes in [&b"step,rate\n1,0.5\n"[..], b"\xff\xfe"] {
+            fs::write(&path, bytes).unwrap();
+            let mut observer = LearningRateLogger::new(LrLogOptions { path: path.clone(), every: 1 });
+            assert!(observer.on_begin(&run(3, &TrainState { step: 2, ..state(vec![]) })).is_err());
+            assert_eq!(fs::read(&path).unwrap(), bytes);
+        }
     }
 }

@@ -169,7 +169,7 @@ impl ModelCheckpoint {
     fn write(&self, figures: &Figures, snapshot: &dyn Snapshot) -> Result<()> {
         let mut tensors = snapshot.model_tensors()?;
         if !self.options.save_weights_only {
-            tensors.append(&snapshot.optimizer_tensors()?)?;
+            tensors.append(snapshot.optimizer_tensors()?)?;
             tensors.metadata_mut().insert(SAVED.to_owned(), snapshot.saved()?.to_string());
         }
         let path = self.run_dir.join(self.pattern.path(figures));

@@ -120,6 +120,9 @@ pub enum Flow {
 
 /// Watches a run on its first replica: progress, history, plots, checkpoints, early stopping.
 ///
+/// After a failure all other observers are still called. The run then stops after the next step, is saved as after
+/// Ctrl-C, and ends with the first error; an error of `on_begin` or `on_resume` ends it at once.
+///
 /// An observer sees numbers and, on request, copies of tensors, never a device. After a resume `on_begin` has the
 /// finished epochs, so that an observer can restore its state.
 ///
@@ -136,6 +139,12 @@ pub enum Flow {
 /// }
 /// ```
 pub trait Observer: Send {
+    /// Whether the run goes on without this observer after a failure. The error is then a warning, and the observer is
+    /// not called again.
+    fn is_optional(&self) -> bool {
+        false
+    }
+
     /// Before `on_begin`, while the images of a data set in files are read: images done, and all images of the split. A
     /// pass begins with none done, and ends with all.
     ///
@@ -214,6 +223,15 @@ pub trait Observer: Send {
     /// # Errors
     /// An error ends the run.
     fn on_snapshot(&mut self, _step: &StepInfo, _state: &TrainState, _: &dyn Snapshot) -> Result<()> {
+        Ok(())
+    }
+
+    /// When the run is asked to save in the middle of an epoch and to continue (SIGUSR1), after the current
+    /// step.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_save(&mut self, _state: &TrainState, _: &dyn Snapshot) -> Result<()> {
         Ok(())
     }
 

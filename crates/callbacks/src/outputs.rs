@@ -163,8 +163,8 @@ pub fn stopping(outputs: &Outputs) -> Result<Vec<Box<dyn Observer>>> {
 /// The callbacks that write files of a run: history, environment, checkpoints, curves, and those of
 /// `outputs`. The callbacks of [`stopping`] are not included.
 ///
-/// Files that a resume does not write again come before the checkpoints: if one can't be written, a resume
-/// repeats the epoch.
+/// The checkpoints come first, so that no log delays or prevents them. Before them come the files of
+/// [`ModelCheckpoint`], which a resume does not write again: after a kill between the two it repeats the epoch.
 ///
 /// ```
 /// use callbacks::{Outputs, Run};
@@ -180,13 +180,19 @@ pub fn stopping(outputs: &Outputs) -> Result<Vec<Box<dyn Observer>>> {
 pub fn from_config(outputs: &Outputs, run: &Run<'_>) -> Result<Vec<Box<dyn Observer>>> {
     outputs.check()?;
     let folder = run.folder;
-    let mut callbacks: Vec<Box<dyn Observer>> =
-        vec![Box::new(History::new(folder)), Box::new(Environment::new(folder))];
-    if outputs.log_every > 0 {
-        callbacks.push(Box::new(StepHistory::new(folder)));
+    let mut checkpoints = Checkpoints::new(folder, &outputs.checkpoints)?;
+    if let Some(stop) = outputs.early_stop.as_ref().filter(|stop| stop.restore_best_weights) {
+        checkpoints = checkpoints.best_weights(stop)?;
     }
+    let mut callbacks: Vec<Box<dyn Observer>> = Vec::new();
     if let Some(options) = &outputs.model_checkpoint {
         callbacks.push(Box::new(ModelCheckpoint::new(folder, options.clone())?));
+    }
+    callbacks.push(Box::new(checkpoints));
+    callbacks.push(Box::new(History::new(folder)));
+    callbacks.push(Box::new(Environment::new(folder)));
+    if outputs.log_every > 0 {
+        callbacks.push(Box::new(StepHistory::new(folder)));
     }
     if let Some(options) = &outputs.csv_log {
         // If the history can't be read, no rows are removed.
@@ -199,15 +205,41 @@ pub fn from_config(outputs: &Outputs, run: &Run<'_>) -> Result<Vec<Box<dyn Obser
     if let Some(options) = &outputs.tensorboard {
         callbacks.push(Box::new(TensorBoard::new(options.clone())));
     }
-    let mut checkpoints = Checkpoints::new(folder, &outputs.checkpoints)?;
-    if let Some(stop) = outputs.early_stop.as_ref().filter(|stop| stop.restore_best_weights) {
-        checkpoints = checkpoints.best_weights(stop)?;
+    callbacks.push(Box::new(Curves::new(folder, run.title)));
+    if let Some(picture) = &outputs.plot {
+        callbacks.push(Box::new(Curves::in_file(picture, run.title)?));
     }
-    callbacks.push(Box::new(checkpoints));
-    let curves = Curves::new(folder, run.title);
-    callbacks.push(Box::new(match &outputs.plot {
-        Some(picture) => curves.also(picture)?,
-        None => curves,
-    }));
     Ok(callbacks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing comes before the checkpoints, and only what the run can't do without ends it.
+    #[test]
+    fn a_run_needs_its_own_files_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let outputs = Outputs {
+            csv_log: Some(CsvLogOptions { path: "log.csv".into(), ..CsvLogOptions::default() }),
+            lr_log: Some(LrLogOptions { path: "lr.csv".into(), ..LrLogOptions::default() }),
+            tensorboard: Some(TensorBoardOptions { path: "logs".into(), ..TensorBoardOptions::default() }),
+            plot: Some("plot.svg".into()),
+            ..Outputs::default()
+        };
+        let run = Run { folder: folder.path(), title: "", resumed: false };
+        let callbacks = from_config(&outputs, &run).unwrap();
+        let optional: Vec<bool> = callbacks.iter().map(|callback| callback.is_optional()).collect();
+        // Checkpoints, history, environment, steps; CSV, learning rates, TensorBoard, two times curves.
+        assert_eq!(optional, [false, false, false, false, true, true, true, true, true]);
+        let every = Outputs {
+            checkpoints: CheckpointOptions { every_steps: 7, ..CheckpointOptions::default() },
+            ..outputs
+        };
+        assert_eq!(
+            from_config(&every, &run).unwrap()[0].snapshot_every(),
+            Some(7),
+            "the checkpoints are first"
+        );
+    }
 }

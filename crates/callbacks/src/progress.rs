@@ -1,5 +1,5 @@
 use crate::{
-    EpochRecord, Flow, Observer, Result, RunInfo, RunTime, Snapshot, StepInfo, TrainState, printable,
+    EpochRecord, Flow, Observer, Result, RunInfo, RunTime, Snapshot, StepInfo, TrainState, figure, printable,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
@@ -32,7 +32,7 @@ const COLUMNS_FOR_BAR: u16 = 100;
 ///
 /// `ETA` is the time left in the epoch. The end, in tqdm's form, is the time that the whole run has taken, with
 /// the parts before a resume, and the time that it still will ([`RunTime`]). A terminal with fewer than 100
-/// columns shows the figures without the bar. Before the run, a data set in files that is read for the first time
+/// columns shows the figures that fit, without the bar. Before the run, a data set in files that is read for the first time
 /// has such a bar, and such lines:
 ///
 /// ```text
@@ -71,7 +71,7 @@ struct Done {
 
 /// The display while an epoch runs, and the second of the epoch of its last line.
 enum Live<E> {
-    Bar { bar: ProgressBar, last: f64, template: &'static str },
+    Bar { bar: ProgressBar, last: f64, columns: u16 },
     Lines { err: E, last: f64 },
 }
 
@@ -98,9 +98,7 @@ impl<O: Write, E: Write> Progress<O, E> {
     fn bar(out: O, target: ProgressDrawTarget, columns: u16) -> Self {
         // An error of the run clears its bar.
         let bar = ProgressBar::with_draw_target(None, target).with_finish(ProgressFinish::AndClear);
-        let is_wide = columns >= COLUMNS_FOR_BAR;
-        let template = if is_wide { "{pos}/{len} [{wide_bar}] {msg}" } else { "{pos}/{len} {wide_msg}" };
-        Progress::with(out, Live::Bar { bar, last: 0.0, template })
+        Progress::with(out, Live::Bar { bar, last: 0.0, columns })
     }
 
     fn with(out: O, live: Live<E>) -> Self {
@@ -124,32 +122,39 @@ impl<O: Write, E: Write> Progress<O, E> {
         let [elapsed, left] = [self.time.elapsed(), self.time.left().unwrap_or(0.0)].map(RunTime::words);
         let rate = if step.seconds > 0.0 { samples / step.seconds } else { 0.0 };
         let digits = usize::from(rate < 10.0);
-        format!(
-            "- ETA: {eta} - {rate:.digits$} img/s - loss: {} - acc: {} - run: {elapsed}<{left}",
-            figure(step.loss),
-            figure(step.acc)
-        )
+        let parts = [
+            format!("- ETA: {eta}"),
+            format!("- {rate:.digits$} img/s"),
+            format!("- loss: {}", figure(step.loss)),
+            format!("- acc: {}", figure(step.acc)),
+            format!("- run: {elapsed}<{left}"),
+        ];
+        let head = format!("{}/{} ", step.steps_done, step.steps_per_epoch).len();
+        let room = match self.live {
+            Live::Bar { columns, .. } if columns < COLUMNS_FOR_BAR => {
+                usize::from(columns).saturating_sub(head)
+            }
+            _ => usize::MAX,
+        };
+        fitting(parts.map(Some), room)
     }
+}
+
+/// The figures that fit into so many columns, in their order. The loss stays longest.
+fn fitting(mut parts: [Option<String>; 5], room: usize) -> String {
+    let joined = |parts: &[Option<String>; 5]| parts.iter().flatten().cloned().collect::<Vec<_>>().join(" ");
+    for dropped in [4, 1, 3, 0] {
+        if joined(&parts).len() <= room {
+            break;
+        }
+        parts[dropped] = None;
+    }
+    joined(&parts)
 }
 
 /// Errors are ignored on purpose: a closed pipe or a full disk should not end a run.
 fn say(out: &mut impl Write, text: &str) {
     let _ = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush());
-}
-
-/// A figure in Keras' format: four decimals, and an exponent if it is small.
-fn figure(value: f64) -> String {
-    if value.is_nan() {
-        "nan".to_owned()
-    } else if value == 0.0 || value.abs() > 1e-3 || value.is_infinite() {
-        format!("{value:.4}")
-    } else {
-        let text = format!("{value:.4e}");
-        match text.split_once("e-") {
-            Some((digits, power)) => format!("{digits}e-{power:0>2}"),
-            None => text,
-        }
-    }
 }
 
 /// The duration of an epoch.
@@ -166,6 +171,11 @@ fn duration(seconds: f64) -> String {
         (0, _) => format!("{m}:{s:02}"),
         _ => format!("{h}:{m:02}:{s:02}"),
     }
+}
+
+/// The line of an epoch on a terminal with so many columns.
+fn bar_for(columns: u16) -> &'static str {
+    if columns >= COLUMNS_FOR_BAR { "{pos}/{len} [{wide_bar}] {msg}" } else { "{pos}/{len} {wide_msg}" }
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -187,9 +197,9 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
         let figures = format!("- ETA: {eta} - reading the pictures");
         match &mut self.live {
             Live::Bar { bar, .. } if done >= all => bar.finish_and_clear(),
-            Live::Bar { bar, template, .. } => {
+            Live::Bar { bar, columns, .. } => {
                 if done == 0 {
-                    bar.set_style(style(template));
+                    bar.set_style(style(bar_for(*columns)));
                     bar.set_length(all as u64);
                     bar.reset();
                 }
@@ -227,8 +237,8 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
         self.before = if self.resumed.epoch == epoch { self.resumed } else { fresh };
         say(&mut self.out, &format!("Epoch {}/{}\n", epoch + 1, self.epochs));
         match &mut self.live {
-            Live::Bar { bar, last, template } => {
-                bar.set_style(style(template));
+            Live::Bar { bar, last, columns } => {
+                bar.set_style(style(bar_for(*columns)));
                 bar.set_length(self.steps_per_epoch);
                 bar.set_message("");
                 bar.reset();

@@ -2,6 +2,7 @@ use crate::{
     EpochRecord, Flow, Monitor, Observer, Result, RunInfo, RunTime, Snapshot, StepInfo, StepRecord,
     TrainState, printable,
 };
+use plot::Axis;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The seconds between two values of the throughput.
@@ -104,6 +105,26 @@ impl RunStatus {
         let within = self.records.iter().map(|record| (record.step as f64 / all, value(record)));
         points.extend(within.filter(|(_, y)| y.is_finite()));
         points
+    }
+}
+
+impl RunStatus {
+    /// Losses within the epochs, and those of validation, each over the number of epochs.
+    pub fn losses(&self) -> [Vec<(f64, f64)>; 2] {
+        let training = self.by_step(|record| record.loss, |epoch| epoch.loss);
+        [training, self.by_epoch(|epoch| epoch.val_loss)]
+    }
+
+    /// The axis of the [losses](Self::losses), which leaves out the few that stand far above the rest.
+    pub fn loss_axis(&self) -> Axis {
+        Axis::loss(self.losses().concat().into_iter().map(|(_, loss)| loss))
+    }
+
+    /// The number of epochs that the curves span: what has run, in whole epochs, and at least one.
+    pub fn epochs_shown(&self) -> u64 {
+        let ends = self.losses();
+        let last = ends.iter().filter_map(|points| points.last()).fold(1.0_f64, |last, (x, _)| x.max(last));
+        last.ceil() as u64
     }
 }
 

@@ -1,4 +1,4 @@
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The figures of one epoch: a row of `history.csv`, an object of `history.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -9,7 +9,9 @@ pub struct EpochRecord {
     pub loss: f64,
     /// The training accuracy over the epoch's steps.
     pub acc: f64,
-    /// The loss on the validation data after the epoch.
+    /// The loss on the validation data after the epoch. JSON has no number for NaN or infinity, so both are `null` in
+    /// it, and NaN when it is read.
+    #[serde(deserialize_with = "number_or_nan")]
     pub val_loss: f64,
     /// The accuracy on the validation data after the epoch.
     pub val_acc: f64,
@@ -19,6 +21,10 @@ pub struct EpochRecord {
     pub seconds: f64,
     /// Training samples a second, evaluation excluded.
     pub images_per_second: f64,
+}
+
+fn number_or_nan<'d, D: Deserializer<'d>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 impl EpochRecord {

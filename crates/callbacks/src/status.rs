@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let run = folder.path();
-/// let status = Status::begin(run, false)?;
+/// let status = Status::begin(run, false, 1)?;
 /// assert_eq!(Status::read(run)?.and_then(|status| status.end), None);
 /// status.finish(run, "stopped", Some("the time of 60 s is over".into()))?;
 /// assert_eq!(Status::read(run)?.and_then(|status| status.end).as_deref(), Some("stopped"));
@@ -22,6 +22,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
+    /// The number of processes that train together; 0 in runs of earlier versions.
+    #[serde(default)]
+    pub processes: usize,
     /// The time of the first start, in UTC: `2026-11-26T13:40:00Z`.
     pub started: String,
     /// The time of the end.
@@ -39,14 +42,14 @@ impl Status {
     /// The file in a run directory.
     pub const FILE: &str = "status.json";
 
-    /// Writes that a run begins now. One that is `resumed` keeps the time of its first start.
+    /// Writes that a run begins now, by so many processes. One that is `resumed` keeps the time of its first start.
     ///
     /// # Errors
     /// [`Error::File`] if it can't be written.
-    pub fn begin(run: &Path, resumed: bool) -> Result<Self> {
+    pub fn begin(run: &Path, resumed: bool, processes: usize) -> Result<Self> {
         let before = if resumed { Status::read(run).ok().flatten() } else { None };
         let started = before.map_or_else(now, |status| status.started);
-        let status = Status { started, ended: None, end: None, reason: None };
+        let status = Status { started, processes, ended: None, end: None, reason: None };
         status.write(run)?;
         Ok(status)
     }
@@ -125,9 +128,10 @@ mod tests {
         let run = folder.path();
         assert_eq!(Status::read(run).unwrap(), None);
         let (started, end) = ("2001-02-03T04:05:06Z".to_owned(), Some("interrupted".to_owned()));
-        Status { started: started.clone(), ended: None, end, reason: None }.write(run).unwrap();
-        let resumed = Status::begin(run, true).unwrap();
-        assert_eq!(resumed, Status { started, ended: None, end: None, reason: None });
+        let before = Status { started, processes: 1, ended: None, end, reason: None };
+        before.write(run).unwrap();
+        let resumed = Status::begin(run, true, 3).unwrap();
+        assert_eq!(resumed, Status { processes: 3, end: None, ..before });
         resumed.clone().finish(run, "done", None).unwrap();
         let done = Status::read(run).unwrap().unwrap();
         assert_eq!((done.started, done.end.as_deref()), (resumed.started, Some("done")));

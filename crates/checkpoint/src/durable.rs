@@ -106,12 +106,23 @@ pub(crate) fn fingerprint(path: &Path, file: &mut File) -> Result<Fingerprint> {
     Ok(hashed.fingerprint())
 }
 
+/// Makes a folder and those above it that are missing, and their names durable.
+pub(crate) fn create_folders(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
+    fs::create_dir_all(path)?;
+    missing.iter().try_for_each(|folder| sync(parent(folder)))
+}
+
 /// Makes the names in a folder durable. Only Unix has a call for that; elsewhere the file system decides.
 pub(crate) fn sync_folder(path: &Path) -> Result<()> {
+    sync(path).map_err(Error::io("sync", path))
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
-    File::open(path).and_then(|folder| folder.sync_all()).map_err(Error::io("sync", path))?;
+    File::open(folder)?.sync_all()?;
     #[cfg(not(unix))]
-    let _ = path;
+    let _ = folder;
     Ok(())
 }
 

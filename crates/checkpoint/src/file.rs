@@ -67,7 +67,7 @@ pub fn load_tensors(path: impl AsRef<Path>) -> Result<Tensors> {
     match take_digest(tensors.metadata_mut()) {
         Some(written) if written != digest(tensors.iter()) => {
             let why = format!(
-                "its tensors are not those that were written: the file is damaged, or another program changed them and                  kept `{DIGEST}` in its metadata"
+                "its tensors are not those that were written: the file is damaged, or another program changed them and kept `{DIGEST}` in its metadata"
             );
             Err(Error::format(path, why))
         }

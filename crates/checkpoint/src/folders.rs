@@ -95,8 +95,7 @@ pub(crate) fn remove(root: &Path, name: &str, folder: &Path) -> Result<()> {
 /// Housekeeping only: files that can't be removed stay, and prevent neither saves nor loads.
 pub(crate) fn sweep(root: &Path) {
     for path in children(root).unwrap_or_default() {
-        let hidden = path.file_name().and_then(|name| name.to_str()).and_then(Hidden::parse);
-        let _ = match hidden {
+        let _ = match hidden(&path) {
             Some((Hidden::Temporary, _)) => delete(&path),
             Some((Hidden::Aside, name)) if root.join(name).symlink_metadata().is_ok() => delete(&path),
             Some((Hidden::Aside, name)) => durable::rename(&path, &root.join(name)),
@@ -112,6 +111,16 @@ fn delete(folder: &Path) -> Result<()> {
         return Ok(());
     }
     fs::remove_dir_all(folder).map_err(Error::io("remove", folder))
+}
+
+/// Whether there is work of dead writers to finish, or of living ones.
+pub(crate) fn has_leftovers(root: &Path) -> bool {
+    children(root).unwrap_or_default().iter().any(|path| hidden(path).is_some())
+}
+
+/// The kind of a hidden path by its name, and the checkpoint that it belongs to.
+fn hidden(path: &Path) -> Option<(Hidden, &str)> {
+    path.file_name().and_then(|name| name.to_str()).and_then(Hidden::parse)
 }
 
 fn children(root: &Path) -> Result<Vec<PathBuf>> {

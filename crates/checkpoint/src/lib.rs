@@ -79,4 +79,4 @@ pub use tensors::{MAX_RANK, MAX_TENSOR_NAME, Tensor, TensorRef, Tensors};
 /// The name of the file that holds a trained network in a run's folder.
 pub const MODEL_FILE: &str = "model.safetensors";
 
-pub use whole::{read_text, replace_file, write_file, write_json};
+pub use whole::{check_regular, read_text, replace_file, write_file, write_json, write_output};

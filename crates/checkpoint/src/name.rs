@@ -15,6 +15,15 @@ pub fn step_name(steps: u64) -> String {
     format!("step-{steps:08}")
 }
 
+/// Whether [`epoch_name`] or [`step_name`] makes this name.
+pub(crate) fn is_generated(name: &str) -> bool {
+    let is = |prefix: &str, make: fn(u64) -> String| {
+        let number = name.strip_prefix(prefix).and_then(|number| number.parse().ok());
+        number.is_some_and(|number| make(number) == name)
+    };
+    is("epoch-", epoch_name) || is("step-", step_name)
+}
+
 /// Refuses every name that is not a plain, visible folder on every system.
 pub(crate) fn check(name: &str) -> Result<()> {
     let why = if name.is_empty() {
@@ -25,10 +34,20 @@ pub(crate) fn check(name: &str) -> Result<()> {
         "it starts or ends with a dot"
     } else if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
         "it has other characters in it"
+    } else if is_device(name) {
+        "Windows has a device of this name"
     } else {
         return Ok(());
     };
     Err(Error::Name { name: name.chars().take(MAX_NAME).collect(), why })
+}
+
+/// Whether Windows takes a name, with any ending, for a device.
+fn is_device(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or(name).to_ascii_lowercase();
+    let port = stem.strip_prefix("com").or(stem.strip_prefix("lpt"));
+    ["con", "prn", "aux", "nul"].contains(&stem.as_str())
+        || port.is_some_and(|number| number.len() == 1 && number.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 /// What a hidden folder of ours is.
@@ -71,12 +90,23 @@ mod tests {
 
     #[test]
     fn only_plain_names_pass() {
-        for name in ["a", "epoch-0003", "step-00001200", "best_val.acc-2", &"x".repeat(MAX_NAME)] {
+        for name in [
+            "a",
+            "epoch-0003",
+            "step-00001200",
+            "best_val.acc-2",
+            "con1",
+            "com",
+            "com10",
+            "aux-1",
+            &"x".repeat(MAX_NAME),
+        ] {
             assert!(check(name).is_ok(), "{name}");
         }
-        for name in
-            ["", ".", "..", "../x", "/etc", "a/b", "a\\b", "C:x", ".lock", "a.", "a b", "é", "a\0b", "a\n"]
-        {
+        for name in [
+            "", ".", "..", "../x", "/etc", "a/b", "a\\b", "C:x", ".lock", "a.", "a b", "é", "a\0b", "a\n",
+            "con", "NUL", "aux.txt", "com1", "Lpt9.a.b",
+        ] {
             assert!(matches!(check(name), Err(Error::Name { .. })), "{name:?}");
         }
         assert!(check(&"x".repeat(MAX_NAME + 1)).is_err());

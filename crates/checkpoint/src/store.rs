@@ -84,8 +84,10 @@ impl Store {
                 return Err(Error::Io { action: "open the store", path: root, source });
             }
             Ok(_) => {
-                // A store that is read-only, or busy, is not cleaned up.
-                if let Some(_lock) = Lock::at_once(&root) {
+                // A store that is read-only, or busy, is not cleaned up. In a clean one no lock is left.
+                if folders::has_leftovers(&root)
+                    && let Some(_lock) = Lock::at_once(&root)
+                {
                     folders::sweep(&root);
                 }
             }
@@ -122,7 +124,12 @@ impl Store {
         let json = encode(&target.join(mark::STATE), state)?;
         self.create_root()?;
         let _lock = self.lock()?;
-        let sequence = self.list()?.entries.last().map_or(1, |newest| newest.sequence.saturating_add(1));
+        let entries = self.list()?.entries;
+        if entries.iter().any(|entry| entry.name != name && entry.name.eq_ignore_ascii_case(name)) {
+            let why = "another checkpoint's name differs only in capitals, and some systems have one folder for both";
+            return Err(Error::Name { name: name.to_owned(), why });
+        }
+        let sequence = entries.last().map_or(1, |newest| newest.sequence.saturating_add(1));
 
         let temporary = Temporary::new(self.root.join(Hidden::Temporary.folder(name)));
         let folder = temporary.path();
@@ -186,7 +193,8 @@ impl Store {
 
     /// Removes the checkpoints that `policy` doesn't keep, and gives their names; `best` is never removed.
     ///
-    /// Folders that are no completed checkpoints are left alone.
+    /// Only checkpoints with names of [`epoch_name`](crate::epoch_name) and [`step_name`](crate::step_name) are counted
+    /// and removed. All others stay, such as copies that somebody made, and folders that are no completed checkpoints.
     ///
     /// # Errors
     /// When the store can't be read, or a folder can't be removed.
@@ -196,7 +204,8 @@ impl Store {
         }
         let _lock = self.lock()?;
         let entries = self.list()?.entries;
-        let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+        let names: Vec<String> =
+            entries.iter().map(|entry| entry.name.clone()).filter(|name| name::is_generated(name)).collect();
         let surplus = policy.surplus(&names, best);
         for entry in entries.iter().filter(|entry| surplus.contains(&entry.name.as_str())) {
             folders::remove(&self.root, &entry.name, &entry.path)?;
@@ -206,8 +215,7 @@ impl Store {
 
     fn create_root(&self) -> Result<()> {
         if !self.root.is_dir() {
-            fs::create_dir_all(&self.root).map_err(Error::io("create", &self.root))?;
-            durable::sync_folder(durable::parent(&self.root))?;
+            durable::create_folders(&self.root).map_err(Error::io("create", &self.root))?;
         }
         Ok(())
     }

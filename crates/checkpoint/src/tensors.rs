@@ -141,7 +141,7 @@ impl Tensors {
         Ok(())
     }
 
-    /// Adds copies of all of another's tensors behind these, and of its metadata.
+    /// Adds all of another's tensors behind these, and its metadata.
     ///
     /// ```
     /// use checkpoint::Tensors;
@@ -149,18 +149,18 @@ impl Tensors {
     /// let (mut all, mut more) = (Tensors::new(), Tensors::new());
     /// more.insert("velocity", [2], vec![0.0; 2])?;
     /// more.metadata_mut().insert("by".to_owned(), "SGD".to_owned());
-    /// all.append(&more)?;
+    /// all.append(more.clone())?;
     /// assert_eq!(all, more);
-    /// assert!(all.append(&more).is_err(), "names are unique");
+    /// assert!(all.append(more).is_err(), "names are unique");
     /// # Ok::<(), checkpoint::Error>(())
     /// ```
     ///
     /// # Errors
     /// When a name is taken.
-    pub fn append(&mut self, others: &Tensors) -> Result<()> {
-        self.metadata.extend(others.metadata.clone());
-        let mut copies = others.list.iter().cloned();
-        copies.try_for_each(|tensor| self.insert(tensor.name, tensor.shape, tensor.data))
+    pub fn append(&mut self, others: Tensors) -> Result<()> {
+        self.metadata.extend(others.metadata);
+        let mut list = others.list.into_iter();
+        list.try_for_each(|tensor| self.insert(tensor.name, tensor.shape, tensor.data))
     }
 
     /// The tensor of this name.

@@ -14,6 +14,9 @@ use std::path::Path;
 /// A process that is killed leaves a hidden `.NAME.tmp-PID-N` beside `path`. The next replacement of the same file removes it. The file
 /// of a process that lives is locked, and stays.
 ///
+/// If `path` is a link, the file that it leads to is replaced. The new file has the permissions of the old
+/// one.
+///
 /// # Errors
 /// When `fill` fails, or the disk refuses: then the old content stays.
 ///
@@ -27,6 +30,8 @@ use std::path::Path;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn replace_file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let linked = fs::canonicalize(path).ok().filter(|_| path.is_symlink());
+    let path = linked.as_deref().unwrap_or(path);
     let Some(name) = path.file_name() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"));
     };
@@ -37,25 +42,46 @@ pub fn replace_file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>)
     remove_leftovers(folder, &prefix);
     let (mut file, temporary) = create(folder, &prefix)?;
     fill(&mut file)?;
+    if let Ok(old) = fs::metadata(path) {
+        // Some file systems have none.
+        let _ = file.set_permissions(old.permissions());
+    }
     file.sync_all()?;
     fs::rename(temporary.path(), path)?;
     temporary.keep();
     Ok(())
 }
 
-/// Replaces a small file by `content`, as [`replace_file`] does. Folders on the way are made. What is no file, such as a pipe or a device,
-/// is written to instead.
+/// Replaces a small file by `content`, as [`replace_file`] does. Folders on the way are made. A pipe or a device is
+/// refused: a writer would wait for a reader.
+///
+/// # Errors
+/// [`Error::Io`] if the disk refuses, or if this is no regular file.
+pub fn write_file(path: &Path, content: &[u8]) -> Result<()> {
+    let written = check_regular(path)
+        .and_then(|()| durable::create_folders(durable::parent(path)))
+        .and_then(|()| replace_file(path, |file| file.write_all(content)));
+    written.map_err(Error::io("write", path))
+}
+
+/// As [`write_file`], for a path that somebody has named as an output: a pipe or a device is written to.
 ///
 /// # Errors
 /// [`Error::Io`] if the disk refuses.
-pub fn write_file(path: &Path, content: &[u8]) -> Result<()> {
+pub fn write_output(path: &Path, content: &[u8]) -> Result<()> {
+    match check_regular(path) {
+        Ok(()) => write_file(path, content),
+        Err(_) => fs::write(path, content).map_err(Error::io("write", path)),
+    }
+}
+
+/// Refuses what is there and is neither a regular file nor a folder: opening a pipe may take for ever.
+///
+/// # Errors
+/// If it is a pipe, a socket or a device.
+pub fn check_regular(path: &Path) -> io::Result<()> {
     let is_special = fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir());
-    let written = match is_special {
-        true => fs::write(path, content),
-        false => fs::create_dir_all(durable::parent(path))
-            .and_then(|()| replace_file(path, |file| file.write_all(content))),
-    };
-    written.map_err(Error::io("write", path))
+    if is_special { Err(durable::not_regular()) } else { Ok(()) }
 }
 
 /// Writes a value as indented JSON with [`write_file`].
@@ -112,11 +138,8 @@ fn remove_leftovers(folder: &Path, prefix: &OsStr) {
 /// # Errors
 /// When `path` is no regular file, can't be read, or is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let about = fs::metadata(path)?;
     // Reading a folder fails by itself, with a message that says so.
-    if !about.is_file() && !about.is_dir() {
-        return Err(durable::not_regular());
-    }
+    check_regular(path)?;
     fs::read_to_string(path)
 }
 
@@ -139,6 +162,48 @@ mod tests {
         fs::create_dir(&taken).unwrap();
         assert!(replace_file(&taken, |_| Ok(())).is_err() && replace_file("/".as_ref(), |_| Ok(())).is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_and_the_permissions_of_a_file_stay() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("elsewhere")).unwrap();
+        fs::write(at("elsewhere/a.csv"), "old").unwrap();
+        fs::set_permissions(at("elsewhere/a.csv"), fs::Permissions::from_mode(0o640)).unwrap();
+        symlink("elsewhere/a.csv", at("a.csv")).unwrap();
+        replace_file(&at("a.csv"), |file| file.write_all(b"new")).unwrap();
+        assert!(at("a.csv").is_symlink());
+        assert_eq!(read_text(&at("elsewhere/a.csv")).unwrap(), "new");
+        assert_eq!(fs::metadata(at("elsewhere/a.csv")).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(at("elsewhere")).unwrap().count(), 1);
+    }
+
+    /// Nobody reads or writes the other end.
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_refused_and_a_device_that_is_named_is_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("status.json");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        for error in [read_text(&pipe).err(), write_file(&pipe, b"x").err().and_then(source)] {
+            assert_eq!(error.unwrap().to_string(), "it is not a regular file");
+        }
+        write_output("/dev/null".as_ref(), b"x").unwrap();
+        write_output(&folder.path().join("a/b"), b"x").unwrap();
+        assert_eq!(read_text(&folder.path().join("a/b")).unwrap(), "x");
+    }
+
+    #[cfg(unix)]
+    fn source(error: Error) -> Option<io::Error> {
+        match error {
+            Error::Io { source, .. } => Some(source),
+            _ => None,
+        }
     }
 
     /// What a lock tells: of a process that lives from one that was killed.

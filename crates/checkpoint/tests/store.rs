@@ -40,6 +40,30 @@ fn the_newest_is_the_one_saved_last_whatever_its_name() {
     assert_eq!(hidden(store.path()), [".lock"]);
 }
 
+/// A copy of a store may be in a folder that can't be written, or in somebody else's.
+#[test]
+fn reading_a_store_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    store.save("a", &filled(1.0), &1).unwrap();
+    fs::remove_file(folder.path().join(".lock")).unwrap();
+    let copy = Store::open(folder.path()).unwrap();
+    assert_eq!(copy.load::<i32>("a").unwrap().state, 1);
+    assert_eq!(copy.newest_valid::<i32>().unwrap().found.unwrap().state, 1);
+    assert!(hidden(folder.path()).is_empty());
+}
+
+#[test]
+fn names_that_some_systems_take_for_one_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    store.save("Best", &filled(1.0), &1).unwrap();
+    let error = store.save("best", &filled(2.0), &2).unwrap_err().to_string();
+    assert!(error.contains("differs only in capitals"), "{error}");
+    store.save("Best", &filled(3.0), &3).unwrap();
+    assert_eq!(names(&store), ["Best"]);
+}
+
 #[test]
 fn the_same_name_again_replaces_and_is_the_newest() {
     let folder = tempfile::tempdir().unwrap();
@@ -63,10 +87,19 @@ fn pruning_keeps_the_last_the_best_and_what_is_not_a_checkpoint() {
         store.save(&epoch_name(epoch), &filled(epoch as f32), &epoch).unwrap();
     }
     fs::create_dir(folder.path().join("notes")).unwrap();
+    // Copies, which are checkpoints too.
+    for copy in ["epoch-0003.bak", "my-good-one", "epoch-3", "step-0003"] {
+        fs::create_dir(folder.path().join(copy)).unwrap();
+        for file in fs::read_dir(folder.path().join("epoch-0003")).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), folder.path().join(copy).join(file.file_name())).unwrap();
+        }
+    }
     fs::write(folder.path().join("README"), "mine").unwrap();
     assert!(store.prune(&Policy { keep_last: None, ..Policy::default() }, None).unwrap().is_empty());
     assert_eq!(store.prune(&policy, Some("epoch-0002")).unwrap(), ["epoch-0001", "epoch-0003"]);
-    assert_eq!(names(&store), ["epoch-0002", "epoch-0004", "epoch-0005"]);
+    let copies = ["epoch-0003.bak", "epoch-3", "my-good-one", "step-0003"];
+    assert_eq!(names(&store), [&["epoch-0002"], &copies[..], &["epoch-0004", "epoch-0005"]].concat());
     assert!(folder.path().join("notes").is_dir() && folder.path().join("README").is_file());
     assert_eq!(hidden(folder.path()), [".lock"]);
 }

@@ -114,7 +114,8 @@ impl<'a> Cifar<'a> {
             found = fetch.run()?;
         }
         let Some((dir, data)) = found else {
-            let places = [&self.data_dir].into_iter().chain(&self.also).cloned().collect();
+            let mut places = vec![self.data_dir.clone()];
+            places.extend(self.also.iter().filter(|also| **also != self.data_dir).cloned());
             let rejected = search.rejected.iter().map(Error::to_string).collect();
             return Err(Error::NotFound { kind: self.kind, looked: places, rejected });
         };
@@ -155,7 +156,8 @@ impl Cifar<'_> {
     }
 
     /// When a source crawls: less than so many bytes a second, over so long. It is then left, as long as
-    /// another one is untried; if all crawl, the fastest one is used. Default: 200 kB/s over 8 seconds.
+    /// another one is untried; if all crawl, the fastest one is used, down to 1 kB/s. Default: 200 kB/s over
+    /// 8 seconds.
     pub fn slow(mut self, bytes_per_second: u64, over: Duration) -> Self {
         let patience = &mut self.network.patience;
         (patience.slow, patience.slow_over) = (bytes_per_second, over);

@@ -1,6 +1,9 @@
 //! The data in memory: images, labels and class names.
 
+use std::fmt;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ndarray::{Array1, Array4, Axis};
 
@@ -23,6 +26,8 @@ pub struct Split {
     pub labels: Array1<u16>,
     /// `[n]`: for each image an index into [`Dataset::coarse_classes`]. CIFAR-100 only.
     pub coarse: Option<Array1<u16>>,
+    /// The file of each image in `images`, of class folders.
+    pub paths: Option<Arc<[PathBuf]>>,
 }
 
 impl Split {
@@ -34,6 +39,17 @@ impl Split {
     /// Whether there is no image.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
+    }
+
+    /// The file of an image, of class folders.
+    ///
+    /// # Panics
+    /// If there is no such image.
+    pub fn path(&self, sample: usize) -> Option<&Path> {
+        match (&self.files, &self.paths) {
+            (Some(files), _) => Some(files.path(sample)),
+            (None, paths) => paths.as_ref().map(|paths| paths[sample].as_path()),
+        }
     }
 
     /// Height, width and channels of the images.
@@ -71,6 +87,7 @@ impl Split {
             files: self.files.as_ref().map(|files| files.select(samples)),
             labels: self.labels.select(Axis(0), samples),
             coarse: self.coarse.as_ref().map(|coarse| coarse.select(Axis(0), samples)),
+            paths: self.paths.as_ref().map(|paths| samples.iter().map(|&k| paths[k].clone()).collect()),
         }
     }
 
@@ -140,7 +157,8 @@ impl Split {
     ) -> Split {
         let images = Array4::from_shape_vec((labels.len(), height, width, CHANNELS), images)
             .expect("a reader collects the bytes of an image for every label");
-        Split { images, files: None, labels: labels.into(), coarse: coarse.map(Array1::from) }
+        let coarse = coarse.map(Array1::from);
+        Split { images, files: None, labels: labels.into(), coarse, paths: None }
     }
 
     /// Pictures that are decoded on demand.
@@ -165,8 +183,41 @@ pub struct Dataset {
     pub classes: Vec<String>,
     /// The name of each coarse class; empty but for CIFAR-100.
     pub coarse_classes: Vec<String>,
-    /// Of a folder of class folders, where pictures to validate on come from: `from val/`, `from test/`, `held back from training`.
-    pub validation_from: Option<String>,
+    /// Of a folder of class folders, where pictures to validate on come from.
+    pub validation_from: Option<ValidationFrom>,
+    /// The files that were [left out](crate::folder::ClassFolders::skip_unreadable) since they can't be
+    /// decoded, and why.
+    pub unreadable: Vec<(PathBuf, String)>,
+}
+
+/// Where the pictures of a folder of class folders come from that training validates on.
+///
+/// ```
+/// use cifar::ValidationFrom;
+///
+/// assert_eq!(ValidationFrom::Test("test_set".into()).to_string(), "from test_set/");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ValidationFrom {
+    /// A folder to validate on has them; its name.
+    Validation(String),
+    /// A folder to test on has them; its name.
+    Test(String),
+    /// Some of each class, which are held back from training.
+    HeldBack,
+    /// All pictures, as [`ClassFolders::whole`](crate::folder::ClassFolders::whole) asks for.
+    Whole,
+}
+
+impl fmt::Display for ValidationFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ValidationFrom::Validation(name) | ValidationFrom::Test(name) => write!(f, "from {name}/"),
+            ValidationFrom::HeldBack => f.write_str("held back from training"),
+            ValidationFrom::Whole => f.write_str("all of them"),
+        }
+    }
 }
 
 impl Dataset {
@@ -177,7 +228,9 @@ impl Dataset {
     /// assert!(!cifar::synthetic(1, 20, 10).tests_on_validation());
     /// ```
     pub fn tests_on_validation(&self) -> bool {
-        self.validation.is_none() && self.validation_from.as_ref().is_some_and(|from| from != "from test/")
+        let from = self.validation_from.as_ref();
+        let own = matches!(from, Some(ValidationFrom::Validation(_) | ValidationFrom::HeldBack));
+        self.validation.is_none() && own
     }
 }
 

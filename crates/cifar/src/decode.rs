@@ -2,13 +2,14 @@
 
 use std::io::{self, Cursor, Read as _};
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use image::error::{DecodingError, ImageFormatHint};
+use image::error::{DecodingError, ImageFormatHint, LimitError, LimitErrorKind};
 use image::metadata::Orientation;
 use image::{
     DynamicImage, ImageBuffer, ImageDecoder, ImageError, ImageFormat, ImageReader, ImageResult, Limits,
@@ -17,52 +18,30 @@ use image::{
 
 use crate::error::{Error, Result};
 use crate::files::open;
+use crate::jpeg;
+use crate::memory;
 use crate::panics::caught;
-use crate::progress::{Listener, Progress};
 use crate::resize::resize;
 use crate::sizes::CHANNELS;
 
 /// The widest and highest picture that is decoded, or scaled to.
 const MAX_PIXELS_ASIDE: u32 = 16_384;
-/// The most memory that decoding one picture may take.
-const MAX_DECODED: u64 = 256 << 20;
+/// The most memory that decoding one picture may take on each thread.
+pub(crate) const MAX_DECODED: u64 = 256 << 20;
+/// The most for a larger picture, of which one is decoded at a time.
+const MAX_LARGE: u64 = 1 << 30;
 
 /// How often it is told how many pictures are done.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
-/// Decodes the pictures of a folder, split by split.
-pub(crate) struct Decoder<'l, 'a> {
-    /// The height and width that they get.
-    pub(crate) size: [usize; 2],
-    /// How many are done, of the splits before.
-    pub(crate) done: usize,
-    /// How many there are, in all splits.
-    pub(crate) total: usize,
-    /// Why pictures can't be decoded.
-    pub(crate) bad: Vec<Error>,
-    pub(crate) listener: &'l mut Listener<'a>,
-}
-
-impl Decoder<'_, '_> {
-    /// The pixels of all of them, except for the bad ones.
-    pub(crate) fn decode(&mut self, paths: &[PathBuf]) -> Result<Vec<u8>> {
-        let mut images = vec![0; paths.len() * bytes_of(self.size)];
-        let (before, total) = (self.done, self.total);
-        let mut tell = |done| (self.listener)(Progress::Decoding { done: before + done, total });
-        self.bad.extend(all(paths, self.size, &mut images, &mut tell)?);
-        self.done += paths.len();
-        Ok(images)
-    }
-}
-
 /// Decodes pictures into `images`, on all cores. The result doesn't depend on their number. Now and then it tells
-/// how many are done. Returns why pictures can't be decoded, in their order.
+/// how many are done. Returns the places of pictures that can't be decoded and why, in their order.
 pub(crate) fn all(
-    paths: &[PathBuf],
+    paths: &[impl AsRef<Path> + Sync],
     size: [usize; 2],
     images: &mut [u8],
     tell: &mut dyn FnMut(usize),
-) -> Result<Vec<Error>> {
+) -> Result<Vec<(usize, Error)>> {
     let bytes = bytes_of(size);
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let share = paths.len().div_ceil(threads).max(1);
@@ -75,11 +54,12 @@ pub(crate) fn all(
             let work = move || {
                 // Goes with the thread, however that ends.
                 let _ends = ends;
-                let decode = |(path, image): (&PathBuf, _)| {
+                let mut bad = Vec::new();
+                for (k, (path, image)) in paths.iter().zip(images.chunks_mut(bytes)).enumerate() {
                     done.fetch_add(1, Ordering::Relaxed);
-                    one(path, size, image).err()
-                };
-                paths.iter().zip(images.chunks_mut(bytes)).filter_map(decode).collect::<Vec<Error>>()
+                    bad.extend(one(path.as_ref(), size, image).err().map(|error| (k, error)));
+                }
+                bad
             };
             thread::Builder::new().spawn_scoped(scope, work)
         });
@@ -94,8 +74,10 @@ pub(crate) fn all(
         workers.into_iter().map(join).collect::<Vec<_>>()
     });
     let mut bad = Vec::new();
-    for (failures, share) in failures.into_iter().zip(paths.chunks(share)) {
-        bad.extend(failures.map_err(Error::io("start a thread to decode", &share[0]))?);
+    for (k, failures) in failures.into_iter().enumerate() {
+        let first = k * share;
+        let failures = failures.map_err(Error::io("start a thread to decode", paths[first].as_ref()))?;
+        bad.extend(failures.into_iter().map(|(k, error)| (first + k, error)));
     }
     Ok(bad)
 }
@@ -124,7 +106,11 @@ pub(crate) fn bytes_of([height, width]: [usize; 2]) -> usize {
 }
 
 /// Decodes one picture into `to`, the bytes of a picture of this size.
+///
+/// # Panics
+/// If `to` has another length.
 pub(crate) fn one(path: &Path, size: [usize; 2], to: &mut [u8]) -> Result<()> {
+    assert_eq!(to.len(), bytes_of(size), "the pixels of a picture of {}x{} are wanted", size[0], size[1]);
     let picture = read(path)?;
     let own = [picture.height() as usize, picture.width() as usize];
     resize(picture.as_raw(), own, size, to);
@@ -133,35 +119,61 @@ pub(crate) fn one(path: &Path, size: [usize; 2], to: &mut [u8]) -> Result<()> {
 
 /// A picture in its own size.
 fn read(path: &Path) -> Result<RgbImage> {
+    read_within(path, MAX_DECODED, memory::available)
+}
+
+/// The same in `most` bytes of memory. A larger picture may take a quarter of the `free` memory, because the
+/// decoder and a rotation need memory too. Only one such picture is decoded at a time.
+fn read_within(path: &Path, most: u64, free: impl Fn() -> Option<u64>) -> Result<RgbImage> {
+    static LARGE: Mutex<()> = Mutex::new(());
+    let is_too_large = |error: &Error| matches!(error, Error::Image { source: ImageError::Limits(_), .. });
+    match decode(path, most) {
+        Err(error) if is_too_large(&error) => {}
+        decoded => return decoded,
+    }
+    let _alone = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
+    decode(path, (free().unwrap_or(0) / 4).clamp(most, MAX_LARGE))
+}
+
+/// Decodes a picture in `most` bytes of memory.
+fn decode(path: &Path, most: u64) -> Result<RgbImage> {
     let (file, len) = open(path)?;
     if len == 0 {
         return Err(Error::io("decode the picture", path)(io::Error::other("it is empty")));
     }
+    let bad = |source| Error::Image { path: path.into(), source };
+    if len > most {
+        return Err(bad(ImageError::Limits(LimitError::from_kind(LimitErrorKind::InsufficientMemory))));
+    }
     // All formats are decoded from memory: the compiler builds the decoders once for each kind of reader.
-    let mut bytes = Vec::with_capacity(len.min(MAX_DECODED) as usize);
-    file.take(MAX_DECODED).read_to_end(&mut bytes).map_err(Error::io("read", path))?;
+    let mut bytes = Vec::with_capacity(len as usize);
+    file.take(most).read_to_end(&mut bytes).map_err(Error::io("read", path))?;
+    let format = image::guess_format(&bytes).ok();
+    if format == Some(ImageFormat::Jpeg) {
+        // The decoder paints missing parts gray.
+        if !jpeg::comes_to_its_end(&bytes) {
+            return Err(bad(ImageError::IoError(io::ErrorKind::UnexpectedEof.into())));
+        }
+        jpeg::mend(&mut bytes).map_err(|why| bad(undecodable(format, why)))?;
+    }
     let reader = ImageReader::new(Cursor::new(&bytes[..])).with_guessed_format();
     let reader = reader.map_err(Error::io("read", path))?;
-    let bad = |source| Error::Image { path: path.into(), source };
-    let format = reader.format();
-    // The decoder paints missing parts gray.
-    if format == Some(ImageFormat::Jpeg) && !comes_to_its_end(&bytes) {
-        return Err(bad(ImageError::IoError(io::ErrorKind::UnexpectedEof.into())));
-    }
-    let decoded = caught(|| upright(reader));
-    let panicked = |message| {
-        let format = format.map_or(ImageFormatHint::Unknown, ImageFormatHint::Exact);
-        Err(ImageError::Decoding(DecodingError::new(format, format!("the decoder panicked: {message}"))))
-    };
+    let decoded = caught(|| upright(reader, most));
+    let panicked = |message| Err(undecodable(format, format!("the decoder panicked: {message}")));
     decoded.unwrap_or_else(panicked).map_err(bad)
 }
 
+fn undecodable(format: Option<ImageFormat>, why: String) -> ImageError {
+    let format = format.map_or(ImageFormatHint::Unknown, ImageFormatHint::Exact);
+    ImageError::Decoding(DecodingError::new(format, why))
+}
+
 /// Decodes a picture and turns it as its EXIF orientation says. Damaged EXIF data turn nothing.
-fn upright(mut reader: ImageReader<Cursor<&[u8]>>) -> ImageResult<RgbImage> {
+fn upright(mut reader: ImageReader<Cursor<&[u8]>>, most: u64) -> ImageResult<RgbImage> {
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_PIXELS_ASIDE);
     limits.max_image_height = Some(MAX_PIXELS_ASIDE);
-    limits.max_alloc = Some(MAX_DECODED);
+    limits.max_alloc = Some(most);
     reader.limits(limits.clone());
     let mut decoder = reader.into_decoder()?;
     // As `ImageReader::decode` does: the decoder may take the memory that the pixels leave.
@@ -196,66 +208,23 @@ where
     ImageBuffer::from_raw(width, height, values).unwrap_or_default()
 }
 
-/// Whether a JPEG file has the marker of its end, of ITU-T T.81, B.1.1: that of a preview within one of its segments is another's.
-fn comes_to_its_end(jpeg: &[u8]) -> bool {
-    let mut rest = jpeg;
-    loop {
-        let skipped = match rest {
-            [0xff, 0xd9, ..] => return true,
-            // A marker by itself, or a byte of compressed data that looks like one.
-            [0xff, 0x00 | 0x01 | 0xd0..=0xd8, ..] => 2,
-            [0xff, 0x02..=0xfe, high, low, ..] => 2 + usize::from(u16::from_be_bytes([*high, *low])),
-            // Compressed data, or padding.
-            [_, after @ ..] => 1 + after.iter().position(|&byte| byte == 0xff).unwrap_or(after.len()),
-            _ => return false,
-        };
-        rest = rest.get(skipped..).unwrap_or_default();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_jpeg_ends_where_its_own_marker_is() {
-        const START: &[u8] = &[0xff, 0xd8];
-        const END: &[u8] = &[0xff, 0xd9];
-        // A segment with a whole file in it, the header of a scan, and compressed data with a restart.
-        let segment = [&[0xff, 0xe1, 0, 6], START, END].concat();
-        let scan = [0xff, 0xda, 0, 4, 1, 2, 7, 0xff, 0x00, 8, 0xff, 0xd0, 9];
-        let whole = [START, &segment, &[0xff], &scan, END].concat();
-        assert!(comes_to_its_end(&whole));
-        assert!(comes_to_its_end(&[&whole[..], &[0; 9]].concat()), "something may follow");
-        for len in 0..whole.len() {
-            assert!(!comes_to_its_end(&whole[..len]), "{len} bytes");
-        }
-    }
-
-    /// So many pictures take longer than it takes until something is told.
-    #[test]
-    fn long_decoding_is_told() {
+    fn a_large_picture_is_decoded_where_memory_is_free() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("large.png");
-        RgbImage::from_fn(1500, 1500, |x, y| image::Rgb([x as u8, y as u8, (x * y) as u8]))
-            .save(&path)
-            .unwrap();
-        let mut pictures = vec![path; 8];
-        let mut told = Vec::new();
-        // However fast the machine is.
-        while told.is_empty() {
-            let mut listener = |progress: Progress<'_>| match progress {
-                Progress::Decoding { done, total } => told.push((done, total)),
-                other => panic!("{other}"),
-            };
-            let total = 100 + pictures.len();
-            let mut decoder =
-                Decoder { size: [8, 8], done: 100, total, bad: Vec::new(), listener: &mut listener };
-            assert_eq!(decoder.decode(&pictures).unwrap().len(), pictures.len() * 8 * 8 * 3);
-            assert!(decoder.done == total && decoder.bad.is_empty());
-            pictures.extend_from_within(..);
+        RgbImage::from_fn(40, 30, |x, y| image::Rgb([x as u8, y as u8, 7])).save(&path).unwrap();
+        let bytes = 40 * 30 * 3;
+        assert!(read_within(&path, 2 * bytes, || None).is_ok());
+        for most in [bytes - 1, 10] {
+            let free = 4 * 2 * bytes;
+            assert_eq!(read_within(&path, most, || Some(free)).unwrap().dimensions(), (40, 30));
+            for free in [None, Some(0), Some(3 * bytes)] {
+                assert!(read_within(&path, most, || free).is_err(), "{free:?}");
+            }
         }
-        assert!(told.iter().all(|(done, total)| (100..=*total).contains(done)), "{told:?}");
-        assert!(told.is_sorted());
     }
 }

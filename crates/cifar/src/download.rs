@@ -40,6 +40,9 @@ impl Network {
     }
 }
 
+/// The last source is given up below so many bytes a second, with which an archive would take two days.
+const TRICKLE: u64 = 1000;
+
 /// The limits of a download.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
@@ -209,10 +212,15 @@ impl Download<'_> {
             part.append(&buffer[..n])?;
             progress(Progress::Downloading { url: &self.source.url, bytes: part.bytes(), total });
             let window = since.elapsed();
-            if self.may_leave && window >= self.patience.slow_over {
+            if window >= self.patience.slow_over {
                 let rate = ((part.bytes() - bytes_then) as f64 / window.as_secs_f64()) as u64;
-                if rate < self.patience.slow {
+                if self.may_leave && rate < self.patience.slow {
                     return Ok(Some(rate));
+                }
+                // The only source that is left may crawl, but has to come to an end.
+                if rate < TRICKLE {
+                    let reason = format!("it sends {rate} bytes a second only; what came is kept");
+                    return Err(Error::Unreachable { url: self.url(), reason });
                 }
                 (since, bytes_then) = (Instant::now(), part.bytes());
             }

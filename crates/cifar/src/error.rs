@@ -158,6 +158,15 @@ pub enum Error {
         found: u64,
     },
 
+    /// A source with a checksum that is none.
+    #[error("{url}: the MD5 to compare with is `{md5}`, but must have 32 hexadecimal digits")]
+    NoMd5 {
+        /// The source.
+        url: String,
+        /// What was given.
+        md5: String,
+    },
+
     /// A complete download with the wrong checksum. It was deleted.
     #[error("{url}: MD5 is {found}, expected {expected}; the download was deleted")]
     Checksum {
@@ -186,7 +195,7 @@ pub enum Error {
 
     /// No data on this machine, and every source failed.
     #[error(
-        "{kind} can't be downloaded: {}; check the network and run again (a download continues where it \
+        "{kind} can't be downloaded{}; check the network and run again (a download continues where it \
          stopped), name another address, or put the official .tar.gz archive into the data folder",
         by_reason(failures)
     )]
@@ -223,6 +232,15 @@ pub enum Error {
         most: u32,
     },
 
+    /// Folders that look like splits of a data set, but are none, or too many.
+    #[error("{}: {reason}", path.display())]
+    Splits {
+        /// The data set's folder.
+        path: PathBuf,
+        /// What is wrong with it, and the remedy.
+        reason: String,
+    },
+
     /// A folder that does not hold folders of pictures.
     #[error(
         "{}: {reason}; expected a folder for each class with pictures, or `train` and `test` \
@@ -237,7 +255,8 @@ pub enum Error {
     },
 }
 
-/// `address: reason` of each source; those of one reason together, as when there is no network at all.
+/// `: address: reason` of each source, if there are any; those of one reason together, as when there is no
+/// network at all.
 fn by_reason(failures: &[String]) -> String {
     let mut reasons: Vec<(Vec<&str>, &str)> = Vec::new();
     for failure in failures {
@@ -248,7 +267,8 @@ fn by_reason(failures: &[String]) -> String {
         }
     }
     let tell = |(addresses, reason): &(Vec<&str>, &str)| format!("{}: {reason}", addresses.join(", "));
-    reasons.iter().map(tell).collect::<Vec<_>>().join("; ")
+    let told = reasons.iter().map(tell).collect::<Vec<_>>().join("; ");
+    if told.is_empty() { told } else { format!(": {told}") }
 }
 
 fn gigabytes(bytes: u64) -> String {
@@ -256,6 +276,18 @@ fn gigabytes(bytes: u64) -> String {
 }
 
 impl Error {
+    /// The picture that can't be decoded, and why, without the remedy.
+    pub(crate) fn of_picture(&self) -> (PathBuf, String) {
+        match self {
+            Error::Image { path, source } => {
+                let why = why(source);
+                (path.clone(), why.split(';').next().unwrap_or_default().to_owned())
+            }
+            Error::Io { path, source, .. } => (path.clone(), source.to_string()),
+            other => (PathBuf::new(), other.to_string()),
+        }
+    }
+
     /// For `map_err`: the action and the file.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_path_buf();
@@ -281,13 +313,9 @@ impl fmt::Display for Looked<'_> {
 
 /// The first of several pictures, with their reasons.
 fn listed(errors: &[Error]) -> String {
-    let reason = |error: &Error| match error {
-        Error::Image { path, source } => {
-            let why = why(source);
-            format!("{}: {}", path.display(), why.split(';').next().unwrap_or_default())
-        }
-        Error::Io { path, source, .. } => format!("{}: {source}", path.display()),
-        other => other.to_string(),
+    let reason = |error: &Error| {
+        let (path, why) = error.of_picture();
+        format!("{}: {why}", path.display())
     };
     let mut shown: Vec<String> = errors.iter().take(LISTED).map(reason).collect();
     if errors.len() > LISTED {

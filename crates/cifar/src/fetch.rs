@@ -4,9 +4,12 @@
 //! is read and checked there like any data, then renamed into place. So the folder of the batch files is
 //! never seen half-written. A lock file makes a second process wait.
 
+use std::env;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
 
 use crate::checksum::md5_of;
 use crate::classes::Kind;
@@ -44,7 +47,13 @@ impl Fetch<'_> {
             return Ok(None);
         }
         fs::create_dir_all(self.root).map_err(Error::io("create", self.root))?;
-        let _lock = self.lock()?;
+        let _lock = match self.lock() {
+            // An archive in a folder that can't be written is read, and nothing is written.
+            Err(Error::Io { source, .. }) if is_read_only(&source) && !self.local_archives().is_empty() => {
+                return self.read_local_archive();
+            }
+            lock => lock?,
+        };
         self.remove_leftovers(TEMPORARY)?;
         // Another process may have fetched it in the meantime.
         if let Some(found) =
@@ -67,9 +76,12 @@ impl Fetch<'_> {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 (self.listener)(Progress::Waiting { dir: self.root });
-                file.lock().map_err(Error::io("lock", &path))?;
+                // As above.
+                let _ = file.lock();
             }
-            Err(TryLockError::Error(e)) => return Err(Error::io("lock", &path)(e)),
+            // Some network file systems have no locks. The names of temporary folders are unique without
+            // them.
+            Err(TryLockError::Error(_)) => {}
         }
         Ok(file)
     }
@@ -102,6 +114,25 @@ impl Fetch<'_> {
 
     /// An official archive that somebody put there: a browser, torchvision. It stays where it is.
     fn unpack_local_archive(&mut self) -> Result<Option<Fetched>> {
+        self.use_local_archive(&Self::install)
+    }
+
+    /// The same without writing into the data folder. Gives the archive's path.
+    fn read_local_archive(&mut self) -> Result<Option<Fetched>> {
+        self.use_local_archive(&Self::read_archive)
+    }
+
+    /// The content of an archive, which is unpacked into the system's folder for temporary files and deleted
+    /// again.
+    fn read_archive(&mut self, archive: &Path, name: &str) -> Result<Fetched> {
+        let unpacked = self.unpack_in(&env::temp_dir(), archive, name)?;
+        Ok((archive.to_owned(), unpacked.data))
+    }
+
+    fn use_local_archive(
+        &mut self,
+        take: &dyn Fn(&mut Self, &Path, &str) -> Result<Fetched>,
+    ) -> Result<Option<Fetched>> {
         for (path, layout) in self.local_archives() {
             let name = path.display().to_string();
             let (found, expected) = (md5_of(&path)?, layout.md5());
@@ -110,7 +141,7 @@ impl Fetch<'_> {
                     archive: name,
                     reason: format!("MD5 is {found}, but the official archive's is {expected}"),
                 },
-                true => match self.install(&path, &name) {
+                true => match take(self, &path, &name) {
                     Ok(found) => return Ok(Some(found)),
                     Err(reason) => reason,
                 },
@@ -123,20 +154,25 @@ impl Fetch<'_> {
 
     /// Unpacks an archive beside the place where the data belongs, checks it and puts it there.
     pub(crate) fn install(&mut self, archive: &Path, name: &str) -> Result<Fetched> {
+        let Unpacked { _folder, fresh, layout, data } = self.unpack_in(self.root, archive, name)?;
+        let place = self.root.join(layout.folder());
+        self.move_aside(&place)?;
+        fs::rename(&fresh, &place).map_err(Error::io("move the data to", &place))?;
+        Ok((place, data))
+    }
+
+    /// Unpacks an archive into a new folder in `parent`, and checks it.
+    fn unpack_in(&mut self, parent: &Path, archive: &Path, name: &str) -> Result<Unpacked> {
         (self.listener)(Progress::Unpacking { archive: name });
-        // Deleted with its content when it is dropped, in every case.
-        let folder = tempfile::Builder::new().prefix(&self.prefix()).suffix(TEMPORARY).tempdir_in(self.root);
-        let folder = folder.map_err(Error::io("create a folder in", self.root))?;
+        let folder = tempfile::Builder::new().prefix(&self.prefix()).suffix(TEMPORARY).tempdir_in(parent);
+        let folder = folder.map_err(Error::io("create a folder in", parent))?;
         let fresh = folder.path().join("unpacked");
         fs::create_dir(&fresh).map_err(Error::io("create", &fresh))?;
         let layout = unpack(archive, name, self.kind, &fresh)?;
         let data = layout
             .read(&fresh)
             .map_err(|reason| Error::Archive { archive: name.into(), reason: reason.to_string() })?;
-        let place = self.root.join(layout.folder());
-        self.move_aside(&place)?;
-        fs::rename(&fresh, &place).map_err(Error::io("move the data to", &place))?;
-        Ok((place, data))
+        Ok(Unpacked { _folder: folder, fresh, layout, data })
     }
 
     /// What stands at `place` is not usable, or the data would not have been fetched; but it isn't ours to
@@ -155,6 +191,21 @@ impl Fetch<'_> {
     }
 }
 
+/// An archive's content.
+struct Unpacked {
+    /// Deleted with its content when this is dropped, in every case.
+    _folder: TempDir,
+    /// The folder of the batch files, in that one.
+    fresh: PathBuf,
+    layout: Layout,
+    data: Dataset,
+}
+
+/// Whether a folder refused a new file because it can't be written at all.
+fn is_read_only(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
 /// Without an HTTP client.
 #[cfg(not(feature = "download"))]
 impl Fetch<'_> {
@@ -164,5 +215,39 @@ impl Fetch<'_> {
 
     fn download(&mut self) -> Result<Option<Fetched>> {
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    #[test]
+    fn an_archive_is_read_without_writing_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cifar-10-binary.tar.gz");
+        let record = |label: u8| [&[label][..], &[label; 3072]].concat();
+        let batch: Vec<u8> = (0..10_000).flat_map(|k| record((k % 10) as u8)).collect();
+        let gz = GzEncoder::new(File::create(&path).unwrap(), Compression::fast());
+        let mut tar = tar::Builder::new(gz);
+        for name in (1..=5).map(|k| format!("data_batch_{k}.bin")).chain(["test_batch.bin".into()]) {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(batch.len() as u64);
+            tar.append_data(&mut header, name, &batch[..]).unwrap();
+        }
+        tar.into_inner().unwrap().finish().unwrap();
+        let mut fetch = Fetch {
+            kind: Kind::Cifar10,
+            root: dir.path(),
+            #[cfg(feature = "download")]
+            network: None,
+            listener: &mut |_| {},
+            rejected: &mut Vec::new(),
+        };
+        let (found, data) = fetch.read_archive(&path, "an archive").unwrap();
+        assert_eq!((found, data.train.len(), data.test.len()), (path, 50_000, 10_000));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

@@ -60,17 +60,21 @@ impl Found {
     }
 }
 
-fn is_picture(path: &Path) -> bool {
+/// Whether a file is a picture by its name.
+pub(crate) fn is_picture(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending)) && path.is_file()
 }
 
-/// What is in a folder, sorted by name, but for hidden entries.
+/// The entries of a folder, sorted by name, without hidden ones and the folder that macOS adds to archives.
 pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
     let listed: io::Result<Vec<PathBuf>> =
         fs::read_dir(dir).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
     let mut paths = listed.map_err(Error::io("list", dir))?;
-    paths.retain(|path| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
+    paths.retain(|path| {
+        let name = path.file_name().unwrap_or_default();
+        !name.as_encoded_bytes().starts_with(b".") && name != "__MACOSX"
+    });
     paths.sort();
     Ok(paths)
 }

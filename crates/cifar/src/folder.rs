@@ -5,15 +5,15 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use crate::dataset::{Dataset, Split};
-use crate::decode::{self, Decoder};
+use crate::dataset::Dataset;
+use crate::decode;
 use crate::error::{Error, Result};
-use crate::files::entries;
 pub use crate::files::{ENDINGS, Found};
+use crate::listing::{Listing, Others, Picture};
 use crate::memory;
-use crate::on_demand::Files;
 use crate::progress::{Listener, Progress};
 use crate::sizes::{CHANNELS, SIDE};
+use crate::split_decoder::Decoder;
 
 /// Reads a folder of class folders: PNG, JPEG, WebP, BMP and GIF files of any size, scaled to 32x32, or to [another size](ClassFolders::image_size).
 ///
@@ -22,10 +22,16 @@ use crate::sizes::{CHANNELS, SIDE};
 /// DIR/train/dog/001.jpg  DIR/test/dog/001.jpg                                     DIR/dog/001.jpg
 /// ```
 ///
-/// A folder `val` (or `valid`, `validation`) is the test split as well as `test` is; beside `test` it is
-/// [`Dataset::validation`]. Without either, every sixth picture of a class, by file name, goes to the test
-/// split. A class of two to five pictures gives its last one. Classes are the folders' names, sorted.
-/// Pictures have the order of class and file name.
+/// A folder `val` is the test split as well as `test` is; beside `test` it is [`Dataset::validation`].
+/// Without either, every sixth picture of a class, by file name, goes to the test split. A class of two to
+/// five pictures gives its last one. Classes are the folders' names, sorted. Pictures have the order of class
+/// and file name.
+///
+/// The splits may have other usual names, in capitals or not: `training`, `training_set`, `train_set`,
+/// `seg_train`, `trainset`; `valid`, `validation`, `dev`, `eval`; `testing`, `test_set`, `seg_test`. A folder
+/// that holds one other folder is replaced by that folder, as in `pets/archive/cat` and
+/// `seg_train/seg_train/cat`. Folders that look like splits but are none are an error, since their names
+/// would become classes.
 ///
 /// Pictures are turned by their EXIF orientation and stretched to that size with a triangle filter: bilinear,
 /// or an average where a picture becomes smaller. Colours are converted to RGB, and transparency is dropped. Of
@@ -34,10 +40,10 @@ use crate::sizes::{CHANNELS, SIDE};
 /// are skipped.
 ///
 /// # Errors
-/// [`Error::ClassFolders`] if the folder has another structure. [`Error::Image`] for a picture that can't be
-/// decoded, or that would take absurdly much memory; [`Error::Pictures`] for several. [`Error::Size`] for a
-/// size that no picture can be scaled to. [`Error::Memory`] if the pictures need more than there is.
-/// [`Error::Io`].
+/// [`Error::ClassFolders`] if the folder has another structure. [`Error::Splits`] for folders that look like
+/// splits. [`Error::Image`] for a picture that can't be decoded, or that would take absurdly much memory;
+/// [`Error::Pictures`] for several. [`Error::Size`] for a size that no picture can be scaled to.
+/// [`Error::Memory`] if the pictures need more than there is. [`Error::Io`].
 ///
 /// ```no_run
 /// let pets = cifar::folder::read("pets")?;
@@ -61,6 +67,8 @@ pub struct ClassFolders<'a> {
     limit_train: usize,
     limit_test: usize,
     in_memory: u64,
+    whole: bool,
+    skip_unreadable: bool,
     listener: Box<Listener<'a>>,
 }
 
@@ -69,8 +77,16 @@ impl<'a> ClassFolders<'a> {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let listener = Box::new(|_: Progress<'_>| {});
         let (size, limit) = ([SIDE; 2], usize::MAX);
-        let in_memory = u64::MAX;
-        ClassFolders { dir: dir.into(), size, limit_train: limit, limit_test: limit, in_memory, listener }
+        ClassFolders {
+            dir: dir.into(),
+            size,
+            limit_train: limit,
+            limit_test: limit,
+            in_memory: u64::MAX,
+            whole: false,
+            skip_unreadable: false,
+            listener,
+        }
     }
 
     /// The rows and columns that every picture is stretched to, as Keras' `image_dataset_from_directory(image_size=(height, width))`.
@@ -94,7 +110,19 @@ impl<'a> ClassFolders<'a> {
         ClassFolders { in_memory: bytes, ..self }
     }
 
-    /// A function that is called for [skipped files](Progress::PassedOver) and for the progress of
+    /// Whether the folder is for measuring alone: without a folder to test or validate on, all pictures are
+    /// in the test split. One class is enough, and one picture of it.
+    pub fn whole(self, whole: bool) -> Self {
+        ClassFolders { whole, ..self }
+    }
+
+    /// Whether pictures that can't be decoded are left out, and listed in [`Dataset::unreadable`], instead of
+    /// being an error. Pictures that are decoded on demand are decoded once to find them.
+    pub fn skip_unreadable(self, skip: bool) -> Self {
+        ClassFolders { skip_unreadable: skip, ..self }
+    }
+
+    /// A function that is called for [files that are left out](Progress::PassedOver) and for the progress of
     /// [decoding](Progress::Decoding).
     pub fn progress(self, listener: impl FnMut(Progress<'_>) + 'a) -> Self {
         ClassFolders { listener: Box::new(listener), ..self }
@@ -105,44 +133,64 @@ impl<'a> ClassFolders<'a> {
     /// # Errors
     /// As [`read`].
     pub fn read(mut self) -> Result<Dataset> {
-        let mut others = Vec::new();
-        let listed = Listed::of(&self.dir, &mut others)?;
-        let within = |path: &'_ PathBuf| path.strip_prefix(&self.dir).unwrap_or(path).to_owned();
-        if let Some(first) = others.first() {
-            (self.listener)(Progress::PassedOver { files: others.len(), first: &within(first) });
-        }
-        let train = limited(&listed.train, self.limit_train);
-        let validation = listed.validation.as_ref().map(|pictures| limited(pictures, self.limit_test));
-        let test = limited(&listed.test, self.limit_test);
-        let all = train.len() + validation.as_ref().map_or(0, Vec::len) + test.len();
-        let bytes = self.bytes(all)?;
+        let listing = Listing::of(&self.dir, self.whole)?;
+        self.tell(&listing.others);
+        let train = limited(&listing.train, self.limit_train);
+        let validation = listing.validation.as_ref().map(|pictures| limited(pictures, self.limit_test));
+        let test = limited(&listing.test, self.limit_test);
+        let total = train.len() + validation.as_ref().map_or(0, Vec::len) + test.len();
+        let bytes = self.bytes(total)?;
         let on_demand = bytes > self.in_memory;
         if on_demand {
-            (self.listener)(Progress::OnDemand { pictures: all, bytes });
+            (self.listener)(Progress::OnDemand { pictures: total, bytes });
         } else {
-            self.check_memory(all, memory::available())?;
+            self.check_memory(total, memory::available())?;
         }
-        let size = self.size;
+        let (size, skip) = (self.size, self.skip_unreadable);
         let listener = &mut *self.listener;
-        let mut decoder = Decoder { size, done: 0, total: all, bad: Vec::new(), listener };
-        let mut split = |pictures: Vec<Picture>| {
-            let (paths, labels): (Vec<_>, Vec<_>) = pictures.into_iter().unzip();
-            match on_demand {
-                true => Ok(Split::on_demand(Files::new(paths, size), labels)),
-                false => Ok(Split::of_size(size, decoder.decode(&paths)?, labels, None)),
-            }
-        };
-        let data = Dataset {
+        let mut decoder = Decoder { size, skip, done: 0, total, bad: Vec::new(), listener };
+        let mut split = |pictures: Vec<Picture>| decoder.split(pictures, on_demand);
+        let (train, validation, test) =
+            (split(train)?, validation.map(&mut split).transpose()?, split(test)?);
+        let bad = decoder.bad;
+        let unreadable: Vec<_> = bad.iter().filter(|_| skip).map(Error::of_picture).collect();
+        if let Some((path, reason)) = unreadable.first() {
+            let first = path.strip_prefix(&self.dir).unwrap_or(path);
+            (self.listener)(Progress::Unreadable { pictures: unreadable.len(), first, reason });
+        } else {
+            decode::refuse(bad)?;
+        }
+        if let Some(class) = train.class_counts(listing.classes.len()).iter().position(|&count| count == 0)
+            && skip
+            && self.limit_train == usize::MAX
+        {
+            let path = self.dir.join(&listing.classes[class]);
+            return Err(Error::ClassFolders {
+                path,
+                reason: "none of its pictures can be decoded".to_owned(),
+            });
+        }
+        Ok(Dataset {
             name: self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy().into_owned(),
-            train: split(train)?,
-            validation: validation.map(&mut split).transpose()?,
-            test: split(test)?,
-            classes: listed.classes,
+            train,
+            validation,
+            test,
+            classes: listing.classes,
             coarse_classes: Vec::new(),
-            validation_from: Some(listed.validation_from),
-        };
-        decode::refuse(decoder.bad)?;
-        Ok(data)
+            validation_from: Some(listing.validation_from),
+            unreadable,
+        })
+    }
+
+    /// Reports the files that belong to no class.
+    fn tell(&mut self, Others { files, unlabelled }: &Others) {
+        let within = |path: &PathBuf| path.strip_prefix(&self.dir).unwrap_or(path).to_owned();
+        if let Some(first) = files.first().map(within) {
+            (self.listener)(Progress::PassedOver { files: files.len(), first: &first });
+        }
+        if let Some(first) = unlabelled.first().map(within) {
+            (self.listener)(Progress::Unlabelled { pictures: unlabelled.len(), first: &first });
+        }
     }
 
     /// The bytes of the pixels of so many pictures.
@@ -194,129 +242,6 @@ pub fn evenly(labels: &[u16], n: usize) -> Vec<usize> {
 fn limited(pictures: &[Picture], limit: usize) -> Vec<Picture> {
     let labels: Vec<u16> = pictures.iter().map(|&(_, label)| label).collect();
     evenly(&labels, limit).into_iter().map(|place| pictures[place].clone()).collect()
-}
-
-/// A file and its class.
-type Picture = (PathBuf, u16);
-
-/// The files of a folder, before any of them is opened.
-struct Listed {
-    classes: Vec<String>,
-    train: Vec<Picture>,
-    /// If they are not those of the test split.
-    validation: Option<Vec<Picture>>,
-    test: Vec<Picture>,
-    /// See [`Dataset::validation_from`].
-    validation_from: String,
-}
-
-impl Listed {
-    /// The files beside the pictures are added to `others`.
-    fn of(dir: &Path, others: &mut Vec<PathBuf>) -> Result<Listed> {
-        let train_dir = split_dir(dir, &["train"]);
-        let (classes, train) = classes_in(train_dir.as_deref().unwrap_or(dir), others)?;
-        let validation_dir = train_dir.as_ref().and_then(|_| split_dir(dir, &["val", "valid", "validation"]));
-        let test_dir = train_dir.and_then(|_| split_dir(dir, &["test"]));
-        let from = |dir: &Path| format!("from {}/", dir.file_name().unwrap_or_default().display());
-        let listed = match (validation_dir, test_dir) {
-            (None, None) => {
-                let (train, test) = divide(train);
-                let validation_from = "held back from training".to_owned();
-                Listed { classes, train, validation: None, test, validation_from }
-            }
-            (Some(both), None) | (None, Some(both)) => {
-                let test = pictures_of(&both, &classes, others)?;
-                Listed { classes, train, validation: None, test, validation_from: from(&both) }
-            }
-            (Some(validation_dir), Some(test_dir)) => {
-                let validation = Some(pictures_of(&validation_dir, &classes, others)?);
-                let test = pictures_of(&test_dir, &classes, others)?;
-                Listed { classes, train, validation, test, validation_from: from(&validation_dir) }
-            }
-        };
-        let validation = listed.validation.as_ref().unwrap_or(&listed.test);
-        for (split, pictures) in
-            [("training", &listed.train), ("test", &listed.test), ("validation", validation)]
-        {
-            if pictures.is_empty() {
-                return Err(shape(dir, format!("it has no picture for the {split} split")));
-            }
-        }
-        Ok(listed)
-    }
-}
-
-/// The first folder of these names that holds folders. One that doesn't may be a class: trains are pictured too.
-fn split_dir(dir: &Path, names: &[&str]) -> Option<PathBuf> {
-    let folders = names.iter().map(|name| dir.join(name));
-    let holds_folders =
-        |path: &PathBuf| entries(path).is_ok_and(|inside| inside.iter().any(|path| path.is_dir()));
-    folders.into_iter().find(holds_folders)
-}
-
-fn shape(path: &Path, reason: impl Into<String>) -> Error {
-    Error::ClassFolders { path: path.into(), reason: reason.into() }
-}
-
-/// The classes in `dir` and their pictures.
-fn classes_in(dir: &Path, others: &mut Vec<PathBuf>) -> Result<(Vec<String>, Vec<Picture>)> {
-    let mut classes = Vec::new();
-    for path in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
-        match path.file_name().and_then(|name| name.to_str()) {
-            Some(name) => classes.push(name.to_owned()),
-            None => return Err(shape(&path, "its name is not UTF-8")),
-        }
-    }
-    if classes.len() < 2 {
-        return Err(shape(dir, format!("it has {} class folders, at least 2 are needed", classes.len())));
-    }
-    if classes.len() > usize::from(u16::MAX) {
-        return Err(shape(dir, format!("it has {} class folders, more than {}", classes.len(), u16::MAX)));
-    }
-    let pictures = pictures_of(dir, &classes, others)?;
-    let mut counts = vec![0_usize; classes.len()];
-    pictures.iter().for_each(|&(_, label)| counts[usize::from(label)] += 1);
-    match counts.iter().position(|&count| count == 0) {
-        Some(empty) => Err(shape(&dir.join(&classes[empty]), format!("it has no picture: {}", endings()))),
-        None => Ok((classes, pictures)),
-    }
-}
-
-/// The pictures in `dir`, whose class folders must be among `classes`. Other files are added to `others`.
-fn pictures_of(dir: &Path, classes: &[String], others: &mut Vec<PathBuf>) -> Result<Vec<Picture>> {
-    let mut pictures = Vec::new();
-    for folder in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
-        let known =
-            folder.file_name().and_then(|name| classes.iter().position(|class| name == class.as_str()));
-        let Some(label) = known else {
-            return Err(shape(&folder, "the training split has no class of this name"));
-        };
-        let Found { pictures: files, others: rest, unlisted } = Found::below(&folder);
-        if let Some(error) = unlisted.into_iter().next() {
-            return Err(error);
-        }
-        pictures.extend(files.into_iter().map(|path| (path, label as u16)));
-        others.extend(rest);
-    }
-    Ok(pictures)
-}
-
-/// The endings in words.
-fn endings() -> String {
-    ENDINGS.map(|ending| format!(".{ending}")).join(", ")
-}
-
-/// The rule of [`read`] for a folder without a test set. `all` is sorted by class.
-fn divide(all: Vec<Picture>) -> (Vec<Picture>, Vec<Picture>) {
-    let (mut train, mut test) = (Vec::new(), Vec::new());
-    for class in all.chunk_by(|a, b| a.1 == b.1) {
-        let last_of_few = (2..=5).contains(&class.len()).then(|| class.len() - 1);
-        for (k, picture) in class.iter().enumerate() {
-            let to = if k % 6 == 5 || Some(k) == last_of_few { &mut test } else { &mut train };
-            to.push(picture.clone());
-        }
-    }
-    (train, test)
 }
 
 /// Reads one picture of any size, turns it and scales it to `[height, width]` as the pictures of a folder are: the bytes

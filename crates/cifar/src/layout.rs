@@ -121,6 +121,7 @@ impl Layout {
             coarse_classes: classes::owned(classes::coarse_class_names(self.kind)),
             validation: None,
             validation_from: None,
+            unreadable: Vec::new(),
         };
         for (split, samples) in [("train", &data.train), ("test", &data.test)] {
             let counts = samples.class_counts(data.classes.len());

@@ -34,7 +34,9 @@
 //!
 //! Files, archives and servers are taken as hostile. Sizes, counts, labels and checksums are verified, memory
 //! and time are bounded, and pickles are read without executing anything. Anything wrong is an [`Error`] that
-//! names the place, and no half-written file stays.
+//! names the place, and no half-written file stays. A panic of a picture's decoder is an error too, unless
+//! panics abort the program. No panic hook is set: a program that wants no message of such a panic asks
+//! [`catches_panics`] in its own.
 
 #![forbid(unsafe_code)]
 
@@ -51,7 +53,9 @@ mod fetch;
 mod files;
 mod find;
 pub mod folder;
+mod jpeg;
 mod layout;
+mod listing;
 pub mod memory;
 mod on_demand;
 mod panics;
@@ -63,12 +67,14 @@ mod random_bytes;
 mod records;
 mod resize;
 mod sizes;
+mod split_decoder;
+mod splits;
 mod synthetic;
 mod unpack;
 
 pub use crate::cifar::Cifar;
 pub use classes::{Kind, class_names, coarse_class_names};
-pub use dataset::{Dataset, Split};
+pub use dataset::{Dataset, Split, ValidationFrom};
 #[cfg(feature = "download")]
 pub use download::Source;
 pub use error::{Error, Result};
@@ -76,6 +82,7 @@ pub use find::read_dir;
 /// The crate of the arrays in which images and labels are.
 pub use ndarray;
 pub use on_demand::Files;
+pub use panics::catches_panics;
 pub use progress::Progress;
 pub use sizes::{CHANNELS, IMAGE_BYTES, SIDE};
 pub use synthetic::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};

@@ -8,6 +8,8 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Bytes of memory that this process may still take without anything being swapped out; `None` where the system doesn't tell.
 ///
+/// Files that the system keeps in memory don't count as taken, since it drops them when memory is short.
+///
 /// ```
 /// use cifar::memory::{available, total};
 ///
@@ -22,16 +24,29 @@ pub fn total() -> Option<u64> {
     total_of(&Told::read()?, read)
 }
 
-/// What the system tells of itself and of the groups that this process is in.
+/// Bytes of memory that this process has taken, without those of files; `None` where the system doesn't tell.
+pub fn taken() -> Option<u64> {
+    field(&read(Path::new("/proc/self/status"))?, "RssAnon:")
+}
+
+/// The files of the system about its memory, about the groups of this process, and about this process.
+#[derive(Default)]
 struct Told {
     meminfo: String,
     groups: String,
+    limits: String,
+    status: String,
 }
 
 impl Told {
     fn read() -> Option<Told> {
-        let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
-        Some(Told { meminfo: read(Path::new("/proc/meminfo"))?, groups })
+        let own = |name: &str| read(&Path::new("/proc/self").join(name)).unwrap_or_default();
+        Some(Told {
+            meminfo: read(Path::new("/proc/meminfo"))?,
+            groups: own("cgroup"),
+            limits: own("limits"),
+            status: own("status"),
+        })
     }
 }
 
@@ -39,34 +54,56 @@ fn read(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
+/// A limit of memory, the memory that counts as taken within it, and the swap that comes on top.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    memory: u64,
+    taken: u64,
+    swap: u64,
+}
+
 fn available_of(told: &Told, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let free = field(&told.meminfo, "MemAvailable:")?;
-    // What a group counts as taken holds cached files too, which give way: only the limits themselves are sure.
-    limits(told, 0, read).into_iter().map(|[memory, _]| memory).chain([free]).min()
+    let limits = limits(told, 0, read).into_iter();
+    limits.map(|limit| limit.memory.saturating_sub(limit.taken)).chain([free]).min()
 }
 
 fn total_of(told: &Told, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
-    let (memory, swap) =
-        (field(&told.meminfo, "MemTotal:")?, field(&told.meminfo, "SwapTotal:").unwrap_or(0));
-    let limits = limits(told, swap, read).into_iter().chain([[memory, swap]]);
-    limits.map(|[memory, swap]| memory.saturating_add(swap)).min()
+    let memory = field(&told.meminfo, "MemTotal:")?;
+    let swap = field(&told.meminfo, "SwapTotal:").unwrap_or(0);
+    let all = limits(told, swap, read).into_iter().chain([Limit { memory, taken: 0, swap }]);
+    all.map(|limit| limit.memory.saturating_add(limit.swap)).min()
 }
 
-/// What the group of this process and those around it may take of memory and of the machine's `swap`. One without a limit has none
-/// here, or under the first version of groups a number beyond all memory.
-fn limits(told: &Told, swap: u64, read: impl Fn(&Path) -> Option<String>) -> Vec<[u64; 2]> {
+/// The limits of this process (`ulimit -v`, `ulimit -d`), of its group and of those around it. One without a
+/// limit has none here, or under the first version of groups a number beyond all memory.
+fn limits(told: &Told, swap: u64, read: impl Fn(&Path) -> Option<String>) -> Vec<Limit> {
     let number = |path: PathBuf| read(&path).and_then(|text| text.trim().parse::<u64>().ok());
+    // A group counts cached files as taken.
+    let taken = |group: &Path, used: &str, files: [&str; 2]| {
+        let stat = read(&group.join("memory.stat")).unwrap_or_default();
+        let cached: u64 = files.into_iter().filter_map(|name| counter(&stat, name)).sum();
+        number(group.join(used)).unwrap_or(0).saturating_sub(cached)
+    };
     let second = group(&told.groups, |id, _| id == "0");
     let second = second.ancestors().map(|group| Path::new(CGROUPS).join(group)).filter_map(|group| {
         let of_swap = number(group.join("memory.swap.max")).map_or(swap, |limit| limit.min(swap));
-        Some([number(group.join("memory.max"))?, of_swap])
+        let taken = taken(&group, "memory.current", ["inactive_file", "active_file"]);
+        Some(Limit { memory: number(group.join("memory.max"))?, taken, swap: of_swap })
     });
     let first = group(&told.groups, |_, controllers| controllers.split(',').any(|name| name == "memory"));
     let first = first.ancestors().filter_map(|group| {
         let group = Path::new(CGROUPS).join("memory").join(group);
-        Some([number(group.join("memory.limit_in_bytes"))?, swap])
+        let taken = taken(&group, "memory.usage_in_bytes", ["total_inactive_file", "total_active_file"]);
+        Some(Limit { memory: number(group.join("memory.limit_in_bytes"))?, taken, swap })
     });
-    second.chain(first).collect()
+    let of_process = [("Max address space", "VmSize:"), ("Max data size", "VmData:")];
+    let of_process = of_process.into_iter().filter_map(|(limit, used)| {
+        let line = told.limits.lines().find_map(|line| line.strip_prefix(limit))?;
+        let memory = line.split_whitespace().next()?.parse().ok()?;
+        Some(Limit { memory, taken: field(&told.status, used).unwrap_or(0), swap: 0 })
+    });
+    second.chain(first).chain(of_process).collect()
 }
 
 /// The path of a group of this process, by what its line in Linux' `/proc/self/cgroup` says before; a container may see it as the
@@ -85,6 +122,12 @@ fn field(meminfo: &str, name: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     kib.checked_mul(1024)
+}
+
+/// A line of a group's `memory.stat`.
+fn counter(stat: &str, name: &str) -> Option<u64> {
+    let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    line.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -107,20 +150,52 @@ mod tests {
             ("5:cpu:/b\n4:hugetlb,memory:/a\n", &[("memory/a/memory.limit_in_bytes", "1024000")], 3000, 1000),
             ("4:memory:/\n", &[("memory/memory.limit_in_bytes", none)], 10_000, 7000),
             ("4:memory:/a\n0::/b\n", &[("memory/a/memory.limit_in_bytes", none)], 10_000, 7000),
+            ("0::/\n", &[("memory.max", "1024000\n"), ("memory.current", "614400\n")], 3000, 400),
+            (
+                "0::/\n",
+                &[
+                    ("memory.max", "1024000\n"),
+                    ("memory.current", "614400\n"),
+                    ("memory.stat", "anon 5\ninactive_file 102400\nactive_file 204800\nfile 999999\n"),
+                ],
+                3000,
+                700,
+            ),
+            (
+                "4:memory:/\n",
+                &[
+                    ("memory/memory.limit_in_bytes", "1024000"),
+                    ("memory/memory.usage_in_bytes", "1023000"),
+                    ("memory/memory.stat", "total_inactive_file 510500\ntotal_active_file 500\n"),
+                ],
+                3000,
+                500,
+            ),
         ] {
             let read = |path: &Path| {
                 let found = files.iter().find(|(name, _)| path == Path::new(CGROUPS).join(name));
                 found.map(|(_, text)| (*text).to_owned())
             };
-            let told = Told { meminfo: MEMINFO.into(), groups: groups.into() };
+            let told = Told { meminfo: MEMINFO.into(), groups: groups.into(), ..Told::default() };
             assert_eq!(total_of(&told, read), Some(total * 1024), "{groups}{files:?}");
             assert_eq!(available_of(&told, read), Some(available * 1024), "{groups}{files:?}");
         }
     }
 
     #[test]
+    fn limits_of_the_process_count() {
+        let limits = "Limit   Soft Limit  Hard Limit  Units\nMax data size   2048000   unlimited   bytes\n\
+                      Max address space   unlimited   unlimited   bytes\n";
+        let status = "VmSize:   9000 kB\nVmData:\t 500 kB\n";
+        let told =
+            Told { meminfo: MEMINFO.into(), limits: limits.into(), status: status.into(), ..Told::default() };
+        assert_eq!(total_of(&told, |_| None), Some(2000 * 1024));
+        assert_eq!(available_of(&told, |_| None), Some(1500 * 1024));
+    }
+
+    #[test]
     fn without_the_lines_nothing_is_known() {
-        let of = |meminfo: &str| Told { meminfo: meminfo.into(), groups: String::new() };
+        let of = |meminfo: &str| Told { meminfo: meminfo.into(), ..Told::default() };
         assert_eq!(total_of(&of("MemAvailable: 5 kB"), |_| None), None);
         assert_eq!(available_of(&of("MemTotal: 5 kB"), |_| None), None);
         assert_eq!(available_of(&of("MemAvailable: much"), |_| None), None);

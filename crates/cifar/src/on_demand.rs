@@ -68,7 +68,8 @@ impl Files {
     /// # Errors
     /// Those of all pictures that can't be decoded.
     pub(crate) fn read_all(&self, pictures: core::ops::Range<usize>, pixels: &mut [u8]) -> Result<()> {
-        decode::refuse(decode::all(&self.paths[pictures], self.size, pixels, &mut |_| {})?)
+        let bad = decode::all(&self.paths[pictures], self.size, pixels, &mut |_| {})?;
+        decode::refuse(bad.into_iter().map(|(_, error)| error).collect())
     }
 
     /// Some of them, in this order.

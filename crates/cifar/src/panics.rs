@@ -2,25 +2,33 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::panic::{self, AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 thread_local! {
     /// Whether this thread's panics are caught.
     static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `run` returns, or the message of its panic, which is not printed.
+/// Whether a panic of this thread becomes an [`Error`](crate::Error) now. A program's panic hook may then be
+/// silent:
+///
+/// ```
+/// let others = std::panic::take_hook();
+/// std::panic::set_hook(Box::new(move |panic| {
+///     if !cifar::catches_panics() {
+///         others(panic);
+///     }
+/// }));
+/// ```
+///
+/// This crate sets no hook, so that by default the message of a decoder's panic is printed beside the error.
+/// With `panic = "abort"` nothing is caught.
+pub fn catches_panics() -> bool {
+    cfg!(panic = "unwind") && CATCHING.try_with(Cell::get).unwrap_or(false)
+}
+
+/// What `run` returns, or the message of its panic.
 pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let others = panic::take_hook();
-        panic::set_hook(Box::new(move |panic| {
-            if !CATCHING.try_with(Cell::get).unwrap_or(false) {
-                others(panic);
-            }
-        }));
-    });
     let before = CATCHING.replace(true);
     let result = catch_unwind(AssertUnwindSafe(run));
     CATCHING.set(before);

@@ -73,6 +73,22 @@ pub enum Progress<'a> {
         /// The first one, within the folder.
         first: &'a Path,
     },
+    /// Pictures beside class folders, whose class is not known, are left out.
+    Unlabelled {
+        /// How many.
+        pictures: usize,
+        /// The first one, within the folder.
+        first: &'a Path,
+    },
+    /// Pictures that can't be decoded [are left out](crate::folder::ClassFolders::skip_unreadable).
+    Unreadable {
+        /// How many.
+        pictures: usize,
+        /// The first one, within the folder.
+        first: &'a Path,
+        /// Why that one can't be decoded.
+        reason: &'a str,
+    },
     /// Pictures of class folders will be [decoded on demand](crate::folder::ClassFolders::on_demand_above).
     OnDemand {
         /// How many.
@@ -126,6 +142,22 @@ impl fmt::Display for Progress<'_> {
                 write!(
                     f,
                     "passed over {files} files that are no pictures by their names, as {}",
+                    first.display()
+                )
+            }
+            Progress::Unlabelled { pictures, first } => {
+                let (s, lie) = if pictures == 1 { ("", "lies") } else { ("s", "lie") };
+                write!(
+                    f,
+                    "left out {pictures} picture{s} that {lie} in no class folder, as {}",
+                    first.display()
+                )
+            }
+            Progress::Unreadable { pictures, first, reason } => {
+                let s = if pictures == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "left out {pictures} picture{s} that can't be decoded, as {}: {reason}",
                     first.display()
                 )
             }

@@ -67,10 +67,21 @@ type Found<T> = Result<T, String>;
 impl<'a> Batch<'a> {
     fn entry(&self, name: &str) -> Found<&Node<'a>> {
         let Node::Dict(entries) = self.tree.root() else { return Err("the file holds no dictionary".into()) };
-        // Python 3 writes a key of bytes as a call, under protocol 2.
-        let mut entries = entries.iter();
-        let found = entries.find(|&&(key, _)| self.bytes(key).is_ok_and(|key| *key == *name.as_bytes()));
+        let found = entries.iter().find(|&&(key, _)| self.is_text(key, name));
         found.map(|&(_, value)| self.tree.get(value)).ok_or_else(|| format!("the dictionary lacks `{name}`"))
+    }
+
+    /// Whether a node is this text. A long one, which a file may have as each of its many keys, is never
+    /// decoded.
+    fn is_text(&self, id: Id, text: &str) -> bool {
+        match self.tree.get(id) {
+            // Python 3 writes a key of bytes as a call, under protocol 2.
+            Node::Call { .. } => {
+                self.encoded(id).is_some_and(|utf8| utf8.len() <= 2 * text.len())
+                    && self.bytes(id).is_ok_and(|bytes| *bytes == *text.as_bytes())
+            }
+            node => *node == Node::Bytes(text.as_bytes()),
+        }
     }
 
     fn labels(&self, name: &str) -> Found<Vec<i64>> {
@@ -154,16 +165,27 @@ impl<'a> Batch<'a> {
     fn bytes(&self, id: Id) -> Found<Cow<'a, [u8]>> {
         match *self.tree.get(id) {
             Node::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
+            _ => match self.encoded(id) {
+                Some(text) => {
+                    latin1(text).map(Cow::Owned).ok_or_else(|| "encoded bytes that are not Latin-1".into())
+                }
+                None => Err("`data` holds no bytes".into()),
+            },
+        }
+    }
+
+    /// The text of bytes that are written as the call `_codecs.encode(text, "latin1")`.
+    fn encoded(&self, id: Id) -> Option<&'a [u8]> {
+        match *self.tree.get(id) {
             Node::Call { callable, args, .. }
                 if *self.tree.get(callable) == Node::Global(b"_codecs", b"encode") =>
             {
-                let text = self.tuple(args).first().map(|&text| self.tree.get(text));
-                let Some(Node::Bytes(text)) = text else {
-                    return Err("encoded bytes without their text".into());
-                };
-                latin1(text).map(Cow::Owned).ok_or_else(|| "encoded bytes that are not Latin-1".into())
+                match *self.tree.get(*self.tuple(args).first()?) {
+                    Node::Bytes(text) => Some(text),
+                    _ => None,
+                }
             }
-            _ => Err("`data` holds no bytes".into()),
+            _ => None,
         }
     }
 }
@@ -207,6 +229,19 @@ mod tests {
     fn cifar100_has_coarse_labels() {
         let split = golden(Kind::Cifar100, "cifar100").unwrap().into_split();
         assert_eq!((split.labels.to_vec(), split.coarse.unwrap().to_vec()), (vec![3, 99], vec![1, 19]));
+    }
+
+    /// One long text as each of many keys: decoding it for each of them took hours.
+    #[test]
+    fn a_long_key_that_occurs_often_takes_no_time() {
+        let long = vec![b'x'; 16 << 20];
+        let len = (long.len() as u32).to_le_bytes();
+        let encode = b"c_codecs\nencode\n".as_slice();
+        let key = [b"\x80\x02}(", encode, b"X", &len, &long, b"X\x06\0\0\0latin1\x86Rq\x01K\0"].concat();
+        let batch = [key, b"h\x01K\0".repeat(100_000), b"u.".to_vec()].concat();
+        let mut records = Records::with_capacity(Kind::Cifar10, 2);
+        let error = decode(Path::new("x"), &batch, 2, &mut records).unwrap_err().to_string();
+        assert!(error.ends_with("the dictionary lacks `labels`"), "{error}");
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub fn synthetic(seed: u64, train: usize, test: usize) -> Dataset {
         coarse_classes: Vec::new(),
         validation: None,
         validation_from: None,
+        unreadable: Vec::new(),
     }
 }
 

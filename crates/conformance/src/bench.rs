@@ -1,5 +1,6 @@
 use crate::operand::{Operand, Placement, numbers};
 use crate::output::{Output, Source};
+use crate::shown::cut;
 use program::{
     Arena, Backend, Ints, Op, Precision, Result, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun,
     Write,
@@ -166,9 +167,10 @@ impl Started<'_> {
         self.run.run(args)?;
         let changed = self.run.changed_outside(args.n)?;
         assert_eq!(
-            changed, None,
+            changed,
+            None,
             "an element outside of all results was written to:\n{}",
-            self.run.executable
+            cut(self.run.executable.to_string())
         );
         Ok(())
     }

@@ -1,6 +1,8 @@
 use crate::Subject;
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
 
 /// A function of the suite, with the same cases every time.
 #[derive(Clone, Copy, Debug)]
@@ -55,13 +57,31 @@ impl Check {
     pub fn run(&self, subject: &Subject) -> Checked {
         subject.tally.take();
         // The message of an assertion goes into the table, and not to the terminal.
-        let hook = panic::take_hook();
-        panic::set_hook(Box::new(|_| ()));
-        let ran = panic::catch_unwind(AssertUnwindSafe(|| (self.run)(subject)));
-        panic::set_hook(hook);
+        let ran = without_messages(|| panic::catch_unwind(AssertUnwindSafe(|| (self.run)(subject))));
         let (results, worst) = subject.tally.take();
         Checked { results, worst, failure: ran.err().map(|panic| message(panic.as_ref())) }
     }
+}
+
+/// Runs something without the message of a panic on this thread. Other threads, which may run checks too, have theirs:
+/// the process's hook is replaced once and for all by one that asks the thread.
+fn without_messages<T>(run: impl FnOnce() -> T) -> T {
+    static INSTALLED: Once = Once::new();
+    thread_local! {
+        static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+    }
+    INSTALLED.call_once(|| {
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !IS_QUIET.get() {
+                hook(panic);
+            }
+        }));
+    });
+    let was_quiet = IS_QUIET.replace(true);
+    let done = run();
+    IS_QUIET.set(was_quiet);
+    done
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {
@@ -74,6 +94,7 @@ mod tests {
     use super::*;
     use crate::{Bench, Case, Output, Source};
     use program::Precision;
+    use std::sync::{Barrier, Mutex};
     use tensor_cpu::Reference;
 
     /// A case that a device with another loss scale gets wrong.
@@ -99,6 +120,48 @@ mod tests {
         assert_eq!(wrong.worst, 2.0);
         let said = "y of Scaled on a device[0] is 2, not 1 (at most 0.5 of the largest, 1, may they differ)";
         assert_eq!(wrong.failure.as_deref(), Some(said));
+    }
+
+    /// A thread panics while two checks fail.
+    #[test]
+    fn a_panic_beside_checks_is_heard() {
+        static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        static MEET: Barrier = Barrier::new(3);
+        // The hook of tests may be at work for others meanwhile.
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| match message(panic.payload()) {
+            text if text.contains("a thread") => HEARD.lock().unwrap().push(text),
+            _ => hook(panic),
+        }));
+        let run = |_: &Subject| {
+            MEET.wait();
+            MEET.wait();
+            panic!("a check fails");
+        };
+        let check = Check { topic: "tests", name: "panics", run };
+        std::thread::scope(|scope| {
+            let checks = [(); 2].map(|()| scope.spawn(|| check.run(&Subject::absent()).failure));
+            MEET.wait();
+            let beside = scope.spawn(|| panic!("a thread beside checks"));
+            assert!(beside.join().is_err());
+            MEET.wait();
+            for failure in checks.map(|check| check.join().unwrap()) {
+                assert_eq!(failure.as_deref(), Some("a check fails"));
+            }
+        });
+        assert!(std::thread::spawn(|| panic!("a thread beside nothing")).join().is_err());
+        assert_eq!(*HEARD.lock().unwrap(), ["a thread beside checks", "a thread beside nothing"]);
+    }
+
+    /// Whatever a device gets wrong: here all that it rounds.
+    #[test]
+    fn messages_are_short() {
+        let device = ("a device".to_owned(), tensor_cpu::Cpu::new(1).with_portable_bf16());
+        let subject = Subject::new([device]);
+        let failures = checks().iter().filter(|check| check.topic != "convolution");
+        let failures: Vec<_> = failures.filter_map(|check| check.run(&subject).failure).collect();
+        assert!(failures.len() > 10, "{}", failures.len());
+        failures.iter().for_each(|failure| assert!(failure.len() < 500, "{failure}"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Dropout: the mask's very bits, on any slice of the batch.
 
 use crate::operand::*;
+use crate::shown::assert_equal;
 use crate::{Bench, Case, Output, Subject};
 use program::ops::Dropout;
 use program::{Result, Shape, StepArgs, Write};
@@ -65,8 +66,8 @@ pub fn a_slice_of_the_batch_has_its_own_part_of_the_mask(subject: &Subject) {
     for bench in subject.benches() {
         let whole = of_ones(&bench, shape, op, 0);
         let last = of_ones(&bench, shape.with_n(2), op, 3);
-        assert_eq!(whole[3 * 63..], last);
-        assert_ne!(whole[..2 * 63], last);
+        assert_equal("the last samples", &whole[3 * 63..], &last);
+        assert!(whole[..2 * 63] != last, "two slices of the batch have the same mask");
     }
 }
 

@@ -25,6 +25,7 @@ mod case;
 mod check;
 mod operand;
 mod output;
+mod shown;
 mod subject;
 
 pub mod convolution;
@@ -71,7 +72,8 @@ macro_rules! topics {
             images: shifted_and_flipped a_draw_that_makes_no_sense_is_seen, any_batch;
             meter: sums_keep_small_losses a_loss_that_is_not_finite_stays a_device_that_runs_ahead_halts,;
             normalization: layers_of_real_networks a_large_mean_costs_nothing an_empty_batch constant_channels
-                outliers_in_front_cost_nothing nan_stays squares_that_overflow_show, any_shape;
+                outliers_in_front_cost_nothing corners_that_stand_out_cost_nothing
+                a_corner_of_a_group_costs_nothing nan_stays squares_that_overflow_show, any_shape;
             optimizers: no_momentum_needs_no_velocity settings_of_recipes, any_convention any_average;
             pooling: layers_of_real_networks an_empty_batch nan_wins_a_maximum, any_window;
             refusals: transfers_out_of_bounds shapes_and_layouts absurd_sizes programs_and_their_memory optimizer_arenas

@@ -1,3 +1,6 @@
+use crate::shown::Few;
+use core::fmt;
+
 /// How numbers came about, which decides how exact they are in a format other than f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -12,7 +15,7 @@ pub enum Source {
 }
 
 /// What an op wrote.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Output {
     /// What it is.
     pub name: &'static str,
@@ -22,6 +25,15 @@ pub struct Output {
     pub tolerance: f32,
     /// How they came about.
     pub source: Source,
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Output { name, values, tolerance, source } = self;
+        let mut shown = f.debug_struct("Output");
+        shown.field("name", name).field("values", &Few(values));
+        shown.field("tolerance", tolerance).field("source", source).finish()
+    }
 }
 
 impl Output {

@@ -3,6 +3,7 @@
 
 use crate::normalization::{Normalization, Tolerances};
 use crate::operand::*;
+use crate::shown::brief;
 use crate::{Bench, Case, Ops, Output, Source, Subject};
 use core::ops::Range;
 use program::ops::{BatchNormInputGradient, BatchNormMoments, BatchNormWeightGradient, SyncBatchNorm};
@@ -74,11 +75,10 @@ impl Case for Parts {
                 (ops.tensor(&all_x.samples(rows.clone())), ops.tensor(&all_dy.samples(rows.clone())));
             let own = ops.tensor(&Operand::draw("dx", shape, place).samples(rows.clone()));
             let of_batch = ops.run_of(Arena::Statistics, &saved);
-            let [dgamma, dbeta] =
-                [&added[..c], &added[c..2 * c]].map(|sums| ops.run_of(Arena::Statistics, sums));
+            let gradients = ops.run_of(Arena::Statistics, &added[..2 * c]);
             let [gamma, beta, _] = params(&mut ops);
             let op = BatchNormInputGradient { bn, shared: true };
-            ops.write(op, &[x, gamma, beta, of_batch, dy, dgamma, dbeta], &[own], mode);
+            ops.write(op, &[x, gamma, beta, of_batch, dy, gradients], &[own], mode);
             let args = StepArgs { global_batch: shape.n, ..StepArgs::inference(rows.len()) };
             dx.extend(ops.run_with(&args)?.output(own, "dx", 0.0)?.values);
         }
@@ -119,8 +119,9 @@ pub fn parts_are_the_whole(subject: &Subject) {
                 for (a, b) in got.values.iter().zip(&whole.values) {
                     assert!(
                         (a - b).abs() <= 1e-6 * (1.0 + mean) * largest,
-                        "{} of {case:?}: {a}, not {b}",
-                        got.name
+                        "{} of {}: {a}, not {b}",
+                        got.name,
+                        brief(&case)
                     );
                 }
             }

@@ -1,6 +1,7 @@
 use crate::bench::Bench;
 use crate::case::Case;
 use crate::output::{Output, Source};
+use crate::shown::brief;
 use program::{Device, Precision, Shape};
 #[cfg(feature = "random")]
 use proptest::strategy::Strategy;
@@ -114,23 +115,25 @@ impl Subject {
     /// If they don't, or fail.
     pub fn agree(&self, case: &impl Case) {
         let mut results = self.devices.iter().zip(self.benches()).map(|((name, _), bench)| {
-            let outputs = case.run(&bench).unwrap_or_else(|error| panic!("{name} fails {case:?}: {error}"));
+            let outputs =
+                case.run(&bench).unwrap_or_else(|error| panic!("{name} fails {}: {error}", brief(case)));
             (name, outputs)
         });
         let Some((first_name, first)) = results.next() else { return };
         let expected = case.run(&self.reference()).expect("the reference runs every case");
-        assert_eq!(first.len(), expected.len(), "outputs of {case:?}");
+        assert_eq!(first.len(), expected.len(), "outputs of {}", brief(case));
         for (expected, got) in expected.iter().zip(&first) {
             let tolerance = self.tolerance(expected.source, expected.tolerance);
-            let what = format!("{} of {case:?} on {first_name}", expected.name);
+            let what = format!("{} of {} on {first_name}", expected.name, brief(case));
             self.assert_close(&what, got, expected, tolerance);
         }
         for (name, again) in results {
             for (a, b) in first.iter().zip(&again) {
                 assert!(
                     a.same_bits(b),
-                    "{} of {case:?} has other bits on {name} than on {first_name}",
-                    a.name
+                    "{} of {} has other bits on {name} than on {first_name}",
+                    a.name,
+                    brief(case)
                 );
             }
         }

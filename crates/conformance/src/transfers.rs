@@ -1,6 +1,7 @@
 //! Memory: allocations are 0, and copies to a device come back.
 
 use crate::operand::*;
+use crate::shown::assert_equal;
 use crate::{Bench, Subject};
 use program::{Result, Span};
 
@@ -11,7 +12,7 @@ pub fn fresh_memory_is_zero(subject: &Subject) {
             for buffer in [bench.device.alloc(len), bench.device.alloc_activations(len)] {
                 let buffer = buffer.expect("memory");
                 let values = bench.download(&buffer, Span::new(0, len)).expect("a download");
-                assert_eq!(values, vec![0.0; len]);
+                assert_equal("fresh memory", &values, &vec![0.0; len]);
             }
         }
     }
@@ -22,7 +23,7 @@ pub fn what_goes_up_comes_down(subject: &Subject) {
     for bench in subject.benches() {
         for activations in [false, true] {
             let (expected, got) = round_trip(&bench, activations).expect("copies and fills");
-            assert_eq!(got, expected);
+            assert_equal("what comes back", &got, &expected);
         }
     }
 }

@@ -1,3 +1,4 @@
+use crate::Compiled;
 use models::Architecture;
 
 /// A network as a file of another program describes it, without its weights.
@@ -13,4 +14,6 @@ pub struct Imported {
     pub image: Option<[usize; 2]>,
     /// Options of training in the file that the layers have no words for, a sentence each.
     pub notes: Vec<String>,
+    /// The optimizer that the file names, or why it can't be taken. `None` if it names none.
+    pub compiled: Option<Result<Compiled, String>>,
 }

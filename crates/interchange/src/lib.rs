@@ -39,6 +39,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod compiled;
 mod error;
 mod file;
 mod imported;
@@ -47,7 +48,9 @@ mod layout;
 pub mod onnx;
 pub mod pytorch;
 mod source;
+mod text;
 
+pub use compiled::Compiled;
 pub use error::{Error, Result};
 pub use imported::Imported;
 pub use source::{Pixels, Source};

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 const BATCH: usize = 2;
-const CLASSES: usize = 5;
+pub(crate) const CLASSES: usize = 5;
 
 /// Numbers from -1 to 1 by the name of a tensor, as in the script.
 pub(crate) fn numbers(name: &str, len: usize) -> Vec<f32> {
@@ -30,7 +30,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 /// The values of a parameter, as `set_weights` in the script.
-fn values(name: &str, shape: &[usize]) -> Vec<f32> {
+pub(crate) fn values(name: &str, shape: &[usize]) -> Vec<f32> {
     let numbers = numbers(name, shape.iter().product());
     let inputs: usize = shape[..shape.len() - 1].iter().product();
     let limit = (3.0 / inputs as f64).sqrt() as f32;
@@ -71,7 +71,13 @@ pub(crate) fn logits(model: &Model, tensors: &Tensors, images: &[f32], device: &
 fn built(entry: &Value, file: &Path, mode: Mode, device: &Device) -> Network {
     fs::write(file, entry["config"].to_string()).unwrap();
     let mut imported = read_network(file).unwrap();
-    assert_eq!((imported.classes, imported.notes.len()), (Some(CLASSES), 0));
+    let notes = entry["notes"].as_u64().unwrap_or(0);
+    assert_eq!(
+        (imported.classes, imported.notes.len() as u64),
+        (Some(CLASSES), notes),
+        "{:?}",
+        imported.notes
+    );
     if mode == Mode::Training {
         let dropouts = imported.architecture.layers.iter_mut().filter(|layer| layer.class == "Dropout");
         dropouts.for_each(|layer| layer.options["rate"] = 0.0.into());
@@ -89,7 +95,7 @@ fn built(entry: &Value, file: &Path, mode: Mode, device: &Device) -> Network {
 }
 
 /// The first differences of a model from Keras', and whether it was differentiated.
-fn differences(
+pub(crate) fn differences(
     what: &str,
     entry: &Value,
     file: &Path,
@@ -176,7 +182,7 @@ fn what_keras_measured_and_computes_by_functions_is_taken_over() {
     let file = golden.join("adapted.keras");
     let weights = KerasWeights::read(&file).unwrap();
     let network = weights.network().unwrap();
-    assert!(network.architecture.scales_pixels() && read_network(&file).unwrap() == *network);
+    assert!(network.architecture.normalization().is_some() && read_network(&file).unwrap() == *network);
     let notes = network.notes.join("\n");
     for (class, remedy) in [("RandomFlip", "give options of"), ("GaussianNoise", "it only matters")] {
         assert!(notes.contains(&format!("{class} of ")) && notes.contains(remedy), "{notes}");

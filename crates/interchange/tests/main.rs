@@ -2,6 +2,9 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
+mod keras2;
+mod keras_compile;
 mod keras_models;
 mod onnx;
+mod onnx_forms;
 mod torch_models;

@@ -305,7 +305,7 @@ fn silu_is_a_sigmoid_and_a_product() {
     let x = graph.add(Activation::Silu, graph.input()).unwrap();
     let (model, nothing) = (Model::new(graph, x), Tensors::new());
     let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
-    let bytes = onnx::write(&source(&model, "silu", &nothing, &classes(1), pixels)).unwrap();
+    let bytes = onnx::write(&source(&model, "silu", &nothing, &classes(3), pixels)).unwrap();
     let nodes = all(all(&bytes, 7)[0], 1).into_iter().map(|node| text(node, 4));
     assert!(nodes.collect::<Vec<_>>().windows(2).any(|pair| pair == ["Sigmoid", "Mul"]));
 }
@@ -341,8 +341,66 @@ fn activations_come_back() {
     let x = graph.add(Activation::Sigmoid, x).unwrap();
     let model = Model::new(graph, x);
     let (_, tensors) = predicted(&model, None);
-    let error = written(&model, &tensors).unwrap_err().to_string();
-    assert!(error.contains("it ends in a Sigmoid, but a softmax tells the classes apart here"), "{error}");
+    let mut architecture = written(&model, &tensors).unwrap().network().architecture.clone();
+    let error = architecture.build("net", [8, 8, 3], 3).unwrap_err().to_string();
+    assert!(error.contains("sigmoid is not possible in the last layer"), "{error}");
+    // A new head has none.
+    assert!(architecture.take_sigmoid());
+    architecture.build("net", [8, 8, 3], 5).unwrap();
+}
+
+/// Layers may be called as the graph's input and output, as other layers' weights, and as helpers of the
+/// writer.
+#[test]
+fn layers_of_any_name_make_sound_graphs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("net.onnx");
+    let mut graph = Graph::new("names", [8, 8, 3]);
+    let mut x = graph.input();
+    let names = [
+        "images",
+        "logits",
+        "x",
+        "x_linear",
+        "x_sqrt2",
+        "x_twice",
+        "x_sigmoid",
+        "pixel_scale",
+        "dense.weight",
+        "flatten_order",
+        "pixel_scale_applied",
+        "images_1",
+        "flatten",
+    ];
+    for name in names {
+        x = match name {
+            "flatten" => graph.add_named(name, Flatten, x).unwrap(),
+            "images_1" => graph.add_named(name, MaxPooling2D::new(2), x).unwrap(),
+            "x" => graph.add_named(name, Activation::Gelu, x).unwrap(),
+            name => graph.add_named(name, Activation::Silu, x).unwrap(),
+        };
+    }
+    let x = graph.add(Dense::new(3), x).unwrap();
+    let model = Model::new(graph, x);
+    let (expected, tensors) = predicted(&model, None);
+    let (pixels, classes) = (Pixels { scale: vec![0.5; 3], shift: vec![1.0; 3] }, classes(3));
+    let source = Source { image: [8, 8, 3], ..source(&model, "names", &tensors, &classes, pixels.clone()) };
+    let bytes = onnx::write(&source).unwrap();
+    let graph = all(&bytes, 7)[0];
+    let mut known = HashSet::from(["images".to_owned()]);
+    let tensors = all(graph, 5).into_iter().map(|tensor| text(tensor, 8));
+    for name in tensors.chain(all(graph, 1).into_iter().map(|node| text(node, 2))) {
+        assert!(known.insert(name.clone()), "{name} is there twice");
+    }
+    std::fs::write(&file, &bytes).unwrap();
+    let read = OnnxNetwork::read(&file).unwrap();
+    assert_eq!(read.pixels(), Some(pixels));
+    let back = read.network().architecture.build("net", [8, 8, 3], 3).unwrap();
+    assert_eq!(predicted(&back, Some(&read.assign(&back.steps()).unwrap())).0, expected);
+
+    let nine: Vec<String> = classes[..2].to_vec();
+    let told = onnx::write(&Source { classes: &nine, ..source }).unwrap_err().to_string();
+    assert!(told.ends_with("for ONNX: it gives 3 scores, but there are 2 classes"), "{told}");
 }
 
 /// A layer of somebody's own whose op reads another number than its parameter.

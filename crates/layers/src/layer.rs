@@ -1,5 +1,5 @@
 use crate::parameter::{ParamPlace, ParamSpec, Role};
-use program::{Arena, Builder, Op, Parameter, Result, Shape, Span, TensorId};
+use program::{Arena, Builder, Error, Op, Parameter, Result, Shape, Span, TensorId};
 use std::borrow::Cow;
 
 /// A layer's configuration, as a [`Graph`](crate::Graph) holds it.
@@ -117,9 +117,15 @@ impl<'a> Lower<'a> {
     /// Adds an op, and returns its first result.
     ///
     /// # Errors
-    /// If the operands do not fit.
+    /// If the operands do not fit, or the op has no result, or one that must lie where the caller says.
     pub fn push(&mut self, op: impl Into<Op>, operands: &[TensorId]) -> Result<TensorId> {
-        Ok(self.builder.push(op, operands, &[])?[0])
+        self.push_into(op.into(), operands, &[])
+    }
+
+    fn push_into(&mut self, op: Op, operands: &[TensorId], given: &[TensorId]) -> Result<TensorId> {
+        let results = self.builder.push(op, operands, given)?;
+        let none = Error::Length { op: op.name(), what: "the list of results", expected: 1, got: 0 };
+        results.first().copied().ok_or(none)
     }
 
     /// Adds an op whose last result is the sums for the layer's running averages, and returns its first
@@ -133,7 +139,7 @@ impl<'a> Lower<'a> {
         let all = sums.reduce(|all, sums| Span::new(all.offset, sums.end() - all.offset));
         let given =
             all.map(|span| self.builder.fixed(&format!("{}/sums", self.name), Arena::Gradients, span));
-        Ok(self.builder.push(op, operands, given.as_slice())?[0])
+        self.push_into(op.into(), operands, given.as_slice())
     }
 
     /// The same for a layer that has some of this one's parameters, from number `first` on.

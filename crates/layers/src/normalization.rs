@@ -86,14 +86,7 @@ impl Layer for BatchNormalization {
         if to.is_training() && !to.is_frozen() {
             return to.push_with_sums(ops::BatchNormTrain { bn }, &[x, gamma, beta]);
         }
-        let operands = [x, gamma, beta, mean, variance];
-        if to.is_training() && self.activation.reads_input() {
-            // Its gradient reads the input of the activation.
-            let y =
-                to.push(ops::BatchNormInfer { bn: BatchNorm { act: Activation::None, ..bn } }, &operands)?;
-            return to.push(ops::Activate { act: self.activation }, &[y]);
-        }
-        to.push(ops::BatchNormInfer { bn }, &operands)
+        to.push(ops::BatchNormInfer { bn }, &[x, gamma, beta, mean, variance])
     }
 }
 

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, GroupNormalization, Layer,
-    MaxPooling2D, Padding, Rescaling, Value,
+    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, GroupNormalization,
+    Initializer, Layer, Lower, MaxPooling2D, Mode, Padding, ParamSpec, Rescaling, Role, Value,
 };
-use program::Activation;
+use program::{Activation, Conv2d, Linear, Pad, Shape, TensorId, ops};
 use testkit::{GradientCheck, Report};
 
 /// A convolution, the layer, a dense layer: the layer's gradient reaches the first parameters.
@@ -64,6 +64,80 @@ fn batch_normalization_that_is_frozen() {
         assert_eq!(graph.trained(), ["before/kernel", "before/bias", "after/kernel", "after/bias"]);
         GradientCheck::new().assert(&graph, logits);
     }
+}
+
+/// Layers of a user's own, with any activation fused into any op that takes one.
+#[test]
+fn custom_layers_that_fuse_an_activation() {
+    #[derive(Clone, Copy, Debug)]
+    enum Fused {
+        Conv,
+        Dense,
+        Sum,
+    }
+
+    #[derive(Debug)]
+    struct Custom(Fused, Activation);
+
+    impl Layer for Custom {
+        fn params(&self, x: Shape) -> Vec<ParamSpec> {
+            let shape = match self.0 {
+                Fused::Conv => vec![1, 1, x.c, 2],
+                Fused::Dense => vec![x.c, 2],
+                Fused::Sum => return Vec::new(),
+            };
+            let [kernel, bias] = [("kernel", shape), ("bias", vec![2])].map(|(name, shape)| ParamSpec {
+                name,
+                shape,
+                init: Initializer::GlorotUniform,
+                role: Role::Trainable,
+            });
+            vec![kernel, ParamSpec { init: Initializer::Zeros, ..bias }]
+        }
+
+        fn lower(&self, to: &mut Lower, x: TensorId) -> program::Result<TensorId> {
+            let Custom(op, act) = *self;
+            let (inputs, operands) = (to.shape(x).c, [&[x], to.params()].concat());
+            let conv = Conv2d { inputs, outputs: 2, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+            match op {
+                Fused::Conv => to.push(ops::Conv2dForward { conv, act }, &operands),
+                Fused::Dense => {
+                    let linear = Linear { inputs, outputs: 2 };
+                    to.push(ops::LinearForward { linear, act }, &operands)
+                }
+                Fused::Sum => {
+                    let half = to.push(ops::Scale { factor: 0.5 }, &[x])?;
+                    to.push(ops::Add { act }, &[x, half])
+                }
+            }
+        }
+    }
+
+    for act in Activation::ALL {
+        check([3, 2, 2], Custom(Fused::Conv, act));
+        check([3, 2, 2], Custom(Fused::Sum, act));
+        let mut graph = Graph::new("dense", [2, 1, 2]);
+        let x = graph.add(Flatten, graph.input()).unwrap();
+        let x = graph.add(Dense::new(3), x).unwrap();
+        let x = graph.add(Custom(Fused::Dense, act), x).unwrap();
+        let logits = graph.add(Dense::new(3), x).unwrap();
+        GradientCheck::new().batch(3).assert(&graph, logits);
+    }
+}
+
+/// Averages are all that such a normalization learns.
+#[test]
+fn a_normalization_without_gamma_and_beta_that_is_frozen() {
+    let layer = BatchNormalization::new().scale(false).center(false);
+    let (mut graph, logits) = network([4, 3, 2], layer);
+    let has = |graph: &Graph, op: &str| {
+        graph.program(logits, Mode::Training, true).unwrap().to_string().contains(op)
+    };
+    graph.freeze(|name| name.starts_with("after/"));
+    assert!(has(&graph, "= batch_norm epsilon"));
+    graph.freeze(|name| name.starts_with("layer/"));
+    assert!(has(&graph, "= batch_norm_infer epsilon") && !has(&graph, "= batch_norm epsilon"));
+    GradientCheck::new().assert(&graph, logits);
 }
 
 #[test]

@@ -6,5 +6,6 @@ mod folding;
 mod gradients;
 mod keras;
 mod network;
+mod prepared;
 mod refusals;
 mod sums;

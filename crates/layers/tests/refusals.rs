@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    Add, AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Graph, Initializer, MaxPooling2D,
-    Padding, Rescaling, Value,
+    Add, AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Graph, Initializer, Layer, Lower,
+    MaxPooling2D, Padding, ParamSpec, Rescaling, Role, Value,
 };
 use program::Activation::Gelu;
+use program::{Activation, BatchNorm, Shape, TensorId, ops};
 
 const SIZE: [usize; 3] = [6, 6, 3];
 const WHITENING: Initializer = Initializer::Whitening { epsilon: 1e-3 };
@@ -68,6 +69,55 @@ fn graphs_refuse_what_they_cannot_join() {
         let mut graph = Graph::new("refused", SIZE);
         let x = graph.input();
         let message = build(&mut graph, x).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
+    }
+}
+
+/// Custom layers whose ops would write to read-only memory, read the wrong memory, or give no output.
+#[test]
+fn graphs_refuse_layers_whose_ops_do_not_fit() {
+    type Ops = fn(&mut Lower, TensorId) -> program::Result<TensorId>;
+
+    #[derive(Debug)]
+    struct Custom(Ops);
+
+    impl Layer for Custom {
+        fn params(&self, x: Shape) -> Vec<ParamSpec> {
+            let (shape, init) = (vec![x.c], Initializer::Ones);
+            ["gamma", "beta"]
+                .map(|name| ParamSpec { name, shape: shape.clone(), init, role: Role::Trainable })
+                .into()
+        }
+
+        fn lower(&self, to: &mut Lower, x: TensorId) -> program::Result<TensorId> {
+            (self.0)(to, x)
+        }
+    }
+
+    let cases: [(Ops, &str); 4] = [
+        (
+            |to, _| to.push(ops::Slice { from: 0, channels: 1 }, &[to.params()[0]]),
+            "layer custom: slice: the input must be in the activations, not in the parameters",
+        ),
+        (
+            |to, x| {
+                let bn = BatchNorm { epsilon: 1e-3, act: Activation::None };
+                to.push_with_sums(ops::BatchNormTrain { bn }, &[x, to.params()[0], to.params()[1]])
+            },
+            "batch_norm: the sums must be at a place that the caller gives, not free",
+        ),
+        (
+            |to, x| to.push(ops::Add { act: Gelu }, &[x, to.params()[0]]),
+            "layer custom: add: the second operand has shape (1, 1, 1, 3)",
+        ),
+        (
+            |to, x| to.push(ops::Send { to: ops::Neighbor::Next }, &[x]),
+            "send: the list of results has 0 elements, but 1 are needed",
+        ),
+    ];
+    for (lower, expected) in cases {
+        let mut graph = Graph::new("refused", SIZE);
+        let message = graph.add(Custom(lower), graph.input()).unwrap_err().to_string();
         assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
     }
 }

@@ -22,7 +22,7 @@ mod resnet18;
 mod small_cnn;
 
 pub use airbench94::airbench94;
-pub use architecture::{Architecture, CLASSES, IMAGES, LayerSpec, initializer_of, options_of};
+pub use architecture::{Architecture, CLASSES, IMAGES, LayerSpec, Normalization, initializer_of, options_of};
 pub use keras_cnn::keras_cnn;
 pub use minigooglenet::minigooglenet;
 pub use model::{IMAGE, Model};
@@ -34,6 +34,17 @@ use layers::{Error, Result};
 /// The names that [`by_name`] knows.
 pub const NAMES: [&str; 6] =
     ["airbench94", "keras_cnn", "minigooglenet", "resnet18", "resnet18_group_norm", "small_cnn"];
+
+/// The name among [`NAMES`] that this one stands for: recipes write `-` where networks write `_`.
+///
+/// ```
+/// assert_eq!(models::built_in("keras-cnn"), Some("keras_cnn"));
+/// assert_eq!(models::built_in("cnn.keras"), None);
+/// ```
+pub fn built_in(name: &str) -> Option<&'static str> {
+    let name = name.replace('-', "_");
+    NAMES.into_iter().find(|known| *known == name)
+}
 
 /// The network called `name`, for 32x32 RGB images and this number of classes. `None` if there is no such
 /// network.

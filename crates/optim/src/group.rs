@@ -171,7 +171,7 @@ impl Display for ParamGroup {
 pub(crate) struct Grouped(Vec<(ParamRun, u64)>);
 
 impl Grouped {
-    /// Neighbours of one group make one run, whatever lies between them.
+    /// Neighbours of one group make one run if nothing lies between them.
     pub(crate) fn new<'n>(
         optimizer: &Optimizer,
         groups: &[ParamGroup],
@@ -181,9 +181,9 @@ impl Grouped {
             params.map(|(name, at)| (groups.iter().position(|group| group.takes(name)), at)).collect();
         params.sort_by_key(|(_, at)| at.offset);
         params.dedup_by(|(group, at), (last, run)| {
-            let same = group == last;
+            let same = group == last && at.offset == run.end();
             if same {
-                run.len = at.end() - run.offset;
+                run.len += at.len;
             }
             same
         });

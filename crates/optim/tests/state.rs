@@ -220,3 +220,16 @@ fn adam_counts_its_steps() {
         assert_eq!(state.steps(&device).unwrap(), Some(expected), "in epoch {epoch}");
     }
 }
+
+/// A step moves no element between two parameters of a group.
+#[test]
+fn groups_leave_the_gaps_between_their_parameters_alone() {
+    let device = tensor_cpu::device(1);
+    let params = [("a", Span::new(0, 2)), ("b", Span::new(2, 1)), ("c", Span::new(5, 1))];
+    let groups = ["*:lr-multiplier=2".parse().unwrap()];
+    let mut state = OptimizerState::new(&device, Sgd::keras(), 7).unwrap().grouped(&groups, params).unwrap();
+    assert_eq!(state.runs(), 2);
+    let (mut weights, grads) = (upload(&device, &[1.0; 7]), upload(&device, &[0.25; 7]));
+    state.step(&device, 1.0, &mut weights, &grads, Span::new(0, 7)).unwrap();
+    assert_eq!(weights.to_vec(&device, 0, 7).unwrap(), [0.5, 0.5, 0.5, 1.0, 1.0, 0.5, 1.0]);
+}

@@ -47,8 +47,15 @@ const INDEXED_JOB: &str = "JOB_COMPLETION_INDEX=1 WORLD_SIZE=2 MASTER_ADDR=run-w
 
 #[test]
 fn nothing_is_nothing() {
-    for none in ["", "HOME=/", "MASTER_ADDR=n0 MASTER_PORT=1", "WORLD_SIZE=1", "LOCAL_RANK=0", "TF_CONFIG={}"]
-    {
+    for none in [
+        "",
+        "HOME=/",
+        "MASTER_ADDR=n0 MASTER_PORT=1",
+        "WORLD_SIZE=1",
+        "LOCAL_RANK=0",
+        "TF_CONFIG={}",
+        "TF_CONFIG=",
+    ] {
         assert_eq!(found(none).unwrap(), None, "{none}");
     }
 }
@@ -159,6 +166,7 @@ fn the_chief_of_a_tf_config_is_rank_0() {
     assert_eq!((chief.rank, chief.world, chief.source), (0, 4, Source::TfConfig));
     assert_eq!(chief.master, Some(("a".to_owned(), 2222)));
     assert_eq!(ranks(&tf_config(r#"{"type":"worker","index":1}"#)), (2, 4, 1, 2));
+    assert_eq!(ranks(&tf_config(r#"{"type":"worker","index":"1"}"#)), (2, 4, 1, 2));
     let alone = r#"TF_CONFIG={"cluster":{"worker":["[::1]:1"]},"task":{"type":"worker","index":0}}"#;
     assert_eq!((place(alone).rank, place(alone).world), (0, 1));
 }
@@ -171,13 +179,17 @@ fn tf_configs_that_make_no_sense_are_refused() {
         (r#"{"index":0}"#, "not `nothing`"),
         (r#"{"type":"worker","index":3}"#, "the place of an address in its list"),
         (r#"{"type":"worker","index":-1}"#, "the place of an address in its list"),
+        (r#"{"type":"worker","index":"-1"}"#, "the place of an address in its list"),
+        (r#"{"type":"worker","index":"one"}"#, "the place of an address in its list"),
         (r#"{"type":"worker"}"#, "the place of an address in its list"),
     ] {
         let told = refusal(&tf_config(task));
         assert!(told.starts_with("TF_CONFIG is `") && told.contains(names), "{told}");
     }
+    let sparse = r#"{"sparseCluster":{"worker":{"1":"b:1"}},"task":{"type":"worker","index":1}}"#;
+    let told = refusal(&format!("TF_CONFIG={sparse}"));
+    assert!(told.contains("leave `enableDynamicWorker` of the TFJob out"), "{told}");
     for config in [
-        "",
         "x",
         "[]",
         r#"{"cluster":1}"#,

@@ -3,7 +3,7 @@
 
 use crate::cpus;
 use crate::everything::{LENS, gpus};
-use parallel::{Error, Replica, run_replicas};
+use parallel::{Error, Replica, run_replicas, run_stages};
 use program::{Device, Span};
 
 fn everything(devices: &[Device], lens: &[usize]) -> Vec<Vec<u32>> {
@@ -18,13 +18,22 @@ fn gpus_add_up_to_the_bits_of_host_memory() {
     }
 }
 
-/// Some replicas share a device, as clones of it.
+/// Clones share scratch memory and the learning rate, so no two threads may work with them. The same GPU may be opened
+/// twice.
 #[test]
-fn replicas_may_share_a_device() {
+fn clones_of_a_gpu_are_no_replicas() {
     let Some(mut devices) = gpus(2) else { return };
     devices.push(devices[0].clone());
-    let lens = [0, 7, 100];
-    assert_eq!(everything(&devices, &lens), everything(&cpus(3), &lens));
+    let body = |replica: Replica| Ok::<_, Error>(replica.rank());
+    let patience = std::time::Duration::from_secs(60);
+    let as_stages = run_stages(&devices, 3, patience, |replica, _| body(replica));
+    for refused in [run_replicas(&devices, body), as_stages] {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("open the GPU once for each replica"), "{error}");
+    }
+    devices.push(tensor_cpu::device(1));
+    assert!(run_replicas(&devices, body).is_err(), "beside a CPU");
+    assert_eq!(run_replicas(&devices[..2], body).unwrap(), [0, 1]);
 }
 
 /// A GPU and a CPU exchange data through host memory.

@@ -12,7 +12,8 @@ pub struct ReplayArgs {
     pub first: u32,
 }
 
-/// Captured work of a device. It contains memory addresses, so its user must keep every buffer of the work.
+/// Captured work of a device. It contains memory addresses, so its user must keep every buffer of the work: a replay without
+/// them is refused.
 pub trait CapturedGraph: Debug + Send {
     /// The number of pieces of work, a kernel or a call into a library each, and the length of the longest
     /// chain of dependencies. Work of different chains may run side by side.

@@ -1,7 +1,7 @@
 //! Live ranges of tensors, and the check that no step overwrites a live tensor.
 
 use crate::ops::{AllGather, Concat, Slice};
-use crate::{Arena, Error, Home, Op, Program, Result, Shape, Span, Step, TensorId};
+use crate::{Home, Op, Program, Step, TensorId};
 use core::ops::Range;
 
 /// The first step that writes a piece of memory, and the last one that reads it.
@@ -52,6 +52,86 @@ impl Uses {
     }
 }
 
+/// The tensors that share memory, and the steps that use them. Steps stay as they are meanwhile.
+pub(crate) struct Sharing {
+    uses: Uses,
+    /// By tensor: the steps that read or write it.
+    steps: Vec<Vec<usize>>,
+    /// By root: all tensors in its memory.
+    inside: Vec<Vec<TensorId>>,
+}
+
+impl Sharing {
+    pub(crate) fn new(program: &Program) -> Self {
+        let count = program.tensors.len();
+        let (mut steps, mut inside) = (vec![Vec::new(); count], vec![Vec::new(); count]);
+        for (k, step) in program.steps.iter().enumerate() {
+            step.reads().chain(step.results.iter().copied()).for_each(|id| steps[id.index()].push(k));
+        }
+        for id in (0..count).map(TensorId) {
+            inside[program.root(id).0.index()].push(id);
+        }
+        Sharing { uses: Uses::new(program), steps, inside }
+    }
+
+    /// Whether no step behind step `k`, nor a caller, reads a tensor's memory.
+    pub(crate) fn is_dead_after(&self, program: &Program, id: TensorId, k: usize) -> bool {
+        let is_read = |other: &TensorId| self.uses.read[other.index()].is_some_and(|read| read > k);
+        let others = &self.inside[program.root(id).0.index()];
+        !others.iter().any(|&other| is_read(&other) && program.overlap(other, id))
+    }
+
+    /// Puts a free tensor inside of another one.
+    pub(crate) fn put(&mut self, program: &mut Program, part: TensorId, whole: TensorId, channel: usize) {
+        program.tensors[part.index()].home = Home::In(whole, channel);
+        let own = core::mem::take(&mut self.inside[part.index()]);
+        self.inside[program.root(whole).0.index()].extend(own);
+    }
+
+    /// The same, unless a condition fails for a step that uses the memory, or a step overwrites a tensor too early.
+    pub(crate) fn put_if(
+        &mut self,
+        program: &mut Program,
+        (part, whole, channel): (TensorId, TensorId, usize),
+        holds: impl Fn(&Program, &Step, TensorId) -> bool,
+    ) {
+        let root = program.root(whole).0;
+        let before = self.inside[root.index()].len();
+        self.put(program, part, whole, channel);
+        let of_tensor = |id: &TensorId| self.steps[id.index()].iter().copied();
+        let mut steps: Vec<usize> = self.inside[root.index()].iter().flat_map(of_tensor).collect();
+        steps.sort_unstable();
+        steps.dedup();
+        let is_sound =
+            |&k: &usize| holds(program, &program.steps[k], root) && self.conflict_at(program, k).is_none();
+        if !steps.iter().all(is_sound) {
+            program.tensors[part.index()].home = Home::Free;
+            self.inside[part.index()] = self.inside[root.index()].split_off(before);
+        }
+    }
+
+    /// The tensor that step `k` overwrites too early.
+    fn conflict_at(&self, program: &Program, k: usize) -> Option<Conflict> {
+        let step = &program.steps[k];
+        let is_needed = |&id: &TensorId| {
+            let [written, read] = [&self.uses.written, &self.uses.read].map(|uses| uses[id.index()]);
+            let is_own = step.results.contains(&id);
+            let is_there = written.is_none_or(|written| written < k);
+            let is_read = read.is_some_and(|read| read > k || read == k && !may_replace(program, step, id));
+            !is_own && is_there && is_read
+        };
+        let destroyed = |(root, range): (TensorId, Range<usize>)| {
+            let shares = move |id: &TensorId| {
+                let from = program.root(*id).1;
+                range.start < from + program.shape(*id).c && from < range.end
+            };
+            self.inside[root.index()].iter().copied().filter(shares).filter(is_needed).min()
+        };
+        let needed = writes(program, step).into_iter().filter_map(destroyed).min()?;
+        Some(Conflict { step: k, written: step.results[0], needed })
+    }
+}
+
 /// The results that a step writes. If tensors lie inside of each other, a concatenation or a slice writes
 /// none.
 fn writes(program: &Program, step: &Step) -> Vec<(TensorId, Range<usize>)> {
@@ -92,68 +172,10 @@ pub(crate) fn copied_parts<'a>(
     })
 }
 
-/// Checks that each tensor inside of another one is a range of its channels, in the same arena.
-pub(crate) fn homes_fit(program: &Program) -> Result<()> {
-    for (index, tensor) in program.tensors.iter().enumerate() {
-        let (mut inner, mut depth) = (tensor, 0);
-        while let Home::In(outer, channel) = inner.home {
-            let outer = program.tensor(outer);
-            let (part, whole) = (inner.shape, outer.shape);
-            let is_range = part.with_c(whole.c) == whole && channel.saturating_add(part.c) <= whole.c;
-            depth += 1;
-            if !is_range || inner.arena != outer.arena || depth > program.tensors.len() {
-                let (what, value) = ("the place of a tensor", index as f64);
-                let accepted = "a range of another tensor's channels";
-                return Err(Error::Value { op: "place", what, value, accepted });
-            }
-            inner = outer;
-        }
-    }
-    Ok(())
-}
-
-/// Checks that a step's results have the shapes and arenas that its op gives them.
-pub(crate) fn fits(program: &Program, step: &Step) -> Result<()> {
-    let op = step.op.name();
-    let shapes: Vec<Shape> = step.operands.iter().map(|&id| program.shape(id)).collect();
-    let expected = step.op.results(&shapes)?;
-    Error::check_len(op, "the list of results", Span::new(0, step.results.len()), expected.len())?;
-    for (k, (&id, shape)) in step.results.iter().zip(expected).enumerate() {
-        Error::check_shape(op, "a result", program.shape(id), shape)?;
-        let [value, accepted] = [program.tensor(id).arena, step.op.arena(k)].map(Arena::place);
-        if value != accepted {
-            return Err(Error::Option { op, what: "a result", value, accepted });
-        }
-    }
-    let alike = |onto| program.is_same_memory(onto, step.results[0]);
-    match step.onto {
-        Some(onto) if !(step.op.adds() && alike(onto)) => {
-            let accepted = "an op that can, in the memory of that tensor";
-            Err(Error::Option { op, what: "the op", value: "added to a tensor", accepted })
-        }
-        _ => Ok(()),
-    }
-}
-
 /// The first step that overwrites a tensor before its last reader. A sound program has none.
 pub fn conflict(program: &Program) -> Option<Conflict> {
-    let uses = Uses::new(program);
-    let places: Vec<_> = (0..program.tensors.len()).map(|id| program.root(TensorId(id))).collect();
-    program.steps.iter().enumerate().find_map(|(k, step)| {
-        let writes = writes(program, step);
-        let needed = (0..places.len()).map(TensorId).find(|&id| {
-            let (root, from) = places[id.index()];
-            let shares = |(of, range): &(TensorId, Range<usize>)| {
-                *of == root && range.start < from + program.shape(id).c && from < range.end
-            };
-            let is_own = step.results.contains(&id);
-            let is_there = uses.written[id.index()].is_none_or(|written| written < k);
-            let is_read = uses.read[id.index()]
-                .is_some_and(|read| read > k || read == k && !may_replace(program, step, id));
-            !is_own && is_there && is_read && writes.iter().any(shares)
-        })?;
-        Some(Conflict { step: k, written: step.results[0], needed })
-    })
+    let sharing = Sharing::new(program);
+    (0..program.steps.len()).find_map(|k| sharing.conflict_at(program, k))
 }
 
 /// Whether a step may write its first result over an operand.

@@ -81,6 +81,18 @@ pub enum Error {
         /// The accepted values.
         accepted: &'static str,
     },
+    /// A tensor lies where the op does not read or write.
+    #[error("{op}: {what} must be {accepted}, not {got}")]
+    Place {
+        /// The op that refused.
+        op: &'static str,
+        /// Which operand or result.
+        what: &'static str,
+        /// The place that was given.
+        got: &'static str,
+        /// The accepted place.
+        accepted: &'static str,
+    },
     /// Tensors of two devices met in one op.
     #[error("{op}: an operand lives on another device than the op runs on")]
     DeviceMismatch {

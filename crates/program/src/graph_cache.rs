@@ -7,7 +7,7 @@ use core::fmt::Display;
 /// a single call replays the graph. It is captured later if an algorithm of a library can't be captured and
 /// must be replaced first. On other devices it runs every time. For one key the work must be the same ops on
 /// the same memory with the same numbers, except for those of the [`ReplayArgs`]. The memory must live as
-/// long as the cache.
+/// long as the cache: a replay without it is refused.
 ///
 /// ```
 /// use program::{Error, GraphCache, Span, ReplayArgs};

@@ -2,7 +2,7 @@
 
 use crate::check::{self, LiveRange, live_ranges};
 use crate::passes::is_executable;
-use crate::{Arena, Error, Home, Layout, Op, Program, Result, Span, Step, TensorId};
+use crate::{Arena, Error, Home, Layout, Program, Result, Span, Step, TensorId, sound};
 use core::cmp::Reverse;
 
 /// Every tensor starts at a multiple of so many elements: two cache lines in f32, one in half precision.
@@ -24,86 +24,96 @@ impl Executable {
     /// need not wait for it then.
     ///
     /// # Errors
-    /// [`Error::Option`] if a step would overwrite what another one needs: a fault of a pass, never of a network.
+    /// If an operand or a result doesn't have the shape and arena of its op, or if a step would overwrite a tensor that another step
+    /// needs. Then a layer or a pass is wrong, never a network.
     pub fn place(program: Program, batch: usize, rest: usize) -> Result<Self> {
-        let unsound = |value| {
-            let (what, accepted) = ("a tensor", "read before it is overwritten, and apart from what is read");
-            Err(Error::Option { op: "place", what, value, accepted })
-        };
-        // The fields of a program are public, and devices rely on this check.
-        check::homes_fit(&program)?;
-        for step in &program.steps {
-            check::fits(&program, step)?;
+        let unsound = |value, accepted| Err(Error::Option { op: "place", what: "a tensor", value, accepted });
+        sound::homes_fit(&program)?;
+        program.steps.iter().try_for_each(|step| sound::fits(&program, step))?;
+        sound::ends_fit(&program)?;
+        if !sound::is_written_once(&program) {
+            return unsound("read before it is written, or written twice", "written once, and then read");
         }
         if check::conflict(&program).is_some() {
-            return unsound("overwritten while it is needed");
+            return unsound("overwritten while it is needed", "read before it is overwritten");
         }
         let ranges = live_ranges(&program);
-        let mut offsets = vec![0; program.tensors.len()];
-        for arena in Arena::ALL.into_iter().filter(|arena| arena.is_placed()) {
-            let mut requests: Vec<Request> = Vec::new();
-            for (index, range) in ranges.iter().enumerate() {
-                let tensor = &program.tensors[index];
-                if let Some(LiveRange { from, to }) = range.filter(|_| tensor.arena == arena) {
-                    let samples = if arena.is_batched() { batch } else { 1 };
-                    let len = tensor.shape.len().saturating_mul(samples);
-                    let live = LiveRange { from, to: to.saturating_add(rest) };
-                    // The input comes first, so that training and inference find it at the same place.
-                    let first = index == program.input.index();
-                    requests.push(Request { index, len, live, first });
-                }
-            }
-            for (request, offset) in best_fit(requests).0 {
-                offsets[request.index] = offset;
-            }
-        }
-        let layout = |index: usize| {
-            let tensor = &program.tensors[index];
-            let (root, channel) = program.root(TensorId(index));
-            let offset = match program.tensor(root).home {
-                Home::At(offset) => offset,
-                _ => offsets[root.index()],
-            };
-            let n = if tensor.arena.is_batched() { batch } else { tensor.shape.n };
-            let stride = program.shape(root).c;
-            Layout { offset: offset.saturating_add(channel), shape: tensor.shape.with_n(n), stride }
-        };
-        let layouts: Vec<Layout> = (0..program.tensors.len()).map(layout).collect();
-        let end = |arena: Arena| {
-            let is_there = |index: usize| {
-                let root = program.root(TensorId(index)).0;
-                let is_fixed = matches!(program.tensor(root).home, Home::At(_));
-                program.tensors[index].arena == arena && (is_fixed || ranges[root.index()].is_some())
-            };
-            let inside = (0..layouts.len()).filter(|&index| is_there(index));
-            inside.map(|index| layouts[index].end()).max().unwrap_or(0)
-        };
-        let lens = Arena::ALL.map(end);
+        let layouts = layouts(&program, &ranges, batch, rest);
+        let lens = Arena::ALL.map(|arena| end(&program, &ranges, &layouts, arena));
         let placed = Executable { program, batch, layouts, lens };
-        match placed.program.steps.iter().all(|step| placed.is_apart(step)) {
+        let apart = "apart from what is read, and from the other results";
+        match placed.is_sound() {
             true => Ok(placed),
-            false => unsound("beside what is read"),
+            false => unsound("beside what is read or written", apart),
         }
+    }
+
+    /// Whether no step writes where it must not, now that places are known.
+    fn is_sound(&self) -> bool {
+        self.program.steps.iter().all(|step| self.is_apart(step))
+            && self.fixed_lie_apart()
+            && self.buckets_are_left_alone()
     }
 
     /// Whether each result of a step lies apart, as a run of memory, from all that the step reads and from its other results. It may be the
     /// very memory of an operand that the op can replace. A backend makes slices of memory, and relies on this.
     fn is_apart(&self, step: &Step) -> bool {
-        // The sum of gradients takes their place, and no backend computes it.
-        if matches!(step.op, Op::AllReduceStart(_)) {
+        // No backend computes the sum of a bucket.
+        if sound::is_bucket(step) {
             return true;
         }
-        let results = step.results.iter().enumerate();
-        results.into_iter().all(|(k, &result)| {
+        step.results.iter().enumerate().all(|(k, &result)| {
             let root = self.program.root(result).0;
-            let others = step.reads().chain(step.results[..k].iter().copied());
+            let is_related = |other: TensorId| self.program.root(other).0 == root;
             is_executable(&self.program, step, root)
-                && others.into_iter().all(|other| {
-                    let [a, b] = [result, other].map(|id| self.layouts[id.index()]);
-                    let is_elsewhere = self.program.tensor(result).arena != self.program.tensor(other).arena;
-                    let is_related = self.program.root(other).0 == root;
-                    is_elsewhere || is_related || a.end() <= b.offset || b.end() <= a.offset
-                })
+                && step.reads().all(|read| is_related(read) || self.are_apart(result, read))
+                && step.results[..k].iter().all(|&other| self.are_apart(result, other))
+        })
+    }
+
+    /// Whether two tensors have no element in common, each from its first to its last one.
+    fn are_apart(&self, a: TensorId, b: TensorId) -> bool {
+        let is_elsewhere = self.program.tensor(a).arena != self.program.tensor(b).arena;
+        let [a, b] = [a, b].map(|id| self.layouts[id.index()]);
+        is_elsewhere || a.end() <= b.offset || b.end() <= a.offset
+    }
+
+    /// Whether each tensor at a fixed place that a step writes lies apart from all others at fixed places.
+    fn fixed_lie_apart(&self) -> bool {
+        let (mut used, mut written) = (vec![false; self.layouts.len()], vec![false; self.layouts.len()]);
+        for step in self.program.steps.iter().filter(|step| !sound::is_bucket(step)) {
+            step.reads().for_each(|id| used[self.program.root(id).0.index()] = true);
+            step.results.iter().for_each(|&id| written[self.program.root(id).0.index()] = true);
+        }
+        let tensors = self.program.tensors.iter().zip(&self.layouts).enumerate();
+        let fixed = tensors.filter(|(id, (tensor, layout))| {
+            let is_used = used[*id] || written[*id];
+            matches!(tensor.home, Home::At(_)) && is_used && !layout.shape.is_empty()
+        });
+        let mut fixed: Vec<(usize, &Layout, bool)> =
+            fixed.map(|(id, (tensor, layout))| (tensor.arena as usize, layout, written[id])).collect();
+        fixed.sort_by_key(|(arena, layout, _)| (*arena, layout.offset));
+        // By arena: the ends of all tensors so far, and of those that are written.
+        let mut ends = [[0; 2]; Arena::ALL.len()];
+        fixed.into_iter().all(|(arena, layout, is_written)| {
+            let [of_all, of_written] = &mut ends[arena];
+            let is_apart = layout.offset >= if is_written { *of_all } else { *of_written };
+            *of_all = layout.end().max(*of_all);
+            if is_written {
+                *of_written = layout.end().max(*of_written);
+            }
+            is_apart
+        })
+    }
+
+    /// Whether no step uses a bucket after the start of its all-reduce, which runs beside later steps.
+    fn buckets_are_left_alone(&self) -> bool {
+        let mut started: Vec<TensorId> = Vec::new();
+        self.program.steps.iter().all(|step| {
+            let mut all = step.reads().chain(step.results.iter().copied());
+            let is_left_alone = all.all(|id| started.iter().all(|&bucket| self.are_apart(bucket, id)));
+            started.extend(step.results.iter().filter(|_| sound::is_bucket(step)));
+            is_left_alone
         })
     }
 
@@ -175,6 +185,77 @@ impl Executable {
         };
         Span::new(0, self.len(arena)).check("run", what, len)
     }
+}
+
+/// Where each tensor lies, for the largest batch.
+fn layouts(program: &Program, ranges: &[Option<LiveRange>], batch: usize, rest: usize) -> Vec<Layout> {
+    let mut offsets = vec![0; program.tensors.len()];
+    for arena in Arena::ALL.into_iter().filter(|arena| arena.is_placed()) {
+        let requests = requests(program, ranges, arena, batch, rest);
+        // Behind all tensors at fixed places.
+        let start = fixed_end(program, arena, batch);
+        for (request, offset) in best_fit(requests).0 {
+            offsets[request.index] = start.saturating_add(offset);
+        }
+    }
+    let layout = |index: usize| {
+        let tensor = &program.tensors[index];
+        let (root, channel) = program.root(TensorId(index));
+        let offset = match program.tensor(root).home {
+            Home::At(offset) => offset,
+            _ => offsets[root.index()],
+        };
+        let n = if tensor.arena.is_batched() { batch } else { tensor.shape.n };
+        let stride = program.shape(root).c;
+        Layout { offset: offset.saturating_add(channel), shape: tensor.shape.with_n(n), stride }
+    };
+    (0..program.tensors.len()).map(layout).collect()
+}
+
+/// The memory of the tensors of an arena that have no fixed place.
+fn requests(
+    program: &Program,
+    ranges: &[Option<LiveRange>],
+    arena: Arena,
+    batch: usize,
+    rest: usize,
+) -> Vec<Request> {
+    let of_arena = |&(index, _): &(usize, &Option<LiveRange>)| program.tensors[index].arena == arena;
+    let request = |(index, range): (usize, &Option<LiveRange>)| {
+        let LiveRange { from, to } = (*range)?;
+        let live = LiveRange { from, to: to.saturating_add(rest) };
+        // The input comes first, so that training and inference find it at the same place.
+        let first = index == program.input.index();
+        Some(Request { index, len: elements(program, index, batch), live, first })
+    };
+    ranges.iter().enumerate().filter(of_arena).filter_map(request).collect()
+}
+
+/// The elements of a tensor that lies back to back.
+fn elements(program: &Program, index: usize, batch: usize) -> usize {
+    let tensor = &program.tensors[index];
+    tensor.shape.len().saturating_mul(if tensor.arena.is_batched() { batch } else { 1 })
+}
+
+/// The end of the tensors at fixed places in an arena.
+fn fixed_end(program: &Program, arena: Arena, batch: usize) -> usize {
+    let of_arena = program.tensors.iter().enumerate().filter(|(_, tensor)| tensor.arena == arena);
+    let ends = of_arena.filter_map(|(index, tensor)| match tensor.home {
+        Home::At(offset) => Some(offset.saturating_add(elements(program, index, batch))),
+        Home::Free | Home::In(..) => None,
+    });
+    ends.max().map_or(0, |end| end.checked_next_multiple_of(ALIGN).unwrap_or(usize::MAX))
+}
+
+/// How many elements of an arena the steps touch.
+fn end(program: &Program, ranges: &[Option<LiveRange>], layouts: &[Layout], arena: Arena) -> usize {
+    let is_there = |index: usize| {
+        let root = program.root(TensorId(index)).0;
+        let is_fixed = matches!(program.tensor(root).home, Home::At(_));
+        program.tensors[index].arena == arena && (is_fixed || ranges[root.index()].is_some())
+    };
+    let inside = (0..layouts.len()).filter(|&index| is_there(index));
+    inside.map(|index| layouts[index].end()).max().unwrap_or(0)
 }
 
 /// Memory that is needed for some time.
@@ -280,10 +361,9 @@ mod tests {
             refused(program).contains("conv2d: a result has shape (1, 4, 4, 3), but (1, 4, 4, 2) is needed")
         );
         let (mut program, a) = build();
-        program.tensors[a.index()].arena = Arena::Statistics;
+        program.tensors[a.index()].arena = Arena::Labels;
         assert!(
-            refused(program)
-                .contains("conv2d: a result is in the statistics, but must be in the activations")
+            refused(program).contains("conv2d: the output must be in the activations, not in the labels")
         );
         let (mut program, _) = build();
         program.steps[0].onto = Some(program.input);

@@ -1,4 +1,4 @@
-use crate::{Arena, Error, Home, Op, Result, Shape, Tensor, TensorId};
+use crate::{Arena, Home, Op, Shape, Tensor, TensorId};
 
 /// Which part of a training step a [`Step`] belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,33 +125,6 @@ impl Program {
         self.tensors.push(Tensor { shape, arena, home, name: None });
         self.gradients.push(None);
         TensorId(self.tensors.len() - 1)
-    }
-
-    /// Adds a step behind all others. Its last results are those that are given; the ones before are new.
-    /// All are returned.
-    pub(crate) fn push(
-        &mut self,
-        op: Op,
-        operands: &[TensorId],
-        given: &[TensorId],
-        (layer, phase, pass): (usize, Phase, &'static str),
-    ) -> Result<Vec<TensorId>> {
-        let shapes: Vec<Shape> = operands.iter().map(|&id| self.shape(id)).collect();
-        let expected = op.results(&shapes)?;
-        let new = expected.len().saturating_sub(given.len());
-        let mut results = Vec::with_capacity(expected.len());
-        for (k, shape) in expected.into_iter().enumerate() {
-            let id = match given.get(k.wrapping_sub(new)) {
-                Some(&id) => id,
-                None => self.add_tensor(shape, op.arena(k), Home::Free),
-            };
-            Error::check_shape(op.name(), "a result", self.shape(id), shape)?;
-            results.push(id);
-        }
-        let step =
-            Step { op, operands: operands.into(), results: results.clone(), onto: None, layer, phase, pass };
-        self.steps.push(step);
-        Ok(results)
     }
 
     /// The multiply-adds of a step for one sample.

@@ -1,4 +1,4 @@
-use crate::{Arena, Result, Shape};
+use crate::{Kind, Result, Shape};
 
 /// The rules of an op, as methods. Its fields are its options. `ops` has a file for each topic.
 ///
@@ -16,16 +16,19 @@ pub trait Rule {
         String::new()
     }
 
+    /// The kinds of the operands, in their order.
+    fn operands(&self) -> &'static [Kind];
+
+    /// The kinds of the results, in their order: arenas that a program may write. By default one batch.
+    fn results(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the output")] }
+    }
+
     /// The results' shapes.
     ///
     /// # Errors
     /// If the operands do not fit.
-    fn results(&self, operands: &[Shape]) -> Result<Vec<Shape>>;
-
-    /// In which arena a result lies.
-    fn arena(&self, _result: usize) -> Arena {
-        Arena::Activations
-    }
+    fn shapes(&self, operands: &[Shape]) -> Result<Vec<Shape>>;
 
     /// The operands in whose memory the first result may lie, the best one first.
     fn in_place(&self) -> &'static [usize] {

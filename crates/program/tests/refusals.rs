@@ -2,8 +2,8 @@
 
 use program::ops::*;
 use program::{
-    Activation, Arena, BatchNorm, Conv2d, Executable, Home, Layout, Linear, Op, Pad, Pool2d, Shape, Target,
-    Trial, Write,
+    Activation, Arena, BatchNorm, Builder, Conv2d, Executable, Home, Layout, Linear, Op, Pad, Parameter,
+    Pool2d, Shape, Span, Step, Target, TensorId, Trial, Write,
 };
 
 const CONV: Conv2d = Conv2d { inputs: 2, outputs: 3, kernel: [3; 2], stride: [1; 2], pad: Pad::VALID };
@@ -22,7 +22,7 @@ fn run(len: usize) -> Shape {
 
 /// What an op says to operands of these shapes.
 fn told(op: impl Into<Op>, operands: &[Shape]) -> String {
-    op.into().results(operands).map_or_else(|error| error.to_string(), |_| "nothing".to_owned())
+    op.into().shapes(operands).map_or_else(|error| error.to_string(), |_| "nothing".to_owned())
 }
 
 #[track_caller]
@@ -45,8 +45,10 @@ fn convolutions() {
     refused(Conv2dForward { conv: still, act: RELU }, &[x, w, b], "the kernel");
     let normalized = Conv2dNormalized { conv: CONV, bn: BN };
     assert_eq!(told(normalized, &[x, w, b, b, b, b]), "nothing");
+    assert_eq!(told(normalized, &[x, w, b, b, b, b, b]), "nothing");
     refused(normalized, &[x, w, b, b, b, run(2)], "the variance");
     refused(normalized, &[x, w, b, run(2), b, b], "beta");
+    refused(normalized, &[x, w, b, b, b, b, run(2)], "the bias");
     refused(Conv2dInputGradient { conv: CONV, x }, &[image(3, 4, 3), w], "dy");
     refused(Conv2dWeightGradient { conv: CONV, bias: true }, &[x, image(4, 3, 3)], "dy");
     assert_eq!(told(Conv2dWeightGradient { conv: CONV, bias: true }, &[x, y]), "nothing");
@@ -98,7 +100,12 @@ fn normalizations() {
     refused(joined, &[x, run(0), c, c], "the replicas' statistics");
     refused(BatchNormWeightGradient { bn: BN }, &[x, c, c, both, image(4, 1, 3)], "dy");
     let gradient = BatchNormInputGradient { bn: BN, shared: true };
+    assert_eq!(told(gradient, &[x, c, c, both, x, both]), "nothing");
+    refused(gradient, &[x, c, c, both, x, run(2)], "the saved statistics");
+    refused(gradient, &[x, c, c, both, x, c, c], "the list of operands");
+    let gradient = BatchNormInputGradient { bn: BN, shared: false };
     refused(gradient, &[x, c, c, both, x, c, run(2)], "beta");
+    refused(BatchNormInferGradient { epsilon: 1e-3 }, &[x, c, run(2)], "the variance");
 }
 
 #[test]
@@ -132,6 +139,151 @@ fn losses() {
     refused(loss, &[image(3, 1, 4), run(Target::WORDS)], "the logits");
     refused(loss, &[run(4), run(1)], "the labels");
 }
+
+/// A forward program of one op behind the images, with a parameter of `c` elements: what placing it says.
+fn placed(op: impl Into<Op>, shape: Shape, reads: impl Fn(&mut Builder) -> Vec<TensorId>) -> String {
+    let mut builder = Builder::new(shape);
+    let operands = reads(&mut builder);
+    let y = builder.push(op, &operands, &[]).map(|results| results[0]);
+    let placed = y.and_then(|y| Executable::place(builder.finish(y), 2, 0));
+    placed.map_or_else(|error| error.to_string(), |_| "nothing".to_owned())
+}
+
+fn parameter(builder: &mut Builder, name: &str, len: usize) -> TensorId {
+    builder.parameter(Parameter { name: name.to_owned(), span: Span::new(0, len), trained: true })
+}
+
+/// Parameters and running averages are only ever read.
+#[test]
+fn results_lie_where_a_program_may_write() {
+    for arena in [Arena::Parameters, Arena::Averages, Arena::Labels] {
+        for op in ALL {
+            assert!(op.results().iter().all(|kind| !kind.arenas.contains(&arena)), "{}", op.name());
+        }
+    }
+    let slice = Slice { from: 0, channels: 2 };
+    let told = placed(slice, image(2, 2, 3), |to| vec![parameter(to, "w", 3)]);
+    assert_eq!(told, "slice: the input must be in the activations, not in the parameters");
+}
+
+/// The sums of a normalization have a place in the gradients, which the caller knows.
+#[test]
+fn a_normalization_needs_a_place_for_its_sums() {
+    let told = placed(BatchNormTrain { bn: BN }, image(2, 2, 3), |to| {
+        vec![to.input(), parameter(to, "gamma", 3), parameter(to, "beta", 3)]
+    });
+    assert_eq!(told, "batch_norm: the sums must be at a place that the caller gives, not free");
+}
+
+#[test]
+fn operands_lie_in_the_arena_of_their_kind() {
+    let norm = GroupNorm { groups: 1, epsilon: 1e-3, act: RELU };
+    let vector = run(3);
+    let told = placed(norm, vector, |to| vec![to.input(), to.input(), parameter(to, "beta", 3)]);
+    assert_eq!(told, "group_norm: gamma must be in the parameters, not in the activations");
+    let told = placed(Activate { act: RELU }, vector, |to| vec![parameter(to, "x", 3)]);
+    assert_eq!(told, "activate: the input must be in the activations, not in the parameters");
+    let told = placed(norm, vector, |to| vec![to.input(), parameter(to, "a", 3), parameter(to, "b", 3)]);
+    assert_eq!(told, "nothing");
+}
+
+#[test]
+fn tensors_of_another_program_are_refused() {
+    let far = {
+        let mut other = Builder::new(run(3));
+        (0..9).map(|_| parameter(&mut other, "w", 3)).last().unwrap()
+    };
+    let told = placed(Activate { act: RELU }, run(3), |_| vec![far]);
+    assert_eq!(told, "activate: the number of a tensor is 18, but must be one of this program's");
+}
+
+/// A loss reads its labels from the first one on.
+#[test]
+fn labels_come_first() {
+    let told = placed(CrossEntropy { gradient: false }, run(3), |to| {
+        vec![to.input(), to.fixed("labels", Arena::Labels, Span::new(3, Target::WORDS))]
+    });
+    assert_eq!(told, "cross_entropy: the labels must be the first in their memory, not behind others");
+}
+
+/// Two parameters at one place have two gradients at one place.
+#[test]
+fn what_is_written_at_one_place_is_refused() {
+    let mut builder = Builder::new(run(2));
+    let (w, b) = (parameter(&mut builder, "w", 6), parameter(&mut builder, "b", 6));
+    let x = builder.input();
+    let linear = |act| LinearForward { linear: LINEAR, act };
+    builder.push(linear(RELU), &[x, w], &[]).unwrap();
+    let y = builder.push(linear(RELU), &[x, b], &[]).unwrap()[0];
+    let program = builder.finish(y);
+    // Two steps may read one place.
+    assert!(Executable::place(program.clone(), 2, 0).is_ok());
+    let mut trained = program.clone();
+    let mut gradient = |id: TensorId, dy: TensorId| {
+        let (dw, _) = program.gradients[id.index()].unwrap();
+        let op = Op::from(LinearWeightGradient { linear: LINEAR, bias: false });
+        let step = program.steps[0].clone();
+        trained.steps.push(Step { op, operands: vec![x, dy], results: vec![dw], ..step });
+        Executable::place(trained.clone(), 2, 0).map_err(|error| error.to_string())
+    };
+    assert!(gradient(w, y).is_ok());
+    let error = gradient(b, y).unwrap_err();
+    assert!(error.contains("beside what is read or written"), "{error}");
+}
+
+/// Of two results in one memory, neither is right.
+#[test]
+fn two_results_in_one_place() {
+    let mut trial = Trial::new(4);
+    let linear = Linear { inputs: 1, outputs: 3 };
+    let [x, dy] = [1, 3].map(|c| trial.activations(Layout::contiguous(Shape::vectors(4, c)), &[]));
+    let [dw, db] = [3, 3].map(|len| trial.run(Arena::Gradients, &vec![0.0; len]));
+    trial.step(LinearWeightGradient { linear, bias: true }, &[x, dy], &[dw, db], Write::Set);
+    let mut program = trial.executable().unwrap().program().clone();
+    program.tensors[db.index()].home = Home::In(dw, 0);
+    let error = Executable::place(program, 4, 0).unwrap_err().to_string();
+    assert!(error.contains("apart from what is read, and from the other results"), "{error}");
+}
+
+/// Every op.
+const ALL: [Op; 36] = [
+    Op::Conv2dForward(Conv2dForward { conv: CONV, act: RELU }),
+    Op::Conv2dNormalized(Conv2dNormalized { conv: CONV, bn: BN }),
+    Op::Conv2dInputGradient(Conv2dInputGradient { conv: CONV, x: Shape::new(1, 5, 5, 2) }),
+    Op::Conv2dWeightGradient(Conv2dWeightGradient { conv: CONV, bias: true }),
+    Op::LinearForward(LinearForward { linear: LINEAR, act: RELU }),
+    Op::LinearInputGradient(LinearInputGradient { linear: LINEAR }),
+    Op::LinearWeightGradient(LinearWeightGradient { linear: LINEAR, bias: true }),
+    Op::BatchNormTrain(BatchNormTrain { bn: BN }),
+    Op::BatchNormInfer(BatchNormInfer { bn: BN }),
+    Op::BatchNormInferGradient(BatchNormInferGradient { epsilon: 1e-3 }),
+    Op::BatchNormRecompute(BatchNormRecompute { bn: BN }),
+    Op::BatchNormMoments(BatchNormMoments),
+    Op::SyncBatchNorm(SyncBatchNorm { bn: BN }),
+    Op::BatchNormWeightGradient(BatchNormWeightGradient { bn: BN }),
+    Op::BatchNormInputGradient(BatchNormInputGradient { bn: BN, shared: true }),
+    Op::GroupNorm(GroupNorm { groups: 1, epsilon: 1e-3, act: RELU }),
+    Op::GroupNormGradient(GroupNormGradient { norm: GroupNorm { groups: 1, epsilon: 1e-3, act: RELU } }),
+    Op::Activate(Activate { act: RELU }),
+    Op::ActivationGradient(ActivationGradient { act: RELU }),
+    Op::Add(Add { act: RELU }),
+    Op::MaxPool(MaxPool { pool: POOL }),
+    Op::MaxPoolGradient(MaxPoolGradient { pool: POOL }),
+    Op::AveragePool(AveragePool { pool: POOL }),
+    Op::AveragePoolGradient(AveragePoolGradient { pool: POOL, x: Shape::new(1, 4, 4, 2) }),
+    Op::Dropout(Dropout { rate: 0.5, domain: 0 }),
+    Op::Scale(Scale { factor: 2.0 }),
+    Op::Reshape(Reshape { to: Shape::vectors(1, 4) }),
+    Op::Concat(Concat),
+    Op::Slice(Slice { from: 0, channels: 1 }),
+    Op::Join(Join),
+    Op::AllGather(AllGather { rank: 0, replicas: 2 }),
+    Op::AllReduce(AllReduce),
+    Op::AllReduceStart(AllReduceStart { len: 4 }),
+    Op::Send(Send { to: Neighbor::Next }),
+    Op::Receive(Receive { from: Neighbor::Next, shape: Shape::vectors(1, 4) }),
+    Op::CrossEntropy(CrossEntropy { gradient: true }),
+];
 
 /// Two gradients in one run.
 #[test]

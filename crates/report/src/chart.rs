@@ -150,7 +150,7 @@ mod tests {
         assert_eq!((path.matches('M').count(), path.matches('L').count()), (2, 1), "{path}");
         assert!(path.contains("line c1 dashed"), "{path}");
         assert_eq!((svg.matches("<circle").count(), svg.matches(">epoch</text>").count()), (6, 1));
-        assert!(svg.contains("<title>epoch 4, b: 0.5000"), "{svg}");
+        assert!(svg.contains("<title>epoch 4, b: 0.500"), "{svg}");
         assert!(svg.contains("a &lt; b") && !svg.contains("a < b") && !svg.contains("NaN"), "{svg}");
     }
 

@@ -3,7 +3,7 @@
 use crate::RunReport;
 use crate::chart::{Chart, Curve};
 use crate::escape::Escaped;
-use crate::numbers::{short, time};
+use crate::numbers::{accuracy, short, time};
 use callbacks::Monitor;
 use plot::Axis;
 use std::fmt::Write;
@@ -18,16 +18,16 @@ pub(crate) fn summary(runs: &[RunReport], out: &mut String) {
         let figure = |figure: Option<f64>| figure.map_or("–".to_owned(), short);
         let best = Monitor::default()
             .best_of(&run.history)
-            .map_or("–".to_owned(), |best| format!("{} (epoch {})", short(best.val_acc), best.epoch));
+            .map_or("–".to_owned(), |best| format!("{} (epoch {})", accuracy(best.val_acc), best.epoch));
         let cells = [
             Escaped(run.setting("recipe")).to_string(),
             format!("{} of {}", run.history.len(), Escaped(run.setting("epochs"))),
             best,
-            figure(last.map(|record| record.val_acc)),
+            last.map_or("–".to_owned(), |record| accuracy(record.val_acc)),
             figure(last.map(|record| record.val_loss)),
             run.test.as_ref().map_or("–".to_owned(), |test| match test.split {
-                "test" => short(test.evaluation.acc),
-                split => format!("{} ({split})", short(test.evaluation.acc)),
+                "test" => accuracy(test.evaluation.acc),
+                split => format!("{} ({split})", accuracy(test.evaluation.acc)),
             }),
             figure(median(run.history.iter().map(|record| record.images_per_second))),
             time(run.history.iter().map(|record| record.seconds).sum()),

@@ -2,9 +2,9 @@
 
 use crate::chart::{Chart, Curve};
 use crate::escape::Escaped;
-use crate::numbers::{short, time};
+use crate::numbers::{accuracy, short, time};
 use crate::{Result, RunReport, page};
-use callbacks::{RunStatus, RunTime};
+use callbacks::{EpochRecord, RunStatus, RunTime};
 use plot::Axis;
 use std::fmt::Write;
 use std::path::Path;
@@ -101,7 +101,7 @@ pub fn live_figures(status: &RunStatus, ended: Option<&str>) -> String {
 /// The most important numbers.
 fn tiles(status: &RunStatus, ended: bool, out: &mut String) {
     let step = status.step.as_ref();
-    let best = status.best().map(|best| (short(best.val_acc), format!("best, epoch {}", best.epoch)));
+    let best = status.best().map(|best| (accuracy(best.val_acc), format!("best, epoch {}", best.epoch)));
     let last = status.history.last();
     let number = |value: Option<f64>| value.map_or("–".to_owned(), short);
     let left = status.time.left().filter(|_| !ended).map_or("–".to_owned(), RunTime::words);
@@ -115,7 +115,7 @@ fn tiles(status: &RunStatus, ended: bool, out: &mut String) {
         ),
         (
             "training accuracy",
-            number(step.map(|step| step.acc).or(last.map(|last| last.acc))),
+            step.map(|step| step.acc).or(last.map(|last| last.acc)).map_or("–".to_owned(), accuracy),
             so_far.to_owned(),
         ),
         ("val. accuracy", best, which),
@@ -134,18 +134,14 @@ fn tiles(status: &RunStatus, ended: bool, out: &mut String) {
 /// Training within the epochs, validation after each.
 fn charts(status: &RunStatus, out: &mut String) {
     let values = |points: &[(f64, f64)]| points.iter().map(|(_, y)| *y).collect::<Vec<f64>>();
-    let loss = status.by_step(|record| record.loss, |epoch| epoch.loss);
+    let [loss, val_loss] = status.losses();
     let acc = status.by_step(|record| record.acc, |epoch| epoch.acc);
     let lr = status.by_step(|record| record.lr, |epoch| epoch.lr);
     let rate = status.by_step(|record| record.images_per_second, |epoch| epoch.images_per_second);
-    let [val_loss, val_acc] =
-        [status.by_epoch(|epoch| epoch.val_loss), status.by_epoch(|epoch| epoch.val_acc)];
-    let last =
-        [&loss, &val_loss].iter().flat_map(|points| points.last()).fold(1.0, |last, (x, _)| x.max(last));
-    let x = Axis::epochs(0..=last.ceil() as u64);
-    let axis = Axis::loss([values(&loss), values(&val_loss)].concat());
+    let val_acc = status.by_epoch(|epoch| epoch.val_acc);
+    let x = Axis::epochs(0..=status.epochs_shown());
     let panels = [
-        ("Loss", axis, vec![("training", loss), ("validation", val_loss)]),
+        ("Loss", status.loss_axis(), vec![("training", loss), ("validation", val_loss)]),
         ("Accuracy", Axis::accuracy(), vec![("training", acc), ("validation", val_acc)]),
         ("Learning rate", Axis::from_zero(values(&lr)), vec![("learning rate", lr)]),
         ("Training images a second", Axis::from_zero(values(&rate)), vec![("images a second", rate)]),
@@ -172,7 +168,8 @@ fn newest_epochs(status: &RunStatus, out: &mut String) {
     out.push_str("<h2>Epochs</h2>\n<div class=\"scroll\"><table class=\"summary\"><thead><tr><th>epoch<th>loss<th>accuracy\
                   <th>val. loss<th>val. accuracy<th>learning rate<th>images/s<th>time</tr></thead><tbody>\n");
     for record in status.history.iter().rev().take(EPOCHS) {
-        let figures = [record.loss, record.acc, record.val_loss, record.val_acc, record.lr].map(short);
+        let EpochRecord { loss, acc, val_loss, val_acc, lr, .. } = record;
+        let figures = [short(*loss), accuracy(*acc), short(*val_loss), accuracy(*val_acc), short(*lr)];
         let _ = writeln!(
             out,
             "<tr><th>{}<td>{}<td>{:.0}<td>{}</tr>",

@@ -90,7 +90,7 @@ fn confusions(Tested { classes, evaluation, .. }: &Tested, out: &mut String) {
         cells.filter(|(count, k, other)| *count > 0 && k != other).collect();
     wrong.sort_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
     out.push_str(
-        "<section><h3>Most frequent confusions</h3><table><tr><th>images<th>show<th>taken for</tr>\n",
+        "<section><h3>Most frequent confusions</h3><div class=\"scroll\"><table><tr><th>images<th>show<th>taken for</tr>\n",
     );
     for (count, k, other) in wrong.into_iter().take(LISTED) {
         let _ = writeln!(
@@ -100,7 +100,7 @@ fn confusions(Tested { classes, evaluation, .. }: &Tested, out: &mut String) {
             Escaped(&classes[other])
         );
     }
-    out.push_str("</table></section>\n");
+    out.push_str("</table></div></section>\n");
 }
 
 fn mistakes(tested: &Tested, out: &mut String) {
@@ -108,13 +108,15 @@ fn mistakes(tested: &Tested, out: &mut String) {
         return;
     }
     out.push_str("<h3>The surest mistakes</h3>\n<div class=\"gallery\">\n");
-    for (mistake, picture) in tested.evaluation.mistakes.iter().zip(&tested.mistakes) {
+    for (mistake, (picture, file)) in tested.evaluation.mistakes.iter().zip(&tested.mistakes) {
         let class = |k: usize| Escaped(&tested.classes[k]);
         let (label, taken_for) = (class(mistake.label), class(mistake.taken_for));
+        let file =
+            file.as_ref().map_or_else(String::new, |file| format!("<br><code>{}</code>", Escaped(file)));
         let _ = writeln!(
             out,
             "<figure title=\"{} image {}\"><img src=\"{}\" alt=\"{label}\"><figcaption>{label}, taken for <b>{taken_for}</b> \
-             ({:.1}%)</figcaption></figure>",
+             ({:.1}%){file}</figcaption></figure>",
             tested.split,
             mistake.sample,
             pictures::address(picture),

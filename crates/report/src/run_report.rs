@@ -31,8 +31,8 @@ pub(crate) struct Tested {
     pub(crate) split: &'static str,
     pub(crate) classes: Vec<String>,
     pub(crate) evaluation: Evaluation,
-    /// The pictures of the mistakes with the highest probability.
-    pub(crate) mistakes: Vec<RgbImage>,
+    /// The pictures of the mistakes with the highest probability, and the names of their files.
+    pub(crate) mistakes: Vec<(RgbImage, Option<String>)>,
     /// The filters of its first layer.
     pub(crate) filters: Vec<RgbImage>,
 }
@@ -61,8 +61,9 @@ impl RunReport {
     pub fn test(&mut self, classifier: &mut Classifier, data: &Dataset, all: Option<usize>) -> Result<()> {
         let evaluation = evaluate(classifier, data, |_, _| {})?;
         let shown = &evaluation.mistakes[..evaluation.mistakes.len().min(MISTAKES)];
-        let mistakes =
-            shown.iter().filter_map(|mistake| pictures::sample(&data.test, mistake.sample)).collect();
+        let file = |sample| data.test.path(sample).map(short_path);
+        let picture = |sample| Some((pictures::sample(&data.test, sample)?, file(sample)));
+        let mistakes = shown.iter().filter_map(|mistake| picture(mistake.sample)).collect();
         let filters = pictures::filters(classifier)?;
         let (images, split, classes) = (measured_on(data, all), split_name(data), classifier.classes.clone());
         self.test = Ok(Tested { images, split, classes, evaluation, mistakes, filters });
@@ -84,6 +85,13 @@ impl RunReport {
     pub(crate) fn setting(&self, key: &str) -> &str {
         self.config.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value)
     }
+}
+
+/// The name of a picture with its class folder, as in `cat/001.png`: the folders above are the same for all.
+fn short_path(path: &Path) -> String {
+    let mut names: Vec<_> = path.iter().rev().take(2).map(|name| name.to_string_lossy()).collect();
+    names.reverse();
+    names.join("/")
 }
 
 /// Moves the starts of the run and the size of its network out of its environment.

@@ -28,13 +28,14 @@ fn tested(classes: usize) -> Tested {
     let mistakes = vec![Mistake { sample: 4, label: 0, taken_for: 1, probability: 0.75 }];
     let evaluation = Evaluation { samples: 15, loss: 0.5, acc: 0.8, confusion, mistakes };
     let classes = (0..classes).map(|k| format!("<class {k}>")).collect();
-    let picture = || vec![RgbImage::from_pixel(2, 2, image::Rgb([9, 8, 7]))];
+    let picture = || RgbImage::from_pixel(2, 2, image::Rgb([9, 8, 7]));
     let images = "the first 15 of the 90 test images of <set>".into();
-    Tested { images, split: "test", classes, evaluation, mistakes: picture(), filters: picture() }
+    let mistakes = vec![(picture(), Some("<cat>/001.png".into()))];
+    Tested { images, split: "test", classes, evaluation, mistakes, filters: vec![picture()] }
 }
 
 /// The elements of a page, none of which loads or runs anything but `img`.
-const ELEMENTS: &str = "html head meta title style body header main footer h1 h2 h3 p b i div section figure figcaption details summary table thead tbody \
+const ELEMENTS: &str = "html head meta title style body header main footer h1 h2 h3 p b i br code div section figure figcaption details summary table thead tbody \
                         tr th td span img svg path text circle";
 
 /// Text of others stays text, and the page needs no more than its policy allows: its own styles, and pictures within.
@@ -52,6 +53,12 @@ fn assert_self_contained(page: &str) {
             assert!(!attributes.contains(attribute), "<{tag}");
         }
     }
+    // On a phone most tables are wider than the screen: a shadow at the edge says so.
+    let scrolls = page.matches("<div class=\"scroll\"><table").count();
+    assert_eq!(
+        (page.matches("<table").count(), page.matches("var(--edge), transparent)").count()),
+        (scrolls, 2)
+    );
     for (address, start) in page.match_indices("src=\"").map(|(at, what)| (&page[at + what.len()..], at)) {
         assert!(address.starts_with("data:image/png;base64,"), "{}", &page[start..start + 40]);
     }
@@ -76,10 +83,10 @@ fn a_page_about_one_run() {
         "<td>–<td>–<td>–<td>0</tr>",
         ">epoch</text>",
         "<th>parameters<td>1,234,567",
-        "<th>FLOPs per image<td>25.000 million",
+        "<th>FLOPs per image<td>25.0 million",
         "All options are those of the recipe quick.",
         "</p>\n<details><summary>All ",
-        "taken for <b>&lt;class 1&gt;</b> (75.0%)",
+        "taken for <b>&lt;class 1&gt;</b> (75.0%)<br><code>&lt;cat&gt;/001.png</code>",
         "&lt;class 0&gt; taken for &lt;class 1&gt;: 3",
         "first layer",
         "Environment",
@@ -161,10 +168,10 @@ fn a_live_page_has_figures_and_settings() {
     let page = live_page(folder.path(), markup, &status, None).unwrap();
     for expected in [
         "<p>Epoch 2 of 70: step 5 of 10, ",
-        "<span>training loss</span><b>0.6875</b><span>this epoch so far</span>",
+        "<span>training loss</span><b>0.688</b><span>this epoch so far</span>",
         "<span>val. accuracy</span><b>0.3750</b><span>best, epoch 1</span>",
-        "<title>epoch 1.5, training: 0.6250</title>",
-        "<tr><th>1<td>0.7500<td>0.5000<td>0.9000<td>0.3750<td>0.0050<td>792<td>63.2 s</tr>",
+        "<title>epoch 1.5, training: 0.625</title>",
+        "<tr><th>1<td>0.750<td>0.5000<td>0.900<td>0.3750<td>0.00500<td>792<td>63.2 s</tr>",
         "Images/s of each replica while it computes: 3, 4",
         "Warning: &lt;script&gt;",
         "<summary>All ",

@@ -10,7 +10,13 @@ pub(crate) fn forward<E: Element>(cpu: &Cpu, act: Activation, x: View<[E]>, y: V
     let flat = all_contiguous(&[x.layout, y.layout]);
     let (x, y) = (Rows::elements(x, flat), RowsMut::elements(y, flat));
     let blocks = Blocks::for_map(x);
-    pointwise!(act, |act| cpu.pool().run(blocks.count(), &|block| map(x, y, act, blocks.range(block))));
+    pointwise!(act, |act| cpu.pool().run(blocks.count(), &|block| map(
+        cpu.simd(),
+        x,
+        y,
+        act,
+        blocks.range(block)
+    )));
 }
 
 multiversion! {
@@ -27,7 +33,12 @@ multiversion! {
 pub(crate) fn forward_in_place<E: Element>(cpu: &Cpu, act: Activation, y: ViewMut<[E]>) {
     let flat = all_contiguous(&[y.layout]);
     let (blocks, y) = (Blocks::for_map(Rows::elements(y.as_view(), flat)), RowsMut::elements(y, flat));
-    pointwise!(act, |act| cpu.pool().run(blocks.count(), &|block| map_in_place(y, act, blocks.range(block))));
+    pointwise!(act, |act| cpu.pool().run(blocks.count(), &|block| map_in_place(
+        cpu.simd(),
+        y,
+        act,
+        blocks.range(block)
+    )));
 }
 
 multiversion! {
@@ -43,7 +54,13 @@ pub(crate) fn add_forward<E: Element>(cpu: &Cpu, act: Activation, x: View<[E]>, 
     let flat = all_contiguous(&[x.layout, y.layout]);
     let (x, y) = (Rows::elements(x, flat), RowsMut::elements(y, flat));
     let blocks = Blocks::for_map(x);
-    pointwise!(act, |act| cpu.pool().run(blocks.count(), &|block| add_map(x, y, act, blocks.range(block))));
+    pointwise!(act, |act| cpu.pool().run(blocks.count(), &|block| add_map(
+        cpu.simd(),
+        x,
+        y,
+        act,
+        blocks.range(block)
+    )));
 }
 
 multiversion! {
@@ -68,7 +85,8 @@ pub(crate) fn backward<E: Element>(
     let (of, dy, dx) = (Rows::elements(of, flat), Rows::elements(dy, flat), RowsMut::elements(dx, flat));
     let blocks = Blocks::for_map(of);
     pointwise!(act, |act| {
-        cpu.pool().run(blocks.count(), &|block| gradients(of, dy, dx, act, mode, blocks.range(block)));
+        cpu.pool()
+            .run(blocks.count(), &|block| gradients(cpu.simd(), of, dy, dx, act, mode, blocks.range(block)));
     });
 }
 
@@ -91,7 +109,8 @@ pub(crate) fn backward_in_place<E: Element>(cpu: &Cpu, act: Activation, of: View
     let (of, dy) = (Rows::elements(of, flat), RowsMut::elements(dy, flat));
     let blocks = Blocks::for_map(of);
     pointwise!(act, |act| {
-        cpu.pool().run(blocks.count(), &|block| gradients_in_place(of, dy, act, blocks.range(block)));
+        cpu.pool()
+            .run(blocks.count(), &|block| gradients_in_place(cpu.simd(), of, dy, act, blocks.range(block)));
     });
 }
 

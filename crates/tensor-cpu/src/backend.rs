@@ -3,11 +3,10 @@
 use crate::buffer::filled;
 use crate::element::{Bf16, Element, Format, typed};
 use crate::operand::{alike, optimizer_step, run, run_mut, run_of, run_of_mut, tensors, write};
-use crate::{Buffer, Cpu, conv, elementwise, images, linear, optimizer, softmax};
+use crate::{Buffer, Cpu, elementwise, images, optimizer, scratch, softmax};
 use core::ops::Range;
-use program::ops::{Conv2dForward, Conv2dNormalized};
 use program::{
-    Backend, Bytes, Error, Executable, ImageSet, Ints, LoadImages, Memory, Op, OptimizerStep, ParamRun,
+    Backend, Bytes, Error, Executable, ImageSet, Ints, LoadImages, Memory, OptimizerStep, ParamRun,
     Precision, Result, Span, StepArgs, Storage, View, ViewMut, Write,
 };
 
@@ -87,19 +86,7 @@ impl Backend for Cpu {
     }
 
     fn prepare(&self, program: &Executable) -> Result<()> {
-        let (batch, training) = (program.batch(), program.program().trains());
-        for step in &program.program().steps {
-            let shape = |id| program.layout(id, batch).shape;
-            match &step.op {
-                Op::Conv2dForward(Conv2dForward { conv, .. })
-                | Op::Conv2dNormalized(Conv2dNormalized { conv, .. }) => {
-                    conv::prepare(self, conv, shape(step.operands[0]), shape(step.results[0]), training)?;
-                }
-                Op::LinearForward(op) => linear::prepare(self, &op.linear, batch, training)?,
-                _ => {}
-            }
-        }
-        Ok(())
+        scratch::reserve(self, program)
     }
 
     fn run(&self, program: &Executable, steps: Range<usize>, args: &StepArgs, memory: Memory) -> Result<()> {
@@ -120,7 +107,7 @@ impl Backend for Cpu {
         let (x, y) = (x.on("copy")?, y.on("copy")?);
         alike("copy", x, &y)?;
         tensors!("copy", x: "the input" => y: "the output"; {
-            elementwise::copy(self.pool(), 1.0, x, y, mode);
+            elementwise::copy(self, 1.0, x, y, mode);
         })
     }
 
@@ -179,6 +166,6 @@ impl Backend for Cpu {
         grads: &Storage,
         runs: &[ParamRun],
     ) -> Result<()> {
-        optimizer_step::<_, Buffer>(self.pool(), step, lr, params, grads, runs)
+        optimizer_step::<_, Buffer>(self, step, lr, params, grads, runs)
     }
 }

@@ -45,12 +45,23 @@ impl Cpu {
         }
     }
 
+    /// For tests: a device with the kernels of one of [`SIMD_LEVELS`](crate::SIMD_LEVELS); `None` where the processor
+    /// lacks it.
+    pub fn at_simd_level(threads: usize, name: &str) -> Option<Self> {
+        let level = Level::available().iter().find(|level| level.name() == name)?;
+        Some(Cpu::with_simd(threads, *level))
+    }
+
     /// For tests: a device for every instruction set that this processor has, and for every kind of tiles.
     #[cfg(test)]
     pub(crate) fn of_every_kind(threads: usize) -> impl Iterator<Item = Cpu> {
         let of_level = move |&level| {
             let cpu = Cpu::with_simd(threads, level);
-            [Some(cpu.clone()), cpu.with_bf16()].into_iter().flatten()
+            let narrow = match level {
+                Level::Portable => Some(cpu.clone().with_portable_bf16()),
+                _ => cpu.clone().with_bf16(),
+            };
+            [Some(cpu), narrow].into_iter().flatten()
         };
         Level::available().iter().flat_map(of_level)
     }
@@ -68,6 +79,12 @@ impl Cpu {
     pub fn with_bf16(self) -> Option<Self> {
         let level = Bf16Level::detect(self.simd())?;
         Some(Cpu { bf16: Some(level), ..self })
+    }
+
+    /// For tests on any processor: as [`Cpu::with_bf16`], with plain loops in place of matrix units. They give the same
+    /// bits and are many times as slow.
+    pub fn with_portable_bf16(self) -> Self {
+        Cpu { bf16: Some(Bf16Level::Portable), ..self }
     }
 
     /// Whether activations are bf16.
@@ -140,7 +157,7 @@ impl core::fmt::Debug for Cpu {
     }
 }
 
-/// What multiplies operands in bf16 on this processor: `amx`; `portable`, for tests, where the kernels are `portable` too.
+/// The name of the unit that multiplies in bf16: `amx`; `portable`, for tests, where `TOWERS_SIMD` says so.
 /// `None` where nothing does.
 pub fn bf16_level() -> Option<&'static str> {
     Bf16Level::detect(Level::detect()).map(Bf16Level::name)

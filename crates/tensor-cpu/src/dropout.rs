@@ -20,7 +20,7 @@ pub(crate) fn apply<E: Element>(cpu: &Cpu, mask: &DropoutMask, x: View<[E]>, y: 
     cpu.pool().run(x.layout.shape.n * blocks, &|task| {
         let (sample, start) = (task / blocks, task % blocks * BLOCK);
         let elements = start..(start + BLOCK).min(per_sample);
-        drop_elements(mask, sample, elements, x.data, from, y, to, mode);
+        drop_elements(cpu.simd(), mask, sample, elements, x.data, from, y, to, mode);
     });
 }
 

@@ -2,18 +2,19 @@ use crate::Cpu;
 use crate::dispatch::multiversion;
 use crate::element::{Element, put};
 use crate::rows::{Blocks, Rows, RowsMut, all_contiguous};
-use crate::threads::{Shards, Threads};
+use crate::threads::Shards;
 use core::ops::Range;
 use program::{View, ViewMut, Write};
 
-pub(crate) fn copy<E: Element>(threads: &Threads, factor: f32, x: View<[E]>, y: ViewMut<[E]>, mode: Write) {
+pub(crate) fn copy<E: Element>(cpu: &Cpu, factor: f32, x: View<[E]>, y: ViewMut<[E]>, mode: Write) {
     let flat = all_contiguous(&[x.layout, y.layout]);
     let (x, y) = (Rows::elements(x, flat), RowsMut::elements(y, flat));
     let blocks = Blocks::for_map(x);
     if factor == 1.0 {
-        threads.run(blocks.count(), &|block| copy_rows(x, y, mode, blocks.range(block)));
+        cpu.pool().run(blocks.count(), &|block| copy_rows(cpu.simd(), x, y, mode, blocks.range(block)));
     } else {
-        threads.run(blocks.count(), &|block| scale_rows(factor, x, y, mode, blocks.range(block)));
+        cpu.pool()
+            .run(blocks.count(), &|block| scale_rows(cpu.simd(), factor, x, y, mode, blocks.range(block)));
     }
 }
 
@@ -40,6 +41,11 @@ multiversion! {
     }
 }
 
+/// Scratch elements of [`column_sums`] over so many rows or fewer, of so many channels.
+pub(crate) fn sums_len((rows, channels): (usize, usize)) -> usize {
+    Blocks::most_for_sums(rows) * channels
+}
+
 /// The sum of each channel over all pixels: the gradient of a bias. Empty `sums` stand for no bias.
 pub(crate) fn column_sums<E: Element>(cpu: &Cpu, x: View<[E]>, sums: &mut [f32]) {
     if sums.is_empty() {
@@ -47,13 +53,13 @@ pub(crate) fn column_sums<E: Element>(cpu: &Cpu, x: View<[E]>, sums: &mut [f32])
     }
     let x = Rows::new(x);
     let (blocks, width) = (Blocks::for_sums(x), x.width());
-    let mut scratch = cpu.scratch(Blocks::most_for_sums(x) * width);
+    let mut scratch = cpu.scratch(sums_len((x.count(), width)));
     let partials = &mut scratch[..blocks.count() * width];
     let shards = Shards::new(partials);
     cpu.pool().run(blocks.count(), &|block| {
         // SAFETY: each task has a separate part.
         let sums = unsafe { shards.part(block * width..(block + 1) * width) };
-        sum_rows(x, blocks.range(block), sums);
+        sum_rows(cpu.simd(), x, blocks.range(block), sums);
     });
     add_up(partials, width, 0, sums);
 }

@@ -27,6 +27,7 @@ mod reference;
 mod roofline;
 mod rows;
 mod run;
+mod scratch;
 mod simd;
 mod softmax;
 mod statistics;

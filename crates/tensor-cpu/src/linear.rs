@@ -1,16 +1,15 @@
-use crate::conv::Convolved;
+use crate::conv::{Convolved, Pass};
 use crate::{Cpu, conv};
-use program::{Activation, Conv2d, Linear, Pad, Result, Shape, View, ViewMut, Write};
+use program::{Activation, Conv2d, Layout, Linear, Pad, View, ViewMut, Write};
 
 /// A dense layer as a convolution of 1x1 images with a 1x1 kernel: the same memory, the same sums.
 fn pointwise(linear: &Linear) -> Conv2d {
     Conv2d { inputs: linear.inputs, outputs: linear.outputs, kernel: [1, 1], stride: [1, 1], pad: Pad::VALID }
 }
 
-/// As [`conv::prepare`].
-pub(crate) fn prepare(cpu: &Cpu, linear: &Linear, n: usize, training: bool) -> Result<()> {
-    let (x, y) = (Shape::vectors(n, linear.inputs), Shape::vectors(n, linear.outputs));
-    conv::prepare(cpu, &pointwise(linear), x, y, training)
+/// As [`conv::scratch_len`].
+pub(crate) fn scratch_len(cpu: &Cpu, pass: Pass, linear: &Linear, x: Layout, y: Layout) -> usize {
+    conv::scratch_len(cpu, pass, &pointwise(linear), x, y)
 }
 
 pub(crate) fn forward<E: Convolved>(

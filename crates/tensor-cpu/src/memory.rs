@@ -119,7 +119,7 @@ impl<'s, E: Element> Operands<'s, '_, E> {
 
     fn view(&self, id: TensorId) -> View<'s, [E]> {
         let layout = self.arenas.program.layout(id, self.arenas.n);
-        assert_eq!(self.arenas.program.program().tensor(id).arena, Arena::Activations);
+        debug_assert_eq!(self.arena(id), Arena::Activations);
         // SAFETY: as for `part`; nothing writes to it, as `readable` made sure.
         let data =
             unsafe { core::slice::from_raw_parts(self.arenas.activations.add(layout.offset), len(layout)) };
@@ -127,9 +127,10 @@ impl<'s, E: Element> Operands<'s, '_, E> {
     }
 
     fn part(&self, id: TensorId, layout: Layout) -> ViewMut<'s, [E]> {
-        assert_eq!(self.arenas.program.program().tensor(id).arena, Arena::Activations);
-        // SAFETY: `check_memory` made sure that every tensor lies inside of its arena. `Executable::place` made sure that each result lies apart
-        // from the step's other tensors, but for an operand whose place it takes: `readable` refuses that one.
+        debug_assert_eq!(self.arena(id), Arena::Activations);
+        // SAFETY: `check_memory` made sure that every tensor lies inside of its arena. `Executable::place` made sure of three things.
+        // Operands and results lie in the arenas of their kinds. No result lies in an arena that is only read. Each result
+        // lies apart from the step's other tensors, except an operand whose place it takes: `readable` refuses that one.
         // The arenas are borrowed as long as the slices, and exclusively where they are written.
         let data = unsafe {
             core::slice::from_raw_parts_mut(self.arenas.activations.add(layout.offset), len(layout))
@@ -139,11 +140,15 @@ impl<'s, E: Element> Operands<'s, '_, E> {
 
     /// The first number and the length of a run of f32.
     fn place(&self, id: TensorId) -> (*mut f32, usize) {
-        let arena = self.arenas.program.program().tensor(id).arena;
-        let (first, span) = (self.arenas.numbers[arena as usize], self.arenas.program.span(id));
-        assert!(!first.is_null(), "{arena} hold no runs of f32");
-        // SAFETY: the run lies inside of its arena, as `check_memory` made sure.
+        let (first, span) = (self.arenas.numbers[self.arena(id) as usize], self.arenas.program.span(id));
+        debug_assert!(!first.is_null(), "{} hold no runs of f32", self.arena(id));
+        // SAFETY: the run lies inside of its arena, as `check_memory` made sure. That is the arena of the operand's kind, as
+        // `Executable::place` made sure, and holds f32.
         (unsafe { first.add(span.offset) }, span.len)
+    }
+
+    fn arena(&self, id: TensorId) -> Arena {
+        self.arenas.program.program().tensor(id).arena
     }
 }
 

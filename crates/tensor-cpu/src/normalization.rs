@@ -7,13 +7,13 @@ use crate::dispatch::multiversion;
 use crate::element::Element;
 use crate::elementwise::add_up;
 use crate::norm_operands::{Infer, Saved, Train};
-use crate::pointwise::{Pointwise, pointwise};
+use crate::pointwise::{Cut, Pointwise, pointwise};
 use crate::rows::{Blocks, Rows, RowsMut};
 use crate::threads::Shards;
 use crate::{Cpu, statistics};
 use core::ops::Range;
-use program::ops::GroupNorm;
-use program::{BatchNorm, View, ViewMut, Write};
+use program::ops::{BatchNormInferGradient, GroupNorm};
+use program::{Activation, BatchNorm, Shape, View, ViewMut, Write};
 
 /// What normalization does to each channel: `act((x - mean) * scale + beta)`.
 ///
@@ -28,6 +28,16 @@ struct Affine<'a, A> {
     act: A,
 }
 
+/// Scratch elements of what begins with statistics of rows and channels, and of the gradients of what follows: at most,
+/// for so many rows or fewer.
+pub(crate) fn statistics_len((rows, c): (usize, usize)) -> usize {
+    statistics::scratch_len(rows, c).max(c)
+}
+
+pub(crate) fn gradients_len((rows, c): (usize, usize)) -> usize {
+    (c + Blocks::most_for_sums(rows) * 2 * c).max(3 * c)
+}
+
 pub(crate) fn forward_train<E: Element>(
     cpu: &Cpu,
     bn: &BatchNorm,
@@ -38,7 +48,7 @@ pub(crate) fn forward_train<E: Element>(
     let samples = x.layout.shape.n as f64;
     let (x, y) = (Rows::new(x), RowsMut::new(y));
     let count = x.count() as f64;
-    let mut scratch = cpu.scratch(x.width().max(statistics::scratch(x)));
+    let mut scratch = cpu.scratch(statistics_len((x.count(), x.width())));
     let mut whole = Whole::new(bn, runs, samples, count);
     statistics::of_columns(cpu, x, &mut scratch, |k, mean, squares| whole.set(k, mean, squares));
     whole.normalize(cpu, bn, x, y, &mut scratch);
@@ -50,7 +60,7 @@ pub(crate) fn statistics<E: Element>(cpu: &Cpu, x: View<[E]>, stats: &mut [f32])
     let (mean, squares) = numbers.split_at_mut(x.layout.shape.c);
     samples[0] = x.layout.shape.n as f32;
     let x = Rows::new(x);
-    let mut scratch = cpu.scratch(statistics::scratch(x));
+    let mut scratch = cpu.scratch(statistics_len((x.count(), x.width())));
     statistics::of_columns(cpu, x, &mut scratch, |k, mean_k, squares_k| {
         (mean[k], squares[k]) = (mean_k as f32, squares_k as f32);
     });
@@ -166,6 +176,24 @@ fn scale_of(bn: &BatchNorm, runs: Infer<'_, f32>, k: usize) -> f64 {
     f64::from(runs.gamma[k]) / (f64::from(runs.var[k]) + f64::from(bn.epsilon)).sqrt()
 }
 
+/// The gradient of inference's input: `dy` normalized without a mean and without a beta.
+pub(crate) fn infer_backward<E: Element>(
+    cpu: &Cpu,
+    op: &BatchNormInferGradient,
+    dy: View<[E]>,
+    [gamma, var]: [&[f32]; 2],
+    dx: ViewMut<[E]>,
+) {
+    let bn = BatchNorm { epsilon: op.epsilon, act: Activation::None };
+    let mut scratch = cpu.scratch(2 * gamma.len());
+    let (scale, zeros) = scratch[..2 * gamma.len()].split_at_mut(gamma.len());
+    zeros.fill(0.0);
+    let runs = Infer { gamma, beta: zeros, mean: zeros, var };
+    scale.iter_mut().enumerate().for_each(|(k, scale)| *scale = scale_of(&bn, runs, k) as f32);
+    let affine = Affine { mean: zeros, scale, beta: zeros, act: Cut::of(Activation::None) };
+    normalize(cpu, affine, Rows::new(dy), RowsMut::new(dx));
+}
+
 /// What inference does to the sums of a convolution with this bias, before the activation:
 /// `(sum + offset) * scale + beta`.
 pub(crate) fn fold(
@@ -183,7 +211,7 @@ pub(crate) fn fold(
 
 fn normalize<A: Pointwise, E: Element>(cpu: &Cpu, affine: Affine<A>, x: Rows<E>, y: RowsMut<E>) {
     let blocks = Blocks::for_map(x).reversed();
-    cpu.pool().run(blocks.count(), &|block| normalize_rows(affine, x, y, blocks.range(block)));
+    cpu.pool().run(blocks.count(), &|block| normalize_rows(cpu.simd(), affine, x, y, blocks.range(block)));
 }
 
 multiversion! {
@@ -216,7 +244,7 @@ pub(crate) fn backward_params<E: Element>(
     let c = gamma.len();
     let (mean, inverse) = saved.split_at(c);
     let blocks = Blocks::for_sums(x);
-    let mut scratch = cpu.scratch(c + Blocks::most_for_sums(x) * 2 * c);
+    let mut scratch = cpu.scratch(gradients_len((x.count(), c)));
     let (scale, partials) = scratch.split_at_mut(c);
     let partials = &mut partials[..blocks.count() * 2 * c];
     scale_by(gamma, inverse, scale);
@@ -225,7 +253,7 @@ pub(crate) fn backward_params<E: Element>(
     pointwise!(bn.act, |act| cpu.pool().run(blocks.count(), &|block| {
         // SAFETY: each task has a separate part.
         let sums = unsafe { shards.part(block * 2 * c..(block + 1) * 2 * c) };
-        sum_gradients(Affine { mean, scale, beta, act }, x, dy, blocks.range(block), sums);
+        sum_gradients(cpu.simd(), Affine { mean, scale, beta, act }, x, dy, blocks.range(block), sums);
     }));
     add_up(partials, 2 * c, 0, dbeta);
     add_up(partials, 2 * c, c, dgamma);
@@ -248,7 +276,7 @@ pub(crate) fn backward_data<E: Element>(
     let Saved { gamma, beta, saved } = runs;
     let c = gamma.len();
     let (mean, inverse) = saved.split_at(c);
-    let mut scratch = cpu.scratch(3 * c);
+    let mut scratch = cpu.scratch(gradients_len((x.count(), c)));
     let (scale, coefficients) = scratch[..3 * c].split_at_mut(c);
     let (offset, slope) = coefficients.split_at_mut(c);
     scale_by(gamma, inverse, scale);
@@ -261,7 +289,7 @@ pub(crate) fn backward_data<E: Element>(
     let blocks = Blocks::for_map(x).reversed();
     pointwise!(bn.act, |act| cpu.pool().run(blocks.count(), &|block| {
         let affine = Affine { mean, scale, beta, act };
-        input_gradients(affine, offset, slope, x, dy, dx, mode, blocks.range(block));
+        input_gradients(cpu.simd(), affine, offset, slope, x, dy, dx, mode, blocks.range(block));
     }));
 }
 
@@ -317,6 +345,14 @@ multiversion! {
     }
 }
 
+/// Scratch elements of a sample's channel in group normalization: two sums, mean and inverse deviation, a part's statistics.
+const OF_GROUPS: usize = 2 + 2 + statistics::RUNS;
+
+/// Scratch elements of group normalization.
+pub(crate) fn groups_len(shape: Shape) -> usize {
+    shape.n * shape.c * OF_GROUPS
+}
+
 /// Rows whose numbers are added up in f32.
 const CHUNK: usize = 512;
 
@@ -330,13 +366,20 @@ pub(crate) struct Groups<'a> {
 
 impl Groups<'_> {
     /// `numbers` receives for each channel the mean of its group over `rows`, then the inverse deviation. `part` is scratch memory.
-    fn moments<E: Element>(self, x: Rows<E>, rows: Range<usize>, numbers: &mut [f32], part: &mut [f32]) {
+    fn moments<E: Element>(
+        self,
+        cpu: &Cpu,
+        x: Rows<E>,
+        rows: Range<usize>,
+        numbers: &mut [f32],
+        part: &mut [f32],
+    ) {
         let (c, size) = (x.width(), x.width() / self.op.groups);
         let (means, squares) = numbers.split_at_mut(c);
         for start in rows.clone().step_by(CHUNK) {
             let chunk = start..(start + CHUNK).min(rows.end);
             let (before, more) = ((start - rows.start) as f32, chunk.len() as f32);
-            statistics::reduce(x, chunk, part);
+            statistics::reduce(cpu.simd(), x, chunk, part);
             let share = more / (before + more);
             for k in 0..c {
                 let apart = if before == 0.0 { 0.0 } else { part[k] - means[k] };
@@ -362,7 +405,7 @@ impl Groups<'_> {
         if x.count() == 0 {
             return;
         }
-        let pitch = (2 + statistics::RUNS) * c;
+        let pitch = OF_GROUPS * c;
         let mut scratch = cpu.scratch(samples * pitch);
         let shards = Shards::new(&mut scratch);
         pointwise!(self.op.act, |act| cpu.pool().run(samples, &|sample| {
@@ -370,10 +413,10 @@ impl Groups<'_> {
             let own = unsafe { shards.part(sample * pitch..(sample + 1) * pitch) };
             let (numbers, part) = own.split_at_mut(2 * c);
             let rows = sample * pixels..(sample + 1) * pixels;
-            self.moments(x, rows.clone(), numbers, part);
+            self.moments(cpu, x, rows.clone(), numbers, part);
             let (mean, inverse) = numbers.split_at(c);
             scale_by(self.gamma, inverse, &mut part[..c]);
-            normalize_rows(Affine { mean, scale: &part[..c], beta: self.beta, act }, x, y, rows);
+            normalize_rows(cpu.simd(), Affine { mean, scale: &part[..c], beta: self.beta, act }, x, y, rows);
         }));
     }
 
@@ -396,7 +439,7 @@ impl Groups<'_> {
             return;
         }
         let size = c / self.op.groups;
-        let (pitch, count) = (7 * c, (pixels * size) as f32);
+        let (pitch, count) = (OF_GROUPS * c, (pixels * size) as f32);
         let mut scratch = cpu.scratch(samples * pitch);
         let partials = &mut scratch[..samples * pitch];
         let shards = Shards::new(partials);
@@ -406,12 +449,12 @@ impl Groups<'_> {
             let (sums, own) = own.split_at_mut(2 * c);
             let (numbers, part) = own.split_at_mut(2 * c);
             let rows = sample * pixels..(sample + 1) * pixels;
-            self.moments(x, rows.clone(), numbers, part);
+            self.moments(cpu, x, rows.clone(), numbers, part);
             let (mean, inverse) = numbers.split_at(c);
             let (scale, part) = part.split_at_mut(c);
             scale_by(self.gamma, inverse, scale);
             let affine = Affine { mean, scale, beta: self.beta, act };
-            sum_gradients(affine, x, dy, rows.clone(), sums);
+            sum_gradients(cpu.simd(), affine, x, dy, rows.clone(), sums);
             let (of_dz, of_products) = sums.split_at_mut(c);
             of_products.iter_mut().zip(inverse).for_each(|(sum, inverse)| *sum *= inverse);
             let (offset, slope) = part.split_at_mut(c);
@@ -428,7 +471,7 @@ impl Groups<'_> {
                 offset[group.clone()].fill(deviation * weighted(of_dz) / count);
                 slope[group.clone()].fill(deviation * deviation * weighted(of_products) / count);
             }
-            group_gradients(affine, offset, slope, x, dy, dx, mode, rows);
+            group_gradients(cpu.simd(), affine, offset, slope, x, dy, dx, mode, rows);
         }));
         add_up(partials, pitch, 0, dbeta);
         add_up(partials, pitch, c, dgamma);

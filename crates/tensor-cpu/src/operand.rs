@@ -230,7 +230,7 @@ mod tests {
     /// Tensors of two formats don't meet, and none stands in for an arena.
     #[test]
     fn formats_are_not_mixed() -> Result<()> {
-        let cpu = Cpu::with_simd(1, Level::Portable).with_bf16().expect("plain loops have bf16");
+        let cpu = Cpu::with_simd(1, Level::Portable).with_portable_bf16();
         let (mut narrow, mut wide) = (cpu.alloc_activations(6)?, cpu.alloc(6)?);
         let at = Layout::contiguous(Shape::vectors(2, 3));
         let refused = cpu.copy(View::new(&narrow, at), ViewMut::new(&mut wide, at), Write::Set).unwrap_err();

@@ -1,6 +1,7 @@
+use crate::Cpu;
 use crate::dispatch::multiversion;
 use crate::operand::{Rate, Rules};
-use crate::threads::{Shards, Threads};
+use crate::threads::Shards;
 use program::{Adam, Rmsprop, Sgd, Velocity, WeightDecay};
 
 /// Elements a task: 64 KiB of each arena.
@@ -28,15 +29,15 @@ pub(crate) fn meter(metrics: &[f32], meter: &mut [f32]) {
 }
 
 /// The rules on blocks that threads take.
-impl Rules<f32> for Threads {
+impl Rules<f32> for Cpu {
     /// `velocity` is empty where the momentum is 0.
     fn sgd(&self, rule: &Sgd, rate: Rate, params: &mut [f32], grads: &[f32], velocity: [&mut [f32]; 1]) {
         let sgd = SgdFactors::new(rule, rate);
         for_blocks(self, params, grads, velocity, &|params, grads, [velocity]| {
             if velocity.is_empty() {
-                sgd_plain(sgd.decay, rate.lr, params, grads);
+                sgd_plain(self.simd(), sgd.decay, rate.lr, params, grads);
             } else {
-                sgd_momentum(sgd, params, grads, velocity);
+                sgd_momentum(self.simd(), sgd, params, grads, velocity);
             }
         });
     }
@@ -52,7 +53,7 @@ impl Rules<f32> for Threads {
         let epsilon = if rule.epsilon_inside_root { [rule.epsilon, 0.0] } else { [0.0, rule.epsilon] };
         let rule = RmspropFactors { decay: Decay::new(rate), lr: rate.lr, rho: rule.rho, epsilon };
         for_blocks(self, params, grads, squares, &|params, grads, [squares]| {
-            rmsprop_block(rule, params, grads, squares);
+            rmsprop_block(self.simd(), rule, params, grads, squares);
         });
     }
 
@@ -75,7 +76,7 @@ impl Rules<f32> for Threads {
             take: betas.map(|b| (1.0 - b) as f32),
         };
         for_blocks(self, params, grads, moments, &|params, grads, [mean, mean_square]| {
-            adam_block(rule, params, grads, mean, mean_square);
+            adam_block(self.simd(), rule, params, grads, mean, mean_square);
         });
     }
 }
@@ -187,7 +188,7 @@ type Step<'a, const N: usize> = &'a (dyn Fn(&mut [f32], &[f32], [&mut [f32]; N])
 
 /// Runs `step` on equal blocks of all arenas; those of `memory` may be empty.
 fn for_blocks<const N: usize>(
-    threads: &Threads,
+    cpu: &Cpu,
     params: &mut [f32],
     grads: &[f32],
     memory: [&mut [f32]; N],
@@ -195,7 +196,7 @@ fn for_blocks<const N: usize>(
 ) {
     let len = params.len();
     let (params, memory) = (Shards::new(params), memory.map(Shards::new));
-    threads.run(len.div_ceil(BLOCK), &|block| {
+    cpu.pool().run(len.div_ceil(BLOCK), &|block| {
         let range = block * BLOCK..((block + 1) * BLOCK).min(len);
         // SAFETY: each task has separate parts.
         let (params, memory) = unsafe {

@@ -126,7 +126,7 @@ pub(crate) fn forward<P: Pooled, E: Element>(
     let windows = Windows { pool: *pool, x: x.layout.shape, y: y.layout.shape };
     let (x, y) = (Rows::new(x), RowsMut::new(y));
     if x.width() > 0 {
-        cpu.pool().run(windows.y.n * windows.y.h, &|task| pool_row(kind, windows, x, y, task));
+        cpu.pool().run(windows.y.n * windows.y.h, &|task| pool_row(cpu.simd(), kind, windows, x, y, task));
     }
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn max_backward<E: Element>(
     let windows = Windows { pool: *pool, x: x.layout.shape, y: y.layout.shape };
     let (x, y, dy, dx) = (Rows::new(x), Rows::new(y), Rows::new(dy), RowsMut::new(dx));
     if x.count() > 0 {
-        of_samples(cpu, windows, dx, mode, |sums| max_sample(x, y, dy, sums));
+        of_samples(cpu, windows, dx, mode, |sums| max_sample(cpu.simd(), x, y, dy, sums));
     }
 }
 
@@ -292,6 +292,17 @@ impl<'a, E: Element> Sums<'a, E> {
     }
 }
 
+/// The rows of an image whose sums a window may need, and the elements of these.
+fn rows_of_sums(pool: &Pool2d, x: Shape) -> (usize, usize) {
+    let rows = pool.kernel[0].min(x.h);
+    (rows, rows * x.w * x.c)
+}
+
+/// Scratch elements of a backward pass to an input of this shape.
+pub(crate) fn sums_len(cpu: &Cpu, pool: &Pool2d, x: Shape) -> usize {
+    cpu.pool().count() * rows_of_sums(pool, x).1
+}
+
 /// Runs a task for each sample of the input, with its sums.
 fn of_samples<E: Element>(
     cpu: &Cpu,
@@ -300,9 +311,8 @@ fn of_samples<E: Element>(
     mode: Write,
     task: impl Fn(Sums<E>) + Sync,
 ) {
-    let rows = windows.pool.kernel[0].min(windows.x.h);
-    let len = rows * windows.x.w * windows.x.c;
-    let mut scratch = cpu.scratch(cpu.pool().count() * len);
+    let (rows, len) = rows_of_sums(&windows.pool, windows.x);
+    let mut scratch = cpu.scratch(sums_len(cpu, &windows.pool, windows.x));
     let memory = Shards::new(&mut scratch);
     cpu.pool().run_on(windows.x.n, &|thread, sample| {
         // SAFETY: a thread runs one task at a time.
@@ -358,7 +368,7 @@ pub(crate) fn average_backward<E: Element>(
     let windows = Windows { pool: *pool, x: dx.layout.shape, y: dy.layout.shape };
     let (dy, dx) = (Rows::new(dy), RowsMut::new(dx));
     if dy.count() > 0 {
-        of_samples(cpu, windows, dx, mode, |sums| average_sample(dy, sums));
+        of_samples(cpu, windows, dx, mode, |sums| average_sample(cpu.simd(), dy, sums));
     }
 }
 

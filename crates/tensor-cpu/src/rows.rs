@@ -122,10 +122,10 @@ impl Blocks {
         Blocks { rows: x.count(), size, backwards: false }
     }
 
-    /// The most blocks that [`Blocks::for_sums`] makes of `x` or of fewer rows: what scratch memory is asked for, since a
+    /// The most blocks that [`Blocks::for_sums`] makes of so many rows or fewer: what scratch memory is asked for, since a
     /// smaller batch may be cut into more.
-    pub(crate) fn most_for_sums<E: Element>(x: Rows<E>) -> usize {
-        x.count().min(64).max(x.count().div_ceil(512))
+    pub(crate) fn most_for_sums(rows: usize) -> usize {
+        rows.min(64).max(rows.div_ceil(512))
     }
 
     /// The same blocks, the last one first.
@@ -165,7 +165,7 @@ mod tests {
             let data = vec![0.0; count * width];
             let rows =
                 |count| Rows::new(View::new(&data[..], Layout::contiguous(Shape::vectors(count, width))));
-            let most = Blocks::most_for_sums(rows(count));
+            let most = Blocks::most_for_sums(count);
             assert!((0..=count).all(|count| Blocks::for_sums(rows(count)).count() <= most));
             let rows = rows(count);
             for blocks in [Blocks::for_map(rows), Blocks::for_sums(rows)] {

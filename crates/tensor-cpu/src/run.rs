@@ -14,7 +14,7 @@ use crate::{
 };
 use core::ops::Range;
 use program::ops::{Reshape, Slice};
-use program::{Arena, Executable, Memory, Op, Result, Span, Step, StepArgs, View, ViewMut, Write};
+use program::{Executable, Memory, Op, Result, Span, Step, StepArgs, View, ViewMut, Write};
 
 /// See `Backend::run`.
 pub(crate) fn run<E: Convolved>(
@@ -46,18 +46,8 @@ fn run_step<E: Convolved>(
             conv::forward(cpu, &op.conv, op.act, x, w, b, at.write(0));
         }
         Op::Conv2dNormalized(op) => {
-            let norm = step.operands.len() - 4;
-            let b = (norm == 3).then(|| at.run(2));
-            conv::forward_normalized(
-                cpu,
-                &op.conv,
-                &op.bn,
-                at.read(0),
-                at.run(1),
-                b,
-                infer(&at, norm),
-                at.write(0),
-            );
+            let (x, w, b, norm) = (at.read(0), at.run(1), at.optional_run(6), infer(&at, 2));
+            conv::forward_normalized(cpu, &op.conv, &op.bn, x, w, b, norm, at.write(0));
         }
         Op::Conv2dInputGradient(op) => {
             E::backward_data(cpu, &op.conv, at.read(0), at.run(1), at.write(0), write);
@@ -86,6 +76,10 @@ fn run_step<E: Convolved>(
         Op::BatchNormInfer(op) => {
             normalization::forward_infer(cpu, &op.bn, at.read(0), infer(&at, 1), at.write(0));
         }
+        Op::BatchNormInferGradient(op) => {
+            let (dy, gamma, var) = (at.read(0), at.run(1), at.run(2));
+            normalization::infer_backward(cpu, op, dy, [gamma, var], at.write(0));
+        }
         Op::BatchNormRecompute(op) => {
             normalization::recompute_forward(cpu, &op.bn, at.read(0), saved(&at), at.write(0));
         }
@@ -99,8 +93,12 @@ fn run_step<E: Convolved>(
             normalization::backward_params(cpu, &op.bn, x, dy, runs, at.run_mut(0), at.run_mut(1));
         }
         Op::BatchNormInputGradient(op) => {
-            let (x, dy, sums) = (at.read(0), at.read(4), [at.run(5), at.run(6)]);
+            let (x, dy) = (at.read(0), at.read(4));
             let count = op.count(args, x.layout.shape);
+            let sums = match op.shared {
+                true => at.run(5).split_at(x.layout.shape.c).into(),
+                false => [at.run(5), at.run(6)],
+            };
             normalization::backward_data(cpu, &op.bn, x, dy, saved(&at), sums, count, at.write(0), write);
         }
         Op::GroupNorm(op) => {
@@ -124,7 +122,7 @@ fn run_step<E: Convolved>(
             let mut y = at.write(0);
             let in_place = [0, 1].into_iter().find(|&operand| program.is_in_place(step, operand));
             if in_place.is_none() {
-                elementwise::copy(cpu.pool(), 1.0, at.read(1), y.reborrow(), Write::Set);
+                elementwise::copy(cpu, 1.0, at.read(1), y.reborrow(), Write::Set);
             }
             let other = at.read(1 - in_place.unwrap_or(1));
             activation::add_forward(cpu, op.act, other, y);
@@ -138,25 +136,22 @@ fn run_step<E: Convolved>(
             pooling::average_backward(cpu, &op.pool, at.read(0), at.write(0), write);
         }
         Op::Dropout(op) => dropout::apply(cpu, &op.mask(args), at.read(0), at.write(0), write),
-        Op::Scale(op) => elementwise::copy(cpu.pool(), op.factor, at.read(0), at.write(0), write),
+        Op::Scale(op) => elementwise::copy(cpu, op.factor, at.read(0), at.write(0), write),
         Op::Reshape(_) => {
             let (x, y) = (at.read(0), at.write(0));
             let [from, to] = Reshape::layouts(x.layout, y.layout);
-            elementwise::copy(cpu.pool(), 1.0, View::new(x.data, from), ViewMut::new(y.data, to), write);
+            elementwise::copy(cpu, 1.0, View::new(x.data, from), ViewMut::new(y.data, to), write);
         }
         Op::Concat(_) => {
             for (part, layout) in program.copied_parts(step, args.n) {
-                elementwise::copy(cpu.pool(), 1.0, at.read(part), at.write_part(layout), Write::Set);
+                elementwise::copy(cpu, 1.0, at.read(part), at.write_part(layout), Write::Set);
             }
         }
         Op::Slice(Slice { from, .. }) if program.is_inside(step, *from) => {}
-        Op::Slice(Slice { from, channels, arena: Arena::Activations }) => {
+        Op::Slice(Slice { from, channels }) => {
             let x = at.read(0);
             let x = View::new(x.data, x.layout.channels(*from..from + channels));
-            elementwise::copy(cpu.pool(), 1.0, x, at.write(0), Write::Set);
-        }
-        Op::Slice(Slice { from, channels, .. }) => {
-            at.run_mut(0).copy_from_slice(&at.run(0)[*from..][..*channels])
+            elementwise::copy(cpu, 1.0, x, at.write(0), Write::Set);
         }
         Op::Join(_) => {
             let (a, b) = (at.run(0), at.run(1));
@@ -227,17 +222,8 @@ pub(crate) fn run_reference(
             );
         }
         Op::Conv2dNormalized(op) => {
-            let norm = at.count() - 4;
-            let b = (norm == 3).then(|| at.run(2));
-            reference::conv::forward_normalized(
-                &op.conv,
-                &op.bn,
-                at.read(0)?,
-                at.run(1),
-                b,
-                at.infer(norm),
-                at.write(activations)?,
-            );
+            let (x, w, b, norm) = (at.read(0)?, at.run(1), at.optional_run(6), at.infer(2));
+            reference::conv::forward_normalized(&op.conv, &op.bn, x, w, b, norm, at.write(activations)?);
         }
         Op::Conv2dInputGradient(op) => {
             reference::conv::backward_data(&op.conv, at.read(0)?, at.run(1), at.write(activations)?, write)
@@ -278,6 +264,10 @@ pub(crate) fn run_reference(
         Op::BatchNormInfer(op) => {
             reference::normalization::forward_infer(&op.bn, at.read(0)?, at.infer(1), at.write(activations)?)
         }
+        Op::BatchNormInferGradient(op) => {
+            let (dy, gamma, var) = (at.read(0)?, at.run(1), at.run(2));
+            reference::normalization::infer_backward(op, dy, gamma, var, at.write(activations)?);
+        }
         Op::BatchNormRecompute(op) => reference::normalization::recompute_forward(
             &op.bn,
             at.read(0)?,
@@ -308,8 +298,12 @@ pub(crate) fn run_reference(
             );
         }
         Op::BatchNormInputGradient(op) => {
-            let (x, dy, sums) = (at.read(0)?, at.read(4)?, [at.run(5), at.run(6)]);
+            let (x, dy) = (at.read(0)?, at.read(4)?);
             let count = op.count(args, x.shape());
+            let sums = match op.shared {
+                true => at.run(5).split_at(x.shape().c).into(),
+                false => [at.run(5), at.run(6)],
+            };
             reference::normalization::backward_data(
                 &op.bn,
                 x,
@@ -375,7 +369,7 @@ pub(crate) fn run_reference(
             }
         }
         Op::Slice(Slice { from, .. }) if program.is_inside(step, *from) => {}
-        Op::Slice(Slice { from, channels, arena: Arena::Activations }) => {
+        Op::Slice(Slice { from, channels }) => {
             let (data, layout) = &at.values[0];
             let x = View::new(data, layout.channels(*from..from + channels));
             reference::elementwise::copy(
@@ -384,9 +378,6 @@ pub(crate) fn run_reference(
                 at.write(activations)?,
                 Write::Set,
             );
-        }
-        Op::Slice(Slice { from, channels, .. }) => {
-            statistics[at.span(0).range()].copy_from_slice(&at.run(0)[*from..][..*channels]);
         }
         Op::Join(_) => {
             let (first, second) = statistics[at.span(0).range()].split_at_mut(at.run(0).len());

@@ -1,10 +1,10 @@
 //! Means and variances of columns in one pass over memory.
 //!
-//! Tasks reduce blocks of at most 512 rows in f32. A pilot mean, of up to 16 rows spread over the block, is subtracted
-//! first, so that a mean far from 0 costs no digits. One row would not do: if it is an outlier, as the corner of a
-//! padded picture may be, its distance from the mean of `m` rows is up to `sqrt(m)` deviations. A pilot mean of `p` rows
-//! is closer by the factor `p`. The blocks are then joined in f64 and in order (T. F. Chan, G. H. Golub, R. J. LeVeque,
-//! "Algorithms for computing the sample variance", 1983, which has the bound too).
+//! Tasks reduce blocks of at most 512 rows in f32, eight rows at a time: they take the mean of the eight, and the sum of
+//! squared differences from it. Both are joined with those of the rows before, and blocks are joined in f64 and in order
+//! (T. F. Chan, G. H. Golub, R. J. LeVeque, "Algorithms for computing the sample variance", 1983). Squares are taken
+//! around the mean of the same rows. So numbers that stand out cost no digits, such as the corners of padded pictures.
+//! Sums are of differences from the mean of the rows before. So a mean far from 0 costs none either.
 
 use crate::Cpu;
 use crate::dispatch::multiversion;
@@ -14,18 +14,19 @@ use crate::threads::Shards;
 use core::ops::Range;
 use program::{BatchNorm, Shape};
 
-/// The most rows of a pilot mean.
-const PILOTS: usize = 16;
+/// Rows that are reduced together.
+const TOGETHER: usize = 8;
 
-/// The runs of a block's scratch memory, each of one number a column: means, sums of squares, pilot means.
-pub(crate) const RUNS: usize = 3;
+/// The runs of a block's scratch memory, each of one number a column: means, sums of squares, rounding errors of the
+/// means, sums of differences.
+pub(crate) const RUNS: usize = 4;
 
 /// Columns joined at a time.
 const LANES: usize = 16;
 
-/// The scratch elements that [`of_columns`] needs, at most, for `x` or fewer rows.
-pub(crate) fn scratch<E: Element>(x: Rows<E>) -> usize {
-    Blocks::most_for_sums(x) * RUNS * x.width()
+/// The scratch elements that [`of_columns`] needs, at most, for so many rows of `width` numbers, or fewer.
+pub(crate) fn scratch_len(rows: usize, width: usize) -> usize {
+    Blocks::most_for_sums(rows) * RUNS * width
 }
 
 /// Calls `each(column, mean, sum of squared differences from the mean)` for every column; both are 0 without rows.
@@ -40,7 +41,7 @@ pub(crate) fn of_columns<E: Element>(
     cpu.pool().run(blocks.count(), &|block| {
         // SAFETY: each task has a separate part.
         let part = unsafe { shards.part(block * RUNS * c..(block + 1) * RUNS * c) };
-        reduce(x, blocks.range(block), part);
+        reduce(cpu.simd(), x, blocks.range(block), part);
     });
     for start in (0..c).step_by(LANES) {
         let columns = start..(start + LANES).min(c);
@@ -53,41 +54,96 @@ pub(crate) fn of_columns<E: Element>(
 
 multiversion! {
     /// `part` receives the columns' means over `rows`, then their sums of squared differences from those. It has
-    /// [`RUNS`] numbers a column.
+    /// [`RUNS`] numbers a column, at least.
     pub(crate) fn reduce<E: Element>(x: Rows<E>, rows: Range<usize>, part: &mut [f32]) {
         let c = x.width();
-        let count = rows.len() as f32;
-        let first = &x.row(rows.start)[..c];
+        let part = &mut part[..RUNS * c];
         part.fill(0.0);
-        let (sums, rest) = part.split_at_mut(c);
-        let (squares, pilot) = rest.split_at_mut(c);
-        let (sums, squares, pilot) = (&mut sums[..c], &mut squares[..c], &mut pilot[..c]);
-        let step = rows.len().div_ceil(PILOTS).max(1);
-        let share = 1.0 / rows.len().div_ceil(step) as f32;
-        for row in rows.clone().step_by(step) {
-            let x = &x.row(row)[..c];
-            for k in 0..c {
-                // Equal numbers have exactly that mean.
-                pilot[k] += x[k].get() - first[k].get();
-            }
+        let (means, rest) = part.split_at_mut(c);
+        let (squares, rest) = rest.split_at_mut(c);
+        let (lost, sums) = rest.split_at_mut(c);
+        // Equal numbers have exactly that mean.
+        means.iter_mut().zip(x.row(rows.start)).for_each(|(mean, x)| *mean = x.get());
+        let whole = rows.len() - rows.len() % TOGETHER;
+        for before in (0..whole).step_by(TOGETHER) {
+            let together: [&[E]; TOGETHER] = core::array::from_fn(|k| x.row(rows.start + before + k));
+            // One after the other, as they lie in memory: the processor fetches the next ones meanwhile.
+            together.iter().for_each(|row| add_differences(row, means, sums));
+            join_rows(together, before, sums, means, lost, squares);
         }
-        for k in 0..c {
-            pilot[k] = first[k].get() + pilot[k] * share;
-        }
-        for row in rows {
-            let x = &x.row(row)[..c];
-            for k in 0..c {
-                let d = x[k].get() - pilot[k];
-                sums[k] += d;
-                squares[k] += d * d;
-            }
-        }
-        for k in 0..c {
-            let mean = sums[k] / count;
-            squares[k] -= sums[k] * mean;
-            sums[k] = pilot[k] + mean;
+        for before in whole..rows.len() {
+            join_row(x.row(rows.start + before), before, means, lost, squares);
         }
     }
+}
+
+#[inline(always)]
+fn add_differences<E: Element>(row: &[E], means: &[f32], sums: &mut [f32]) {
+    let c = sums.len();
+    let (row, means) = (&row[..c], &means[..c]);
+    for k in 0..c {
+        sums[k] += row[k].get() - means[k];
+    }
+}
+
+/// Joins rows whose differences from `means` have these sums, which become 0, with the `before` rows that came first.
+/// These have `means + lost` and sums of squared differences.
+#[inline(always)]
+fn join_rows<E: Element>(
+    rows: [&[E]; TOGETHER],
+    before: usize,
+    sums: &mut [f32],
+    means: &mut [f32],
+    lost: &mut [f32],
+    squares: &mut [f32],
+) {
+    let c = means.len();
+    let rows = rows.map(|row| &row[..c]);
+    let (sums, lost, squares) = (&mut sums[..c], &mut lost[..c], &mut squares[..c]);
+    let [share, weight] = weights(before, TOGETHER);
+    for k in 0..c {
+        let away = sums[k] * (1.0 / TOGETHER as f32);
+        sums[k] = 0.0;
+        let mean = means[k] + away;
+        let of_rows = rows.map(|row| (row[k].get() - mean) * (row[k].get() - mean));
+        let apart = away - lost[k];
+        squares[k] += sum(of_rows) + apart * apart * weight;
+        (means[k], lost[k]) = moved(means[k], lost[k] + apart * share);
+    }
+}
+
+/// Joins one row in the same way.
+#[inline(always)]
+fn join_row<E: Element>(row: &[E], before: usize, means: &mut [f32], lost: &mut [f32], squares: &mut [f32]) {
+    let c = means.len();
+    let (row, lost, squares) = (&row[..c], &mut lost[..c], &mut squares[..c]);
+    let [share, weight] = weights(before, 1);
+    for k in 0..c {
+        let apart = row[k].get() - means[k] - lost[k];
+        squares[k] += apart * apart * weight;
+        (means[k], lost[k]) = moved(means[k], lost[k] + apart * share);
+    }
+}
+
+/// `mean + by`, and what the rounded sum lacks.
+#[inline(always)]
+fn moved(mean: f32, by: f32) -> (f32, f32) {
+    let to = mean + by;
+    (to, by - (to - mean))
+}
+
+/// Of `more` rows that join those `before`: their share of all rows, and the weight of the squared distance between
+/// both means.
+#[inline(always)]
+fn weights(before: usize, more: usize) -> [f32; 2] {
+    let (before, more) = (before as f32, more as f32);
+    [more / (before + more), before * more / (before + more)]
+}
+
+/// In pairs, which rounds less than one after the other.
+#[inline(always)]
+fn sum(x: [f32; TOGETHER]) -> f32 {
+    ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]))
 }
 
 /// Means and sums of squared differences of at most `LANES` columns of all blocks together.
@@ -110,8 +166,6 @@ fn join(
     for block in 0..blocks.count() {
         let (rows, means, squares) = part(block);
         for (k, (&of_block, &squares)) in means.iter().zip(squares).enumerate() {
-            // What is no number stays none, so that a run that went astray shows it.
-            let squares = if squares < 0.0 { 0.0 } else { squares };
             total[k] += f64::from(squares) + rows * (f64::from(of_block) - mean[k]).powi(2);
         }
     }

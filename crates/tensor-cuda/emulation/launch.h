@@ -50,7 +50,7 @@ struct Kernel {
     void (*run)(const unsigned long long* words);
 };
 
-// The launch that the host asks for; its mirror image is in src/driver/emulated/module.rs.
+// The launch that the host asks for; its mirror image is in src/driver/emulated/object.rs.
 struct Launch {
     unsigned int grid[3], block[3], shared;
     Order order;

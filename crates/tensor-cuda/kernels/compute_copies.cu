@@ -8,7 +8,7 @@
 
 constexpr u32 THREADS = 256, TILE = 64;
 
-// One weight; src/copy.rs writes it.
+// One weight; src/compute_copies/table.rs writes it.
 struct Kept {
     u64 offset; // in the arena
     act_t* copy;

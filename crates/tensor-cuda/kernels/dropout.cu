@@ -1,4 +1,4 @@
-// Dropout with the mask of tensor_backend::DropoutMask: a pure function of key, step, sample and element.
+// Dropout with the mask of program::DropoutMask: a pure function of key, step, sample and element.
 //
 // Layout: x and y are n samples of `pixels` pixels of c channels, each with a row stride of its own. Elements of a
 // sample count in the order of memory; four neighbours share a call of Philox, with the counter (element / 4, sample,

@@ -1,7 +1,7 @@
 // A batch of images out of a set that lies on the device: cut out, moved, normalized, in one pass.
 //
 // images: bytes (N, H, W, C). labels: one an image. draws: a table as crates/program/src/images.rs has it, a row of 1 + h + w pairs
-// for each place: the image's number and 0, then what its rows and its columns show. Place k of the batch is row turn->first + k.
+// for each place: the image's number and 0, then what its rows and its columns show. Place k of the batch is row first + k, with the first row of the step's state.
 // planes: floats (H, W, C) that are subtracted first, then (H, W, C) that are subtracted after the scale, then (H, W, C) that
 // divide. An image that the set lacks gives NaN and the label 2^32 - 1, a place outside of the image NaN, and nothing is read for them.
 //

@@ -1,5 +1,4 @@
-// Batch normalization and the activation after it, forward and backward, each in two launches: one that sums, one that maps. At the end
-// stands group normalization, which sums and maps in one.
+// Batch normalization and the activation after it, forward and backward, each in two launches: one that sums, one that maps.
 //
 // Layout: tensors are rows (pixels) of channels with a row stride. A thread handles `vector` neighbouring channels, QUAD or
 // one, in many rows, so what belongs to a channel stays in its registers; of more channels it would need too many.
@@ -49,7 +48,7 @@ __device__ inline void load_rows(const act_t* x, u32 stride, u32 row, u32 count,
 // Shared memory for the numbers of all threads, and for a number of each.
 constexpr u32 PITCH = MOST_THREADS + 1; // numbers of a thread lie in different banks
 __device__ inline float* numbers_of_all() {
-    __shared__ float all[3 * QUAD * PITCH];
+    __shared__ float all[2 * QUAD * PITCH];
     return all;
 }
 __device__ inline float* number_of_each() {
@@ -61,7 +60,7 @@ __device__ inline float* number_of_each() {
 // barrier before they call it again. Every sum is computed by as many threads as there are for it, each of which adds a share of the rows.
 template <int N>
 __device__ void add_rows(float (&sums)[N]) {
-    static_assert(N <= 3 * QUAD, "there is room for so many numbers");
+    static_assert(N <= 2 * QUAD, "there is room for so many numbers");
     float *all = numbers_of_all(), *shares = number_of_each();
     u32 across = blockDim.x, rows = blockDim.y, threads = across * rows;
     u32 thread = threadIdx.y * across + threadIdx.x;
@@ -141,28 +140,97 @@ __device__ inline void note(const Results& to, u32 c, u32 channels, float count,
     to.sums[channels + c] = to.samples * (squares / others);
 }
 
-// The slabs' means and sums of squares around them, brought together around the first slab's mean, and what follows.
+// The means of some rows and the sums of squared differences from these. Rows and other moments join them by the formula of Chan,
+// Golub and LeVeque ("Algorithms for computing the sample variance", 1983), which takes no square around a distant number: so
+// rows that stand out cost no digits, wherever they are. A mean keeps what it lost when it was rounded.
 template <int V>
-__device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_rows, float* partials, Results to) {
-    float pivot[V], total[3 * V] = {};
-    if (part.inside) load<V>(partial(partials, 0, 0, channels, part.channel), pivot);
-#pragma unroll 8
-    for (u32 slab = part.inside ? threadIdx.y : gridDim.y; slab < gridDim.y; slab += blockDim.y) {
-        float mean[V], squares[V];
-        load<V>(partial(partials, slab, 0, channels, part.channel), mean);
-        load<V>(partial(partials, slab, 1, channels, part.channel), squares);
-        float count = slab + 1 < gridDim.y ? slab_rows : rows - slab * slab_rows;
+struct Moments {
+    float count = 0.0f, mean[V] = {}, lost[V] = {}, squares[V] = {};
+
+    // Joins a channel of `more` others, whose mean is `away` from this one.
+    __device__ inline void join(int k, float more, float away, float their_squares) {
+        float share = more / (count + more), apart = away - lost[k], by = fmaf(apart, share, lost[k]);
+        squares[k] += fmaf(apart * apart, count * share, their_squares);
+        float moved = mean[k] + by;
+        lost[k] = by - (moved - mean[k]);
+        mean[k] = moved;
+    }
+
+    // Joins the first rows of a batch, `some` of them.
+    template <int BATCH>
+    __device__ inline void join_rows(const Raw<V, act_t> (&rows)[BATCH], u32 some) {
+        float values[BATCH][V], more = some;
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b) {
+            if (b < some) unpack(rows[b], values[b]);
+        }
 #pragma unroll
         for (int k = 0; k < V; ++k) {
+            float away = 0.0f, own_squares = 0.0f;
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) {
+                if (b < some) away += values[b][k] - mean[k];
+            }
+            away /= more;
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) {
+                float apart = b < some ? values[b][k] - (mean[k] + away) : 0.0f;
+                own_squares = fmaf(apart, apart, own_squares);
+            }
+            join(k, more, away, own_squares);
+        }
+        count += more;
+    }
+
+    // Joins those of all rows of threads, in row 0, which have `all` rows together. First about where the mean is, and then the
+    // distances from there: sums of numbers far from 0 would lose digits.
+    __device__ void add_up(float all) {
+        __shared__ float staged[MOST_CHANNELS];
+        float total[2 * V], pivot[V];
+#pragma unroll
+        for (int k = 0; k < V; ++k) pivot[k] = mean[k] * (count / all);
+        add_rows(pivot);
+#pragma unroll
+        for (int k = 0; k < V; ++k) {
+            if (threadIdx.y == 0) staged[threadIdx.x * V + k] = pivot[k];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < V; ++k) {
+            pivot[k] = staged[threadIdx.x * V + k];
             float away = mean[k] - pivot[k];
-            total[k] += count * away;
-            total[V + k] += count * away * away;
-            total[2 * V + k] += squares[k];
+            total[k] = count * away;
+            total[V + k] = fmaf(count * away, away, squares[k]);
+        }
+        add_rows(total);
+#pragma unroll
+        for (int k = 0; k < V; ++k) {
+            float away = total[k] / all, rest = total[V + k] - total[k] * away;
+            mean[k] = pivot[k] + away;
+            squares[k] = rest < 0.0f ? 0.0f : rest; // by rounding; a NaN stays
         }
     }
-    add_rows(total);
-    if (!part.inside || threadIdx.y != 0) return;
+};
+
+// The slabs' moments, brought together, and what follows.
+template <int V>
+__device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_rows, float* partials, Results to) {
+    Moments<V> own;
+#pragma unroll 4
+    for (u32 slab = part.inside ? threadIdx.y : gridDim.y; slab < gridDim.y; slab += blockDim.y) {
+        float mean[V], squares[V], more = slab + 1 < gridDim.y ? slab_rows : rows - slab * slab_rows;
+        load<V>(partial(partials, slab, 0, channels, part.channel), mean);
+        load<V>(partial(partials, slab, 1, channels, part.channel), squares);
+#pragma unroll
+        for (int k = 0; k < V; ++k) {
+            if (own.count == 0.0f) own.mean[k] = mean[k];
+            own.join(k, more > 0.0f ? more : 1.0f, mean[k] - own.mean[k], squares[k]);
+        }
+        own.count += more;
+    }
     float count = rows > 1 ? rows : 1, others = rows > 2 ? rows - 1 : 1, lacking[V] = {};
+    own.add_up(count);
+    if (!part.inside || threadIdx.y != 0) return;
     if (to.bias) { // all loads before the first store, which might lie where they do for all that the compiler knows
 #pragma unroll
         for (int k = 0; k < V; ++k) lacking[k] = to.bias[part.channel + k];
@@ -170,15 +238,12 @@ __device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_ro
     if (to.stats && part.channel == 0) to.stats[2 * channels] = to.samples;
 #pragma unroll
     for (int k = 0; k < V; ++k) {
-        float away = total[k] / count;
-        float squares = total[2 * V + k] + (total[V + k] - total[k] * away);
-        if (squares < 0.0f) squares = 0.0f; // by rounding; a NaN stays
         u32 c = part.channel + k;
         if (to.stats) {
-            to.stats[c] = pivot[k] + away;
-            to.stats[channels + c] = squares;
+            to.stats[c] = own.mean[k];
+            to.stats[channels + c] = own.squares[k];
         } else {
-            note(to, c, channels, count, others, pivot[k] + away, squares, lacking[k]);
+            note(to, c, channels, count, others, own.mean[k], own.squares[k], lacking[k]);
         }
     }
 }
@@ -189,50 +254,24 @@ __device__ void statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels,
     constexpr int BATCH = 4;
     Part part = part_of<V>(rows, channels, slab_rows);
     x += part.first * x_stride + part.channel;
-    // Sums of differences from the mean of some rows lose no digits to a large mean, and few to an outlier among these.
-    constexpr u32 PILOT = 4;
-    float pivot[V] = {}, total[2 * V] = {};
+    Moments<V> own;
     Raw<V, act_t> ahead[BATCH];
     load_rows<V>(x, x_stride, threadIdx.y, part.count, ahead);
-    u32 some = part.count < PILOT ? part.count : PILOT;
-#pragma unroll
-    for (u32 row = 0; row < PILOT; ++row) {
-        float value[V] = {};
-        if (row < some) load<V>(x + static_cast<u64>(row) * x_stride, value);
-#pragma unroll
-        for (int k = 0; k < V; ++k) pivot[k] += value[k];
-    }
-#pragma unroll
-    for (int k = 0; k < V; ++k) pivot[k] /= some > 0 ? some : 1;
+    if (threadIdx.y < part.count) unpack(ahead[0], own.mean); // of equal numbers it is the mean exactly
     for (u32 row = threadIdx.y; row < part.count; row += BATCH * blockDim.y) {
         Raw<V, act_t> xs[BATCH];
 #pragma unroll
         for (int b = 0; b < BATCH; ++b) xs[b] = ahead[b];
         load_rows<V>(x, x_stride, row + BATCH * blockDim.y, part.count, ahead);
+        u32 some = 0;
 #pragma unroll
-        for (int b = 0; b < BATCH; ++b) {
-            if (row + b * blockDim.y >= part.count) break;
-            float value[V];
-            unpack(xs[b], value);
-#pragma unroll
-            for (int k = 0; k < V; ++k) {
-                float away = value[k] - pivot[k];
-                total[k] += away;
-                total[V + k] = fmaf(away, away, total[V + k]);
-            }
-        }
+        for (int b = 0; b < BATCH; ++b) some += row + b * blockDim.y < part.count;
+        own.join_rows(xs, some);
     }
-    add_rows(total);
+    own.add_up(part.count > 0 ? part.count : 1);
     if (part.inside && threadIdx.y == 0) {
-        float count = part.count > 0 ? part.count : 1, mean[V], squares[V];
-#pragma unroll
-        for (int k = 0; k < V; ++k) {
-            float away = total[k] / count;
-            mean[k] = pivot[k] + away;
-            squares[k] = total[V + k] - total[k] * away;
-        }
-        store<V>(partial(partials, blockIdx.y, 0, channels, part.channel), mean);
-        store<V>(partial(partials, blockIdx.y, 1, channels, part.channel), squares);
+        store<V>(partial(partials, blockIdx.y, 0, channels, part.channel), own.mean);
+        store<V>(partial(partials, blockIdx.y, 1, channels, part.channel), own.squares);
     }
     if (!is_last(counters + blockIdx.x, gridDim.y)) return;
     finish_statistics<V>(part, rows, channels, slab_rows, partials, to);
@@ -250,9 +289,9 @@ __device__ void normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, 
     load_rows<V>(x, x_stride, threadIdx.y, part.count, ahead);
     float of[3][V];
     per_channel<V>(channels, of, [=](u32 c, float (&all)[3]) {
-        all[MEAN] = bias ? mean[c] - bias[c] : mean[c];
+        all[MEAN] = (mean ? mean[c] : 0.0f) - (bias ? bias[c] : 0.0f);
         all[SCALE] = is_variance ? gamma[c] / sqrtf(deviation[c] + epsilon) : gamma[c] * deviation[c];
-        all[BETA] = beta[c];
+        all[BETA] = beta ? beta[c] : 0.0f;
     });
     for (u32 row = threadIdx.y; row < part.count; row += BATCH * blockDim.y) {
         Raw<V, act_t> xs[BATCH];
@@ -434,7 +473,7 @@ KERNEL bn_join(const float* stats, u32 replicas, u32 channels, float pixels, flo
 }
 
 // y = act((x + bias - mean) * gamma * deviation + beta), with 1 / sqrt(var + epsilon) as the deviation. If so said it is
-// given as the variance. The bias may be null.
+// given as the variance. Bias, mean and beta may be null: zeros.
 KERNEL __launch_bounds__(MOST_THREADS, 3) bn_normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 rows, u32 channels, u32 slab_rows,
                     const float* gamma, const float* beta, const float* mean, const float* deviation,
                     u32 is_variance, const float* bias, float epsilon, u32 act, u32 vector) {
@@ -457,116 +496,4 @@ KERNEL __launch_bounds__(MOST_THREADS, 3) bn_input_gradient(const act_t* x, u32 
                          u32 vector) {
     CALL_VARIANT(QUAD, vector, act, input_gradient, x, x_stride, dy, dy_stride, dx, dx_stride, rows, channels, slab_rows,
                  gamma, beta, saved, dgamma, dbeta, count, act, add != 0);
-}
-
-// Group normalization. A block works on one group of one sample, whose numbers it reads again from the cache: a thread takes every
-// MOST_THREADS-th number, neighbours side by side. Geometry: grid (samples * groups), blocks of MOST_THREADS.
-
-// The block's group, with its statistics around its first number: sums of large numbers would lose digits.
-struct Group {
-    u32 sample, first, size, count; // its first channel, channels, numbers
-    float mean, inverse;
-
-    __device__ Group(const act_t* x, u32 stride, u32 pixels, u32 channels, u32 groups, float epsilon) {
-        sample = blockIdx.x / groups;
-        size = channels / groups;
-        first = blockIdx.x % groups * size;
-        count = pixels * size;
-        const act_t* own = of(x, stride, pixels);
-        float pivot = to_float(own[0]), total = 0.0f, squares = 0.0f;
-        for (u32 i = threadIdx.x; i < count; i += MOST_THREADS) total += to_float(own[at(i, stride)]) - pivot;
-        mean = pivot + block_sum(total) / count;
-        for (u32 i = threadIdx.x; i < count; i += MOST_THREADS) {
-            float away = to_float(own[at(i, stride)]) - mean;
-            squares += away * away;
-        }
-        inverse = 1.0f / sqrtf(block_sum(squares) / count + epsilon);
-    }
-
-    // The group's numbers in a tensor.
-    template <class T>
-    __device__ T* of(T* x, u32 stride, u32 pixels) const {
-        return x + static_cast<u64>(sample) * pixels * stride + first;
-    }
-
-    // The place of its i-th number there.
-    __device__ u64 at(u32 i, u32 stride) const { return static_cast<u64>(i / size) * stride + i % size; }
-};
-
-// y = act((x - mean) * gamma * inverse + beta)
-KERNEL group_norm(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 pixels, u32 channels, u32 groups,
-                  const float* gamma, const float* beta, float epsilon, u32 act) {
-    Group group(x, x_stride, pixels, channels, groups, epsilon);
-    const act_t* from = group.of(x, x_stride, pixels);
-    act_t* to = group.of(y, y_stride, pixels);
-    for (u32 i = threadIdx.x; i < group.count; i += MOST_THREADS) {
-        u32 c = group.first + i % group.size;
-        float xhat = (to_float(from[group.at(i, x_stride)]) - group.mean) * group.inverse;
-        to[group.at(i, y_stride)] = from_float<act_t>(activate(fmaf(xhat, gamma[c], beta[c]), act));
-    }
-}
-
-// dx = or, if so said, dx +=; partials = the sums of dz and of dz * xhat of each channel of each sample, with dz the gradient before
-// the activation.
-KERNEL group_norm_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
-                           u32 pixels, u32 channels, u32 groups, const float* gamma, const float* beta, float epsilon,
-                           u32 act, float* partials, u32 add) {
-    __shared__ float sums[2][MOST_THREADS];
-    Group group(x, x_stride, pixels, channels, groups, epsilon);
-    const act_t* values = group.of(x, x_stride, pixels);
-    const act_t* above = group.of(dy, dy_stride, pixels);
-    float* own = partials + static_cast<u64>(group.sample) * 2 * channels;
-    float total = 0.0f, products = 0.0f;
-    // A thread has one channel in every so many pixels.
-    for (u32 tile = 0; tile < group.size; tile += MOST_THREADS) {
-        u32 lanes = min(group.size - tile, MOST_THREADS);
-        u32 rows = MOST_THREADS / lanes, lane = threadIdx.x % lanes, row = threadIdx.x / lanes;
-        u32 c = group.first + tile + lane;
-        float of_dz = 0.0f, of_products = 0.0f;
-        for (u32 pixel = row < rows ? row : pixels; pixel < pixels; pixel += rows) {
-            float xhat = (to_float(values[static_cast<u64>(pixel) * x_stride + tile + lane]) - group.mean) * group.inverse;
-            float dy_here = to_float(above[static_cast<u64>(pixel) * dy_stride + tile + lane]);
-            float dz = before(fmaf(xhat, gamma[c], beta[c]), dy_here, act);
-            of_dz += dz;
-            of_products += dz * xhat;
-        }
-        sums[0][threadIdx.x] = of_dz; // only the last tile has several rows, whose sums are read
-        sums[1][threadIdx.x] = of_products;
-        __syncthreads();
-        if (threadIdx.x < lanes) {
-            for (u32 r = 1; r < rows; ++r) {
-                of_dz += sums[0][r * lanes + lane];
-                of_products += sums[1][r * lanes + lane];
-            }
-            own[c] = of_dz;
-            own[channels + c] = of_products;
-            total += gamma[c] * of_dz;
-            products += gamma[c] * of_products;
-        }
-    }
-    total = block_sum(total) / group.count;
-    products = block_sum(products) / group.count;
-    act_t* to = group.of(dx, dx_stride, pixels);
-    for (u32 i = threadIdx.x; i < group.count; i += MOST_THREADS) {
-        u32 c = group.first + i % group.size;
-        float xhat = (to_float(values[group.at(i, x_stride)]) - group.mean) * group.inverse;
-        float dz = before(fmaf(xhat, gamma[c], beta[c]), to_float(above[group.at(i, dy_stride)]), act);
-        float gradient = group.inverse * (gamma[c] * dz - total - xhat * products);
-        act_t* place = to + group.at(i, dx_stride);
-        *place = from_float<act_t>(add ? to_float(*place) + gradient : gradient);
-    }
-}
-
-// dgamma and dbeta = the samples' sums, in their order. A thread a channel.
-KERNEL group_norm_sums(const float* partials, u32 samples, u32 channels, float* dgamma, float* dbeta) {
-    u32 c = blockIdx.x * blockDim.x + threadIdx.x;
-    if (c >= channels) return;
-    float of_dz = 0.0f, of_products = 0.0f;
-    for (u32 sample = 0; sample < samples; ++sample) {
-        const float* own = partials + static_cast<u64>(sample) * 2 * channels;
-        of_dz += own[c];
-        of_products += own[channels + c];
-    }
-    dbeta[c] = of_dz;
-    dgamma[c] = of_products;
 }

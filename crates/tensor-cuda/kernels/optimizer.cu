@@ -4,7 +4,7 @@
 // Layout: parameters, gradients and state are runs of n numbers. Gradients of half precision carry the loss scale.
 // Geometry: any number of blocks of 256 threads, which take 4 numbers at a time where `vector` is 4; what says so runs
 // on one thread.
-// Writes: parameters, state and running averages in place. Nothing moves once the turn is halted, and no parameter
+// Writes: parameters, state and running averages in place. Nothing moves once the step's state is halted, and no parameter
 // moves in a step whose gradients overflowed.
 #include "towers.cuh"
 
@@ -135,7 +135,7 @@ KERNEL ema_step(const StepState* state, const float* sums, float* running, u32 n
 }
 
 // Adds metrics (loss, correct) to the meter (loss, what rounding took from it, correct, steps), until a loss is not
-// finite; that one halts the turn. One thread, so doubles cost nothing, and the sum has the bits of the processor's.
+// finite; that one halts the steps. One thread, so doubles cost nothing, and the sum has the bits of the processor's.
 KERNEL meter(StepState* state, const float* metrics, float* meter) {
     if (is_finite(meter[0])) {
         double total = static_cast<double>(meter[0]) + meter[1] + metrics[0];

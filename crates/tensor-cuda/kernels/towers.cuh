@@ -236,40 +236,44 @@ struct Logistic {
     }
 };
 
-// Activations by their numbers: 0 none, 1 relu, 2 gelu, 3 silu, 4 elu, 5 sigmoid, 6 tanh; a NaN passes. Without SMOOTH it is one of
-// the first two: code for the others would cost registers and branches for each element.
+// Activations by their numbers, which are those of crate `program`: src/activation.rs compares them. The smooth ones come last, and
+// behind ACT_SILU those that have an exponential in common.
+enum Act : u32 { ACT_NONE, ACT_RELU, ACT_GELU, ACT_SILU, ACT_ELU, ACT_SIGMOID, ACT_TANH };
+
+// An activation; a NaN passes. Without SMOOTH it is none or relu: code for the others would cost registers and branches for each
+// element.
 template <bool SMOOTH = true>
 __device__ inline float activate(float x, u32 act) {
-    if (SMOOTH && act >= 3) { // one exponential for all four: code for each would take twice as long to compile
-        Logistic of(act == 6 ? 2.0f * x : x);
-        if (act == 3) return (x < 0.0f ? 0.0f : x) - of.distance * of.rest;
-        if (act == 4) return x < 0.0f ? of.power - 1.0f : x;
+    if (SMOOTH && act >= ACT_SILU) { // one exponential for all four: code for each would take twice as long to compile
+        Logistic of(act == ACT_TANH ? 2.0f * x : x);
+        if (act == ACT_SILU) return (x < 0.0f ? 0.0f : x) - of.distance * of.rest;
+        if (act == ACT_ELU) return x < 0.0f ? of.power - 1.0f : x;
         float above = x < 0.0f ? of.rest : of.most, below = x < 0.0f ? of.most : of.rest;
-        return act == 5 ? above : above - below;
+        return act == ACT_SIGMOID ? above : above - below;
     }
-    if (SMOOTH && act == 2) {
+    if (SMOOTH && act == ACT_GELU) {
         Bell of(x);
         return (x < 0.0f ? 0.0f : x) - of.distance * of.tail;
     }
-    return act == 1 && x < 0.0f ? 0.0f : x;
+    return act == ACT_RELU && x < 0.0f ? 0.0f : x;
 }
 
 // The gradient before the activation, from the one after it and relu's output or input, or the input of the others. That of a NaN passes.
 template <bool SMOOTH = true>
 __device__ inline float before(float of, float dy, u32 act) {
-    if (SMOOTH && act >= 3) {
-        Logistic at(act == 6 ? 2.0f * of : of);
-        if (act == 4) return of < 0.0f ? dy * at.power : dy;
-        if (act >= 5) return dy * ((act == 6 ? 4.0f : 1.0f) * at.most * at.rest);
+    if (SMOOTH && act >= ACT_SILU) {
+        Logistic at(act == ACT_TANH ? 2.0f * of : of);
+        if (act == ACT_ELU) return of < 0.0f ? dy * at.power : dy;
+        if (act >= ACT_SIGMOID) return dy * ((act == ACT_TANH ? 4.0f : 1.0f) * at.most * at.rest);
         float below = at.rest * (1.0f - at.distance * at.most);
         return dy * (of < 0.0f ? below : 1.0f - below);
     }
-    if (SMOOTH && act == 2) {
+    if (SMOOTH && act == ACT_GELU) {
         Bell at(of);
         float below = at.tail - at.distance * (0.3989423f * at.bell);
         return dy * (of < 0.0f ? below : 1.0f - below);
     }
-    return act == 1 && of <= 0.0f ? 0.0f : dy;
+    return act == ACT_RELU && of <= 0.0f ? 0.0f : dy;
 }
 
 // What a kernel is compiled for: V neighbouring elements a thread, and activations with or without SMOOTH ones.
@@ -283,7 +287,7 @@ struct Variant {
 #define CALL_VARIANT(WIDE, vector, act, function, ...)                          \
     do {                                                                        \
         if (vector == 1) function<Variant<1, true>>(__VA_ARGS__);               \
-        else if (act >= 2) function<Variant<WIDE, true>>(__VA_ARGS__);          \
+        else if (act >= ACT_GELU) function<Variant<WIDE, true>>(__VA_ARGS__);          \
         else function<Variant<WIDE, false>>(__VA_ARGS__);                       \
     } while (false)
 

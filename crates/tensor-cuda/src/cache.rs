@@ -22,8 +22,8 @@ const MOST: usize = 256;
 /// Unfinished files of a process that was killed are removed after this time.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// The folder of compiled kernels, of chosen algorithms and of checked GPUs: `TOWERS_CACHE_DIR`, or `towers` in the user's cache folder. `None` for a user without a
-/// home.
+/// The folder of compiled kernels and of checked GPUs: `TOWERS_CACHE_DIR`, or `towers` in the user's cache folder. `None` for a user
+/// without a home.
 pub fn folder() -> Option<PathBuf> {
     folder_of(|name| std::env::var_os(name))
 }

@@ -2,17 +2,18 @@
 
 use crate::Cuda;
 use crate::driver::Graph;
+use crate::memory::Captured;
 use program::{Error, ReplayArgs, Result};
 
 /// A CUDA graph of a run of ops.
 ///
-/// It contains memory addresses, so its user must keep every buffer of its ops. The ops must be the same
-/// every time, except for the numbers of a [`ReplayArgs`].
-#[derive(Debug)]
+/// It contains memory addresses, so its user must keep every buffer of its ops: without them a replay is an error.
+/// The ops must be the same every time, except for the numbers of a [`ReplayArgs`].
 pub struct CapturedGraph {
     cuda: Cuda,
     graph: Option<Graph>,
     size: [usize; 2],
+    memory: Captured,
 }
 
 impl Cuda {
@@ -27,6 +28,7 @@ impl Cuda {
         }
         self.inner.driver.begin_capture()?;
         self.take_dependencies();
+        self.take_captured();
         self.set_capturing(true);
         Ok(())
     }
@@ -38,7 +40,8 @@ impl Cuda {
     pub fn end_capture(&self) -> Result<CapturedGraph> {
         self.set_capturing(false);
         let graph = self.inner.driver.end_capture(true)?;
-        Ok(CapturedGraph { cuda: self.clone(), graph: Some(graph), size: self.take_dependencies() })
+        let (size, memory) = (self.take_dependencies(), self.take_captured());
+        Ok(CapturedGraph { cuda: self.clone(), graph: Some(graph), size, memory })
     }
 
     /// Discards a capture in which an op failed.
@@ -63,15 +66,24 @@ impl program::CapturedGraph for CapturedGraph {
     }
 
     fn replay(&self, args: &ReplayArgs) -> Result<()> {
+        let Some(_held) = self.memory.hold() else {
+            let message = "a captured graph can't be replayed: memory that it works on was freed";
+            return Err(self.cuda.error(message));
+        };
         self.cuda.set_step_state(args)?;
-        self.repeat()
+        // Memory that is freed from now on waits for the work that is queued here.
+        self.graph.as_ref().map_or(Ok(()), |graph| self.cuda.driver().launch_graph(graph))
     }
 }
 
-impl CapturedGraph {
-    /// Replays the ops with the numbers of the last time.
-    pub(crate) fn repeat(&self) -> Result<()> {
-        self.graph.as_ref().map_or(Ok(()), |graph| self.cuda.driver().launch_graph(graph))
+impl core::fmt::Debug for CapturedGraph {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let [works, chain] = self.size;
+        write!(
+            f,
+            "a graph of {works} pieces of work, {chain} of them one after the other, on {:?}",
+            self.cuda
+        )
     }
 }
 

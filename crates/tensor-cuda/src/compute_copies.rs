@@ -60,6 +60,7 @@ impl Cuda {
         // Users of a compute copy have declared its place in the arena, which stands for both.
         let run = at.unwrap_or(Span::new(0, arena.len));
         let [first, bytes] = [run.offset, run.len].map(|elements| elements * arena.format.bytes());
+        self.capture_memory(&arena.memory);
         self.note_run(arena.memory.ptr().offset(first), bytes);
         let (geometry, arena, table) =
             (Geometry::line(table.tiles, THREADS), arena.memory.ptr(), memory.ptr());

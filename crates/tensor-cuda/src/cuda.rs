@@ -5,7 +5,7 @@ use crate::driver::{Arg, Driver, Geometry, Kernel, Ptr};
 use crate::format::Format;
 use crate::layer::{Layer, Pass};
 use crate::lock::lock;
-use crate::memory::{Memory, Scratch};
+use crate::memory::{Captured, Memory, Scratch};
 use crate::options::Options;
 use crate::place::Place;
 use program::{Error, Result, Shape, Write};
@@ -13,7 +13,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// An NVIDIA GPU, or its emulation for tests. Clones are the same device with the same stream.
+/// An NVIDIA GPU, or its emulation for tests. Clones are the same device with the same stream, scratch memory and
+/// learning rate: replicas on one GPU open it once each.
 #[derive(Clone)]
 pub struct Cuda {
     pub(crate) inner: Arc<Inner>,
@@ -37,6 +38,8 @@ pub(crate) struct Inner {
     /// The least recently used of the counters.
     next_counter: AtomicU32,
     dependencies: Mutex<Dependencies>,
+    /// The memory of the capture under way.
+    captured: Mutex<Captured>,
 }
 
 /// Computes layers on prepared operands: tensors are contiguous, all numbers are in the format of activations,
@@ -97,8 +100,27 @@ impl Cuda {
             first_dropped: Mutex::default(),
             next_counter: AtomicU32::new(0),
             dependencies: Mutex::default(),
+            captured: Mutex::default(),
         };
         Ok(Cuda { inner: Arc::new(inner) })
+    }
+
+    /// Refuses devices if one is a clone of another. As replicas, each on a thread, they would use each other's scratch
+    /// memory and learning rate, and compute wrong numbers.
+    ///
+    /// # Errors
+    /// Names the first device that occurs again.
+    pub fn refuse_clones<'a>(devices: impl IntoIterator<Item = &'a Cuda>) -> Result<()> {
+        let mut seen: Vec<&Cuda> = Vec::new();
+        for cuda in devices {
+            if seen.iter().any(|other| Arc::ptr_eq(&other.inner, &cuda.inner)) {
+                return Err(cuda.error(
+                    "two replicas have clones of one device, which share their memory for a step: open the GPU once for each replica",
+                ));
+            }
+            seen.push(cuda);
+        }
+        Ok(())
     }
 
     /// The options that it was opened with.
@@ -261,6 +283,18 @@ impl Cuda {
     /// the longest chain.
     pub(crate) fn take_dependencies(&self) -> [usize; 2] {
         core::mem::take(&mut *lock(&self.inner.dependencies)).size()
+    }
+
+    /// Notes memory that captured work uses.
+    pub(crate) fn capture_memory(&self, memory: &Memory) {
+        if self.is_capturing() {
+            lock(&self.inner.captured).add(memory);
+        }
+    }
+
+    /// The memory that the capture has used so far.
+    pub(crate) fn take_captured(&self) -> Captured {
+        core::mem::take(&mut *lock(&self.inner.captured))
     }
 
     /// Forks a second stream, which waits for all work so far, for the all-reduces of

@@ -15,6 +15,7 @@ pub const SOURCES: &[Source] = &[
     compute_copies::SOURCE,
     ops::rows::SOURCE,
     ops::normalization::SOURCE,
+    ops::group_norm::SOURCE,
     ops::pooling::SOURCE,
     ops::softmax::SOURCE,
     ops::dropout::SOURCE,

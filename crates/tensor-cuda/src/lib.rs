@@ -4,8 +4,8 @@
 //! NVRTC, cuDNN and cuBLASLt are loaded when a device is opened, and a missing one is an error of one
 //! sentence.
 //!
-//! - Convolutions and dense layers use cuDNN and cuBLASLt, or our own kernels without them. A planned
-//!   convolution uses cuDNN or our own kernels, whichever is measured to be faster.
+//! - Convolutions and dense layers use cuDNN and cuBLASLt, or our own kernels without them. Our own
+//!   kernels also compute the gradients of convolutions with few filters, where they are faster.
 //! - All other ops are kernels in `kernels/`, compiled by NVRTC for the device and cached on disk.
 //! - A step can be captured as a [`CapturedGraph`] and replayed with a single call.
 //! - Several devices add up their numbers: replicas of one process by [`Peers`], others by NCCL's
@@ -14,6 +14,7 @@
 //! The feature `emulation` adds `Cuda::emulated`: the same kernels and the same host code on the CPU, for
 //! tests on machines without a GPU.
 
+mod activation;
 mod backend;
 mod buffer;
 mod cache;

@@ -3,10 +3,13 @@
 use crate::driver::{Driver, Ptr};
 use crate::lock::lock;
 use program::{Error, Result};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// A run of bytes on the device, given back when dropped.
-pub(crate) struct Memory {
+pub(crate) struct Memory(Arc<Allocation>);
+
+/// The allocation of a [`Memory`]. A captured graph knows those that it uses.
+pub(crate) struct Allocation {
     driver: Arc<dyn Driver>,
     ptr: Ptr,
     bytes: usize,
@@ -15,29 +18,48 @@ pub(crate) struct Memory {
 impl Memory {
     /// Zeros.
     pub(crate) fn zeros(driver: &Arc<dyn Driver>, bytes: usize) -> Result<Memory> {
-        Ok(Memory { driver: Arc::clone(driver), ptr: driver.alloc(bytes)?, bytes })
+        let ptr = driver.alloc(bytes)?;
+        Ok(Memory(Arc::new(Allocation { driver: Arc::clone(driver), ptr, bytes })))
     }
 
     pub(crate) fn ptr(&self) -> Ptr {
-        self.ptr
+        self.0.ptr
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.0.bytes
     }
 }
 
-impl Drop for Memory {
+impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: the memory came from `zeros`. Captured graphs own no memory: their users keep the buffers
-        // of their ops, as `CapturedGraph` says.
+        // SAFETY: the memory came from `zeros`. A captured graph is not replayed without the memory that it works on: it holds it
+        // for the time of a replay.
         unsafe { self.driver.free(self.ptr, self.bytes) }
     }
 }
 
 impl core::fmt::Debug for Memory {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{} bytes at {:#x}", self.bytes, self.ptr.0)
+        write!(f, "{} bytes at {:#x}", self.bytes(), self.ptr().0)
+    }
+}
+
+/// The memory that a captured graph works on.
+#[derive(Default)]
+pub(crate) struct Captured(Vec<Weak<Allocation>>);
+
+impl Captured {
+    pub(crate) fn add(&mut self, memory: &Memory) {
+        let known = Arc::as_ptr(&memory.0);
+        if self.0.iter().all(|other| !core::ptr::eq(other.as_ptr(), known)) {
+            self.0.push(Arc::downgrade(&memory.0));
+        }
+    }
+
+    /// All of it, so that it stays as long as this lives. `None` if some was given back.
+    pub(crate) fn hold(&self) -> Option<Vec<Arc<Allocation>>> {
+        self.0.iter().map(Weak::upgrade).collect()
     }
 }
 

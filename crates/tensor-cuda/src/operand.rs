@@ -61,6 +61,7 @@ impl Cuda {
         for (size, name) in [(layout.shape.rows(), "the number of pixels"), (layout.stride, "the stride")] {
             u32_of(op, name, size)?;
         }
+        self.capture_memory(&data.memory);
         let ptr = data.memory.ptr().offset(layout.offset * data.format.bytes());
         let place = Place { ptr, shape: layout.shape, stride: layout.stride };
         self.note_operand(Region::tensor(&place, data.format.bytes()), writes);
@@ -71,6 +72,7 @@ impl Cuda {
     pub(crate) fn run(&self, op: &'static str, what: &'static str, data: &Buffer, at: Span) -> Result<Ptr> {
         at.check(op, what, data.len())?;
         self.check_format(op, what, data, Format::F32)?;
+        self.capture_memory(&data.memory);
         let ptr = data.memory.ptr().offset(at.offset * Format::F32.bytes());
         self.note_operand(Region::run(ptr, at.len * Format::F32.bytes()), true);
         Ok(ptr)
@@ -84,6 +86,7 @@ impl Cuda {
     /// The first `len` integers, which count as written too.
     pub(crate) fn ints(&self, op: &'static str, what: &'static str, data: &Ints, len: usize) -> Result<Ptr> {
         Span::new(0, len).check(op, what, data.len())?;
+        self.capture_memory(&data.memory);
         self.note_operand(Region::run(data.memory.ptr(), len * size_of::<u32>()), true);
         Ok(data.memory.ptr())
     }

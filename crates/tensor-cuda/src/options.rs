@@ -22,7 +22,7 @@ pub struct Options {
 /// What computes convolutions and dense layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Kernels {
-    /// cuDNN and cuBLASLt, and our own kernels where they were measured to be faster.
+    /// cuDNN and cuBLASLt, and our own kernels for gradients of few filters, where they are faster.
     #[default]
     Auto,
     /// Our own kernels alone.

@@ -59,11 +59,12 @@ struct Offer {
 }
 
 impl Peers {
-    /// A group of these devices, one a replica. A device may occur more than once, and so may its clones.
+    /// A group of these devices, one a replica. Several may be opened on one GPU.
     ///
     /// # Errors
-    /// The errors of a driver.
+    /// If a device is a clone of another one, and the errors of a driver.
     pub fn of(devices: &[Cuda]) -> Result<Peers> {
+        Cuda::refuse_clones(devices)?;
         let member = |cuda: &Cuda| -> Result<Member> {
             devices.iter().for_each(|other| cuda.driver().reach(&**other.driver()));
             Ok(Member {

@@ -25,7 +25,7 @@ impl Cuda {
         let lens =
             [activations.len(), statistics.len(), params.len(), grads.len(), averages.len(), labels.len()];
         program.check_memory(args, lens)?;
-        let arenas = Arenas { activations, statistics, params, grads, averages, labels };
+        let arenas = Arenas { numbers: [activations, statistics, params, grads, averages], labels };
         for k in steps {
             let at = Operands { program, step: program.step(k), n: args.n, arenas: &arenas };
             self.op(|| {
@@ -41,18 +41,11 @@ impl Cuda {
         let write = if step.onto.is_some() { Write::Add } else { Write::Set };
         match &step.op {
             Op::Conv2dForward(op) => {
-                self.op_forward(Layer::Conv(&op.conv), op.act, at.read(0), at.weights(0), at.write(0))
+                self.op_forward(Layer::Conv(&op.conv), op.act, at.read(0), at.weights(2), at.write(0))
             }
             Op::Conv2dNormalized(op) => {
-                let norm = at.runs(step.operands.len() - 4);
-                self.op_conv2d_bn_act_fwd_infer(
-                    &op.conv,
-                    &op.bn,
-                    at.read(0),
-                    at.weights(4),
-                    norm,
-                    at.write(0),
-                )
+                let (x, weights, norm) = (at.read(0), at.weights(6), at.runs(2));
+                self.op_conv2d_bn_act_fwd_infer(&op.conv, &op.bn, x, weights, norm, at.write(0))
             }
             Op::Conv2dInputGradient(op) => {
                 self.op_input_gradient(Layer::Conv(&op.conv), at.read(0), at.run(1), at.write(0), write)
@@ -61,7 +54,7 @@ impl Cuda {
                 self.op_weight_gradient(Layer::Conv(&op.conv), at.read(0), at.read(1), at.weight_grads())
             }
             Op::LinearForward(op) => {
-                self.op_forward(Layer::Linear(&op.linear), op.act, at.read(0), at.weights(0), at.write(0))
+                self.op_forward(Layer::Linear(&op.linear), op.act, at.read(0), at.weights(2), at.write(0))
             }
             Op::LinearInputGradient(op) => {
                 self.op_input_gradient(Layer::Linear(&op.linear), at.read(0), at.run(1), at.write(0), write)
@@ -73,6 +66,9 @@ impl Cuda {
                 self.op_bn_act_fwd_train(&op.bn, at.read(0), at.training(1), at.write(0))
             }
             Op::BatchNormInfer(op) => self.op_bn_act_fwd_infer(&op.bn, at.read(0), at.runs(1), at.write(0)),
+            Op::BatchNormInferGradient(op) => {
+                self.op_bn_infer_bwd(op, at.read(0), at.run(1), at.run(2), at.write(0))
+            }
             Op::BatchNormRecompute(op) => self.op_bn_act_fwd_recompute(&op.bn, at.saved(), at.write(0)),
             Op::BatchNormMoments(_) => self.op_bn_statistics(at.read(0), at.result(0)),
             Op::SyncBatchNorm(op) => {
@@ -83,7 +79,12 @@ impl Cuda {
             }
             Op::BatchNormInputGradient(op) => {
                 let count = op.count(args, at.read(0).layout.shape);
-                let (saved, dy, grads) = (at.saved(), at.read(4), at.runs(5));
+                let (saved, dy) = (at.saved(), at.read(4));
+                let c = saved.x.layout.shape.c;
+                let grads = match op.shared {
+                    true => [at.run(5).part(0, c), at.run(5).part(c, c)],
+                    false => at.runs(5),
+                };
                 self.op_bn_act_bwd_data(&op.bn, saved, dy, grads, count, at.write(0), write)
             }
             Op::GroupNorm(op) => self.op_group_norm(op, at.read(0), at.runs(1), at.write(0)),
@@ -119,16 +120,13 @@ impl Cuda {
                 self.op_copy(1.0, View::new(x.data, from), View::new(y.data, to), write)
             }
             Op::Concat(_) => program.copied_parts(step, at.n).try_for_each(|(part, layout)| {
-                self.op_copy(1.0, at.read(part), View::new(arenas.activations, layout), Write::Set)
+                self.op_copy(1.0, at.read(part), View::new(arenas.activations(), layout), Write::Set)
             }),
             Op::Slice(Slice { from, .. }) if program.is_inside(step, *from) => Ok(()),
-            Op::Slice(Slice { from, channels, arena: Arena::Activations }) => {
+            Op::Slice(Slice { from, channels }) => {
                 let View { data, layout } = at.read(0);
                 let x = View::new(data, layout.channels(*from..from + channels));
                 self.op_copy(1.0, x, at.write(0), Write::Set)
-            }
-            Op::Slice(Slice { from, channels, .. }) => {
-                self.copy_run(at.run(0).part(*from, *channels), at.result(0))
             }
             Op::Join(_) => {
                 let (a, b, joined) = (at.run(0), at.run(1), at.result(0));
@@ -155,12 +153,15 @@ impl Cuda {
 
 /// The memory of a program. Ops write through pointers, so all of it can be borrowed at once.
 struct Arenas<'a> {
-    activations: &'a Buffer,
-    statistics: &'a Buffer,
-    params: &'a Buffer,
-    grads: &'a Buffer,
-    averages: &'a Buffer,
+    /// By the place in [`Arena::ALL`]; labels come last, apart.
+    numbers: [&'a Buffer; Arena::ALL.len() - 1],
     labels: &'a Ints,
+}
+
+impl<'a> Arenas<'a> {
+    fn activations(&self) -> &'a Buffer {
+        self.numbers[Arena::Activations as usize]
+    }
 }
 
 /// The operands and results of a step, by their numbers.
@@ -198,10 +199,9 @@ impl<'a> Operands<'a> {
         self.run_of(self.step.results[result])
     }
 
-    /// The weights of a convolution or a dense layer, and the bias if there is one, before `after` other operands.
-    fn weights(&self, after: usize) -> Weights<'a> {
-        let own = self.step.operands.len() - after;
-        Weights { w: self.run(1), b: (own > 2).then(|| self.run(2)) }
+    /// The weights of a convolution or a dense layer, and the bias if there is one: operand `bias`.
+    fn weights(&self, bias: usize) -> Weights<'a> {
+        Weights { w: self.run(1), b: self.step.operands.get(bias).map(|&bias| self.run_of(bias)) }
     }
 
     /// The gradients of weights, and of the bias if there is one.
@@ -252,18 +252,11 @@ impl<'a> Operands<'a> {
     }
 
     fn view(&self, id: TensorId) -> View<'a, Buffer> {
-        View::new(self.arenas.activations, self.program.layout(id, self.n))
+        View::new(self.arenas.activations(), self.program.layout(id, self.n))
     }
 
     fn run_of(&self, id: TensorId) -> Run<'a> {
-        let Arenas { statistics, params, grads, averages, .. } = self.arenas;
-        let data = match self.program.program().tensor(id).arena {
-            Arena::Statistics => statistics,
-            Arena::Parameters => params,
-            Arena::Gradients => grads,
-            Arena::Averages => averages,
-            Arena::Activations | Arena::Labels => unreachable!("activations and labels are no runs of f32"),
-        };
-        Run::new(data, self.program.span(id))
+        let arena = self.program.program().tensor(id).arena;
+        Run::new(self.arenas.numbers[arena as usize], self.program.span(id))
     }
 }

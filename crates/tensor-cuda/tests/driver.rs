@@ -268,6 +268,13 @@ fn a_device_works_from_any_thread_and_leaves_nothing_over() {
     }
 }
 
+/// Priorities make a graph faster. A driver that refuses them runs it all the same, and nothing is left over.
+#[test]
+fn a_graph_needs_no_priorities() {
+    let Some(printed) = play("work", &[("FAKE_PRIORITIES", "0")]) else { return };
+    assert_eq!(printed.matches("clean after").count(), 2, "{printed}");
+}
+
 #[test]
 fn too_little_memory_is_an_error_and_not_the_end() {
     let Some(printed) = play("memory", &[("FAKE_MEMORY", "67108864")]) else { return };

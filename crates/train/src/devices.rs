@@ -91,7 +91,7 @@ pub fn count_gpus() -> usize {
 /// The reason for not using a GPU of this machine where the choice is automatic: the driver or a library is
 /// missing, too old or broken, or the GPU is too old. `None` if there is no GPU, or it is used.
 pub fn unused_gpu(options: &Devices) -> Option<String> {
-    if options.device != DeviceKind::Auto {
+    if options.kind() != DeviceKind::Auto {
         return None;
     }
     usable_gpus().err().filter(|why| matches!(why, cuda::Error::Unusable { .. })).map(|why| why.to_string())
@@ -109,7 +109,7 @@ pub fn check_simd() -> Result<()> {
 
 fn stage_devices(options: &Devices, list: impl FnOnce() -> cuda::Result<Vec<Gpu>>) -> Result<StageDevices> {
     check_simd()?;
-    let present = match options.device {
+    let present = match options.kind() {
         DeviceKind::Cpu => None,
         DeviceKind::Cuda => Some(list()?),
         DeviceKind::Auto => list().ok(),
@@ -287,6 +287,9 @@ mod tests {
         assert_eq!(plan(auto.clone(), 1).unwrap(), StageDevices::Gpus(vec![0, 0]));
         let none = || Err(cuda::Error::NoSuchGpu { gpu: 0, gpus: vec![] });
         assert_eq!(stage_devices(&auto, none).unwrap(), StageDevices::Cpu { stages: 2, threads: 2 });
+        // GPUs that are named are wanted.
+        let named = Devices { gpus: Some(vec![0]), ..auto };
+        assert!(matches!(stage_devices(&named, none), Err(Error::Cuda(_))));
         assert!(
             stage_devices(&options(&[], 0), none).unwrap_err().to_string().contains("the driver sees none")
         );

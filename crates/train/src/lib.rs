@@ -38,16 +38,17 @@ pub use callbacks::{
     shortened,
 };
 pub use config::{
-    Arithmetic, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference, Placement,
-    RECIPES, Training, When, differences, find_recipe, parse_gpus, read_recipe, recipe, recipes, save_config,
-    table, tables, write_recipe,
+    Arithmetic, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference, OfFile,
+    Placement, RECIPES, Training, When, default_recipe, differences, find_recipe, parse_gpus, read_recipe,
+    recipe, recipes, save_config, table, tables, write_recipe,
 };
-pub use data::{Preview, fingerprint, load_data, load_test_data, preview};
+pub use data::{Preview, UNREADABLE, fingerprint, load_data, load_test_data, preview, save_unreadable};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
+pub use interchange::Compiled;
 pub use models::{Architecture, Model};
 pub(crate) use open_model::open_weights;
-pub use open_model::{ModelKind, open_model};
+pub use open_model::{ModelKind, open_model, skipped_checkpoints};
 pub use options::{hint as did_you_mean, nearest};
 pub use process::{Process, with_device_facts};
 pub use program::Device;
@@ -63,8 +64,8 @@ pub use trained::{ImageSize, Preprocessing};
 pub use augment;
 /// The callbacks of a run.
 pub use callbacks;
-/// Reads the text of a regular file.
-pub use checkpoint::read_text;
+/// The text of a regular file, and the check that a path is none of another kind.
+pub use checkpoint::{check_regular, read_text};
 pub use cifar;
 pub use optim;
 /// The table of options.

@@ -1,12 +1,13 @@
 //! Opens trained networks: runs, checkpoints, files of Keras and of PyTorch.
 
 use crate::{CHECKPOINTS, Config, DataSet, Error, ImageSize, RECIPES, Result, Saved, recipe};
-use checkpoint::{Checkpoint, Store};
+use checkpoint::{Checkpoint, Search, Skipped, Store};
 use cifar::Dataset;
 use interchange::Imported;
-use interchange::keras::KerasWeights;
+use interchange::keras::{self, KerasWeights};
 use interchange::onnx::OnnxNetwork;
 use interchange::pytorch::{TorchWeights, is_state_dict};
+use serde::de::IgnoredAny;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ use trained::{Assumed, ForeignWeights, Preprocessing, Trained, Weights};
 
 /// Reads the trained network at `path`, which may be a run's folder, a model file, or a checkpoint; a folder
 /// of checkpoints stands for the newest. It may also be a model or weights of Keras (`.keras`, `.weights.h5`,
-/// `.h5`), a state dict of PyTorch for an exported network (`.safetensors`), or an ONNX graph (`.onnx`).
+/// `.h5`), a state dict of PyTorch for an exported network (`.safetensors`), or an ONNX graph (`.onnx`). The text of
+/// `model.to_json` needs a file of [weights](Assumed::weights) too.
 ///
 /// `load` loads the data for values that files of other programs lack, such as the mean of the training images. They must
 /// be the training data of the network, whatever it is evaluated on later.
@@ -27,12 +29,31 @@ pub fn open_model(
     assumed: &Assumed,
     load: impl FnOnce(DataSet) -> Result<Dataset>,
 ) -> Result<Trained> {
+    if let Some(file) = assumed.weights.as_ref().filter(|_| ModelKind::of(path) == ModelKind::KerasLayers) {
+        let weights = ForeignWeights::Keras(KerasWeights::read_for(path, file)?);
+        return foreign(weights, file, assumed, load);
+    }
+    assumed.refuse_weights(path)?;
     if let Some(weights) = read_foreign(path)? {
         return foreign(weights, path, assumed, load);
     }
     let trained = own(path)?;
     assumed.refuse_beside(path)?;
     Ok(trained)
+}
+
+/// A warning for each damaged checkpoint that [`open_model`] passes over in a folder of checkpoints, with the one that
+/// it takes instead.
+pub fn skipped_checkpoints(path: &Path) -> Vec<String> {
+    if !path.is_dir() || folder_name(path) != CHECKPOINTS {
+        return Vec::new();
+    }
+    let search = Store::open(path).and_then(|store| store.newest_valid::<IgnoredAny>());
+    let Ok(Search { found: Some(found), skipped }) = search else { return Vec::new() };
+    let warning = |skipped: Skipped| {
+        format!("a checkpoint was skipped: {}; {} is taken instead", skipped.why, found.path.display())
+    };
+    skipped.into_iter().map(warning).collect()
 }
 
 /// The network of a run, a model file or a checkpoint.
@@ -51,6 +72,11 @@ fn read_foreign(path: &Path) -> Result<Option<ForeignWeights>> {
         ModelKind::Keras => ForeignWeights::Keras(KerasWeights::read(path)?),
         ModelKind::PyTorch => ForeignWeights::PyTorch(TorchWeights::read(path)?),
         ModelKind::Onnx => ForeignWeights::Onnx(OnnxNetwork::read(path)?),
+        ModelKind::KerasLayers => {
+            let reason = "it has the layers of a model and no weights; name it as the model, and by --weights the file of \
+                          model.save_weights";
+            return Err(Error::Run { path: path.to_owned(), reason: reason.to_owned() });
+        }
         ModelKind::Towers | ModelKind::Checkpoint => return Ok(None),
     }))
 }
@@ -58,6 +84,9 @@ fn read_foreign(path: &Path) -> Result<Option<ForeignWeights>> {
 /// The network of anything that [`open_model`] takes, without its weights. `size` is the size of the images where the file
 /// has none.
 pub(crate) fn read_network(path: &Path, size: ImageSize) -> Result<Imported> {
+    if ModelKind::of(path) == ModelKind::KerasLayers {
+        return Ok(keras::read_network(path)?);
+    }
     match read_foreign(path)? {
         Some(weights) => Ok(weights.network(path, size)?),
         None => Ok(own(path)?.into()),
@@ -88,6 +117,8 @@ pub enum ModelKind {
     Checkpoint,
     /// Weights of Keras.
     Keras,
+    /// The layers of a model of Keras without weights: the text of `model.to_json`.
+    KerasLayers,
     /// A state dict of PyTorch.
     PyTorch,
     /// An ONNX graph.
@@ -109,6 +140,7 @@ impl ModelKind {
         match sniffed.map(|()| start) {
             Ok(start) if start == *b"\x89HDF" || start == *b"PK\x03\x04" => ModelKind::Keras,
             Ok(_) if has_ending(path, "onnx") => ModelKind::Onnx,
+            Ok(start) if start[0] == b'{' && keras::is_model_text(path) => ModelKind::KerasLayers,
             Ok(_) if is_state_dict(path) => ModelKind::PyTorch,
             // A safetensors file, or an invalid one, which is reported when it is read.
             _ => ModelKind::Towers,
@@ -124,7 +156,7 @@ fn foreign(
     assumed: &Assumed,
     load: impl FnOnce(DataSet) -> Result<Dataset>,
 ) -> Result<Trained> {
-    let load = |dataset, image_size| load(DataSet { dataset, image_size, limit_train: None });
+    let load = |dataset, image_size| load(DataSet { dataset, image_size, ..DataSet::default() });
     weights.open(path, assumed, preprocessing_of, load)
 }
 

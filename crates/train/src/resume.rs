@@ -45,7 +45,8 @@ impl Resume {
             let around = run.ancestors().skip(1).find(|above| above.join(CHECKPOINTS).is_dir());
             let reason = match around.filter(|_| run.exists()) {
                 Some(around) => {
-                    format!("this is inside of a run's folder; name that: --resume {}", around.display())
+                    let around = callbacks::shell_word(&around.to_string_lossy());
+                    format!("this is inside of a run's folder; name that: --resume {around}")
                 }
                 None if run.join("config.json").is_file() => {
                     "the run has no checkpoint: it ended before its first one, or they were deleted; start it again".into()

@@ -1,6 +1,6 @@
 use crate::task::check_labels;
 use crate::{Classifier, Error, ImageSize, Result, classify_batches};
-use cifar::Dataset;
+use cifar::{Dataset, ValidationFrom};
 use std::slice;
 
 /// How well a classifier does on labelled pictures.
@@ -85,9 +85,15 @@ impl Evaluation {
 /// assert_eq!(trained::measured_on(&data, Some(3000)), "the first 10 of 3,000 test images of synthetic");
 /// assert_eq!(trained::measured_on(&data, None), "10 test images of synthetic, of all classes alike");
 /// ```
+///
+/// A folder that is [measured as a whole](cifar::ValidationFrom::Whole) is named as such.
 pub fn measured_on(data: &Dataset, all: Option<usize>) -> String {
     let (samples, kind, name) = (thousands(data.test.len()), split_name(data), &data.name);
     match all {
+        Some(all) if data.test.len() == all && data.validation_from == Some(ValidationFrom::Whole) => {
+            let images = if all == 1 { "the only image".to_owned() } else { format!("all {samples} images") };
+            format!("{images} of {name}, another folder than that of the training")
+        }
         Some(all) if data.test.len() == all => format!("the {samples} {kind} images of {name}"),
         Some(all) => format!("the first {samples} of {} {kind} images of {name}", thousands(all)),
         None => format!("{samples} {kind} images of {name}, of all classes alike"),
@@ -195,6 +201,15 @@ fn none(option: &'static str) -> Error {
 /// The classifier's label for each label of the data: that of the class with the same name.
 fn places(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
     let known = &classifier.classes;
+    if !classifier.named && data.classes.len() != known.len() {
+        let accepted =
+            format!("data with {}, since the model's file has no names for its classes", known.len());
+        return Err(Error::option(
+            "`data.dataset`",
+            format!("{} with {} classes", data.name, data.classes.len()),
+            accepted,
+        ));
+    }
     if !classifier.named || data.classes == *known {
         return Ok((0..known.len()).collect());
     }

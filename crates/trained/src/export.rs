@@ -3,7 +3,7 @@
 use crate::pixels::EPSILON;
 use crate::{Error, Result, Trained};
 use augment::{ImageDataGenerator, Mean, Preprocess};
-use checkpoint::write_file;
+use checkpoint::write_output;
 use checkpoint::{Tensors, load_tensors, save_tensors};
 use interchange::{Pixels, Source, onnx, pytorch};
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
         dataset: trained.named.then_some(&trained.dataset),
     };
     if format == Format::Onnx {
-        write_file(output, &onnx::write(&source)?)?;
+        write_output(output, &onnx::write(&source)?)?;
         return Ok(vec![output.to_owned()]);
     }
     let weights = output.with_extension("safetensors");
@@ -94,7 +94,7 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
     let name = weights.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let module = pytorch::module(&source, &name)?;
     save(&weights, &pytorch::state_dict(&source)?)?;
-    write_file(output, module.as_bytes())?;
+    write_output(output, module.as_bytes())?;
     Ok(vec![output.to_owned(), weights])
 }
 
@@ -206,6 +206,7 @@ mod tests {
             image: [32, 32, 3],
             input: Input::DivideBy255,
             options: ImageDataGenerator::new(),
+            assumed: None,
             own: None,
             tensors: Tensors::new(),
         };

@@ -1,6 +1,7 @@
 //! Trained networks from weights of other programs, which don't say all that is needed.
 
 use crate::image_size::SIDES;
+use crate::model_file::SINGLE;
 use crate::pixels::{Measured, of_pixels, plain};
 use crate::{Error, ImageSize, Input, Preprocessing, Result, Task, Trained};
 use checkpoint::Tensors;
@@ -11,14 +12,16 @@ use interchange::onnx::OnnxNetwork;
 use interchange::pytorch::{Named, TorchWeights};
 use layers::Step;
 use models::Architecture;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Assumptions about a file that holds weights alone. A file of towers needs none but its data.
 #[derive(Clone, Debug, Default)]
 pub struct Assumed {
+    /// The file of Keras with the weights, for a model that is the text of `model.to_json`.
+    pub weights: Option<PathBuf>,
     /// The network, one of [`models::NAMES`]; by default the one that the weights fit.
     pub network: Option<String>,
-    /// Height and width of its images; by default those in the file, or 32x32.
+    /// Height and width of its images; by default those in the file or, for weights alone, 32x32.
     pub image_size: Option<ImageSize>,
     /// What happens to pixels first; by default as in the network's recipe.
     pub preprocessing: Option<Preprocessing>,
@@ -27,6 +30,19 @@ pub struct Assumed {
 }
 
 impl Assumed {
+    /// Refuses weights in another file than the model at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if there are any.
+    pub fn refuse_weights(&self, path: &Path) -> Result<()> {
+        let Some(weights) = &self.weights else { return Ok(()) };
+        let accepted = format!(
+            "left out with {}: only a model.json of Keras has its weights in another file",
+            path.display()
+        );
+        Err(Error::option("--weights", weights.display(), accepted))
+    }
+
     /// Refuses an assumption that the file at `path` answers by itself.
     ///
     /// # Errors
@@ -78,8 +94,9 @@ impl ForeignWeights {
         }
     }
 
-    /// The number of classes: at most so many that a network of them is built before its weights are compared.
-    pub(crate) fn checked_classes(&self, path: &Path) -> Result<usize> {
+    /// The number of outputs: at most so many that a network of them is built before its weights are
+    /// compared.
+    pub(crate) fn checked_outputs(&self, path: &Path) -> Result<usize> {
         let refuse = |reason: String| Error::Run { path: path.to_owned(), reason };
         let reason = "it has no dense layer at its end, which would tell the number of classes";
         match self.classes() {
@@ -89,6 +106,11 @@ impl ForeignWeights {
             ))),
             Some(classes) => Ok(classes),
         }
+    }
+
+    /// The number of classes, of which there must be two at least.
+    fn checked_classes(&self, path: &Path) -> Result<usize> {
+        several(path, self.checked_outputs(path)?)
     }
 
     pub(crate) fn assign(&self, steps: &[Step]) -> Result<Tensors> {
@@ -109,7 +131,8 @@ impl ForeignWeights {
         told.map(|[height, width]| ImageSize { height, width })
     }
 
-    /// Height, width and channels of the images: those in the file, or else the assumed ones.
+    /// Height, width and channels of the images: those in the file, or else the assumed ones. Weights alone are those of a network
+    /// here, whose images are 32x32.
     pub(crate) fn image(&self, path: &Path, assumed: Option<ImageSize>) -> Result<[usize; 3]> {
         let told = self.image_size();
         if let (Some(told), Some(assumed)) = (told, assumed)
@@ -117,6 +140,10 @@ impl ForeignWeights {
         {
             let accepted = format!("{told} or left out: the file says so");
             return Err(Error::option("`data.image_size`", assumed, accepted));
+        }
+        if told.is_none() && assumed.is_none() && self.described().is_some() {
+            let reason = "its network takes images of any size; name the size by --image-size".to_owned();
+            return Err(Error::Run { path: path.to_owned(), reason });
         }
         let size = told.or(assumed).unwrap_or_default();
         match size.check() {
@@ -176,21 +203,21 @@ impl ForeignWeights {
             Some(described) => self.fit_described(described, path, image, assumed)?,
             None => self.fit(path, image, assumed)?,
         };
-        let usual = if architecture.scales_pixels() {
-            Some(Preprocessing::None)
-        } else {
-            like.and_then(|like| usual(&like))
-        };
-        let preprocessing = assumed.preprocessing.or(usual).unwrap_or(Preprocessing::DivideBy255);
+        let by_itself = Preprocessing::of(&architecture);
+        let in_training = like.and_then(|like| Some((usual(&like)?, format!("as {like} is trained"))));
+        let default =
+            || (Preprocessing::DivideBy255, "the file does not say what happens to pixels first".to_owned());
+        let (usual, why) = by_itself.or(in_training).unwrap_or_else(default);
+        let preprocessing = assumed.preprocessing.unwrap_or(usual);
         let constant = match preprocessing {
             Preprocessing::None => Some(plain(Input::None)),
             Preprocessing::DivideBy255 => Some(plain(Input::DivideBy255)),
             _ => None,
         };
-        let input = match assumed.preprocessing {
-            Some(_) => constant,
-            None => self.input(path, image)?.or(constant),
-        };
+        let own = if assumed.preprocessing.is_none() { self.input(path, image)? } else { None };
+        let is_assumed = assumed.preprocessing.is_none() && own.is_none();
+        let note = is_assumed.then(|| format!("preprocessing is assumed to be {}: {why}", usual.name()));
+        let input = own.or(constant);
         let own = self.named(classes)?;
         let of_own = own.as_ref().and_then(|named| named.dataset.clone());
         let dataset = match (assumed.dataset.clone().or_else(|| of_own.clone()), classes) {
@@ -236,6 +263,7 @@ impl ForeignWeights {
             image,
             input,
             options,
+            assumed: note,
             own: None,
             tensors,
         })
@@ -254,7 +282,8 @@ impl ForeignWeights {
         let Fit { network, architecture, classes, .. } = self.fit(path, image, &Assumed::default())?;
         let [height, width, _] = image;
         let image = Some([height, width]);
-        Ok(Imported { name: network, architecture, classes: Some(classes), image, notes: Vec::new() })
+        let (classes, notes, compiled) = (Some(classes), Vec::new(), None);
+        Ok(Imported { name: network, architecture, classes, image, notes, compiled })
     }
 
     /// The network that the file describes, besides its weights.
@@ -280,14 +309,11 @@ impl ForeignWeights {
         }
         let refuse = |error: layers::Error| Error::Run { path: path.to_owned(), reason: error.to_string() };
         let Imported { name, architecture, classes, .. } = described.clone();
+        several(path, classes.unwrap_or(2))?;
         let model = architecture.build(&name, image, classes.unwrap_or(1)).map_err(refuse)?;
-        let Task { classes, .. } = Task::of(&model);
+        let classes = several(path, Task::of(&model).classes)?;
         let tensors = self.assign(&model.steps())?;
-        let fits = |network: &str| match (self, models::by_name_for(network, image, classes)) {
-            (ForeignWeights::Keras(weights), Some(Ok(model))) => weights.fits(&model.steps()),
-            _ => false,
-        };
-        let like = models::NAMES.into_iter().find(|name| fits(name)).map(str::to_owned);
+        let like = models::NAMES.into_iter().find(|name| self.fits(name, image, classes)).map(str::to_owned);
         Ok(Fit { network: name, architecture, classes, like, tensors })
     }
 
@@ -302,16 +328,45 @@ impl ForeignWeights {
             Ok(Some(Fit { like: Some(network.clone()), network, architecture, classes, tensors }))
         };
         if let Some(wanted) = &assumed.network {
-            return fit(wanted)?.ok_or_else(|| Error::UnknownNetwork { name: wanted.to_owned() });
+            let built_in = models::built_in(wanted).unwrap_or(wanted);
+            return fit(built_in)?.ok_or_else(|| Error::UnknownNetwork { name: wanted.to_owned() });
         }
-        models::NAMES.into_iter().find_map(|name| fit(name).ok()?).ok_or_else(|| {
-            let names = models::NAMES.join(", ");
-            refuse(format!(
-                "its weights fit none of {names} for images of {}; name the one that is meant by --network, or the file with its \
-                 layers by `towers train --model`, to be told why; or the size of its images by --image-size",
-                ImageSize::of(image)
-            ))
-        })
+        // One that fits by its shapes may lack an order of its layers, which is told.
+        let tried = models::NAMES.into_iter().find_map(|name| match fit(name) {
+            Ok(fit) => fit.map(Ok),
+            Err(error) => self.fits(name, image, classes).then_some(Err(error)),
+        });
+        tried.unwrap_or_else(|| Err(refuse(self.unfit(image))))
+    }
+
+    /// Whether weights of Keras have the kinds and shapes of those of a built-in network.
+    fn fits(&self, network: &str, image: [usize; 3], classes: usize) -> bool {
+        match (self, models::by_name_for(network, image, classes)) {
+            (ForeignWeights::Keras(weights), Some(Ok(model))) => weights.fits(&model.steps()),
+            _ => false,
+        }
+    }
+
+    /// That no built-in network has these weights, and what to do.
+    fn unfit(&self, image: [usize; 3]) -> String {
+        let (names, size) = (models::NAMES.join(", "), ImageSize::of(image));
+        let why = match self {
+            ForeignWeights::PyTorch(_) => {
+                format!("if they are not of towers export, {}", interchange::pytorch::BY_ONNX)
+            }
+            _ => "name the one that is meant by --network, or the file with its layers by `towers train --model`, to be told why; \
+                  or the size of its images by --image-size"
+                .to_owned(),
+        };
+        format!("its weights fit none of {names} for images of {size}; {why}")
+    }
+}
+
+/// A number of classes, unless it is one.
+fn several(path: &Path, classes: usize) -> Result<usize> {
+    match classes {
+        1 => Err(Error::Run { path: path.to_owned(), reason: SINGLE.to_owned() }),
+        classes => Ok(classes),
     }
 }
 

@@ -39,6 +39,7 @@ mod foreign_weights;
 mod image_size;
 mod input;
 mod model_file;
+mod normalized;
 mod pixels;
 mod replicas;
 pub mod standardization;

@@ -3,7 +3,7 @@ use crate::tensors::{finite_values, is_training_state, parameter};
 use crate::{Error, ImageSize, Input, Result, Task};
 use augment::ImageDataGenerator;
 use checkpoint::{Tensors, load_tensors};
-use interchange::Imported;
+use interchange::{Imported, pytorch};
 use models::{Architecture, LayerSpec, Model};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,10 @@ const LONGEST_ARCHITECTURE: usize = 4 << 20;
 const NO_MODEL: &str = "this is no model; name a run's folder, its model.safetensors, a checkpoint's folder, or weights of Keras \
                         (.keras, .h5) or PyTorch (.safetensors)";
 
+/// Why a network of a single output is refused: its softmax is 1 for any picture.
+pub(crate) const SINGLE: &str = "it has a single output, but a softmax tells at least two classes apart; `towers train --model` gives \
+                                 its layers a new head with an output for each class";
+
 /// The most classes that a model may have.
 const MOST_CLASSES: usize = 65_536;
 
@@ -55,6 +59,8 @@ pub struct Trained {
     pub(crate) input: Input,
     /// The steps of `input`, and the standardization of the augmentation after them.
     pub(crate) options: ImageDataGenerator,
+    /// The preprocessing that is assumed, as a sentence, where the file does not have it.
+    pub(crate) assumed: Option<String>,
     /// A custom network, which has no built-in name.
     pub(crate) own: Option<Model>,
     /// The parameters under the names of their slots, and maybe others.
@@ -66,7 +72,7 @@ impl From<Trained> for Imported {
     fn from(trained: Trained) -> Self {
         let Trained { network: name, architecture, classes, image: [height, width, _], .. } = trained;
         let (classes, image) = (Some(classes.len()), Some([height, width]));
-        Imported { name, architecture, classes, image, notes: Vec::new() }
+        Imported { name, architecture, classes, image, notes: Vec::new(), compiled: None }
     }
 }
 
@@ -78,8 +84,16 @@ impl Trained {
     pub fn read(path: &Path) -> Result<Self> {
         let file = if path.is_dir() { path.join(checkpoint::MODEL_FILE) } else { path.to_owned() };
         let refuse = |reason: &str| Error::Run { path: file.clone(), reason: reason.to_owned() };
+        if path.join("saved_model.pb").is_file() {
+            return Err(refuse(
+                "it is a SavedModel of TensorFlow; save the model by model.save(\"x.keras\")",
+            ));
+        }
         if !file.is_file() {
             return Err(refuse("there is no model here; name a run's folder or its model.safetensors"));
+        }
+        if pytorch::is_pickle(&file) {
+            return Err(refuse(pytorch::PICKLE));
         }
         let is_called_so = file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("safetensors"));
         let tensors = load_tensors(&file).map_err(|error| match error {
@@ -134,6 +148,7 @@ impl Trained {
             image,
             input,
             options,
+            assumed: None,
             own: None,
             tensors,
         })
@@ -162,6 +177,7 @@ impl Trained {
             image: about.image,
             input: about.input.clone(),
             options: about.options.evaluation(),
+            assumed: None,
             own: None,
             tensors,
         }
@@ -170,6 +186,12 @@ impl Trained {
     /// Its preprocessing of pixels, and the steps of that with the standardization after it.
     pub fn preprocessing(&self) -> (&Input, &ImageDataGenerator) {
         (&self.input, &self.options)
+    }
+
+    /// The preprocessing of pixels that is assumed, and why, as a sentence. `None` where the file has it, or
+    /// somebody named it.
+    pub fn assumed_preprocessing(&self) -> Option<&str> {
+        self.assumed.as_deref()
     }
 
     /// Height, width and channels of the images that it takes.
@@ -249,21 +271,32 @@ impl Trained {
 
     /// The architecture, if the parameters are sound ones of it.
     ///
-    /// # Errors [`Error::Run`] for an impossible network or number of classes, and for a custom network
-    /// without [`with_model`](Self::with_model). Also for a parameter that is missing or of another shape, is
-    /// NaN or infinite, or is a negative variance.
+    /// # Errors [`Error::Run`] for an impossible network or number of classes, a single one among them, and
+    /// for a custom network without [`with_model`](Self::with_model). Also for a parameter that is missing or
+    /// of another shape, is NaN or infinite, or is a negative variance; and for a tensor that no layer takes.
     pub fn model(&self) -> Result<Model> {
+        if self.classes.len() == 1 {
+            return Err(Error::Run { path: self.path.clone(), reason: SINGLE.to_owned() });
+        }
         let model = match &self.own {
             Some(own) => own.clone(),
             None if !self.architecture.is_empty() => self.described_model()?,
             None => self.named_model()?,
         };
+        let mut names = HashSet::new();
         for step in model.steps() {
             for spec in &step.params {
                 parameter(&self.tensors, &self.path, &step.name, spec)?;
+                names.insert(format!("{}/{}", step.name, spec.name));
             }
         }
-        Ok(model)
+        match surplus(&self.tensors, &names) {
+            Some(name) => {
+                let reason = format!("it has the tensor `{name}`, which its network lacks");
+                Err(Error::Run { path: self.path.clone(), reason })
+            }
+            None => Ok(model),
+        }
     }
 
     /// The network of the layers in the file.
@@ -282,7 +315,7 @@ impl Trained {
     fn named_model(&self) -> Result<Model> {
         let refuse = |reason: &str| Error::Run { path: self.path.clone(), reason: reason.to_owned() };
         if self.classes.is_empty() || self.classes.len() > MOST_CLASSES {
-            return Err(refuse("it must have between 1 and 65536 classes"));
+            return Err(refuse("it must have between 2 and 65536 classes"));
         }
         let unknown = || {
             let (network, names) = (&self.network, models::NAMES.join(", "));
@@ -468,8 +501,21 @@ mod tests {
         let (path, network, dataset) = ("a.safetensors".into(), "mine".into(), "mine".into());
         let (input, options) = (Input::DivideBy255, ImageDataGenerator::new());
         let (classes, named, own, image) = (vec!["a".into(), "b".into()], true, None, [32, 32, 3]);
-        let architecture = Architecture::default();
-        Trained { path, network, architecture, classes, named, dataset, image, input, options, own, tensors }
+        let (architecture, assumed) = (Architecture::default(), None);
+        Trained {
+            path,
+            network,
+            architecture,
+            classes,
+            named,
+            dataset,
+            image,
+            input,
+            options,
+            assumed,
+            own,
+            tensors,
+        }
     }
 
     /// NaN, infinities, negative variances and other shapes would give answers without a meaning.
@@ -538,6 +584,10 @@ mod tests {
             let told = trained(&[other]).with_model(mine()).unwrap_err().to_string();
             let says = format!("network than `mine`: the file has `{other}`, which the given one has not");
             assert!(told.contains(&says), "{told}");
+            // Without a look at another network too.
+            let own = Trained { own: Some(mine()), ..trained(&[other]) };
+            let told = own.model().unwrap_err().to_string();
+            assert_eq!(told, format!("a.safetensors: it has the tensor `{other}`, which its network lacks"));
         }
     }
 }

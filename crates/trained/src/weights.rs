@@ -76,7 +76,7 @@ impl ForeignWeights {
         size: ImageSize,
         build: impl FnOnce([usize; 3], usize) -> Result<Model, E>,
     ) -> Result<Weights, E> {
-        let classes = self.checked_classes(path)?;
+        let classes = self.checked_outputs(path)?;
         let image = self.image(path, self.image_size().or(Some(size)))?;
         let tensors = self.assign(&build(image, classes)?.steps())?;
         let names = self.named(classes)?.map(|named| named.classes).filter(|names| names.len() == classes);
@@ -108,9 +108,13 @@ impl Weights {
     pub fn fit(&self, model: &Model, new_head: bool) -> Result<Tensors> {
         let task = Task::of(model);
         if !new_head && task.classes != self.classes {
+            let own = match self.classes {
+                1 => "has a single output".to_owned(),
+                classes => format!("tells {classes} classes apart"),
+            };
             return Err(self.refuse(format!(
-                "its network tells {} classes apart, but the data have {}; `new_head` begins its last layer anew",
-                self.classes, task.classes
+                "its network {own}, but the data have {}; `new_head` begins its last layer anew",
+                task.classes
             )));
         }
         let steps = model.steps();

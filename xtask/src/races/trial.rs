@@ -51,6 +51,7 @@ const TESTS: &[(&str, [&[&str]; 3])] = &[
     ("elementwise.cu", [&["elementwise"], &["elementwise"], &[]]),
     ("images.cu", [&["images"], &["replay"], &[]]),
     ("normalization.cu", [&["normalization", "replicas"], &["batch_norm"], &[]]),
+    ("group_norm.cu", [&["normalization"], &[], &[]]),
     ("optimizer.cu", [&["optimizers", "meter"], &["optimizer"], &[]]),
     ("pooling.cu", [&["pooling"], &["pooling"], &[]]),
     ("product.cuh", [&["convolution", "dense"], &["convolution"], &[]]),

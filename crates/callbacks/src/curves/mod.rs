@@ -3,7 +3,7 @@
 mod chart;
 
 use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
-use checkpoint::write_file;
+use checkpoint::{write_file, write_output};
 use image::codecs::png::PngEncoder;
 use image::{ExtendedColorType, ImageEncoder};
 use plotters::prelude::*;
@@ -16,8 +16,8 @@ const FINE: u32 = 2;
 /// The most time for drawing, as a fraction of the run's time: one part in so many.
 const SHARE: u32 = 20;
 
-/// Draws loss and accuracy of training and validation to `curves.svg` and `curves.png` in the run directory,
-/// and optionally to one more file.
+/// Draws loss and accuracy of training and validation to `curves.svg` and `curves.png` in the run directory, or
+/// to a file of any name.
 ///
 /// The files are replaced as a whole after an epoch and when the run ends. Drawing takes at most a twentieth
 /// of the run's time: with short epochs, some are drawn later. Values that are not finite leave a gap. A few
@@ -26,14 +26,17 @@ const SHARE: u32 = 20;
 /// ```
 /// use callbacks::Curves;
 ///
-/// let curves = Curves::new("runs/a", "minigooglenet on CIFAR-10").also("plot.svg")?;
-/// assert!(Curves::new("runs/a", "minigooglenet on CIFAR-10").also("plot.doc").is_err());
+/// let curves = Curves::new("runs/a", "minigooglenet on CIFAR-10");
+/// let picture = Curves::in_file("plot.svg", "minigooglenet on CIFAR-10")?;
+/// assert!(Curves::in_file("plot.doc", "minigooglenet on CIFAR-10").is_err());
 /// # Ok::<(), callbacks::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Curves {
     title: String,
     files: Vec<(PathBuf, Format)>,
+    /// Whether somebody has named the file.
+    is_named: bool,
     /// The end and the duration of the last drawing.
     last: Option<(Instant, Duration)>,
     /// The epochs in the last drawing.
@@ -51,14 +54,14 @@ impl Curves {
     pub fn new(run_dir: impl AsRef<Path>, title: impl Into<String>) -> Self {
         let at = |name| run_dir.as_ref().join(name);
         let files = vec![(at("curves.svg"), Format::Svg), (at("curves.png"), Format::Png)];
-        Curves { title: title.into(), files, last: None, drawn: 0 }
+        Curves { title: title.into(), files, is_named: false, last: None, drawn: 0 }
     }
 
-    /// Also draws to `path`: a `.png` or a `.svg`.
+    /// Curves in the file `path`: a `.png` or a `.svg`.
     ///
     /// # Errors
     /// [`Error::Picture`] for another ending.
-    pub fn also(mut self, path: impl Into<PathBuf>) -> Result<Self> {
+    pub fn in_file(path: impl Into<PathBuf>, title: impl Into<String>) -> Result<Self> {
         let path = path.into();
         let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
         let format = match ending.as_deref() {
@@ -69,8 +72,7 @@ impl Curves {
                 return Err(Error::Picture { path, reason });
             }
         };
-        self.files.push((path, format));
-        Ok(self)
+        Ok(Curves { is_named: true, files: vec![(path, format)], ..Curves::new("", title) })
     }
 
     fn draw(&mut self, history: &[EpochRecord]) -> Result<()> {
@@ -86,7 +88,7 @@ impl Curves {
                 *content = Some(render(&self.title, history).map_err(unfit)?);
             }
             if let Some(content) = content {
-                write_file(path, content)?;
+                if self.is_named { write_output(path, content) } else { write_file(path, content) }?;
             }
         }
         (self.last, self.drawn) = (Some((Instant::now(), began.elapsed())), history.len());
@@ -95,6 +97,10 @@ impl Curves {
 }
 
 impl Observer for Curves {
+    fn is_optional(&self) -> bool {
+        true
+    }
+
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         // A folder that can't be written is reported now, not after the first epoch.
         self.draw(&run.state.history)?;

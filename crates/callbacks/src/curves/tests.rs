@@ -106,7 +106,8 @@ fn the_first_of_equal_bests_is_marked() {
 fn the_files_are_there_from_the_beginning_and_grow() {
     let folder = tempfile::tempdir().unwrap();
     let extra = folder.path().join("elsewhere/plot.PNG");
-    let mut curves = Curves::new(folder.path(), "net on data").also(&extra).unwrap();
+    let mut curves = Curves::new(folder.path(), "net on data");
+    let mut picture = Curves::in_file(&extra, "net on data").unwrap();
     let (epochs, start) = (2, state(vec![]));
     curves.on_begin(&run(epochs, &start)).unwrap();
     let read = || ["curves.svg", "curves.png"].map(|name| std::fs::read(folder.path().join(name)).unwrap());
@@ -115,6 +116,7 @@ fn the_files_are_there_from_the_beginning_and_grow() {
     let flow = curves.on_epoch_end(&state.history[0], &state, &Fake(0.0)).unwrap();
     assert_eq!(flow, Flow::Continue);
     let one = read();
+    picture.on_begin(&run(epochs, &state)).unwrap();
     assert!(one[0] != empty[0] && one[1] != empty[1]);
     assert_eq!(std::fs::read(&extra).unwrap(), one[1]);
     let last = crate::testing::state(history(2));
@@ -125,7 +127,7 @@ fn the_files_are_there_from_the_beginning_and_grow() {
 #[test]
 fn only_pictures_are_drawn() {
     for name in ["plot", "plot.jpg", "plot.svgz", "png", ""] {
-        let error = Curves::new("run", "").also(name).unwrap_err().to_string();
+        let error = Curves::in_file(name, "").unwrap_err().to_string();
         assert!(error.contains(".png or .svg"), "{error}");
     }
 }

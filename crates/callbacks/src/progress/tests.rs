@@ -211,6 +211,26 @@ fn an_interrupt_takes_the_bar_away() {
     assert!(screen.take().contains('~'));
 }
 
+/// Figures that do not fit are left out, the least important first.
+#[test]
+fn a_narrow_terminal_cuts_no_figure() {
+    for (columns, shows) in [
+        (99, "312/1563 - ETA: 18s - 71 img/s - loss: 1.1012 - acc: 0.6043 - run: 2m<"),
+        (60, "312/1563 - ETA: 18s - 71 img/s - loss: 1.1012 - acc: 0.6043"),
+        (50, "312/1563 - ETA: 18s - loss: 1.1012 - acc: 0.6043"),
+        (20, "312/1563 "),
+    ] {
+        let screen = Tape::default();
+        let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
+        let mut progress: Progress<_, io::Stderr> = Progress::bar(io::sink(), target, columns);
+        begin(&mut progress, 0);
+        progress.on_step(&StepInfo { samples: 312, ..step(312, 4.4) }).unwrap();
+        let line = screen.take();
+        let line = line.rsplit('~').next().unwrap().trim_end();
+        assert!(line.starts_with(shows) && line.len() <= usize::from(columns).max(30), "{columns}: {line}");
+    }
+}
+
 #[test]
 fn a_closed_pipe_or_a_full_disk_ends_no_run() {
     struct Broken(io::ErrorKind);
@@ -234,7 +254,7 @@ fn a_closed_pipe_or_a_full_disk_ends_no_run() {
 fn figures_are_spelled_as_in_keras() {
     let spelled = [0.8554, 12.0, 0.0, 0.00012, 1e-10, -0.5, 1e5, f64::NAN, f64::INFINITY].map(figure);
     let expected =
-        ["0.8554", "12.0000", "0.0000", "1.2000e-04", "1.0000e-10", "-0.5000", "100000.0000", "nan", "inf"];
+        ["0.8554", "12.0000", "0.0000", "1.2000e-04", "1.0000e-10", "-0.5000", "1.00e+05", "nan", "inf"];
     assert_eq!(spelled, expected);
     assert_eq!(
         [0.04, 4.24, 9.94, 9.96, 63.4, 3661.0].map(seconds),

@@ -124,6 +124,10 @@ impl TensorBoard {
 }
 
 impl Observer for TensorBoard {
+    fn is_optional(&self) -> bool {
+        true
+    }
+
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         let history = &run.state.history;
         // A new run has no older files to continue.

@@ -71,6 +71,9 @@ impl Fetch<'_> {
     /// # Errors [`Error::Io`] alone: no other source mends an error of this machine.
     fn try_source(&mut self, download: &Download<'_>) -> Result<Outcome> {
         let source = download.source;
+        if let Some(md5) = source.md5.as_ref().filter(|md5| !is_md5(md5)) {
+            return Ok(Outcome::Failed(Error::NoMd5 { url: source.url.clone(), md5: md5.clone() }));
+        }
         if source.md5.is_none() {
             (self.listener)(Progress::NoChecksum { url: &source.url });
         }
@@ -119,6 +122,10 @@ enum Outcome {
     /// In bytes a second.
     Slow(u64),
     Failed(Error),
+}
+
+fn is_md5(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 /// `host:port` of an address.

@@ -264,3 +264,47 @@ fn an_unusable_folder_is_replaced_but_not_deleted() {
         b"half of it"
     );
 }
+
+/// As in a folder that can't be written: `/sys` refuses new files to everybody.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_archive_is_looked_at_without_a_lock_where_none_can_be_made() {
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/sys/none", dir.path().join(".cifar10.lock")).unwrap();
+    fs::write(dir.path().join("cifar-10-python.tar.gz"), "another archive").unwrap();
+    let error = cifar10(dir.path()).offline(true).load().unwrap_err().to_string();
+    assert!(error.contains("but the official archive's is"), "{error}");
+}
+
+#[test]
+fn a_checksum_that_is_none_is_told_before_a_download() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::new(|_, _| Reply::ok(binary_archive()));
+    for md5 in ["c58f", "c58f30108f718f92721af3b95e74349", "../../x"] {
+        let error = cifar10(dir.path()).sources([Source::new(server.url()).md5(md5)]).load().unwrap_err();
+        assert!(error.to_string().contains("but must have 32 hexadecimal digits"), "{error}");
+    }
+    assert!(server.starts().is_empty() && names_in(dir.path()).is_empty());
+}
+
+#[test]
+fn the_last_source_may_crawl_but_not_trickle() {
+    let dir = tempfile::tempdir().unwrap();
+    let trickles =
+        Server::new(|_, start| Reply::range(binary_archive(), start).pace(1, Duration::from_millis(2)));
+    let error = cifar10(dir.path())
+        .sources([source(trickles.url(), binary_archive())])
+        .slow(1 << 20, Duration::from_millis(100))
+        .load()
+        .unwrap_err();
+    assert!(error.to_string().contains("bytes a second only; what came is kept"), "{error}");
+}
+
+#[test]
+fn a_folder_that_is_looked_into_twice_is_named_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let error = cifar::Cifar::new(Kind::Cifar10).data_dir(&data).also_look_in([&data]).offline(true).load();
+    let error = error.unwrap_err().to_string();
+    assert_eq!(error.matches(data.to_str().unwrap()).count(), 1, "{error}");
+}

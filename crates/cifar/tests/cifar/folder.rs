@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use cifar::{Error, folder};
+use cifar::{Error, ValidationFrom, folder};
 use image::{ImageFormat, Rgb, RgbImage};
 
 /// A picture of one colour in `dir/name`.
-fn picture(dir: &Path, name: &str, (width, height): (u32, u32), colour: [u8; 3]) {
+pub(crate) fn picture(dir: &Path, name: &str, (width, height): (u32, u32), colour: [u8; 3]) {
     let path = dir.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let format = ImageFormat::from_path(&path).unwrap();
@@ -68,11 +68,14 @@ fn a_folder_to_validate_on_is_not_that_to_test_on() {
         for class in ["cat", "dog"] {
             (0..6).for_each(|k| picture(dir.path(), &format!("train/{class}/{k}.png"), (2, 2), [1, 0, 0]));
         }
-        assert_eq!(read().validation_from.as_deref(), Some("held back from training"));
+        assert_eq!(read().validation_from, Some(ValidationFrom::HeldBack));
         picture(dir.path(), "test/dog/c.png", (2, 2), [3, 0, 0]);
-        assert_eq!((read().validation, read().validation_from.as_deref()), (None, Some("from test/")));
+        assert_eq!(
+            (read().validation, read().validation_from),
+            (None, Some(ValidationFrom::Test("test".into())))
+        );
         picture(dir.path(), &format!("{name}/cat/c.png"), (2, 2), [2, 0, 0]);
-        let (data, from) = (read(), format!("from {name}/"));
+        let (data, from) = (read(), ValidationFrom::Validation(name.into()));
         let first = |split: &cifar::Split| (split.labels.to_vec(), split.images[[0, 0, 0, 0]]);
         assert_eq!((first(&data.test), data.validation_from), ((vec![1], 3), Some(from.clone())));
         assert_eq!((data.validation.as_ref().map(first), data.train.len()), (Some((vec![0], 2)), 12));
@@ -240,7 +243,7 @@ fn pictures_have_the_pixels_of_pillow() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
     let text = fs::read_to_string(golden.join("pictures.json")).unwrap();
     let expected: serde_json::Value = serde_json::from_str(&text).unwrap();
-    for (list, count) in [("pictures", 21), ("scaled", 6)] {
+    for (list, count) in [("pictures", 26), ("scaled", 6)] {
         let list = expected[list].as_array().unwrap();
         assert_eq!(list.len(), count);
         for picture in list {
@@ -256,6 +259,32 @@ fn pictures_have_the_pixels_of_pillow() {
             assert!(own.len() == pixels.len() && worst <= most, "{name} of {size:?}: {worst}");
         }
     }
+}
+
+/// The same script writes them. The decoder reads other colours from them than Pillow.
+#[test]
+fn pictures_that_would_have_other_colours_are_refused() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/pictures_refused");
+    for (name, says) in [
+        ("fine_colours", "its colours are sampled more finely than its brightness"),
+        ("one_fine_colour", "its colours are sampled more finely than its brightness"),
+        ("called_rgb", "its components are called R, G and B, but its head says YCbCr"),
+    ] {
+        let error =
+            folder::picture(folder.join(name).with_extension("jpg"), [9, 12]).unwrap_err().to_string();
+        assert!(error.contains(&format!("{says}; save it anew")), "{error}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "the pixels of a picture of 4x3 are wanted")]
+fn a_buffer_of_another_length_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    ["a/0.png", "b/0.png", "a/1.png", "b/1.png"]
+        .iter()
+        .for_each(|name| picture(dir.path(), name, (6, 6), [5; 3]));
+    let data = folder::ClassFolders::new(dir.path()).image_size(4, 3).on_demand_above(0).read().unwrap();
+    let _ = data.train.files.unwrap().read(0, &mut [0; 10]);
 }
 
 /// Pillow makes them white from 255 on; TensorFlow reads the upper 8 bits.

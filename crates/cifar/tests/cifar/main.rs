@@ -9,4 +9,5 @@ mod folder;
 mod hostile;
 mod samples;
 mod server;
+mod splits;
 mod synthetic;

@@ -2,7 +2,7 @@
 
 use super::config::{self, MAX_CONFIG};
 use crate::file::{MAX_FILE, bounded, too_large};
-use crate::{Error, Result};
+use crate::{Error, Result, pytorch};
 use serde_json::Value;
 use std::io::Cursor;
 use std::path::Path;
@@ -25,11 +25,9 @@ pub(super) fn open(path: &Path, bytes: Vec<u8>) -> Result<(Vec<u8>, Value)> {
         bytes.ok_or_else(|| too_large(path)).map(Some)
     };
     let Some(weights) = entry("model.weights.h5", MAX_FILE, too_large)? else {
-        let torch = archive.file_names().flatten().any(|name| name.ends_with("/data.pkl"));
+        let torch = archive.file_names().flatten().any(|name| name.ends_with("data.pkl"));
         let reason = match torch {
-            true => {
-                "it is a pickle of torch.save, which may run anything; save the state dict by safetensors.torch.save_file"
-            }
+            true => pytorch::PICKLE,
             false => "there is no model.weights.h5 in the archive, so it is none of model.save",
         };
         return Err(Error::file(path, reason));
@@ -78,6 +76,13 @@ mod tests {
             assert!(told.starts_with(starts) && told.contains(says), "{told}");
         }
         assert!(told(archive(&[weights])).contains("there is no config.json in the archive"));
+    }
+
+    /// Files of torch.save are archives too.
+    #[test]
+    fn pickles_of_pytorch_are_told_to_come_as_onnx() {
+        let told = open(Path::new("a.pth"), archive(&[("a/data.pkl", b"")])).unwrap_err().to_string();
+        assert!(told.contains("export the network to ONNX") && told.contains("torch.onnx.export("), "{told}");
     }
 
     /// Few bytes that become many, and as JSON many more.

@@ -3,10 +3,11 @@
 use super::config::{self, MAX_CONFIG};
 use super::unit::{Array, Unit};
 use super::{MAX_FILE, unit};
+use crate::text::shortened;
 use crate::{Error, Result};
 use hdf5_reader::error::Error as Hdf5Error;
 use hdf5_reader::group::Group;
-use hdf5_reader::{Dataset, Hdf5File, OpenOptions};
+use hdf5_reader::{Dataset, Datatype, Hdf5File, OpenOptions};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
@@ -27,10 +28,8 @@ type Named = (String, Dataset);
 
 /// The content of a file.
 pub(super) struct Layers {
-    /// The layers with weights.
+    /// The layers with weights, in the model's order but for those that are loose.
     pub(super) units: Vec<Unit>,
-    /// Whether their order is the model's.
-    pub(super) ordered: bool,
     /// Whether they have the names of the model's layers, or numbers.
     pub(super) named: bool,
     /// The model's configuration, if it is there.
@@ -52,7 +51,7 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<Layers> {
     let root = file.root_group().map_err(damaged)?;
     let config = match root.attribute("model_config").and_then(|config| config.read_string()) {
         Ok(text) if text.len() as u64 > MAX_CONFIG => return Err(config::too_large(path)),
-        Ok(text) => Some(config::parse(path, text.as_bytes())?),
+        Ok(text) => Some(with_compile(&root, config::parse(path, text.as_bytes())?)),
         Err(Hdf5Error::AttributeNotFound(_)) => None,
         Err(error) => return Err(config::unreadable(path, &error)),
     };
@@ -62,11 +61,22 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<Layers> {
         for layer in layers {
             reader.listed(&top, &layer)?;
         }
-        return Ok(Layers { units: reader.units, ordered: true, named: true, config });
+        unit::mark_loose(&mut reader.units);
+        return Ok(Layers { units: reader.units, named: true, config });
     }
     reader.walk(&root, "", 0)?;
-    let ordered = unit::are_numbered(&reader.units);
-    Ok(Layers { units: reader.units, ordered, named: false, config })
+    unit::mark_loose(&mut reader.units);
+    Ok(Layers { units: reader.units, named: false, config })
+}
+
+/// A model's configuration with that of its training, as in `.keras`. Without one that can be read, the model is taken alone.
+fn with_compile(root: &Group, mut config: Value) -> Value {
+    let text = root.attribute("training_config").and_then(|text| text.read_string()).unwrap_or_default();
+    let compile = serde_json::from_str(&text).ok().filter(|_| text.len() as u64 <= MAX_CONFIG);
+    if let (Some(compile), Some(config)) = (compile, config.as_object_mut()) {
+        config.insert("compile_config".to_owned(), compile);
+    }
+    config
 }
 
 struct Reader<'a> {
@@ -80,13 +90,13 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn damaged(&self, what: &str, error: Hdf5Error) -> Error {
-        Error::file(self.path, format!("`{what}` can't be read: {error}"))
+        Error::file(self.path, format!("`{}` can't be read: {error}", shortened(what)))
     }
 
     /// A layer of the list that files of Keras 2 have. A model inside of the model is one entry: then the names of the
-    /// tensors tell its layers apart.
+    /// tensors tell its layers apart. Their order is none of the model's, for Keras lists those that are trained first.
     fn listed(&mut self, top: &Group, layer: &str) -> Result<()> {
-        let group = top.group(layer).map_err(|error| self.damaged(layer, error))?;
+        let group = below(top, layer).map_err(|error| self.damaged(layer, error))?;
         let mut parts: Vec<(String, Vec<Named>)> = Vec::new();
         let mut places = HashMap::new();
         for name in names(&group, "weight_names").unwrap_or_default() {
@@ -99,7 +109,14 @@ impl Reader<'_> {
             }
             parts[place].1.push(named);
         }
-        parts.into_iter().try_for_each(|(owner, tensors)| self.unit(&owner, tensors))
+        let first = self.units.len();
+        for (owner, tensors) in parts {
+            // TensorFlow numbers the outputs of its nodes: `kernel:0`.
+            let parameter = |tensor: &str| Some(tensor.split(':').next()?.to_owned());
+            self.unit(&owner, layer, tensors, parameter)?;
+        }
+        self.units[first..].sort_by_key(|unit| unit::number(&unit.name));
+        Ok(())
     }
 
     /// The layers below a group: each has its tensors in a group `vars`, numbered.
@@ -114,7 +131,9 @@ impl Reader<'_> {
                 let mut tensors = child.datasets().map_err(|error| self.damaged(path, error))?;
                 tensors.sort_by_key(|tensor| unit::number(tensor.name()));
                 let tensors = tensors.into_iter().map(|tensor| (tensor.name().to_owned(), tensor)).collect();
-                self.unit(path, tensors)?;
+                let parts: Vec<&str> = path.split('/').filter(|part| !HOLDERS.contains(part)).collect();
+                let around = parts[..parts.len().saturating_sub(1)].join("/");
+                self.unit(&parts.join("/"), &around, tensors, |_| None)?;
             } else if !NOT_LAYERS.contains(&name) {
                 self.walk(child, &format!("{path}/{name}"), depth + 1)?;
             }
@@ -122,26 +141,34 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Adds the layer of the groups in `path`.
-    fn unit(&mut self, path: &str, tensors: Vec<Named>) -> Result<()> {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        let arrays: Result<Vec<Array>> = tensors
-            .into_iter()
-            .map(|(tensor, dataset)| self.array(format!("{name}/{tensor}"), dataset))
-            .collect();
-        let arrays = arrays?;
+    /// Adds the layer at `path`, if it has weights. `parameter` gives a tensor's parameter by its name.
+    fn unit(
+        &mut self,
+        path: &str,
+        group: &str,
+        tensors: Vec<Named>,
+        parameter: impl Fn(&str) -> Option<String>,
+    ) -> Result<()> {
+        let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+        let mut arrays = Vec::new();
+        for (tensor, dataset) in tensors {
+            // Counters, and states of random numbers.
+            if !matches!(dataset.dtype(), Datatype::FixedPoint { .. }) {
+                arrays.push(self.array(format!("{name}/{tensor}"), parameter(&tensor), dataset)?);
+            }
+        }
         if !arrays.is_empty() {
-            let parts: Vec<&str> = path.split('/').filter(|part| !HOLDERS.contains(part)).collect();
-            self.units.push(Unit { name: name.to_owned(), path: parts.join("/"), arrays });
+            let (path, group) = (path.to_owned(), group.to_owned());
+            self.units.push(Unit { name, path, group, is_loose: false, arrays });
         }
         Ok(())
     }
 
     /// A tensor without a look at its values.
-    fn array(&mut self, name: String, dataset: Dataset) -> Result<Array> {
+    fn array(&mut self, name: String, parameter: Option<String>, dataset: Dataset) -> Result<Array> {
         let len = dataset.num_elements().map_err(|error| self.damaged(&name, error))?;
         let size = dataset.raw_element_size().map_err(|error| self.damaged(&name, error))?;
-        let refuse = |what: String| Error::file(self.path, format!("`{name}` {what}"));
+        let refuse = |what: String| Error::file(self.path, format!("`{}` {what}", shortened(&name)));
         if size != size_of::<f32>() {
             return Err(refuse(format!("has values of {size} bytes, but must have float32")));
         }
@@ -153,21 +180,25 @@ impl Reader<'_> {
         let too_many = || refuse(format!("would make more than {} MiB of weights", MAX_FILE >> 20));
         self.left = self.left.checked_sub(len).ok_or_else(too_many)?;
         let shape = dataset.shape().iter().map(|&extent| extent as usize).collect();
-        Ok(Array { name, shape, dataset })
+        Ok(Array { name, parameter, shape, dataset })
     }
+}
+
+/// The group at a path below another: a layer's name may have slashes.
+fn below(group: &Group, path: &str) -> hdf5_reader::error::Result<Group> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    if parts.len() > MAX_DEPTH {
+        return Err(Hdf5Error::GroupNotFound(path.to_owned()));
+    }
+    parts.into_iter().try_fold(group.clone(), |group, part| group.group(part))
 }
 
 /// The dataset at a path below a group.
 fn inside(group: &Group, path: &str) -> hdf5_reader::error::Result<Dataset> {
-    let mut group = group.clone();
-    let mut rest = path;
-    let mut depth = 0;
-    while let Some((first, behind)) = rest.split_once('/').filter(|_| depth < MAX_DEPTH) {
-        group = group.group(first)?;
-        rest = behind;
-        depth += 1;
+    match path.rsplit_once('/') {
+        Some((around, name)) => below(group, around)?.dataset(name),
+        None => group.dataset(path),
     }
-    group.dataset(rest)
 }
 
 /// A list of names in an attribute, or in several numbered ones where it was too long for one.

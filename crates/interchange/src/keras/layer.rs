@@ -1,5 +1,7 @@
 //! One layer of a configuration.
 
+use super::place::Place;
+use crate::text::shortened;
 use models::{LayerSpec, initializer_of, options_of};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -29,13 +31,31 @@ const NEUTRAL: [&str; 9] = [
 const FUNCTIONS: [(&str, &str); 5] =
     [("Gelu", "gelu"), ("Relu", "relu"), ("Sigmoid", "sigmoid"), ("Silu", "silu"), ("Tanh", "tanh")];
 
+/// The functions of TensorFlow that a model of Keras 2 holds like layers, and their names in Keras 3.
+const OPERATORS: [(&str, &str); 10] = [
+    ("__operators__.add", "Add"),
+    ("math.add", "Add"),
+    ("math.subtract", "Subtract"),
+    ("math.multiply", "Multiply"),
+    ("math.truediv", "TrueDivide"),
+    ("math.sigmoid", "Sigmoid"),
+    ("math.tanh", "Tanh"),
+    ("nn.gelu", "Gelu"),
+    ("nn.relu", "Relu"),
+    ("nn.silu", "Silu"),
+];
+
 /// Layers that change nothing but a training, besides those that draw: [`Layer::passes_on`].
 const FOR_TRAINING: [&str; 5] =
     ["ActivityRegularization", "AlphaDropout", "GaussianDropout", "GaussianNoise", "SpatialDropout2D"];
 
 impl<'a> Layer<'a> {
     pub(super) fn of(value: &'a Value) -> Self {
-        let class = value["class_name"].as_str().unwrap_or_default();
+        let mut class = value["class_name"].as_str().unwrap_or_default();
+        if class == "TFOpLambda" {
+            let known = OPERATORS.into_iter().find(|(own, _)| value["config"]["function"] == *own);
+            class = known.map_or(class, |(_, class)| class);
+        }
         let name = value["config"]["name"].as_str().or(value["name"].as_str()).unwrap_or_default();
         Layer { value, class, name }
     }
@@ -47,6 +67,33 @@ impl<'a> Layer<'a> {
     /// Whether files have weights of it.
     pub(super) fn has_weights(&self) -> bool {
         ["Conv2D", "Dense", "BatchNormalization", "GroupNormalization"].contains(&self.class)
+    }
+
+    /// Whether it has weights itself or, as a model, in a layer.
+    pub(super) fn has_any_weights(&self) -> bool {
+        self.has_weights() || self.is_adapted() || self.inner().any(|layer| layer.has_any_weights())
+    }
+
+    /// The layers of a model.
+    fn inner(&self) -> impl Iterator<Item = Layer<'a>> + use<'a> {
+        let config = &self.value["config"];
+        let layers = config["layers"].as_array().or(config.as_array()).filter(|_| self.is_model());
+        layers.map(Vec::as_slice).unwrap_or_default().iter().map(Layer::of)
+    }
+
+    /// Whether it works in another way in training.
+    pub(super) fn differs_in_training(&self) -> bool {
+        ["BatchNormalization", "Dropout"].contains(&self.class)
+            || self.passes_on("", &mut Vec::new()) && self.class != "Identity"
+            || self.inner().any(|layer| layer.differs_in_training())
+    }
+
+    /// Whether a call says that the layer works as in training, whatever the model does: `[["name", 0, 0, {"training": false}]]` in
+    /// Keras 2. Keras 3 writes such a word too, but goes by the model.
+    pub(super) fn mode(&self, call: usize) -> Option<bool> {
+        let node = &self.value["inbound_nodes"][call];
+        let first = if node[0][0].is_string() { &node[0] } else { node };
+        first[3]["training"].as_bool()
     }
 
     /// Whether a network that is used gives on what this layer gets. If that is not so in training, it is added to `left_out`,
@@ -72,9 +119,13 @@ impl<'a> Layer<'a> {
 
     /// A sum or product with a number, or a normalization by fixed numbers, as a `Rescaling`. `measured` has the mean and the variance
     /// of one that [is adapted](Layer::is_adapted).
-    pub(super) fn rescaling(&self, measured: Option<[Vec<f32>; 2]>) -> Result<Option<LayerSpec>, String> {
+    pub(super) fn rescaling(
+        &self,
+        place: &Place,
+        measured: Option<[Vec<f32>; 2]>,
+    ) -> Result<Option<LayerSpec>, String> {
         let options = match self.class {
-            "Normalization" => Some(self.normalization(measured)?),
+            "Normalization" => Some(self.normalization(measured).ok_or_else(|| no_channels(place))?),
             _ => self.with_number().map(|[scale, offset]| json!({"scale": scale, "offset": offset})),
         };
         let options = options.map(|options| options.as_object().cloned().unwrap_or_default());
@@ -83,18 +134,22 @@ impl<'a> Layer<'a> {
     }
 
     /// Scale and offset of a normalization, for all channels or for each.
-    fn normalization(&self, measured: Option<[Vec<f32>; 2]>) -> Result<Value, String> {
+    fn normalization(&self, measured: Option<[Vec<f32>; 2]>) -> Option<Value> {
         let config = &self.value["config"];
         let given = || ["mean", "variance"].map(|key| numbers(&config[key]));
         let [means, variances] = measured.unwrap_or_else(given);
-        if config["invert"] == true || !self.is_last(&config["axis"]) || means.len() != variances.len() {
-            return Err(no_channels(self.name));
+        // Without an axis one number is for all channels.
+        let has_no_axis = config["axis"].as_array().map_or(config["axis"].is_null(), Vec::is_empty);
+        let is_for_all = has_no_axis && means.len() == 1;
+        let is_of_channels = is_for_all || self.is_last(&config["axis"]);
+        if config["invert"] == true || !is_of_channels || means.len() != variances.len() {
+            return None;
         }
         let scales: Vec<f64> =
             variances.iter().map(|&variance| 1.0 / f64::from(variance).sqrt().max(1e-7)).collect();
         let offsets = means.iter().zip(&scales).map(|(&mean, scale)| -f64::from(mean) * scale);
         let offsets: Vec<f64> = offsets.collect();
-        Ok(match (&scales[..], &offsets[..]) {
+        Some(match (&scales[..], &offsets[..]) {
             ([scale], [offset]) => json!({"scale": scale, "offset": offset}),
             _ => json!({"scale": scales, "offset": offsets}),
         })
@@ -102,16 +157,24 @@ impl<'a> Layer<'a> {
 
     /// Scale and offset of a sum or product with a number.
     fn with_number(&self) -> Option<[f64; 2]> {
-        let arguments = &self.value["inbound_nodes"][0]["args"];
-        let swaps = ["Add", "Multiply"].contains(&self.class);
-        let number = arguments[1].as_f64().or(arguments[0].as_f64().filter(|_| swaps))?;
+        let (number, is_first) = self.number()?;
         match self.class {
             "Add" => Some([1.0, number]),
+            "Subtract" if is_first => Some([-1.0, number]),
             "Subtract" => Some([1.0, -number]),
             "Multiply" => Some([number, 0.0]),
-            "TrueDivide" if (1.0 / number).is_finite() => Some([1.0 / number, 0.0]),
+            "TrueDivide" if !is_first && (1.0 / number).is_finite() => Some([1.0 / number, 0.0]),
             _ => None,
         }
+    }
+
+    /// The number that a function reads beside a tensor, and whether it comes first: `{"args": [tensor, 2.0]}` in Keras 3, and
+    /// `["name", 0, 0, {"y": 2.0}]` or `["_CONSTANT_VALUE", -1, 2.0, {"y": tensor}]` in Keras 2.
+    fn number(&self) -> Option<(f64, bool)> {
+        let node = &self.value["inbound_nodes"][0];
+        let first = node["args"][0].as_f64().or(node[2].as_f64().filter(|_| node[1] == -1));
+        let second = node["args"][1].as_f64().or(node[3]["y"].as_f64());
+        first.map(|number| (number, true)).or(second.map(|number| (number, false)))
     }
 
     /// The layers that each call reads, with the number of their call.
@@ -128,7 +191,8 @@ impl<'a> Layer<'a> {
     }
 
     /// Height and width of the images, in the configuration of an input layer, or of the first layer in Keras 2.
-    pub(super) fn image_size(&self) -> Result<Option<[usize; 2]>, String> {
+    /// `name` is the layer's name for people.
+    pub(super) fn image_size(&self, name: &str) -> Result<Option<[usize; 2]>, String> {
         let side =
             |side: &Value| side.as_u64().filter(|&side| side > 0).and_then(|side| side.try_into().ok());
         let shapes = ["batch_shape", "batch_input_shape"].map(|key| self.value["config"][key].as_array());
@@ -138,26 +202,31 @@ impl<'a> Layer<'a> {
                 Ok(side(h).zip(side(w)).map(|(h, w)| [h, w]))
             }
             _ => Err(format!(
-                "its input `{}` has the shape {}, but must have rows, columns and 3 channels",
-                shortened(self.name),
+                "its input `{name}` has the shape {}, but must have rows, columns and 3 channels",
                 shortened(&Value::from(shape.clone()).to_string())
             )),
         }
     }
 
-    /// The class and its options. Options for training alone that are left out are added to `left_out`, with the
-    /// layer's name in the network.
-    pub(super) fn spec(&self, name: &str, left_out: &mut LeftOut) -> Result<LayerSpec, String> {
+    /// The class and its options. `of_vectors` tells whether it reads vectors. Options for training alone that are left out are
+    /// added to `left_out`.
+    pub(super) fn spec(
+        &self,
+        place: &Place,
+        of_vectors: bool,
+        left_out: &mut LeftOut,
+    ) -> Result<LayerSpec, String> {
         let function = FUNCTIONS.into_iter().find(|(own, _)| *own == self.class);
         let class = function.map_or(self.class, |_| "Activation");
         let known = options_of(class).ok_or_else(|| {
             let names = models::CLASSES.join(", ");
             format!(
                 "its layer `{}` is a {}, which is not there; there are {names}",
-                shortened(self.name),
+                place.own_name(),
                 shortened(self.class)
             )
         })?;
+        self.check_arguments(place)?;
         let mut options = Map::new();
         options.extend(function.map(|(_, activation)| ("activation".to_owned(), activation.into())));
         for (key, value) in self.value["config"].as_object().into_iter().flatten() {
@@ -168,30 +237,52 @@ impl<'a> Layer<'a> {
             }
             if known.contains(&key.as_str()) && !unknown_initializer() {
                 options.insert(key.clone(), plain(value));
-            } else if !self.is_neutral(key, value) {
+            } else if !self.is_neutral(key, value, of_vectors) {
                 if key == "data_format" {
                     return Err(format!(
                         "its layer `{}` has data_format=\"channels_first\", and towers reads \"channels_last\" alone; build the \
                          model with that, set its weights, and save it anew",
-                        shortened(self.name)
+                        place.own_name()
                     ));
                 }
                 if !is_for_training(key) {
                     return Err(format!(
                         "its layer `{}` has {}={}, which is not there",
-                        shortened(self.name),
+                        place.own_name(),
                         shortened(key),
                         shortened(&plain(value).to_string())
                     ));
                 }
-                left_out.push((name.to_owned(), key.clone(), remedy(key, value)));
+                left_out.push((place.layer.clone(), key.clone(), remedy(key, value)));
             }
         }
         Ok(LayerSpec { class: class.to_owned(), options, ..LayerSpec::default() })
     }
 
-    /// Whether an option has the value that changes nothing.
-    fn is_neutral(&self, key: &str, value: &Value) -> bool {
+    /// Refuses arguments of a function of TensorFlow, such as `approximate`.
+    fn check_arguments(&self, place: &Place) -> Result<(), String> {
+        let arguments = self.value["inbound_nodes"][0][3].as_object();
+        let says_more = |(key, value): &(&String, &Value)| {
+            !["name", "y"].contains(&key.as_str()) && !value.is_null() && **value != false
+        };
+        match arguments
+            .filter(|_| self.value["class_name"] == "TFOpLambda")
+            .into_iter()
+            .flatten()
+            .find(says_more)
+        {
+            None => Ok(()),
+            Some((key, value)) => Err(format!(
+                "its layer `{}` has {}={}, which is not there",
+                place.own_name(),
+                shortened(key),
+                shortened(&value.to_string())
+            )),
+        }
+    }
+
+    /// Whether an option has the value that changes nothing. `of_vectors` is as for [`spec`](Layer::spec).
+    fn is_neutral(&self, key: &str, value: &Value, of_vectors: bool) -> bool {
         let ones = |value: &Value| match value {
             Value::Array(values) => values.iter().all(|value| *value == 1),
             value => *value == 1,
@@ -201,11 +292,12 @@ impl<'a> Layer<'a> {
         match key {
             "trainable" => *value != false || !self.has_weights(),
             _ if *value == false || NEUTRAL.contains(&key) => true,
+            "function" => self.value["class_name"] == "TFOpLambda",
             "data_format" => value == "channels_last",
             "groups" => ones(value),
             // A kernel of one pixel has no gaps.
             "dilation_rate" => ones(value) || ones(&self.value["config"]["kernel_size"]),
-            "axis" => self.is_last(value),
+            "axis" => self.is_last(value) || of_vectors && [json!(1), json!([1])].contains(value),
             "bias_initializer" | "beta_initializer" | "moving_mean_initializer" => initializer() == "zeros",
             "gamma_initializer" | "moving_variance_initializer" => initializer() == "ones",
             _ => false,
@@ -222,15 +314,15 @@ impl<'a> Layer<'a> {
         let rank = shape.map(|shape| shape.first().and_then(Value::as_array).unwrap_or(shape).len());
         match axis {
             Some(-1 | 3) => true,
-            Some(axis) => rank.is_some_and(|rank| axis + 1 == rank as i64),
+            Some(axis) => rank.is_some_and(|rank| axis.checked_add(1) == i64::try_from(rank).ok()),
             None => false,
         }
     }
 }
 
 /// Why a normalization can't be taken over.
-pub(super) fn no_channels(name: &str) -> String {
-    format!("its layer `{}` must normalize each channel by one mean and one variance", shortened(name))
+pub(super) fn no_channels(place: &Place) -> String {
+    format!("its layer `{}` must normalize each channel by one mean and one variance", place.own_name())
 }
 
 /// The numbers in a list of lists of numbers, or a number alone. The parser bounds how deep a value may be.
@@ -243,13 +335,15 @@ fn numbers(value: &Value) -> Vec<f32> {
 
 /// Adds the tensors that a call reads: `{"config": {"keras_history": ["name", 0, 0]}}` in Keras 3, and
 /// `["name", 0, 0, {}]` in Keras 2. The parser bounds how deep a value may be.
-fn tensors_in(value: &Value, found: &mut Vec<(String, usize)>) {
+pub(super) fn tensors_in(value: &Value, found: &mut Vec<(String, usize)>) {
     let history = &value["config"]["keras_history"];
     let tensor = |listed: &Value| Some((listed[0].as_str()?.to_owned(), listed[1].as_u64()? as usize));
-    if let Some(one) = tensor(history).or_else(|| tensor(value)) {
+    if let Some(one) = tensor(history) {
         found.push(one);
         return;
     }
+    found.extend(tensor(value));
+    // Behind the first tensor of a function may be others, by the names of its arguments.
     match value {
         Value::Array(values) => values.iter().for_each(|value| tensors_in(value, found)),
         Value::Object(values) => values.values().for_each(|value| tensors_in(value, found)),
@@ -314,13 +408,5 @@ fn plain(value: &Value) -> Value {
             }
         }
         _ => table.clone().into(),
-    }
-}
-
-/// A text of a file may be of any length.
-pub(crate) fn shortened(text: &str) -> String {
-    match text.char_indices().nth(80) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
     }
 }

@@ -9,14 +9,16 @@
 //! | `x.h5` | `model.save`, or `model.save_weights` of Keras 2 | from its attributes |
 //!
 //! Files of `model.save` have the model's configuration, from which the network is [built](read_network), and weights are
-//! assigned in its order. Other files have weights alone. Their names are of no use: a second model of a session has a
-//! `conv2d_19` where the first has a `conv2d`. So layers are matched by their kind, shapes and order, see
-//! [`KerasWeights::assign`].
+//! assigned by the places of its layers. Other files have weights alone. Their names may be of no use: a second model of a
+//! session has a `conv2d_19` where the first has a `conv2d`. So layers are matched by their names where all are the same, and
+//! else by their kind, shapes and order, see [`KerasWeights::assign`].
 //!
 //! Files are hostile: sizes are bounded, and a mismatch is an error of one sentence.
 
 mod archive;
 mod assign;
+mod calls;
+mod compile;
 mod config;
 mod h5;
 mod layer;
@@ -25,12 +27,13 @@ mod place;
 mod unit;
 
 pub use crate::file::MAX_FILE;
-pub(crate) use layer::shortened;
+pub(crate) use crate::text::shortened;
 
 use crate::{Error, Imported, Result, file};
 use checkpoint::Tensors;
 use layers::Step;
 use model::Read;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use unit::Unit;
 
@@ -40,15 +43,24 @@ use unit::Unit;
 /// [`Error::Io`]; [`Error::File`] if it is none of Keras', has weights alone, or has a layer that is not there.
 pub fn read_network(path: &Path) -> Result<Imported> {
     let bytes = file::read(path)?;
-    let described = match bytes.first() {
-        Some(b'{') => {
+    let described = match is_text(&bytes) {
+        true => {
             let read = model::read(&config::parse(path, &bytes)?, (&[], true));
             Some(read.map_err(|reason| Error::file(path, reason))?)
         }
-        _ => KerasWeights::of(path, bytes)?.described,
+        false => KerasWeights::of(path, bytes, None)?.described,
     };
     let reason = "it has weights alone, and no layers; save the whole model by model.save(\"x.keras\")";
     described.map(|read| read.network).ok_or_else(|| Error::file(path, reason))
+}
+
+/// Whether a file is the text of `model.to_json`: the layers of a model.
+pub fn is_model_text(path: &Path) -> bool {
+    file::read(path).is_ok_and(|bytes| is_text(&bytes) && config::parse(path, &bytes).is_ok())
+}
+
+fn is_text(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&b'{')
 }
 
 /// Checks that the bytes are of an HDF5 file.
@@ -65,8 +77,6 @@ fn hdf5(path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
 pub struct KerasWeights {
     path: PathBuf,
     units: Vec<Unit>,
-    /// Whether `units` have the order of the model's layers, or that of names somebody chose.
-    ordered: bool,
     /// Whether layers have their own names, as in `.h5`, or are numbered by their classes.
     named: bool,
     described: Option<Read>,
@@ -79,25 +89,38 @@ impl KerasWeights {
     /// [`Error::Io`]; [`Error::File`] if it is none of Keras', is too large or damaged, or of images with
     /// their channels first.
     pub fn read(path: &Path) -> Result<Self> {
-        KerasWeights::of(path, file::read(path)?)
+        KerasWeights::of(path, file::read(path)?, None)
     }
 
-    fn of(path: &Path, bytes: Vec<u8>) -> Result<Self> {
+    /// Reads the weights in a file for the model whose layers are in another one: the text of `model.to_json`.
+    ///
+    /// # Errors
+    /// As [`read`](KerasWeights::read) and [`read_network`], each with the file that is wrong.
+    pub fn read_for(model: &Path, path: &Path) -> Result<Self> {
+        let config = config::parse(model, &file::read(model)?)?;
+        KerasWeights::of(path, file::read(path)?, Some((model, config)))
+    }
+
+    /// `model` has the configuration instead of the file, and where it is from.
+    fn of(path: &Path, bytes: Vec<u8>, model: Option<(&Path, Value)>) -> Result<Self> {
         let (bytes, config) = match bytes.starts_with(b"PK") {
             true => archive::open(path, bytes).map(|(bytes, config)| (bytes, Some(config)))?,
             false => (bytes, None),
         };
-        let h5::Layers { mut units, ordered, named, config: own } = h5::read(path, hdf5(path, bytes)?)?;
+        let h5::Layers { mut units, named, config: own } = h5::read(path, hdf5(path, bytes)?)?;
         if units.is_empty() {
             return Err(Error::file(path, "there are no weights in it"));
         }
-        let described = config.or(own).map(|config| model::read(&config, (&units, named))).transpose();
-        let described = described.map_err(|reason| Error::file(path, reason))?;
+        let model = model.or(config.or(own).map(|config| (path, config)));
+        let read = |(path, config): (&Path, Value)| {
+            model::read(&config, (&units, named)).map_err(|reason| Error::file(path, reason))
+        };
+        let described = model.map(read).transpose()?;
         let mut adapted = described.iter().flat_map(|read| &read.adapted).copied().collect::<Vec<_>>();
         adapted.sort_unstable();
         adapted.dedup();
         adapted.iter().rev().for_each(|&unit| drop(units.remove(unit)));
-        Ok(KerasWeights { path: path.to_owned(), units, ordered, named, described })
+        Ok(KerasWeights { path: path.to_owned(), units, named, described })
     }
 
     /// The network that the file describes. `None` if it has weights alone.
@@ -105,30 +128,34 @@ impl KerasWeights {
         self.described.as_ref().map(|read| &read.network)
     }
 
-    /// The outputs of the last dense layer: the number of classes.
+    /// The number of classes: the outputs of the last dense layer, if it is known which one that is.
     pub fn classes(&self) -> Option<usize> {
-        self.units.iter().rev().find_map(Unit::units)
+        match self.network() {
+            Some(network) => network.classes,
+            None => unit::last_outputs(&self.units, self.named),
+        }
     }
 
     /// Whether weights of these kinds and shapes are those of a network with these layers.
     pub fn fits(&self, steps: &[Step]) -> bool {
-        assign::fits(&self.units, self.ordered, steps)
+        assign::fits(&self.units, steps)
     }
 
     /// The tensors of a network with these layers, under the names of its slots.
     ///
-    /// Layers with the names of the [described](KerasWeights::network) network have its weights. Otherwise convolutions,
-    /// normalizations and dense layers of one shape correspond in their order; where every convolution has a
-    /// normalization, the two are matched as one.
+    /// Layers with the names of the [described](KerasWeights::network) network have its weights, and so have layers whose
+    /// names are all those of the file. Otherwise convolutions, normalizations and dense layers of one shape correspond in their
+    /// order; where every convolution has a normalization, the two are matched as one.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] with the first thing that differs.
+    /// [`Error::Mismatch`] with the first thing that differs, and where neither names nor shapes nor the file's order tell
+    /// which layer is which.
     pub fn assign(&self, steps: &[Step]) -> Result<Tensors> {
         let tensors = match &self.described {
             Some(read) if assign::has(&read.places, steps) => {
                 assign::described(&self.units, self.named, &read.places, steps)
             }
-            _ => assign::by_shape(&self.units, self.ordered, steps),
+            _ => assign::undescribed(&self.units, self.named, steps),
         };
         tensors.map_err(|reason| Error::Mismatch { path: self.path.clone(), reason })
     }

@@ -1,18 +1,24 @@
 //! From a model's configuration to an architecture.
 
+use super::calls::{Calls, Key, first_numbers};
+use super::compile;
 use super::layer::{self, Layer};
 use super::place::Place;
 use super::unit::Unit;
 use crate::Imported;
+use crate::text::shortened;
 use models::{Architecture, IMAGES, LayerSpec};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The most layers of a configuration, with its inputs and the layers of models in it.
 const MOST_LAYERS: usize = 4000;
 
 /// The most models inside of each other.
 const MOST_DEPTH: usize = 8;
+
+/// The most inputs of all layers together.
+const MOST_READS: usize = 1 << 20;
 
 /// A network and the places of its weights.
 #[derive(Debug)]
@@ -33,8 +39,9 @@ pub(super) fn read(config: &Value, weights: (&[Unit], bool)) -> Result<Read, Str
     put_last(&mut architecture, &output)?;
     let classes = architecture.take_classes();
     let name = config["config"]["name"].as_str().unwrap_or("model").to_owned();
-    let network =
-        Imported { name, architecture, classes, image: reader.image, notes: layer::notes(reader.left_out) };
+    let (image, notes) = (reader.image, layer::notes(reader.left_out));
+    let compiled = compile::read(&config["compile_config"]);
+    let network = Imported { name, architecture, classes, image, notes, compiled };
     Ok(Read { network, places: reader.places, adapted: reader.adapted })
 }
 
@@ -53,8 +60,27 @@ struct Around {
     /// Before the layer's name in the network.
     prefix: String,
     numbered: String,
-    named: String,
-    depth: usize,
+    names: Vec<String>,
+}
+
+impl Around {
+    /// The layers with their places. Keras numbers those of a class in the order of the list.
+    fn placed<'a>(&self, layers: &'a [Value]) -> Vec<(Layer<'a>, Place)> {
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        let place = |layer: Layer<'a>| {
+            let class = layers::keras_name(layer.class);
+            let count = counts.entry(class.clone()).or_default();
+            let own = if *count == 0 { class } else { format!("{class}_{count}") };
+            *count += 1;
+            let place = Place {
+                layer: format!("{}{}", self.prefix, layer.name),
+                numbered: format!("{}{own}", self.numbered),
+                names: [&self.names[..], &[layer.name.to_owned()]].concat(),
+            };
+            (layer, place)
+        };
+        layers.iter().map(Layer::of).map(place).collect()
+    }
 }
 
 #[derive(Default)]
@@ -64,16 +90,13 @@ struct Reader<'a> {
     layers: Vec<LayerSpec>,
     places: Vec<Place>,
     image: Option<[usize; 2]>,
+    /// The layers that give vectors.
+    vectors: HashSet<String>,
     /// Layers and options of theirs that only matter for training.
     left_out: layer::LeftOut,
     count: usize,
+    reads: usize,
 }
-
-/// The outputs of layers: by the name of a layer and the number of its call.
-type Outputs = HashMap<(String, usize), String>;
-
-/// A call of a layer: its number, and the outputs that it reads.
-type Call<'a> = (Layer<'a>, usize, Vec<(String, usize)>);
 
 impl Reader<'_> {
     /// Adds the layers of a model that reads `inputs`, and returns the name of its output.
@@ -84,110 +107,105 @@ impl Reader<'_> {
         let (true, Some(layers)) = (["Sequential", "Functional", "Model"].contains(&class), layers) else {
             return Err(format!(
                 "it is a model of the class `{}`, but only Sequential and functional models have their layers in the file",
-                layer::shortened(class)
+                shortened(class)
             ));
         };
-        if around.depth > MOST_DEPTH {
+        if around.names.len() > MOST_DEPTH {
             return Err(format!("it has more than {MOST_DEPTH} models inside of each other"));
         }
-        let mut counts = HashMap::new();
-        if class == "Sequential" {
-            let [input] = inputs else {
-                return Err(format!(
-                    "a Sequential model in it reads {} tensors, but must read one",
-                    inputs.len()
-                ));
-            };
-            let mut last = input.clone();
-            for value in layers {
-                if let Some(output) =
-                    self.layer(&Layer::of(value), around, &mut counts, &[last.clone()], 0)?
-                {
-                    last = output;
-                }
-            }
-            return Ok(last);
+        let layers = around.placed(layers);
+        if class != "Sequential" {
+            return self.functional(&model["config"], &layers, inputs);
         }
-        let (mut outputs, mut waiting) = (Outputs::new(), Vec::<Call<'_>>::new());
-        let config = &model["config"];
+        let [input] = inputs else {
+            return Err(format!(
+                "a Sequential model in it reads {} tensors, but must read one",
+                inputs.len()
+            ));
+        };
+        let mut last = input.clone();
+        for (layer, place) in &layers {
+            let read = [last.clone()];
+            last = self.layer(layer, place, &read, 0)?.unwrap_or(last);
+        }
+        Ok(last)
+    }
+
+    /// The same for a functional model, whose configuration this is.
+    fn functional(
+        &mut self,
+        config: &Value,
+        layers: &[(Layer<'_>, Place)],
+        inputs: &[String],
+    ) -> Result<String, String> {
         let input_layers = ends(&config["input_layers"], "input", inputs.len())?;
         let output_layer = ends(&config["output_layers"], "output", 1)?.remove(0);
-        for value in layers {
-            let layer = Layer::of(value);
-            let calls = layer.calls();
-            if calls.is_empty() || layer.class == "InputLayer" {
-                let place = input_layers.iter().position(|(name, _)| *name == layer.name);
-                let input = place.and_then(|place| inputs.get(place));
-                let input = input.ok_or_else(|| {
-                    format!("its layer `{}` is one input more, but a network has one", layer.name)
+        let first_numbers = first_numbers(layers.iter().map(|(layer, _)| layer), &output_layer);
+        let mut calls = Calls::default();
+        for (k, (layer, place)) in layers.iter().enumerate() {
+            let all = layer.calls();
+            if all.is_empty() || layer.class == "InputLayer" {
+                let input = input_layers.iter().position(|(name, _)| *name == layer.name);
+                let input = input.and_then(|place| inputs.get(place)).ok_or_else(|| {
+                    format!("its layer `{}` is one input more, but a network has one", place.own_name())
                 })?;
-                self.layer(&layer, around, &mut counts, &[], 0)?;
-                outputs.insert((layer.name.to_owned(), 0), input.clone());
+                self.layer(layer, place, std::slice::from_ref(input), 0)?;
+                calls.made((layer.name.to_owned(), 0), input.clone());
                 continue;
             }
-            if calls.len() > 1 && (layer.has_weights() || layer.is_model()) {
-                return Err(format!(
-                    "its layer `{}` is used {} times, but its weights can only be used once",
-                    layer.name,
-                    calls.len()
-                ));
-            }
-            waiting.extend(calls.into_iter().enumerate().map(|(number, reads)| (layer, number, reads)));
+            check_times(layer, place, all.len())?;
+            all.into_iter().enumerate().for_each(|(number, reads)| calls.wait(k, number, reads));
             // A layer that is used again may read layers after its own place in the list.
-            let all_read = |(_, _, reads): &Call<'_>, outputs: &Outputs| {
-                reads.iter().all(|key| outputs.contains_key(key))
-            };
-            while let Some(next) = waiting.iter().position(|call| all_read(call, &outputs)) {
-                let (layer, number, reads) = waiting.remove(next);
-                let reads: Vec<String> = reads.iter().map(|key| outputs[key].clone()).collect();
-                if let Some(output) = self.layer(&layer, around, &mut counts, &reads, number)? {
-                    outputs.insert((layer.name.to_owned(), number), output);
+            while let Some((k, number, reads)) = calls.next() {
+                let (layer, place) = &layers[k];
+                if let Some(output) = self.layer(layer, place, &reads, number)? {
+                    let first = first_numbers.get(layer.name).copied().unwrap_or(0);
+                    calls.made((layer.name.to_owned(), first + number), output);
                 }
             }
-            if waiting.len() > MOST_LAYERS {
-                return Err(format!("it has more than {MOST_LAYERS} layers"));
-            }
         }
-        if let Some((layer, ..)) = waiting.first() {
-            return Err(format!("its layer `{}` reads a layer that is not there", layer.name));
+        if let Some(k) = calls.waiting() {
+            let name = layers[k].1.own_name();
+            return Err(format!("its layer `{name}` reads a layer that is not there"));
         }
-        outputs.get(&output_layer).cloned().ok_or_else(|| "its output is none of its layers".to_owned())
+        calls.output(&output_layer).ok_or_else(|| "its output is none of its layers".to_owned())
+    }
+
+    /// Counts a call and its inputs.
+    fn count(&mut self, inputs: &[String]) -> Result<(), String> {
+        self.count += 1;
+        self.reads += inputs.len();
+        match (self.count > MOST_LAYERS, self.reads > MOST_READS) {
+            (true, _) => Err(format!("it has more than {MOST_LAYERS} layers")),
+            (_, true) => Err(format!("its layers read more than {MOST_READS} tensors")),
+            _ => Ok(()),
+        }
     }
 
     /// Adds one call of a layer, and returns the name of its output. `None` for an input layer.
     fn layer(
         &mut self,
         layer: &Layer<'_>,
-        around: &Around,
-        counts: &mut HashMap<String, usize>,
+        place: &Place,
         inputs: &[String],
         call: usize,
     ) -> Result<Option<String>, String> {
-        self.count += 1;
-        if self.count > MOST_LAYERS {
-            return Err(format!("it has more than {MOST_LAYERS} layers"));
+        self.count(inputs)?;
+        if self.image.is_none() && inputs == [IMAGES] {
+            self.image = layer.image_size(&place.own_name())?;
         }
-        if self.image.is_none() {
-            self.image = layer.image_size()?;
-        }
-        let snake = layers::keras_name(layer.class);
-        let count = counts.entry(snake.clone()).or_insert(0);
-        let numbered = if *count == 0 { snake } else { format!("{snake}_{count}") };
-        *count += usize::from(call == 0);
         if layer.class == "InputLayer" {
             return Ok(None);
         }
-        let place = Place {
-            layer: format!("{}{}", around.prefix, layer.name),
-            numbered: format!("{}{numbered}", around.numbered),
-            named: format!("{}{}", around.named, layer.name),
-        };
+        if let Some(mode) = layer.mode(call) {
+            self.fixed_mode(layer, place, mode)?;
+        }
         if layer.is_model() {
+            let times = if call == 0 { String::new() } else { format!("call{call}_") };
             let inside = Around {
-                prefix: format!("{}_", place.layer),
+                prefix: format!("{}_{times}", place.layer),
                 numbered: format!("{}/", place.numbered),
-                named: format!("{}/", place.named),
-                depth: around.depth + 1,
+                names: place.names.clone(),
             };
             return self.model(layer.value, &inside, inputs).map(Some);
         }
@@ -195,46 +213,87 @@ impl Reader<'_> {
             return Ok(inputs.first().cloned());
         }
         let measured = match layer.is_adapted() {
-            true => Some(self.measured(&place)?),
+            true => Some(self.measured(place)?),
             false => None,
         };
-        let mut spec = match layer.rescaling(measured)? {
+        let of_vectors = inputs.iter().all(|input| self.vectors.contains(input));
+        let mut spec = match layer.rescaling(place, measured)? {
             Some(spec) => spec,
-            None => layer.spec(&place.layer, &mut self.left_out)?,
+            None => layer.spec(place, of_vectors, &mut self.left_out)?,
         };
         spec.name = if call == 0 { place.layer.clone() } else { format!("{}_call{call}", place.layer) };
         spec.inputs = inputs.to_vec();
         let name = spec.name.clone();
+        let has_places = spec.options.get("keepdims") == Some(&true.into());
+        if of_vectors || spec.class == "Flatten" || spec.class.starts_with("Global") && !has_places {
+            self.vectors.insert(name.clone());
+        }
         if layer.has_weights() {
-            self.places.push(place);
+            self.places.push(place.clone());
         }
         self.layers.push(spec);
         Ok(Some(name))
     }
 
+    /// A layer that always works as in training, or never: `x = base(x, training=False)`.
+    fn fixed_mode(&mut self, layer: &Layer<'_>, place: &Place, training: bool) -> Result<(), String> {
+        if !layer.differs_in_training() {
+            return Ok(());
+        }
+        if training {
+            return Err(format!(
+                "its layer `{}` is called with training=True, and would work as in training for ever; build the model \
+                 without that, set its weights, and save it anew",
+                place.own_name()
+            ));
+        }
+        let remedy = "in a training, --freeze NAME keeps the averages of a batch normalization";
+        self.left_out.push((place.layer.clone(), "training=False".to_owned(), remedy.to_owned()));
+        Ok(())
+    }
+
     /// The mean and the variance of a normalization that was adapted to data.
     fn measured(&mut self, place: &Place) -> Result<[Vec<f32>; 2], String> {
         let (units, named) = self.weights;
-        let unit = place.find(units, named)?;
-        let vectors: Vec<_> = units[unit].arrays.iter().filter(|array| array.shape.len() == 1).collect();
-        let [mean, variance] = vectors[..] else {
-            return Err(layer::no_channels(&place.layer));
+        let found = place.find(units, named);
+        // In `.h5` of Keras 2 its tensors have no layer before their names.
+        let unscoped = |unit: &Unit| named && unit.group == place.names[0] && unit.path == unit.group;
+        let unit = found.or_else(|told| units.iter().position(unscoped).ok_or(told))?;
+        let vector = |name, k| units[unit].array(name, k).filter(|array| array.shape.len() == 1);
+        let (Some(mean), Some(variance)) = (vector("mean", 0), vector("variance", 1)) else {
+            return Err(layer::no_channels(place));
         };
         self.adapted.push(unit);
         Ok([mean.read()?, variance.read()?])
     }
 }
 
-/// The inputs or outputs of a functional model: a list of `["name", 0, 0]`, or one such. There must be `count` of them.
-fn ends(listed: &Value, what: &str, count: usize) -> Result<Vec<(String, usize)>, String> {
-    let all = match listed.as_array().map(Vec::as_slice).unwrap_or_default() {
-        [Value::String(_), ..] => std::slice::from_ref(listed),
-        all => all,
-    };
-    let end = |end: &Value| Some((end[0].as_str()?.to_owned(), end[1].as_u64().unwrap_or_default() as usize));
-    match all.iter().map(end).collect::<Option<Vec<_>>>() {
-        Some(ends) if ends.len() == count => Ok(ends),
-        _ if count == 1 => Err(format!("it has {} {what}s, but a network has one", all.len())),
-        _ => Err(format!("a model in it has {} {what}s, but reads {count} tensors", all.len())),
+/// Refuses a layer that is used several times, but has weights; and more uses than a network has layers.
+fn check_times(layer: &Layer<'_>, place: &Place, times: usize) -> Result<(), String> {
+    if times > MOST_LAYERS {
+        return Err(format!("it has more than {MOST_LAYERS} layers"));
+    }
+    if times > 1 && layer.has_any_weights() {
+        let name = place.own_name();
+        return Err(format!(
+            "its layer `{name}` is used {times} times, but its weights can only be used once"
+        ));
+    }
+    Ok(())
+}
+
+/// The inputs or outputs of a functional model, of which there must be `count`.
+fn ends(listed: &Value, what: &str, count: usize) -> Result<Vec<Key>, String> {
+    let mut ends = Vec::new();
+    layer::tensors_in(listed, &mut ends);
+    if count > 1 && listed.is_object() {
+        return Err(format!(
+            "a model in it has {what}s by name; build it with a list of them, and save it anew"
+        ));
+    }
+    match ends.len() {
+        found if found == count => Ok(ends),
+        found if count == 1 => Err(format!("it has {found} {what}s, but a network has one")),
+        found => Err(format!("a model in it has {found} {what}s, but reads {count} tensors")),
     }
 }

@@ -1,6 +1,7 @@
 //! Where a layer's weights are in a file.
 
 use super::unit::Unit;
+use crate::text::shortened;
 
 /// The place of a layer's weights in a file.
 #[derive(Clone, Debug)]
@@ -10,19 +11,39 @@ pub(super) struct Place {
     /// Keras 3: the classes of the models around it, and its own with a number: `sequential/conv2d_1`.
     pub(super) numbered: String,
     /// `.h5`: the names of the models around it, and its own.
-    pub(super) named: String,
+    pub(super) names: Vec<String>,
 }
 
 impl Place {
-    /// The layer at this place. In `.h5` of Keras 2 a layer of a model inside of another has its own name alone.
+    /// The layer at this place. `named` tells whether the file has the names of layers, or numbers.
     pub(super) fn find(&self, units: &[Unit], named: bool) -> Result<usize, String> {
-        let path = if named { &self.named } else { &self.numbered };
-        let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
-        let exact = units.iter().position(|unit| unit.path == *path);
-        let alike = || {
-            let mut alike = (0..units.len()).filter(|&k| named && last(&units[k].path) == last(path));
+        let found = match named {
+            true => self.by_names(units),
+            false => units.iter().position(|unit| unit.path == self.numbered),
+        };
+        found.ok_or_else(|| format!("it has no weights of its layer `{}`", self.own_name()))
+    }
+
+    /// The layer by the names in `.h5`: a file lists a layer of the model, or a model inside of it, with all that it has. The
+    /// names of the tensors tell the layers of an inner model apart, by their own names or with those of models around them.
+    fn by_names(&self, units: &[Unit]) -> Option<usize> {
+        let own: Vec<usize> = (0..units.len()).filter(|&k| units[k].group == self.names[0]).collect();
+        if self.names.len() == 1 {
+            return own.first().copied().filter(|_| own.len() == 1);
+        }
+        let is_called = |path: &str| own.iter().copied().find(|&k| units[k].path == path);
+        let tails = (0..self.names.len()).map(|first| self.names[first..].join("/"));
+        // The scope of another model may stand before it.
+        let scoped = || {
+            let ending = format!("/{}", self.names.last()?);
+            let mut alike = own.iter().copied().filter(|&k| units[k].path.ends_with(&ending));
             alike.next().filter(|_| alike.next().is_none())
         };
-        exact.or_else(alike).ok_or_else(|| format!("it has no weights of its layer `{}`", self.layer))
+        tails.map(|path| is_called(&path)).find(Option::is_some).flatten().or_else(scoped)
+    }
+
+    /// The layer's name in the file, behind those of the models around it.
+    pub(super) fn own_name(&self) -> String {
+        shortened(&self.names.join("/"))
     }
 }

@@ -1,7 +1,8 @@
 //! Weights and shapes in a graph: its initializers, and what nodes compute of them alone.
 
-use super::attributes::{int, ints};
-use super::proto::{EXTERNAL, FLOAT, INT64, NodeProto, TensorProto};
+use super::extent::Extent;
+use super::node::Node;
+use super::proto::{EXTERNAL, FLOAT, INT64, TensorProto};
 use crate::file::MAX_FILE;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -9,7 +10,7 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 /// The most whole numbers of a constant: a shape has as many as dimensions.
-const MOST_NUMBERS: usize = 64;
+pub(super) const MOST_NUMBERS: usize = 64;
 
 /// A tensor that depends on no image. Clones share their floats.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,8 +25,8 @@ pub(super) struct Constant {
 #[derive(Clone, Debug, PartialEq)]
 enum Values {
     Floats(Arc<[f32]>),
-    /// A shape, or parts of one: 0 is the batch, and -1 an extent that is not known, as in a `Reshape`.
-    Numbers(Vec<i64>),
+    /// Whole numbers: a shape, or parts of one.
+    Numbers(Vec<Extent>),
     /// Of a type that nothing reads.
     Other,
 }
@@ -43,14 +44,13 @@ impl Constant {
             EXTERNAL if tensor.data_type == FLOAT => external(&tensor, len, folder, left)?,
             _ => tensor.raw_data,
         };
+        let numbers = |numbers: Vec<i64>| Values::Numbers(numbers.into_iter().map(Extent::number).collect());
         let values = match tensor.data_type {
             FLOAT if raw.is_empty() => Values::Floats(tensor.float_data.into()),
             FLOAT => Values::Floats(raw.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect()),
             INT64 if len > MOST_NUMBERS => Values::Other,
-            INT64 if raw.is_empty() => Values::Numbers(tensor.int64_data),
-            INT64 => {
-                Values::Numbers(raw.as_chunks().0.iter().map(|&word| i64::from_le_bytes(word)).collect())
-            }
+            INT64 if raw.is_empty() => numbers(tensor.int64_data),
+            INT64 => numbers(raw.as_chunks().0.iter().map(|&word| i64::from_le_bytes(word)).collect()),
             _ => Values::Other,
         };
         let (found, size) = match &values {
@@ -65,17 +65,32 @@ impl Constant {
     }
 
     /// A shape, or a part of one.
-    pub(super) fn numbers(numbers: Vec<i64>) -> Self {
+    pub(super) fn numbers(numbers: Vec<Extent>) -> Self {
         let (name, shape) = (String::new(), vec![numbers.len()]);
         Constant { name, shape, values: Values::Numbers(numbers), transposed: false }
     }
 
+    /// One extent by itself.
+    pub(super) fn number(number: Extent) -> Self {
+        Constant { shape: Vec::new(), ..Constant::numbers(vec![number]) }
+    }
+
+    /// The same values in a shape of as many.
+    pub(super) fn shaped(self, shape: Vec<usize>) -> Self {
+        Constant { shape, ..self }
+    }
+
     /// Its whole numbers, if it has such.
-    pub(super) fn as_numbers(&self) -> Option<&[i64]> {
+    pub(super) fn as_numbers(&self) -> Option<&[Extent]> {
         match &self.values {
             Values::Numbers(numbers) => Some(numbers),
             _ => None,
         }
+    }
+
+    /// Its whole numbers, if it has such, and all of them are known.
+    pub(super) fn known_numbers(&self) -> Option<Vec<i64>> {
+        self.as_numbers()?.iter().map(Extent::known).collect()
     }
 
     /// Its floats in row-major order.
@@ -86,6 +101,26 @@ impl Constant {
             }
             (Values::Floats(floats), _) => Ok(floats.to_vec()),
             _ => Err(format!("its `{}` must have float32 values", self.name)),
+        }
+    }
+
+    /// The vector of `len` values, if it is one: with `behind` extents of 1 after it, and maybe one for the
+    /// batch before it.
+    pub(super) fn vector(&self, len: usize, behind: usize) -> Option<Self> {
+        let own = match &self.shape[..] {
+            [1, own @ ..] if own.len() == behind + 1 => own,
+            own => own,
+        };
+        let fits = own.len() == behind + 1 && own[0] == len && own[1..].iter().all(|&extent| extent == 1);
+        (fits && !self.transposed).then(|| Constant { shape: vec![len], ..self.clone() })
+    }
+
+    /// Its only float, if it has but one and can meet a tensor with this number of axes without changing that
+    /// number.
+    pub(super) fn float_beside(&self, axes: usize) -> Option<f32> {
+        match self.few_floats(1)? {
+            &[float] if self.shape.len() <= axes => Some(float),
+            _ => None,
         }
     }
 
@@ -104,11 +139,15 @@ impl Constant {
     }
 
     /// The same values with extents of 1 at these places.
-    fn unsqueezed(&self, axes: &[i64]) -> Option<Self> {
+    pub(super) fn unsqueezed(&self, axes: &[i64]) -> Option<Self> {
         let mut shape = self.shape.clone();
-        for &axis in axes {
-            let axis = usize::try_from(axis).ok().filter(|&axis| axis <= shape.len() && axis < MOST_NUMBERS);
+        let ordered = axes.windows(2).all(|pair| pair[0] < pair[1]);
+        for &axis in axes.iter().filter(|_| ordered && axes.len() < MOST_NUMBERS) {
+            let axis = usize::try_from(axis).ok().filter(|&axis| axis <= shape.len());
             shape.insert(axis?, 1);
+        }
+        if !ordered || shape.len() != self.shape.len() + axes.len() {
+            return None;
         }
         Some(Constant { shape, ..self.clone() })
     }
@@ -147,41 +186,33 @@ fn external(tensor: &TensorProto, len: usize, folder: &Path, left: &mut u64) -> 
     read().map_err(|error| format!("its weights are in `{shown}` beside it, which can't be read: {error}"))
 }
 
-/// What a node computes of constants alone; `None` if it is of another kind.
-pub(super) fn folded(node: &NodeProto, inputs: &[Option<&Constant>]) -> Option<Constant> {
-    let all: Vec<&Constant> = inputs.iter().copied().collect::<Option<_>>()?;
-    let axes = || match all.get(1) {
-        Some(axes) => axes.as_numbers(),
-        None => Some(ints(node, "axes")),
-    };
-    match (node.op_type.as_str(), &all[..]) {
-        ("Identity" | "Cast", [x]) => Some((*x).clone()),
-        ("Squeeze" | "Reshape", [x, ..]) if x.as_numbers().is_some() => Some((*x).clone()),
-        ("Unsqueeze", [x, ..]) => x.unsqueezed(axes()?),
-        ("Transpose", [x]) if [&[][..], &[1, 0]].contains(&ints(node, "perm")) => x.transposed(),
-        ("Gather", [x, at]) if int(node, "axis", 0) == 0 => {
-            let (x, at) = (x.as_numbers()?, at.as_numbers()?);
-            let at = at.iter().map(|&at| if at < 0 { at + x.len() as i64 } else { at });
-            at.map(|at| x.get(usize::try_from(at).ok()?).copied())
-                .collect::<Option<_>>()
-                .map(Constant::numbers)
-        }
-        ("Concat", parts) => {
-            let numbers = parts.iter().map(|part| part.as_numbers()).collect::<Option<Vec<_>>>()?.concat();
-            (numbers.len() <= MOST_NUMBERS).then(|| Constant::numbers(numbers))
-        }
-        // How many numbers an image has. An unknown factor gives an unknown size.
-        ("Mul", [a, b]) => match (a.as_numbers()?, b.as_numbers()?) {
-            (&[a], &[b]) if a > 0 && b > 0 => Some(Constant::numbers(vec![a.checked_mul(b)?])),
-            ([_], [_]) => Some(Constant::numbers(vec![-1])),
-            _ => None,
-        },
+/// The number in `TensorProto.DataType` of 32-bit integers.
+const INT32: i64 = 6;
+
+/// A constant in another type.
+pub(super) fn converted(x: &Constant, to: i64, node: &Node<'_>) -> Result<Option<Constant>, String> {
+    node.int("saturate", 1)?;
+    Ok(match (&x.values, i32::try_from(to)) {
+        (Values::Floats(_), Ok(FLOAT)) | (Values::Numbers(_), Ok(INT64)) => Some(x.clone()),
+        (Values::Numbers(_), _) if to == INT32 => Some(x.clone()),
+        (Values::Numbers(_), Ok(FLOAT)) => x.known_numbers().map(|numbers| {
+            let values = Values::Floats(numbers.into_iter().map(|number| number as f32).collect());
+            Constant { values, ..x.clone() }
+        }),
         _ => None,
-    }
+    })
+}
+
+/// Some of the numbers of a list, or one of them.
+pub(super) fn gathered(x: &Constant, at: &Constant) -> Option<Constant> {
+    let (numbers, places) = (x.as_numbers().filter(|_| x.shape.len() == 1)?, at.known_numbers()?);
+    let place = |at: i64| usize::try_from(if at < 0 { at + numbers.len() as i64 } else { at }).ok();
+    let found: Option<Vec<Extent>> = places.into_iter().map(|at| numbers.get(place(at)?).cloned()).collect();
+    (at.shape.len() < 2).then_some(Constant { shape: at.shape.clone(), ..Constant::numbers(found?) })
 }
 
 /// The value of a `Constant`.
-pub(super) fn given(node: &NodeProto) -> Result<Constant, String> {
+pub(super) fn given(node: &Node<'_>) -> Result<Constant, String> {
     let tensor = |data_type, dims, float_data, int64_data| TensorProto {
         data_type,
         dims,
@@ -189,16 +220,19 @@ pub(super) fn given(node: &NodeProto) -> Result<Constant, String> {
         int64_data,
         ..TensorProto::default()
     };
-    let value = match node.attribute.first().map(|own| (own.name.as_str(), own)) {
-        Some(("value", own)) => own.t.clone(),
-        Some(("value_float", own)) => Some(tensor(FLOAT, vec![], own.f.into_iter().collect(), vec![])),
-        Some(("value_int", own)) => Some(tensor(INT64, vec![], vec![], own.i.into_iter().collect())),
-        Some(("value_ints", own)) => {
-            Some(tensor(INT64, vec![own.ints.len() as i64], vec![], own.ints.clone()))
-        }
-        _ => None,
+    let value = if let Some(own) = node.tensor("value")? {
+        own.clone()
+    } else if let Some(own) = node.given_float("value_float")? {
+        tensor(FLOAT, vec![], vec![own], vec![])
+    } else if let Some(own) = node.given("value_int")? {
+        tensor(INT64, vec![], vec![], vec![own])
+    } else if let Some(own) = node.ints("value_ints")? {
+        tensor(INT64, vec![own.len() as i64], vec![], own.to_vec())
+    } else if let Some(own) = node.floats("value_floats")? {
+        tensor(FLOAT, vec![own.len() as i64], own.to_vec(), vec![])
+    } else {
+        return Err(node.form("without a value that is read"));
     };
-    let value =
-        value.ok_or_else(|| format!("its constant `{}` has no value that is read", node.output[0]))?;
-    Constant::read(value, Path::new(""), &mut 0)
+    let constant = Constant::read(value, Path::new(""), &mut 0)?;
+    Ok(Constant { name: node.output().to_owned(), ..constant })
 }

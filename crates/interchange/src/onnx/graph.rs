@@ -1,8 +1,9 @@
-//! From the nodes of a graph to layers.
+//! Reads the nodes of a graph as layers: the values of the graph, and the layers so far.
 
-use super::attributes::{find, float, int, ints, is_dilated, padding, strides, word};
 use super::constants::{self, Constant};
-use super::proto::{Dimension, GraphProto, NodeProto, TensorProto};
+use super::extent::Extent;
+use super::node::Node;
+use super::proto::{Dimension, FLOAT, GraphProto, TensorProto, ValueInfoProto};
 use crate::keras::shortened;
 use crate::source::Pixels;
 use crate::{Imported, layout};
@@ -10,13 +11,6 @@ use models::{Architecture, IMAGES, LayerSpec};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-
-/// The operators that are read.
-const OPERATORS: &str = "Add, AveragePool, BatchNormalization, Cast, Clip, Concat, Constant, Conv, Div, \
-                         Dropout, Elu, Erf, Flatten, Gather, Gelu, Gemm, GlobalAveragePool, \
-                         GlobalMaxPool, GroupNormalization, Identity, InstanceNormalization, LogSoftmax, \
-                         MatMul, Max, MaxPool, Mul, Pad, ReduceMax, ReduceMean, Relu, Reshape, Shape, \
-                         Sigmoid, Softmax, Squeeze, Sub, Swish, Tanh, Transpose, Unsqueeze";
 
 /// A graph as it was read.
 #[derive(Debug)]
@@ -26,8 +20,9 @@ pub(super) struct Graph {
     pub(super) weights: HashMap<String, Constant>,
     /// What happens to pixels first, where an export has it.
     pub(super) pixels: Option<Pixels>,
-    /// Layers that flatten their input with its channels first.
-    pub(super) flattened: HashSet<String>,
+    /// Layers that flatten their input with its channels first, and how many numbers an image must have then,
+    /// if the graph says it.
+    pub(super) flattened: HashMap<String, Option<usize>>,
 }
 
 /// A value of the graph so far.
@@ -61,439 +56,385 @@ pub(super) enum Part {
     Normalized(i64, f32),
     Ungrouped(i64, f32),
     Multiplied(i64, f32, Constant),
+    /// An image of one column, without the axis of its columns.
+    Squeezed,
 }
 
 /// The architecture in the making.
 pub(super) struct Reader<'g> {
     pub(super) values: HashMap<&'g str, Of>,
     /// How many operands of nodes a value is.
-    pub(super) reads: HashMap<&'g str, usize>,
+    reads: HashMap<&'g str, usize>,
     pub(super) layers: Vec<LayerSpec>,
-    names: HashSet<String>,
+    /// The shapes of the layers' outputs, and of the images.
+    shapes: HashMap<String, Vec<Extent>>,
+    /// How many sizes are open so far.
+    open: u32,
+    /// How often a name was wanted.
+    names: HashMap<String, usize>,
     pub(super) weights: HashMap<String, Constant>,
     /// The kernels that layers have.
-    kernels: HashSet<String>,
+    pub(super) kernels: HashSet<String>,
     pub(super) scale: Option<Constant>,
     pub(super) shift: Option<Constant>,
-    flattened: HashSet<String>,
+    /// Whether the first steps are the preprocessing, by the names of their constants.
+    pub(super) names_pixels: bool,
+    pub(super) flattened: HashMap<String, Option<usize>>,
     image: [usize; 3],
 }
 
 impl<'g> Reader<'g> {
-    /// A reader of a graph with these initializers, whose values may be in files in `folder`.
+    /// A reader of a graph with these initializers, whose values may be in files in `folder`. `written` tells
+    /// whether it is an export from here.
     pub(super) fn new(
         graph: &'g GraphProto,
         initializers: Vec<TensorProto>,
         folder: &Path,
+        written: bool,
     ) -> Result<Self, String> {
         let mut left = crate::file::MAX_FILE;
         let mut tensors = HashMap::new();
         for tensor in initializers {
             let constant = Constant::read(tensor, folder, &mut left)?;
-            tensors.insert(constant.name.clone(), constant);
+            if let Some(twice) = tensors.insert(constant.name.clone(), constant) {
+                return Err(format!("it has two tensors `{}`", shortened(&twice.name)));
+            }
         }
         let mut inputs = graph.input.iter().filter(|input| !tensors.contains_key(&input.name));
         let (Some(input), None) = (inputs.next(), inputs.next()) else {
             return Err("it must have one input, of images".to_owned());
         };
-        let shape = input.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref()?.shape.as_ref());
-        let sides: Option<Vec<usize>> = shape.map(|shape| {
-            let side = |dim: &super::proto::DimensionProto| match dim.value {
-                Some(Dimension::Length(n)) => usize::try_from(n).unwrap_or(0),
-                _ => 0,
-            };
-            shape.dim.iter().map(side).collect()
-        });
-        let [_, channels @ 3, h, w] = sides.unwrap_or_default()[..] else {
-            return Err("its input must be images of (batch, 3, rows, columns)".to_owned());
-        };
+        let (batch, image) = images(input)?;
         // Only those that a node reads: each name has the lifetime of the graph.
         let mut reads = HashMap::new();
-        for name in graph.node.iter().flat_map(|node| &node.input) {
-            *reads.entry(name.as_str()).or_insert(0) += 1;
+        let operands = graph.node.iter().flat_map(|node| &node.input).map(String::as_str);
+        for name in operands.chain(graph.output.iter().map(|output| output.name.as_str())) {
+            *reads.entry(name).or_insert(0) += 1;
         }
         let given = |&name: &&'g str| Some((name, Of::Constant(tensors.get(name)?.clone())));
         let mut values: HashMap<&str, Of> = reads.keys().filter_map(given).collect();
         values.insert(&input.name, Of::Layer(IMAGES.to_owned()));
-        Ok(Reader {
+        let names_pixels = written || !is_of_unit(tensors.get(layout::SCALE), tensors.get(layout::SHIFT));
+        let mut reader = Reader {
             values,
             reads,
             layers: Vec::new(),
-            names: HashSet::from([IMAGES.to_owned()]),
+            shapes: HashMap::new(),
+            open: 0,
+            names: HashMap::from([(IMAGES.to_owned(), 1)]),
             weights: HashMap::new(),
             kernels: HashSet::new(),
             scale: None,
             shift: None,
-            flattened: HashSet::new(),
-            image: [h, w, channels],
-        })
+            names_pixels,
+            flattened: HashMap::new(),
+            image,
+        };
+        let sides = image.map(|side| if side == 0 { reader.new_size() } else { Extent::number(side as i64) });
+        let [h, w, channels] = sides;
+        let batch = if batch == 0 { Extent::batch() } else { Extent::number(batch as i64) };
+        reader.shapes.insert(IMAGES.to_owned(), vec![batch, channels, h, w]);
+        Ok(reader)
     }
 
-    pub(super) fn value(&self, node: &NodeProto, k: usize) -> Option<&Of> {
-        self.values.get(node.input.get(k)?.as_str())
+    /// A size that is open.
+    pub(super) fn new_size(&mut self) -> Extent {
+        self.open += 1;
+        Extent::open(self.open)
     }
 
-    fn constant(&self, node: &NodeProto, k: usize) -> Option<&Constant> {
+    /// The value of a node's operand; `None` if it is left out.
+    pub(super) fn value(&self, node: &Node<'g>, k: usize) -> Result<Option<&Of>, String> {
+        let Some(name) = node.operand(k) else { return Ok(None) };
+        let value = self.values.get(name);
+        let missing = || node.refuse(format!("reads `{}`, which nothing before it gives", shortened(name)));
+        value.map(Some).ok_or_else(missing)
+    }
+
+    /// An operand that depends on no image; `None` if it is left out.
+    pub(super) fn constant(&self, node: &Node<'g>, k: usize) -> Result<Option<&Constant>, String> {
         match self.value(node, k)? {
-            Of::Constant(constant) => Some(constant),
-            _ => None,
+            None => Ok(None),
+            Some(Of::Constant(constant)) => Ok(Some(constant)),
+            Some(_) => {
+                let name = shortened(node.operand(k).unwrap_or_default());
+                Err(node.form(format!("whose operand `{name}` is computed")))
+            }
         }
     }
 
+    /// A single float as an operand; `None` if it is left out.
+    pub(super) fn number(&self, node: &Node<'g>, k: usize) -> Result<Option<f32>, String> {
+        let Some(constant) = self.constant(node, k)? else { return Ok(None) };
+        let number = constant.few_floats(1).map(|floats| Some(floats[0]));
+        number.ok_or_else(|| node.refuse(format!("must have one float32 as its operand number {}", k + 1)))
+    }
+
+    /// The axes of a node, if it has them: an attribute, or the second operand since this version of the
+    /// operators.
+    pub(super) fn axes(&self, node: &Node<'_>, since: i64) -> Result<Option<Vec<i64>>, String> {
+        if !node.since(since) {
+            return Ok(node.ints("axes")?.map(<[i64]>::to_vec));
+        }
+        let Some(name) = node.operand(1) else { return Ok(None) };
+        match self.values.get(name) {
+            Some(Of::Constant(axes)) if axes.shape.len() < 2 && axes.known_numbers().is_some() => {
+                Ok(axes.known_numbers())
+            }
+            _ => Err(node.form("without whole numbers as its axes")),
+        }
+    }
+
+    /// The shape of a layer's output.
+    pub(super) fn shape(&self, layer: &str) -> Vec<Extent> {
+        self.shapes.get(layer).cloned().unwrap_or_default()
+    }
+
+    /// Whether only this node reads its operand `k`, so that the layer of that operand may compute more.
+    pub(super) fn is_alone(&self, node: &Node<'g>, k: usize) -> bool {
+        node.operand(k).is_some_and(|name| self.reads.get(name) == Some(&1))
+    }
+
     /// A layer's output, which a node reads as its operand number `k`.
-    pub(super) fn layer(&mut self, node: &'g NodeProto, k: usize) -> Result<String, String> {
-        let (class, ending, about, x) = match self.value(node, k).cloned() {
+    pub(super) fn layer(&mut self, node: &Node<'g>, k: usize) -> Result<String, String> {
+        let (class, ending, about, x) = match self.value(node, k)?.cloned() {
             Some(Of::Layer(name)) => return Ok(name),
             // Read as the image that it is.
             Some(Of::Pooled(class, x)) => (class, "_pooled", json!({"keepdims": true}), x),
             // By itself, and not as a half of SiLU.
             Some(Of::Part(Part::Sigmoid, x)) => ("Activation", "_act", json!({"activation": "sigmoid"}), x),
-            _ => return Err(unknown(node)),
+            None => return Err(node.refuse(format!("lacks its operand number {}", k + 1))),
+            _ => return Err(node.unknown()),
         };
-        let name = self.new_name(&node.input[k], ending);
-        let layer = self.push(class, name.clone(), about, vec![x]);
-        self.values.insert(&node.input[k], layer);
+        let operand = node.operand(k).unwrap_or_default();
+        let name = self.new_name(operand, ending);
+        let shape = self.after(class, &x);
+        let layer = self.push(class, name.clone(), about, vec![x], shape);
+        self.values.insert(operand, layer);
         Ok(name)
     }
 
-    pub(super) fn node(&mut self, node: &'g NodeProto) -> Result<(), String> {
-        // A normalization and a pooling may have more outputs than the first, for training.
-        let output = node.output.first().ok_or_else(|| unknown(node))?;
-        let constants: Vec<Option<&Constant>> =
-            (0..node.input.len()).map(|k| self.constant(node, k)).collect();
-        let value = match constants::folded(node, &constants) {
-            _ if node.op_type == "Constant" => Of::Constant(constants::given(node)?),
-            Some(constant) if !constants.is_empty() => Of::Constant(constant),
-            _ => self.operator(node)?,
+    /// A layer's output as the operand number `k` that is an image, with channels, rows and columns.
+    pub(super) fn image(&mut self, node: &Node<'g>, k: usize) -> Result<(String, [Extent; 3]), String> {
+        let x = self.layer(node, k)?;
+        match <[Extent; 4]>::try_from(self.shape(&x)) {
+            Ok([_, channels, rows, columns]) => Ok((x, [channels, rows, columns])),
+            Err(shape) => Err(node.form(format!("of {} axes", shape.len()))),
+        }
+    }
+
+    /// The shape behind a pooling of all of an image, or behind an activation.
+    fn after(&self, class: &str, x: &str) -> Vec<Extent> {
+        let mut shape = self.shape(x);
+        if class.starts_with("Global") {
+            shape.iter_mut().skip(2).for_each(|side| *side = Extent::number(1));
+        }
+        shape
+    }
+
+    pub(super) fn node(&mut self, node: &Node<'g>) -> Result<(), String> {
+        let constants: Option<Vec<Constant>> = node
+            .names()
+            .map(|name| match self.values.get(name) {
+                Some(Of::Constant(constant)) => Some(constant.clone()),
+                _ => None,
+            })
+            .collect();
+        let folded = match constants.filter(|all| !all.is_empty()) {
+            Some(all) => self.folded(node, &all)?,
+            None => None,
         };
-        self.values.insert(output, value);
+        let value = match folded {
+            _ if node.op() == "Constant" => Of::Constant(constants::given(node)?),
+            Some(constant) => Of::Constant(constant),
+            None => self.operator(node)?,
+        };
+        node.done()?;
+        // The same value under another name: who reads one of them reads the other one.
+        if let (Some(input), Of::Layer(layer)) = (node.operand(0), &value)
+            && matches!(self.values.get(input), Some(Of::Layer(before)) if before == layer)
+        {
+            let of = |name: &str| self.reads.get(name).copied().unwrap_or_default();
+            let reads = (of(input) + of(node.output())).saturating_sub(1);
+            self.reads.insert(node.output(), reads);
+        }
+        if let Some(twice) = node.outputs().find(|output| self.values.contains_key(output)) {
+            return Err(node.refuse(format!("gives `{}`, which is there before it", shortened(twice))));
+        }
+        self.values.insert(node.output(), value);
         Ok(())
     }
 
-    fn operator(&mut self, node: &'g NodeProto) -> Result<Of, String> {
-        Ok(match node.op_type.as_str() {
-            "Conv" => self.convolution(node)?,
-            "Gemm" | "MatMul" => self.dense(node)?,
-            "BatchNormalization" => {
-                let names = ["gamma", "beta", "moving_mean", "moving_variance"];
-                let about = json!({"epsilon": float(node, "epsilon", 1e-5), "momentum": float(node, "momentum", 0.9)});
-                self.weighted(node, "BatchNormalization", about, &names)?
-            }
-            "GroupNormalization" => {
-                let about =
-                    json!({"epsilon": float(node, "epsilon", 1e-5), "groups": int(node, "num_groups", 0)});
-                self.weighted(node, "GroupNormalization", about, &["gamma", "beta"])?
-            }
-            "InstanceNormalization" => self.instance_normalization(node)?,
-            "MaxPool" => self.pooling(node, "MaxPooling2D")?,
-            "AveragePool" => self.pooling(node, "AveragePooling2D")?,
-            "GlobalAveragePool" => Of::Pooled("GlobalAveragePooling2D", self.layer(node, 0)?),
-            "GlobalMaxPool" => Of::Pooled("GlobalMaxPooling2D", self.layer(node, 0)?),
-            "ReduceMax" => self.pooled(node, "GlobalMaxPooling2D")?,
-            "ReduceMean" => self.pooled(node, "GlobalAveragePooling2D")?,
-            "Transpose" if ints(node, "perm") == [0, 2, 3, 1] => Of::Transposed(self.layer(node, 0)?),
-            "Flatten" if int(node, "axis", 1) == 1 => self.flatten(node)?,
-            "Squeeze" => self.flatten(node)?,
-            "Reshape" => self.reshape(node)?,
-            "Shape" => self.shape(node)?,
-            "Identity" | "Cast" => Of::Layer(self.layer(node, 0)?),
-            "Dropout" => {
-                let rate = self.constant(node, 1).and_then(|rate| Some(rate.few_floats(1)?[0]));
-                let x = self.layer(node, 0)?;
-                self.plain(
-                    node,
-                    "Dropout",
-                    json!({"rate": rate.unwrap_or(float(node, "ratio", 0.5))}),
-                    vec![x],
-                )
-            }
-            "Pad" => self.pad(node)?,
-            "Relu" => self.activation(node, "relu")?,
-            "Clip" if self.is_relu(node) => self.activation(node, "relu")?,
-            "Clip" => return Err(format!("its node `{}` must be a ReLU, with min=0 and no max", node.name)),
-            "Gelu" if word(node, "approximate") != "tanh" => self.activation(node, "gelu")?,
-            "Swish" if float(node, "alpha", 1.0) == 1.0 => self.activation(node, "silu")?,
-            "Elu" if float(node, "alpha", 1.0) == 1.0 => self.activation(node, "elu")?,
-            "Tanh" => self.activation(node, "tanh")?,
-            // The loss has them.
-            "Softmax" | "LogSoftmax" if [-1, 1].contains(&int(node, "axis", -1)) => {
-                self.activation(node, "softmax")?
-            }
-            "Concat" if int(node, "axis", 1) == 1 => {
-                let inputs =
-                    (0..node.input.len()).map(|k| self.layer(node, k)).collect::<Result<Vec<_>, _>>()?;
-                match <[String; 1]>::try_from(inputs) {
-                    Ok([only]) => Of::Layer(only),
-                    Err(inputs) => self.plain(node, "Concatenate", json!({}), inputs),
-                }
-            }
-            "Add" | "Div" | "Erf" | "Max" | "Mul" | "Sigmoid" | "Sub" => self.elementwise(node)?,
-            _ => return Err(unknown(node)),
-        })
-    }
-
-    /// A name from that of a weight, a node or its output that no layer has: with this ending, as often as it takes.
+    /// A name from that of a weight, a node or its output that no layer has: with this ending, and a number,
+    /// as often as it takes.
     fn new_name(&mut self, of: &str, ending: &str) -> String {
-        let mut name = of.trim_start_matches('/').trim_end_matches("_output_0").replace('/', ".");
-        while name.is_empty() || !self.names.insert(name.clone()) {
-            name += ending;
+        let wanted = of.trim_start_matches('/').trim_end_matches("_output_0").replace('/', ".");
+        let mut name = wanted.clone();
+        while name.is_empty() || self.names.contains_key(&name) {
+            let tries = self.names.entry(wanted.clone()).or_insert(0);
+            *tries += 1;
+            name = match *tries {
+                0..=2 => format!("{wanted}{ending}"),
+                tries => format!("{wanted}{ending}_{}", tries - 1),
+            };
         }
+        self.names.insert(name.clone(), 1);
         name
     }
 
     /// A layer without weights, called as the node's output, unless the layer before an activation is.
-    pub(super) fn plain(&mut self, node: &NodeProto, class: &str, options: Value, inputs: Vec<String>) -> Of {
-        let name = self.new_name(&node.output[0], "_act");
-        self.push(class, name, options, inputs)
+    pub(super) fn plain(
+        &mut self,
+        node: &Node<'g>,
+        class: &str,
+        options: Value,
+        inputs: Vec<String>,
+        shape: Vec<Extent>,
+    ) -> Of {
+        let name = self.new_name(node.output(), "_act");
+        self.push(class, name, options, inputs, shape)
     }
 
-    fn activation(&mut self, node: &'g NodeProto, activation: &str) -> Result<Of, String> {
+    pub(super) fn activation(&mut self, node: &Node<'g>, activation: &str) -> Result<Of, String> {
         let x = self.layer(node, 0)?;
         Ok(self.activate(node, activation, x))
     }
 
-    pub(super) fn activate(&mut self, node: &NodeProto, activation: &str, x: String) -> Of {
-        self.plain(node, "Activation", json!({"activation": activation}), vec![x])
+    pub(super) fn activate(&mut self, node: &Node<'g>, activation: &str, x: String) -> Of {
+        let shape = self.shape(&x);
+        self.plain(node, "Activation", json!({"activation": activation}), vec![x], shape)
     }
 
-    fn push(&mut self, class: &str, name: String, options: Value, inputs: Vec<String>) -> Of {
+    fn push(
+        &mut self,
+        class: &str,
+        name: String,
+        options: Value,
+        inputs: Vec<String>,
+        shape: Vec<Extent>,
+    ) -> Of {
         let options = options.as_object().cloned().unwrap_or_default();
         self.layers.push(LayerSpec { class: class.to_owned(), name: name.clone(), inputs, options });
+        self.shapes.insert(name.clone(), shape);
         Of::Layer(name)
     }
 
     /// A layer with weights, called as they are, `conv2d.weight` is of `conv2d`, or as its node.
-    fn weighted(
+    pub(super) fn weighted<'n>(
         &mut self,
-        node: &'g NodeProto,
-        class: &str,
-        options: Value,
-        names: &[&str],
-    ) -> Result<Of, String> {
-        let mut weights = Vec::new();
-        for k in 1..node.input.len() {
-            let constant = self.constant(node, k).cloned();
-            weights
-                .push(constant.ok_or_else(|| format!("its weights `{}` are no initializer", node.input[k]))?);
-        }
-        let input = self.layer(node, 0)?;
-        Ok(self.layer_of(node, class, options, input, names.iter().copied().zip(weights)))
-    }
-
-    pub(super) fn layer_of<'n>(
-        &mut self,
-        node: &NodeProto,
+        node: &Node<'g>,
         class: &str,
         options: Value,
         input: String,
-        weights: impl Iterator<Item = (&'n str, Constant)>,
+        shape: Vec<Extent>,
+        weights: impl IntoIterator<Item = (&'n str, Constant)>,
     ) -> Of {
-        let own = node.input.get(1).and_then(|first| first.strip_suffix(".weight"));
-        let called =
-            own.unwrap_or_else(|| node.name.rsplit_once('/').map_or(&*node.output[0], |(path, _)| path));
-        let name = self.new_name(called, "_again");
+        let own = node.operand(1).and_then(|first| first.strip_suffix(".weight"));
+        let name = self.new_name(own.unwrap_or_else(|| node.scope()), "_again");
+        let weights = weights.into_iter();
         self.weights.extend(weights.map(|(parameter, constant)| (format!("{name}/{parameter}"), constant)));
-        self.push(class, name, options, vec![input])
+        self.push(class, name, options, vec![input], shape)
     }
 
-    /// The shape of a kernel, which one layer may have.
-    fn kernel(&mut self, node: &NodeProto) -> Result<Vec<usize>, String> {
-        let kernel = self.constant(node, 1).ok_or_else(|| unknown(node))?.shape.clone();
-        match self.kernels.insert(node.input[1].clone()) {
-            true => Ok(kernel),
-            false => Err(format!(
-                "its weights `{}` are used twice, but weights can only be used once",
-                node.input[1]
-            )),
-        }
-    }
-
-    fn convolution(&mut self, node: &'g NodeProto) -> Result<Of, String> {
-        let [filters, _, rows, columns] = self.kernel(node)?[..] else { return Err(unknown(node)) };
-        if int(node, "group", 1) != 1 || is_dilated(node) {
-            return Err(format!("its node `{}` has groups or dilations, which are not there", node.name));
-        }
-        let about = json!({
-            "filters": filters, "kernel_size": [rows, columns], "strides": strides(node), "padding": padding(node)?,
-            "use_bias": node.input.len() > 2,
-        });
-        self.weighted(node, "Conv2D", about, &["kernel", "bias"])
-    }
-
-    fn dense(&mut self, node: &'g NodeProto) -> Result<Of, String> {
-        let [rows, columns] = self.kernel(node)?[..] else { return Err(unknown(node)) };
-        let plain = float(node, "alpha", 1.0) == 1.0
-            && (float(node, "beta", 1.0) == 1.0 || node.input.len() == 2)
-            && int(node, "transA", 0) == 0;
-        if !plain {
-            return Err(format!("its node `{}` must have transA=0, alpha=1 and beta=1", node.name));
-        }
-        let outputs_first = int(node, "transB", 0) == 1;
-        let about =
-            json!({"units": if outputs_first { rows } else { columns }, "use_bias": node.input.len() > 2});
-        let dense = self.weighted(node, "Dense", about, &["kernel", "bias"])?;
-        if let (Of::Layer(name), false) = (&dense, outputs_first) {
-            let kernel = self.weights.get_mut(&format!("{name}/kernel"));
-            kernel.into_iter().for_each(|kernel| *kernel = kernel.transposed().unwrap_or(kernel.clone()));
-        }
-        Ok(dense)
-    }
-
-    fn pooling(&mut self, node: &'g NodeProto, class: &str) -> Result<Of, String> {
-        let padding = padding(node)?;
-        let padded = padding != json!([[0, 0], [0, 0]]) && padding != "valid";
-        let counts_zeros = int(node, "count_include_pad", 0) != 0 && padded;
-        if counts_zeros || is_dilated(node) || int(node, "ceil_mode", 0) != 0 {
-            return Err(format!(
-                "its node `{}` has count_include_pad, dilations or ceil_mode, which are not there",
-                node.name
-            ));
-        }
-        let about =
-            json!({"pool_size": ints(node, "kernel_shape"), "strides": strides(node), "padding": padding});
-        let input = self.layer(node, 0)?;
-        Ok(self.plain(node, class, about, vec![input]))
-    }
-
-    /// The mean or the largest number over rows and columns, as PyTorch's `mean((2, 3))` and `AdaptiveAvgPool2d(1)`.
-    fn pooled(&mut self, node: &'g NodeProto, class: &'static str) -> Result<Of, String> {
-        let axes = self.constant(node, 1).and_then(Constant::as_numbers).unwrap_or(ints(node, "axes"));
-        let mut axes: Vec<i64> = axes.iter().map(|&axis| if axis < 0 { axis + 4 } else { axis }).collect();
-        axes.sort_unstable();
-        if axes != [2, 3] {
-            return Err(unknown(node));
-        }
-        let x = self.layer(node, 0)?;
-        Ok(match int(node, "keepdims", 1) {
-            1 => Of::Pooled(class, x),
-            _ => self.plain(node, class, json!({}), vec![x]),
-        })
-    }
-
-    fn pad(&mut self, node: &'g NodeProto) -> Result<Of, String> {
-        let zero = self.constant(node, 2).is_none_or(|value| value.few_floats(1) == Some(&[0.0]));
-        let pads = self.constant(node, 1).and_then(Constant::as_numbers).unwrap_or(ints(node, "pads"));
-        let (&[0, 0, top, left, 0, 0, bottom, right], true) = (pads, zero && node.input.len() <= 3) else {
-            return Err(unknown(node));
+    pub(super) fn finish(mut self, graph: &'g GraphProto) -> Result<Graph, String> {
+        let [output] = &graph.output[..] else {
+            return Err(format!("it must have one output, but has {}", graph.output.len()));
         };
-        if !["", "constant"].contains(&word(node, "mode")) {
-            return Err(unknown(node));
-        }
-        let x = self.layer(node, 0)?;
-        Ok(self.plain(node, "ZeroPadding2D", json!({"padding": [[top, bottom], [left, right]]}), vec![x]))
-    }
-
-    /// Whether a `Clip` has the limits 0 and none.
-    fn is_relu(&self, node: &NodeProto) -> bool {
-        let limit = |k: usize, key: &str| match self.constant(node, k) {
-            Some(limit) => limit.few_floats(1).map(|limit| limit[0]),
-            None => find(node, key).and_then(|own| own.f),
-        };
-        limit(1, "min") == Some(0.0) && limit(2, "max").is_none_or(|most| most >= f32::MAX)
-    }
-
-    /// `Flatten`, and what does the same: `Reshape` to a vector, and `Squeeze` of a 1x1 image.
-    fn flatten(&mut self, node: &'g NodeProto) -> Result<Of, String> {
-        let (class, input) = match self.value(node, 0).cloned() {
-            Some(Of::Pooled(class, x)) => (class, x),
-            Some(Of::Transposed(x)) => ("Flatten", x),
-            Some(Of::Layer(x)) => {
-                let before = self.layers.iter().find(|layer| layer.name == x);
-                if before
-                    .is_some_and(|layer| ["Dense", "Flatten"].contains(&&*layer.class) || is_vector(layer))
-                {
-                    return Ok(Of::Layer(x));
-                }
-                let flat = self.plain(node, "Flatten", json!({}), vec![x]);
-                self.flattened.extend(self.layers.last().map(|layer| layer.name.clone()));
-                return Ok(flat);
+        let scores = match self.values.get(output.name.as_str()).cloned() {
+            Some(Of::Part(Part::Sigmoid, x)) => {
+                let (name, shape) = (self.new_name(&output.name, "_act"), self.shape(&x));
+                self.push("Activation", name, json!({"activation": "sigmoid"}), vec![x], shape)
             }
-            _ => return Err(unknown(node)),
-        };
-        Ok(self.plain(node, class, json!({}), vec![input]))
-    }
-
-    fn reshape(&mut self, node: &'g NodeProto) -> Result<Of, String> {
-        let to = self.constant(node, 1).and_then(Constant::as_numbers).ok_or_else(|| unknown(node))?;
-        match (self.value(node, 0).cloned(), to) {
-            (Some(Of::Layer(x)), &[_, groups, -1]) => Ok(Of::Part(Part::Grouped(groups), x)),
-            (Some(Of::Part(Part::Normalized(groups, epsilon), x)), &[_, _, _, _]) => {
-                Ok(Of::Part(Part::Ungrouped(groups, epsilon), x))
+            Some(Of::Pooled(class, x)) => {
+                let (name, shape) = (self.new_name(&output.name, "_pooled"), self.after(class, &x));
+                self.push(class, name, json!({}), vec![x], shape)
             }
-            (_, [_, _]) => self.flatten(node),
-            _ => Err(unknown(node)),
-        }
-    }
-
-    /// The shape of a layer's output, of which the batch alone is known.
-    fn shape(&mut self, node: &'g NodeProto) -> Result<Of, String> {
-        self.layer(node, 0)?;
-        let all = [0, -1, -1, -1];
-        let place = |key: &str, default: i64| usize::try_from(int(node, key, default)).unwrap_or(all.len());
-        let part = all.get(place("start", 0)..place("end", 4)).ok_or_else(|| unknown(node))?;
-        Ok(Of::Constant(Constant::numbers(part.to_vec())))
-    }
-
-    /// Of the groups of a group normalization, or of each channel.
-    fn instance_normalization(&mut self, node: &'g NodeProto) -> Result<Of, String> {
-        let epsilon = float(node, "epsilon", 1e-5);
-        if let Some(Of::Part(Part::Grouped(groups), x)) = self.value(node, 0).cloned() {
-            let all = |k: usize, number: f32| {
-                let floats = self.constant(node, k).and_then(|constant| constant.few_floats(usize::MAX));
-                floats.is_some_and(|floats| floats.iter().all(|&x| x == number))
-            };
-            return match all(1, 1.0) && all(2, 0.0) {
-                true => Ok(Of::Part(Part::Normalized(groups, epsilon), x)),
-                false => Err(unknown(node)),
-            };
-        }
-        self.weighted(
-            node,
-            "GroupNormalization",
-            json!({"epsilon": epsilon, "groups": -1}),
-            &["gamma", "beta"],
-        )
-    }
-
-    pub(super) fn finish(self, graph: &GraphProto) -> Result<Graph, String> {
-        let [h, w, channels] = self.image;
-        let output = graph.output.first().and_then(|output| self.values.get(output.name.as_str()));
+            Some(value) => value,
+            None => return Err(format!("nothing gives its output `{}`", shortened(&output.name))),
+        };
         let last = self.layers.last().map(|last| last.name.as_str());
-        if matches!(output, Some(Of::Part(Part::Sigmoid, _))) {
-            return Err("it ends in a Sigmoid, but a softmax tells the classes apart here".to_owned());
-        }
-        let is_last = matches!((output, last), (Some(Of::Layer(output)), Some(last)) if output == last);
-        if graph.output.len() != 1 || !is_last {
+        if !matches!((&scores, last), (Of::Layer(scores), Some(last)) if scores == last) {
             return Err("its last node must be its only output".to_owned());
         }
-        let scale = self.scale.map(|scale| scale.floats()).transpose()?;
-        let shift = self.shift.map(|shift| shift.floats()).transpose()?;
-        let pixels = (scale.is_some() || shift.is_some()).then(|| {
-            let shift = shift.unwrap_or_else(|| vec![0.0; channels]);
-            // From (channels, rows, columns) to (rows, columns, channels).
-            let shift = layout::channels_first(&shift, channels, shift.len() / channels);
-            Pixels { scale: scale.unwrap_or_else(|| vec![1.0; channels]), shift }
-        });
+        let pixels = self.pixels()?;
+        let [h, w, _] = self.image;
         let mut architecture = Architecture { layers: self.layers };
         let classes = architecture.take_classes();
         let name = if graph.name.is_empty() { "model".to_owned() } else { graph.name.clone() };
         let image = (h > 0 && w > 0).then_some([h, w]);
-        let network = Imported { name, architecture, classes, image, notes: Vec::new() };
+        let network = Imported { name, architecture, classes, image, notes: Vec::new(), compiled: None };
         Ok(Graph { network, weights: self.weights, pixels, flattened: self.flattened })
+    }
+
+    /// The preprocessing, which exports have under names of their own.
+    fn pixels(&self) -> Result<Option<Pixels>, String> {
+        let channels = self.image[2];
+        let [scale, shift] =
+            [&self.scale, &self.shift].map(|own| own.as_ref().map(Constant::floats).transpose());
+        let (scale, shift) = (scale?, shift?);
+        Ok((scale.is_some() || shift.is_some()).then(|| {
+            let shift = shift.unwrap_or_else(|| vec![0.0; channels]);
+            // From (channels, rows, columns) to (rows, columns, channels).
+            let shift = layout::channels_first(&shift, channels, shift.len() / channels);
+            Pixels { scale: scale.unwrap_or_else(|| vec![1.0; channels]), shift }
+        }))
     }
 }
 
-/// Whether a pooling layer makes vectors.
-fn is_vector(layer: &LayerSpec) -> bool {
-    layer.class.starts_with("Global") && layer.options.get("keepdims") != Some(&true.into())
+/// Whether `x * scale + shift` is for values from 0 to 1: in somebody's own module these names need not be
+/// ours.
+fn is_of_unit(scale: Option<&Constant>, shift: Option<&Constant>) -> bool {
+    let floats = |own: Option<&Constant>, default: f32| {
+        let floats = own.and_then(|own| own.few_floats(usize::MAX)).map(<[f32]>::to_vec);
+        floats.unwrap_or_else(|| vec![default])
+    };
+    let (scale, shift) = (floats(scale, 1.0), floats(shift, 0.0));
+    let least = scale.iter().fold(f32::INFINITY, |least, x| least.min(x.abs()));
+    let most = shift.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+    let is_identity = scale.iter().all(|&x| x == 1.0) && most == 0.0;
+    !is_identity && 1.0 / least <= MOST_OF_UNIT && most / least <= MOST_OF_UNIT
 }
 
-pub(super) fn unknown(node: &NodeProto) -> String {
-    let (name, operator) = (shortened(&node.name), shortened(&node.op_type));
-    match OPERATORS.split(", ").any(|known| known == node.op_type) {
-        true => format!("its node `{name}` is a {operator} in a form that is not there"),
-        false => {
-            format!("its node `{name}` is a {operator}, which is not there; there are {}", OPERATORS)
-        }
+/// A mean or a deviation above this is none of values from 0 to 1.
+const MOST_OF_UNIT: f32 = 1.5;
+
+/// The batch, and height, width and channels of the images that go in; 0 is a size that is left open.
+fn images(input: &ValueInfoProto) -> Result<(usize, [usize; 3]), String> {
+    let kind = input.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
+    let sides: Option<Vec<usize>> = kind.and_then(|kind| kind.shape.as_ref()).map(|shape| {
+        let side = |dim: &super::proto::DimensionProto| match dim.value {
+            Some(Dimension::Length(n)) => usize::try_from(n).unwrap_or(0),
+            _ => 0,
+        };
+        shape.dim.iter().map(side).collect()
+    });
+    let [batch, channels @ 3, h, w] = sides.unwrap_or_default()[..] else {
+        return Err("its input must be images of (batch, 3, rows, columns)".to_owned());
+    };
+    match kind.is_some_and(|kind| kind.elem_type == FLOAT) {
+        true => Ok((batch, [h, w, channels])),
+        false => Err(format!("its input `{}` must be float32", shortened(&input.name))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::proto::{DimensionProto, TensorShapeProto, TensorTypeProto, TypeProto};
+    use super::*;
+
+    /// A hostile graph may want one name for each of its nodes.
+    #[test]
+    fn names_that_are_taken_get_numbers() {
+        let length = |n| DimensionProto { value: Some(Dimension::Length(n)) };
+        let shape = TensorShapeProto { dim: [1, 3, 8, 8].map(length).to_vec() };
+        let tensor_type = Some(TensorTypeProto { elem_type: FLOAT, shape: Some(shape) });
+        let input = ValueInfoProto { name: "x".into(), r#type: Some(TypeProto { tensor_type }) };
+        let graph = GraphProto { input: vec![input], ..GraphProto::default() };
+        let mut reader = Reader::new(&graph, Vec::new(), Path::new(""), false).unwrap();
+        let names: Vec<String> = (0..5000).map(|_| reader.new_name("/a/b", "_again")).collect();
+        assert_eq!(names[..4], ["a.b", "a.b_again", "a.b_again_2", "a.b_again_3"]);
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), 5000);
+        assert_eq!(names.iter().map(String::len).max(), Some("a.b_again_4999".len()));
+        assert_eq!(["", "", IMAGES].map(|of| reader.new_name(of, "_act")), ["_act", "_act_2", "input_act"]);
     }
 }

@@ -4,13 +4,18 @@
 //! may have any length. What the network needs of preprocessing is in the graph. Initializers have the names and the
 //! layout of [`pytorch`](crate::pytorch).
 
-mod attributes;
 mod constants;
 mod elementwise;
+mod extent;
+mod folded;
 mod graph;
+mod node;
 mod nodes;
+mod operators;
 mod proto;
 mod read;
+mod reshapes;
+mod windows;
 
 pub use nodes::{INPUT, OUTPUT};
 pub use read::OnnxNetwork;
@@ -50,6 +55,7 @@ pub fn write(source: &Source<'_>) -> Result<Vec<u8>> {
         graph: Some(graph),
         opset_import: vec![OperatorSetIdProto { domain: Some(String::new()), version: opset.number }],
         metadata_props,
+        functions: Vec::new(),
     };
     Ok(model.encode_to_vec())
 }

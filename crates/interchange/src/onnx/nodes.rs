@@ -2,10 +2,10 @@
 
 use super::proto::{AttributeProto, AttributeType, FLOAT, GraphProto, NodeProto, TensorProto};
 use crate::source::Weights;
-use crate::{Error, Result, Source};
+use crate::{Error, Result, Source, layout};
 use layers::{Step, Value};
 use program::{Activation, Op, Pad, Pool2d, ops};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The name of the graph's input.
 pub const INPUT: &str = "images";
@@ -34,6 +34,12 @@ pub(super) struct Nodes<'s> {
     opset: Opset,
     /// What the values are called so far.
     names: HashMap<Value, String>,
+    /// The names of the layers there, by their names here.
+    layers: HashMap<String, String>,
+    /// How many channels the values have, or how many numbers a vector.
+    widths: HashMap<Value, usize>,
+    /// All names that are taken: a graph gives each of them once.
+    taken: HashSet<String>,
 }
 
 /// A node's attribute.
@@ -67,16 +73,31 @@ impl Attribute<'_> {
 impl<'s> Nodes<'s> {
     /// A graph that has read the pixels.
     pub(super) fn new(source: &'s Source<'s>) -> Self {
-        let mut nodes =
-            Nodes { source, graph: GraphProto::default(), opset: Opset::FIRST, names: HashMap::new() };
+        let mut nodes = Nodes {
+            source,
+            graph: GraphProto::default(),
+            opset: Opset::FIRST,
+            names: HashMap::new(),
+            layers: HashMap::new(),
+            widths: HashMap::from([(source.input, source.image[2])]),
+            taken: HashSet::from([INPUT, OUTPUT, layout::SCALE, layout::SHIFT].map(str::to_owned)),
+        };
+        // A layer keeps its name, unless it is one of these. All other values get numbers where a name is
+        // taken.
+        for step in &source.steps {
+            let own = nodes.unique(&step.name);
+            nodes.layers.insert(step.name.clone(), own);
+        }
+        [layout::SCALE, layout::SHIFT].iter().for_each(|own| _ = nodes.taken.remove(*own));
         let mut x = INPUT.to_owned();
         for (op, weights) in [("Mul", source.scale()), ("Add", source.shift())] {
             let neutral = if op == "Mul" { 1.0 } else { 0.0 };
             if weights.data.iter().all(|&value| value == neutral) {
                 continue;
             }
-            nodes.initializer(&weights);
-            x = nodes.node(op, &[&x, &weights.name], &[], format!("{}_applied", weights.name));
+            let applied = nodes.unique(&format!("{}_applied", weights.name));
+            let weights = nodes.initializer(weights);
+            x = nodes.node(op, &[&x, &weights], &[], applied);
         }
         nodes.names.insert(source.input, x);
         nodes
@@ -90,11 +111,10 @@ impl<'s> Nodes<'s> {
             reason: reason.to_owned(),
         };
         let weights = self.source.weights(step, &step.name)?;
-        weights.iter().for_each(|weights| self.initializer(weights));
+        let weights: Vec<String> = weights.into_iter().map(|weights| self.initializer(weights)).collect();
         let names: Option<Vec<String>> = step.inputs.iter().map(|x| self.names.get(x).cloned()).collect();
         let names = names.ok_or_else(|| refuse("it reads what no layer before it computes"))?;
-        let operands: Vec<&str> =
-            names.iter().chain(weights.iter().map(|w| &w.name)).map(String::as_str).collect();
+        let operands: Vec<&str> = names.iter().chain(&weights).map(String::as_str).collect();
         let name = match step
             .op
             .ok_or_else(|| refuse("it is not a single op on its input and its parameters"))?
@@ -120,7 +140,8 @@ impl<'s> Nodes<'s> {
             }
             // Of all of an image: a vector.
             Op::AveragePool(_) if step.flat => {
-                let image = self.node("GlobalAveragePool", &operands, &[], format!("{}_image", step.name));
+                let image = self.helper(step, "image");
+                let image = self.node("GlobalAveragePool", &operands, &[], image);
                 self.activated(step, "Flatten", &[&image], &[], Activation::None)
             }
             Op::MaxPool(ops::MaxPool { pool }) => self.pooled(step, "MaxPool", &operands, pool),
@@ -128,12 +149,8 @@ impl<'s> Nodes<'s> {
             Op::Reshape(_) if step.x.h * step.x.w > 1 => {
                 // Back to rows, columns, channels: the order that the layer behind was trained with.
                 let order = [0, 2, 3, 1];
-                let x = self.node(
-                    "Transpose",
-                    &operands,
-                    &[Numbers("perm", &order)],
-                    format!("{}_order", step.name),
-                );
+                let x = self.helper(step, "order");
+                let x = self.node("Transpose", &operands, &[Numbers("perm", &order)], x);
                 self.activated(step, "Flatten", &[&x], &[], Activation::None)
             }
             Op::Reshape(_) => self.activated(step, "Flatten", &operands, &[], Activation::None),
@@ -141,7 +158,7 @@ impl<'s> Nodes<'s> {
             Op::Dropout(_) => self.activated(step, "Identity", &operands, &[], Activation::None),
             Op::Activate(ops::Activate { act }) => self.activate(step, operands[0].to_owned(), act),
             Op::Scale(ops::Scale { factor }) => {
-                let factor = self.constant(format!("{}_factor", step.name), factor);
+                let factor = self.constant(step, "factor", factor);
                 self.activated(step, "Mul", &[operands[0], &factor], &[], Activation::None)
             }
             Op::Concat(_) => {
@@ -151,6 +168,19 @@ impl<'s> Nodes<'s> {
             _ => return Err(refuse("what it computes has no operator there")),
         };
         self.names.insert(step.output, name);
+        let width = match step.op {
+            Some(Op::Conv2dForward(_) | Op::LinearForward(_)) => {
+                step.params.first().and_then(|kernel| kernel.shape.last().copied())
+            }
+            Some(Op::Concat(_)) => step.inputs.iter().map(|x| self.widths.get(x).copied()).sum(),
+            Some(Op::Reshape(_)) => Some(step.x.per_sample()),
+            _ => Some(step.x.c),
+        };
+        self.widths.insert(step.output, width.unwrap_or(step.x.c));
+        let (scores, classes) = (self.widths[&step.output], self.source.classes.len());
+        if step.output == self.source.logits && scores != classes {
+            return Err(refuse(&format!("it gives {scores} scores, but there are {classes} classes")));
+        }
         Ok(())
     }
 
@@ -176,7 +206,7 @@ impl<'s> Nodes<'s> {
     ) -> String {
         let output = match act {
             Activation::None => self.output(step),
-            _ => format!("{}_linear", step.name),
+            _ => self.helper(step, "linear"),
         };
         let y = self.node(op, operands, attributes, output);
         if act == Activation::None { y } else { self.activate(step, y, act) }
@@ -187,9 +217,10 @@ impl<'s> Nodes<'s> {
         match act {
             Activation::None => self.node("Identity", &[&x], &[], output),
             Activation::Relu => self.node("Relu", &[&x], &[], output),
-            Activation::Gelu => self.gelu(&x, output),
+            Activation::Gelu => self.gelu(step, &x, output),
             Activation::Silu => {
-                let logistic = self.node("Sigmoid", &[&x], &[], format!("{output}_sigmoid"));
+                let logistic = self.helper(step, "sigmoid");
+                let logistic = self.node("Sigmoid", &[&x], &[], logistic);
                 self.node("Mul", &[&x, &logistic], &[], output)
             }
             Activation::Elu => self.node("Elu", &[&x], &[], output),
@@ -200,19 +231,37 @@ impl<'s> Nodes<'s> {
 
     /// `x (1 + erf(x / sqrt(2))) / 2`, in the steps that onnxruntime fuses: operator sets before 20 have no
     /// `Gelu`.
-    fn gelu(&mut self, x: &str, output: String) -> String {
+    fn gelu(&mut self, step: &Step, x: &str, output: String) -> String {
         let [root, one, half] = [("sqrt2", core::f32::consts::SQRT_2), ("one", 1.0), ("half", 0.5)]
-            .map(|(what, value)| self.constant(format!("{output}_{what}"), value));
-        let scaled = self.node("Div", &[x, &root], &[], format!("{output}_scaled"));
-        let erf = self.node("Erf", &[&scaled], &[], format!("{output}_erf"));
-        let sum = self.node("Add", &[&erf, &one], &[], format!("{output}_sum"));
-        let twice = self.node("Mul", &[x, &sum], &[], format!("{output}_twice"));
+            .map(|(what, value)| self.constant(step, what, value));
+        let [scaled, erf, sum, twice] = ["scaled", "erf", "sum", "twice"].map(|what| self.helper(step, what));
+        let scaled = self.node("Div", &[x, &root], &[], scaled);
+        let erf = self.node("Erf", &[&scaled], &[], erf);
+        let sum = self.node("Add", &[&erf, &one], &[], sum);
+        let twice = self.node("Mul", &[x, &sum], &[], twice);
         self.node("Mul", &[&twice, &half], &[], output)
     }
 
     /// What a layer's result is called: as the layer, and the last one as the graph's output.
     fn output(&self, step: &Step) -> String {
-        if step.output == self.source.logits { OUTPUT.to_owned() } else { step.name.clone() }
+        match self.layers.get(&step.name) {
+            Some(own) if step.output != self.source.logits => own.clone(),
+            _ => OUTPUT.to_owned(),
+        }
+    }
+
+    /// A name for a part of a layer.
+    fn helper(&mut self, step: &Step, part: &str) -> String {
+        self.unique(&format!("{}_{part}", step.name))
+    }
+
+    /// This name, or a numbered one if it is taken. It is taken then.
+    fn unique(&mut self, wanted: &str) -> String {
+        let numbered = (1..).map(|k| format!("{wanted}_{k}"));
+        let mut free = core::iter::once(wanted.to_owned()).chain(numbered);
+        let name = free.find(|name| !self.taken.contains(name)).unwrap_or_default();
+        self.taken.insert(name.clone());
+        name
     }
 
     /// Adds a `NodeProto`; returns the name of its result.
@@ -223,18 +272,22 @@ impl<'s> Nodes<'s> {
             name: format!("{output}/{op}"),
             op_type: op.to_owned(),
             attribute: attributes.iter().map(Attribute::message).collect(),
+            ..NodeProto::default()
         });
         output
     }
 
-    /// A number; returns its name.
-    fn constant(&mut self, name: String, value: f32) -> String {
-        self.initializer(&Weights { name: name.clone(), shape: Vec::new(), data: vec![value] });
-        name
+    /// A number for a layer; returns its name.
+    fn constant(&mut self, step: &Step, what: &str, value: f32) -> String {
+        let name = format!("{}_{what}", step.name);
+        self.initializer(Weights { name, shape: Vec::new(), data: vec![value] })
     }
 
-    fn initializer(&mut self, weights: &Weights) {
-        self.graph.initializer.push(tensor(weights));
+    /// Adds a tensor; returns its name.
+    fn initializer(&mut self, weights: Weights) -> String {
+        let name = self.unique(&weights.name);
+        self.graph.initializer.push(tensor(&Weights { name: name.clone(), ..weights }));
+        name
     }
 }
 

@@ -26,6 +26,17 @@ pub(super) struct ModelProto {
     pub opset_import: Vec<OperatorSetIdProto>,
     #[prost(message, repeated, tag = "14")]
     pub metadata_props: Vec<StringStringEntryProto>,
+    #[prost(message, repeated, tag = "25")]
+    pub functions: Vec<FunctionProto>,
+}
+
+/// An operator that a model defines by itself.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct FunctionProto {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "10")]
+    pub domain: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -70,6 +81,10 @@ pub(super) struct NodeProto {
     pub op_type: String,
     #[prost(message, repeated, tag = "5")]
     pub attribute: Vec<AttributeProto>,
+    #[prost(string, tag = "7")]
+    pub domain: String,
+    #[prost(string, tag = "8")]
+    pub overload: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -84,6 +99,8 @@ pub(super) struct AttributeProto {
     pub s: Vec<u8>,
     #[prost(message, optional, tag = "5")]
     pub t: Option<TensorProto>,
+    #[prost(float, repeated, packed = "false", tag = "7")]
+    pub floats: Vec<f32>,
     #[prost(int64, repeated, packed = "false", tag = "8")]
     pub ints: Vec<i64>,
     #[prost(enumeration = "AttributeType", tag = "20")]
@@ -96,7 +113,24 @@ pub(super) enum AttributeType {
     Undefined = 0,
     Float = 1,
     Int = 2,
+    String = 3,
+    Tensor = 4,
+    Floats = 6,
     Ints = 7,
+}
+
+impl AttributeType {
+    pub(super) fn in_words(self) -> &'static str {
+        match self {
+            AttributeType::Undefined => "nothing",
+            AttributeType::Float => "a float",
+            AttributeType::Int => "a whole number",
+            AttributeType::String => "a word",
+            AttributeType::Tensor => "a tensor",
+            AttributeType::Floats => "floats",
+            AttributeType::Ints => "whole numbers",
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -3,7 +3,9 @@
 use super::MODEL;
 use super::constants::Constant;
 use super::graph::{Graph, Reader};
+use super::node::Node;
 use super::proto::ModelProto;
+use crate::keras::shortened;
 use crate::pytorch::{Named, named};
 use crate::source::Pixels;
 use crate::{Error, Imported, Result, file, layout};
@@ -35,8 +37,11 @@ impl OnnxNetwork {
         let refuse = |reason: String| Error::file(path, reason);
         let model = ModelProto::decode(&file::read(path)?[..]);
         let model = model.map_err(|error| refuse(format!("it is no ONNX file: {error}")))?;
-        let metadata = model.metadata_props.into_iter().map(|entry| (entry.key, entry.value)).collect();
+        let opset = opset(&model);
+        let metadata: BTreeMap<String, String> =
+            model.metadata_props.into_iter().map(|entry| (entry.key, entry.value)).collect();
         let mut graph = model.graph.ok_or_else(|| refuse("there is no graph in it".to_owned()))?;
+        let opset = opset.map_err(refuse)?;
         if graph.node.len() > MOST_NODES {
             return Err(refuse(format!(
                 "it has {} nodes, but must have at most {MOST_NODES}",
@@ -45,8 +50,10 @@ impl OnnxNetwork {
         }
         let initializers = std::mem::take(&mut graph.initializer);
         let folder = path.parent().unwrap_or(Path::new(""));
-        let mut reader = Reader::new(&graph, initializers, folder).map_err(refuse)?;
-        let nodes = graph.node.iter().try_for_each(|node| reader.node(node));
+        let mut reader =
+            Reader::new(&graph, initializers, folder, metadata.contains_key(MODEL)).map_err(refuse)?;
+        let mut nodes = graph.node.iter().enumerate();
+        let nodes = nodes.try_for_each(|(k, node)| reader.node(&Node::new(node, k + 1, opset)?));
         let graph = nodes.and_then(|()| reader.finish(&graph)).map_err(refuse)?;
         Ok(OnnxNetwork { path: path.to_owned(), graph, metadata })
     }
@@ -105,9 +112,18 @@ impl OnnxNetwork {
     /// The images whose numbers a step reads in the order of ONNX: channel, row, column. Ours is row, column, channel, so the
     /// weights of the layer that reads them change places. `orders` has the vectors in that order so far.
     fn order(&self, step: &Step, orders: &mut HashMap<Value, Shape>) -> Result<Option<Shape>, String> {
-        if self.graph.flattened.contains(&step.name) && step.x.h * step.x.w > 1 {
-            orders.insert(step.output, step.x);
-            return Ok(None);
+        if let Some(len) = self.graph.flattened.get(&step.name) {
+            if let Some(len) = len.filter(|&len| len != step.x.per_sample()) {
+                return Err(format!(
+                    "its `{}` makes vectors of {len} numbers, but images of this size have {} there",
+                    step.name,
+                    step.x.per_sample()
+                ));
+            }
+            if step.x.h * step.x.w > 1 {
+                orders.insert(step.output, step.x);
+                return Ok(None);
+            }
         }
         let Some(&order) = step.inputs.iter().find_map(|x| orders.get(x)) else { return Ok(None) };
         match step.op {
@@ -123,6 +139,28 @@ impl OnnxNetwork {
     }
 }
 
+/// The versions of the operators that are read.
+const OPSETS: core::ops::RangeInclusive<i64> = 7..=28;
+
+/// The version of the operators of a model.
+fn opset(model: &ModelProto) -> Result<i64, String> {
+    let is_onnx = |domain: &str| ["", "ai.onnx"].contains(&domain);
+    if let Some(own) = model.functions.iter().find(|own| is_onnx(&own.domain)) {
+        return Err(format!("it has an operator {} of its own, which is not there", shortened(&own.name)));
+    }
+    let mut sets = model.opset_import.iter().filter(|set| is_onnx(set.domain.as_deref().unwrap_or_default()));
+    let (least, most) = (OPSETS.start(), OPSETS.end());
+    match (sets.next(), sets.next()) {
+        (Some(set), None) if OPSETS.contains(&set.version) => Ok(set.version),
+        (Some(set), None) => Err(format!(
+            "its operators are of version {}, but must be of one from {least} to {most}; export it with another \
+             opset_version",
+            set.version
+        )),
+        _ => Err("it must name one version of its operators".to_owned()),
+    }
+}
+
 fn order_matters(step: &Step) -> String {
     format!(
         "its `{}` reads flattened images in the order channel, row, column; only a Gemm or MatMul can, since its weights can take the \
@@ -134,9 +172,7 @@ fn order_matters(step: &Step) -> String {
 /// The values of a parameter in our layout.
 fn values(constant: &Constant, spec: &ParamSpec) -> Result<Vec<f32>, String> {
     let (is, needs) = (&constant.shape, layout::shape(&spec.shape));
-    // A vector may have extents of 1 around it.
-    let fits = *is == needs || (needs.len() == 1 && is.iter().product::<usize>() == needs[0]);
-    if !fits {
+    if *is != needs {
         return Err(format!("its `{}` has the shape {is:?}, but must have {needs:?}", constant.name));
     }
     Ok(layout::from_torch(&spec.shape, &constant.floats()?))

@@ -6,6 +6,7 @@ use layers::{Step, Value};
 use program::{Activation, Op, Pad, Pool2d, ops};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
     let (mut layers, mut forward, mut names) = (String::new(), String::new(), HashMap::new());
@@ -86,18 +87,40 @@ fn is_word_of(words: &str, name: &str) -> bool {
     words.split_whitespace().any(|word| word == name)
 }
 
+/// Letters that Python takes in names as they are. Others it replaces by their compatible ones, as `fi` in one character, and then
+/// finds no file of that name.
+const LETTERS: [RangeInclusive<char>; 12] = [
+    '\u{c0}'..='\u{131}',
+    '\u{134}'..='\u{13e}',
+    '\u{141}'..='\u{148}',
+    '\u{14a}'..='\u{17e}',
+    '\u{386}'..='\u{3ce}',
+    '\u{400}'..='\u{481}',
+    '\u{48a}'..='\u{52f}',
+    '\u{5d0}'..='\u{5ea}',
+    '\u{3041}'..='\u{3096}',
+    '\u{30a1}'..='\u{30fa}',
+    '\u{4e00}'..='\u{9fff}',
+    '\u{ac00}'..='\u{d7a3}',
+];
+
+fn is_letter(c: char) -> bool {
+    c.is_ascii_alphabetic() || c.is_alphabetic() && LETTERS.iter().any(|letters| letters.contains(&c))
+}
+
 /// The name under which Python can import a file that would be called `name`: that itself, unless it has other characters than letters,
 /// digits and `_`, begins with a digit, or is a keyword.
 ///
 /// ```
 /// use interchange::pytorch::importable;
 ///
-/// let names = ["my_net", "my-net", "3d.net", "class"].map(importable);
-/// assert_eq!(names, ["my_net", "my_net", "_3d_net", "class_"]);
+/// let names = ["my_net", "my-net", "3d.net", "class", "f\u{fc}r", "x\u{b2}"].map(importable);
+/// assert_eq!(names, ["my_net", "my_net", "_3d_net", "class_", "f\u{fc}r", "x_"]);
 /// ```
 pub fn importable(name: &str) -> String {
-    let mut own: String = name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
-    if !own.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+    let mut own: String =
+        name.chars().map(|c| if is_letter(c) || c.is_ascii_digit() { c } else { '_' }).collect();
+    if !own.starts_with(|c: char| is_letter(c) || c == '_') {
         own.insert(0, '_');
     }
     if is_word_of(KEYWORDS, &own) {

@@ -1,25 +1,31 @@
 //! From a state dict of PyTorch to our layers.
 
+use super::BY_ONNX;
 use super::about::{self, IMAGE_SIZE, Named};
 use super::module::identifiers;
+use crate::text::shortened;
 use crate::{Error, Pixels, Result, layout};
 use checkpoint::{Tensor, TensorRef, Tensors, load_tensors_named, read_header};
 use layers::Step;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The batch counter of a normalization, which inference does not need.
 const COUNTER: &str = "num_batches_tracked";
 
-/// What wrappers of PyTorch put before every name.
-const WRAPPERS: [&str; 2] = ["module.", "_orig_mod."];
+/// The parts that wrappers of PyTorch add to names, wherever they wrap a module.
+const WRAPPERS: [&str; 3] = ["_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"];
+
+/// The prefixes of all names that wrappers add, and modules that hold the whole network.
+const AROUND: [&str; 3] = ["module.", "model.", "net."];
 
 /// The state dict of a module with the names that [`module`](super::module()) gives its layers, in a safetensors file.
 #[derive(Debug)]
 pub struct TorchWeights {
     path: PathBuf,
     tensors: Tensors,
-    /// What wrappers put before every name.
-    prefix: String,
+    /// The names in the file by those without wrappers.
+    names: BTreeMap<String, String>,
 }
 
 /// Whether a file looks like a state dict of PyTorch in the safetensors format: by the names in its header, not its ending.
@@ -51,28 +57,25 @@ impl TorchWeights {
             return Err(Error::file(path, reason));
         }
         let tensors = load_tensors_named(path, is_weight)?;
-        // One may stand around another.
-        let mut prefix = String::new();
-        while let Some(wrapper) = WRAPPERS.into_iter().find(|wrapper| {
-            let outer = format!("{prefix}{wrapper}");
-            !tensors.is_empty() && tensors.iter().all(|tensor| tensor.name.starts_with(&outer))
-        }) {
-            prefix += wrapper;
-        }
-        Ok(TorchWeights { path: path.to_owned(), tensors, prefix })
+        let names = unwrapped(tensors.iter().map(|tensor| tensor.name));
+        let names = names.map_err(|reason| Error::file(path, reason))?;
+        Ok(TorchWeights { path: path.to_owned(), tensors, names })
     }
 
     /// A tensor by its name without wrappers.
     fn get(&self, name: &str) -> Option<&Tensor> {
-        self.tensors.get(&format!("{}{name}", self.prefix))
+        self.tensors.get(self.names.get(name)?)
     }
 
     /// The outputs of the last dense layer, by the names: the number of classes.
     pub fn classes(&self) -> Option<usize> {
         let is_dense = |weight: &TensorRef<'_>| weight.shape.len() == 2 && weight.name.ends_with(".weight");
-        let dense = self.tensors.iter().filter(is_dense);
-        // `dense_10` is behind `dense_9`.
-        dense.max_by_key(|weight| (weight.name.len(), weight.name)).map(|weight| weight.shape[0])
+        let dense: Vec<TensorRef<'_>> = self.tensors.iter().filter(is_dense).collect();
+        let is_read = |outputs: usize| dense.iter().any(|weight| weight.shape[1] == outputs);
+        // `dense_10` is behind `dense_9`, and so is a layer whose outputs no other one reads.
+        let last =
+            dense.iter().max_by_key(|weight| (!is_read(weight.shape[0]), weight.name.len(), weight.name));
+        last.map(|weight| weight.shape[0])
     }
 
     /// Height and width of the images, where the file says it: by its metadata, or by a mean of each pixel.
@@ -121,7 +124,7 @@ impl TorchWeights {
             layers.flat_map(|(step, layer)| step.params.iter().map(move |spec| (step, layer, spec)))
         {
             let (name, shape) = (layout::name(layer, spec.name), layout::shape(&spec.shape));
-            let found = self.get(&name).ok_or_else(|| refuse(format!("it has no `{name}`")))?;
+            let found = self.get(&name).ok_or_else(|| refuse(self.lacks(&name)))?;
             if found.shape() != shape {
                 let (is, needs) = (found.shape(), &shape);
                 return Err(refuse(format!(
@@ -132,19 +135,55 @@ impl TorchWeights {
             tensors.insert(format!("{}/{}", step.name, spec.name), spec.shape.clone(), data)?;
             taken.push(name);
         }
-        let mut names = self.tensors.iter().map(|tensor| &tensor.name[self.prefix.len()..]);
-        match names.find(|name| !taken.iter().any(|taken| taken == name)) {
-            Some(more) => Err(refuse(format!("it has `{more}`, which the network has not"))),
+        match self.names.keys().find(|name| !taken.contains(name)) {
+            Some(more) => Err(refuse(format!("it has `{}`, which the network has not", shortened(more)))),
             None => Ok(tensors),
+        }
+    }
+
+    /// That the file lacks a tensor, and why that may be so.
+    fn lacks(&self, name: &str) -> String {
+        let before = AROUND.into_iter().find(|around| self.names.contains_key(&format!("{around}{name}")));
+        let other = before.and_then(|around| self.names.keys().find(|other| !other.starts_with(around)));
+        match before.zip(other) {
+            Some((around, other)) => format!(
+                "it has no `{name}`, but `{around}{name}`; with `{}` beside it, nothing says that `{around}` may be left out: save the \
+                 state dict of that module alone",
+                shortened(other)
+            ),
+            None => format!("it has no `{name}`; if its network was not exported by towers, {BY_ONNX}"),
         }
     }
 }
 
+/// The names in a file by those without wrappers.
+fn unwrapped<'a>(names: impl Iterator<Item = &'a str>) -> Result<BTreeMap<String, String>, String> {
+    let mut own: BTreeMap<String, String> = BTreeMap::new();
+    for name in names {
+        let parts: Vec<&str> = name.split('.').filter(|part| !WRAPPERS.contains(part)).collect();
+        if let Some(other) = own.insert(parts.join("."), name.to_owned()) {
+            let [a, b] = [&other, name].map(shortened);
+            return Err(format!(
+                "its `{a}` and `{b}` are one tensor, if wrappers are left out of their names"
+            ));
+        }
+    }
+    // One may stand around another. A layer may have such a name too: then the name of a parameter follows, without a dot.
+    let is_own = |name: &str| name.contains('.') || [layout::SCALE, layout::SHIFT].contains(&name);
+    let around = |own: &BTreeMap<String, String>, around: &str| {
+        !own.is_empty() && own.keys().all(|name| name.strip_prefix(around).is_some_and(is_own))
+    };
+    while let Some(outer) = AROUND.into_iter().find(|outer| around(&own, outer)) {
+        own = own.into_iter().map(|(name, of_file)| (name[outer.len()..].to_owned(), of_file)).collect();
+    }
+    Ok(own)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::is_pickle;
     use super::*;
     use checkpoint::save_tensors;
-    use std::collections::BTreeMap;
 
     /// The state dict of `small_cnn`, as it would be in a file, under names that `rename` makes.
     fn saved(folder: &Path, rename: impl Fn(&str) -> String) -> PathBuf {
@@ -165,13 +204,64 @@ mod tests {
     fn wrappers_of_pytorch_are_looked_through() {
         let folder = tempfile::tempdir().unwrap();
         let steps = models::small_cnn(3).unwrap().steps();
-        for wrapper in ["", "module.", "_orig_mod.", "_orig_mod.module.", "module._orig_mod."] {
+        for wrapper in [
+            "",
+            "module.",
+            "_orig_mod.",
+            "_orig_mod.module.",
+            "module._orig_mod.",
+            "model.",
+            "net.",
+            "model.net.",
+            "_fsdp_wrapped_module.",
+            "model._orig_mod.module._fsdp_wrapped_module.net.",
+            "_checkpoint_wrapped_module.",
+        ] {
             let path = saved(folder.path(), |name| format!("{wrapper}{name}"));
             assert!(is_state_dict(&path));
             let weights = TorchWeights::read(&path).unwrap();
             assert_eq!(weights.classes(), Some(3));
-            assert!(weights.assign(&steps).is_ok() && weights.pixels().is_none());
+            assert!(weights.assign(&steps).is_ok() && weights.pixels().is_none(), "{wrapper}");
         }
+        // Modules inside of the network may be wrapped too.
+        let inside = |name: &str| name.replace("conv2d_1.", "conv2d_1._fsdp_wrapped_module.");
+        let weights = TorchWeights::read(&saved(folder.path(), inside)).unwrap();
+        assert!(weights.assign(&steps).is_ok());
+    }
+
+    /// A prefix is only left out where it can't be a layer's name.
+    #[test]
+    fn names_that_may_be_layers_stay() {
+        let own = |names: &[&str]| {
+            unwrapped(names.iter().copied()).map(|names| names.into_keys().collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(own(&["model.weight", "model.bias"]).unwrap(), "model.bias model.weight");
+        assert_eq!(own(&["net.net.weight", "net.pixel_scale"]).unwrap(), "net.weight pixel_scale");
+        assert_eq!(own(&["model.a.weight", "loss.weight"]).unwrap(), "loss.weight model.a.weight");
+        assert_eq!(own(&["module.a.weight", "module.model.weight"]).unwrap(), "a.weight model.weight");
+        let told = own(&["a.weight", "a._orig_mod.weight"]).unwrap_err();
+        assert!(told.starts_with("its `a.weight` and `a._orig_mod.weight` are one tensor"), "{told}");
+        let folder = tempfile::tempdir().unwrap();
+        let rename =
+            |name: &str| if name == "dense.bias" { "loss.bias".into() } else { format!("model.{name}") };
+        let weights = TorchWeights::read(&saved(folder.path(), rename)).unwrap();
+        let told = weights.assign(&models::small_cnn(3).unwrap().steps()).unwrap_err().to_string();
+        assert!(
+            told.contains("it has no `conv2d.weight`, but `model.conv2d.weight`; with `loss.bias`"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn pickles_are_known_by_their_first_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("net.pth");
+        let is_one = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            is_pickle(&path)
+        };
+        assert!(is_one(b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20"));
+        assert!(!is_one(b"\x80\x02\0\0\0\0\0\0{\"a\":") && !is_one(b"\x80\x02") && !is_pickle(folder.path()));
     }
 
     #[test]
@@ -222,7 +312,8 @@ mod tests {
             weights.assign(&models::small_cnn(classes).unwrap().steps()).unwrap_err().to_string()
         };
         let other = of(&|name| name.replace("conv2d.", "stem."), 3);
-        assert!(other.ends_with("it has no `conv2d.weight`"), "{other}");
+        let says = "it has no `conv2d.weight`; if its network was not exported by towers, export the network to ONNX";
+        assert!(other.contains(says), "{other}");
         let classes = of(&str::to_owned, 4);
         assert!(classes.contains("`dense") && classes.contains("but the network's has [4, "), "{classes}");
         let path = folder.path().join("net.safetensors");

@@ -154,6 +154,28 @@ impl Arena {
         &self.slots
     }
 
+    /// The names and places of the trainable parameters, each place with the elements that nothing uses before the next
+    /// one: together they are all of `trainable`.
+    ///
+    /// ```
+    /// use layers::{Dense, Flatten, Graph, Mode};
+    ///
+    /// let mut graph = Graph::new("linear", [1, 1, 3]);
+    /// let x = graph.add(Flatten, graph.input())?;
+    /// let logits = graph.add(Dense::new(2), x)?;
+    /// let network = graph.build(logits, &tensor_cpu::device(1), 1, Mode::Training)?;
+    /// let runs: Vec<_> = network.arena().trainable_runs().map(|(name, at)| (name, at.range())).collect();
+    /// assert_eq!(runs, [("dense/kernel", 0..16), ("dense/bias", 16..32)]);
+    /// # Ok::<(), layers::Error>(())
+    /// ```
+    pub fn trainable_runs(&self) -> impl Iterator<Item = (&str, Span)> {
+        let trainable = self.slots.iter().filter(|slot| slot.role == Role::Trainable);
+        trainable.map(|slot| {
+            let Span { offset, len } = slot.span;
+            (slot.name.as_str(), Span::new(offset, len.next_multiple_of(ALIGN)))
+        })
+    }
+
     /// The memory that holds `slot`.
     pub fn storage(&self, slot: &Slot) -> &Storage {
         if slot.role.is_running() { &self.running } else { &self.params }

@@ -81,6 +81,7 @@ impl Network {
         let (recomputes, place) = (self.device.recomputes(), Some([rank, replicas]));
         let synchronized =
             self.graph.prepared(self.output, self.max_batch(), self.mode, recomputes, place)?;
+        self.device.prepare(&synchronized.executable)?;
         let synchronizes = synchronized.synchronizes;
         for micro_batch in &mut self.micro_batches {
             let programs: Vec<&Prepared> =

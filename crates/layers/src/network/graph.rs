@@ -62,6 +62,15 @@ impl Node {
         }
         specs
     }
+
+    /// The parameters that training changes: those that an optimizer does, or if there are none, running averages.
+    fn freezable(&self, shapes: &[Shape]) -> Vec<&'static str> {
+        let specs = self.params(shapes);
+        let trains = specs.iter().any(|spec| spec.role == Role::Trainable);
+        let changes =
+            |spec: &&ParamSpec| if trains { spec.role == Role::Trainable } else { spec.role.is_running() };
+        specs.iter().filter(changes).map(|spec| spec.name).collect()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -207,8 +216,9 @@ impl Graph {
     /// Freezes the trained parameters whose names, as in `conv2d/kernel`, satisfy `takes`: training changes them no
     /// more. The backward pass ends at the lowest layer that is trained.
     ///
-    /// A normalization without a trained parameter normalizes by its running averages, and these stay as they are:
-    /// Keras' `BatchNormalization` with `trainable = False`.
+    /// A normalization whose trained parameters are all frozen normalizes by its running averages, and these stay as
+    /// they are: Keras' `BatchNormalization` with `trainable = False`. One that has no trained parameters goes by the names
+    /// of its averages, `batch_normalization/moving_mean`.
     ///
     /// ```
     /// use layers::{BatchNormalization, Conv2D, Flatten, Graph, Mode};
@@ -226,11 +236,18 @@ impl Graph {
     /// ```
     pub fn freeze(&mut self, takes: impl Fn(&str) -> bool) {
         for node in &mut self.nodes {
-            let trained = node.params(&self.shapes).into_iter().filter(|spec| spec.role == Role::Trainable);
-            let taken = trained.filter(|spec| takes(&format!("{}/{}", node.name, spec.name)));
-            let names: Vec<_> = taken.map(|spec| spec.name).collect();
-            node.frozen.extend(names);
+            let own = node.freezable(&self.shapes);
+            node.frozen.extend(own.into_iter().filter(|name| takes(&format!("{}/{name}", node.name))));
         }
+    }
+
+    /// The names that [`freeze`](Graph::freeze) asks about, in the order of the layers.
+    pub fn freezable(&self) -> Vec<String> {
+        let of_node = |node: &Node| {
+            let own = node.freezable(&self.shapes).into_iter();
+            own.map(|name| format!("{}/{name}", node.name)).collect::<Vec<_>>()
+        };
+        self.nodes.iter().flat_map(of_node).collect()
     }
 
     /// The next name for a layer of this kind, as Keras numbers them: of `Conv2D` it is `conv2d`, then

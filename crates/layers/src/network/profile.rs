@@ -1,6 +1,6 @@
 //! A traced pass, to time each step, and the work of each layer.
 
-use super::graph::{Graph, Kind};
+use super::graph::{Graph, Kind, elements};
 use super::instance::Network;
 use crate::{Draws, Result, Role};
 use program::{Program, Shape};
@@ -20,8 +20,8 @@ pub struct Work {
     /// Multiply-adds of the layer's weights in the forward pass. As is usual, every weight of a kernel counts
     /// once for each output, in the padding too. Elementwise work doesn't count.
     pub multiply_adds: usize,
-    /// The same for the backward pass: once for the weights' gradient and, if another layer reads it, once
-    /// for the input's.
+    /// The same for the backward pass: once for the gradient of trained weights, and once for the input's gradient
+    /// if a trained parameter comes before the layer.
     pub backward_multiply_adds: usize,
     /// Trainable parameters.
     pub trainable: usize,
@@ -32,29 +32,36 @@ pub struct Work {
 impl Graph {
     /// The work of each layer, in the order of the forward pass. Concatenations are left out.
     pub fn work(&self) -> Vec<Work> {
+        // By value: whether it depends on a trained parameter.
+        let mut trains = vec![false; self.shapes.len()];
         let work = self.nodes.iter().filter_map(|node| {
             let (x, y) = (self.shape(node.inputs[0]), self.shape(node.output));
-            let (kind, specs) = match &node.kind {
-                Kind::Layer(layer) => (layer.kind(), layer.params(x)),
-                Kind::Add(add) => (add.kind(), Vec::new()),
+            let specs = node.params(&self.shapes);
+            let reaches = node.inputs.iter().any(|input| trains[input.0]);
+            trains[node.output.0] = reaches || specs.iter().any(|spec| spec.role == Role::Trainable);
+            let kind = match &node.kind {
+                Kind::Layer(layer) => layer.kind(),
+                Kind::Add(add) => add.kind(),
                 Kind::Concatenate => return None,
             };
             let count = |trainable: bool| {
                 let of_kind = specs.iter().filter(|spec| (spec.role == Role::Trainable) == trainable);
-                of_kind.map(|spec| spec.shape.iter().product::<usize>()).sum()
+                of_kind.map(|spec| elements(&spec.shape)).sum()
             };
             // A parameter with one dimension is a bias or a scale, not a kernel.
-            let kernels = specs.iter().filter(|spec| spec.shape.len() > 1);
-            let weights: usize = kernels.map(|spec| spec.shape.iter().product::<usize>()).sum();
-            let multiply_adds = weights * y.h * y.w;
-            let passes = if node.inputs[0] == self.input() { 1 } else { 2 };
+            let kernels = || specs.iter().filter(|spec| spec.shape.len() > 1);
+            let [weights, trained] = [false, true].map(|only_trained| {
+                let counted = kernels().filter(|spec| !only_trained || spec.role == Role::Trainable);
+                counted.map(|spec| elements(&spec.shape)).sum::<usize>()
+            });
+            let of_input = if reaches { weights } else { 0 };
             Some(Work {
                 name: node.name.clone(),
                 kind,
                 x,
                 y,
-                multiply_adds,
-                backward_multiply_adds: passes * multiply_adds,
+                multiply_adds: weights * y.h * y.w,
+                backward_multiply_adds: (trained + of_input) * y.h * y.w,
                 trainable: count(true),
                 non_trainable: count(false),
             })
@@ -147,6 +154,26 @@ mod tests {
             .map(|w| w.backward_multiply_adds / w.multiply_adds)
             .collect();
         assert_eq!(backward, [1, 2, 2, 2]);
+    }
+
+    /// Frozen parameters count as frozen and have no gradient. Layers below them all compute none.
+    #[test]
+    fn work_knows_what_is_frozen() {
+        let (mut graph, logits) = graph();
+        let all: usize = graph.work().iter().map(|w| w.trainable + w.non_trainable).sum();
+        graph.freeze(|name| name.starts_with("conv2d/") || name == "conv2d_1/kernel");
+        let (work, summary) = (graph.work(), graph.summary(logits));
+        let trainable: usize = work.iter().map(|w| w.trainable).sum();
+        let non_trainable: usize = work.iter().map(|w| w.non_trainable).sum();
+        assert_eq!((trainable, non_trainable), (summary.trainable, summary.non_trainable));
+        assert_eq!(trainable + non_trainable, all);
+        let backward: Vec<_> = work
+            .iter()
+            .filter(|w| w.multiply_adds > 0)
+            .map(|w| w.backward_multiply_adds / w.multiply_adds)
+            .collect();
+        // Nothing, the input's, both, both.
+        assert_eq!(backward, [0, 1, 2, 2]);
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 mod build;
 mod classes;
+mod ends;
 mod options;
 mod zeros;
 
 pub use classes::{CLASSES, options_of};
+pub use ends::Normalization;
 pub use options::initializer_of;
 
 use serde::{Deserialize, Serialize};
@@ -56,31 +58,6 @@ pub struct LayerSpec {
 }
 
 impl Architecture {
-    /// Leaves the number of classes open: takes it out of the last dense layer, if nothing behind that layer
-    /// changes the number. Returns it.
-    ///
-    /// ```
-    /// # use models::Architecture;
-    /// let layers = serde_json::json!([{"class": "Flatten"}, {"class": "Dense", "units": 7}]);
-    /// let mut architecture: Architecture = serde_json::from_value(layers)?;
-    /// assert_eq!(architecture.take_classes(), Some(7));
-    /// let model = architecture.build("mine", [8, 8, 3], 3)?;
-    /// assert_eq!(model.graph().shape(model.logits()).c, 3);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn take_classes(&mut self) -> Option<usize> {
-        let keeps = ["Activation", "Dropout", "Flatten", "ReLU", "Rescaling", "Softmax"];
-        let last = self.layers.iter().rposition(|layer| !keeps.contains(&layer.class.as_str()))?;
-        let dense = self.layers.get_mut(last).filter(|layer| layer.class == "Dense")?;
-        let units = dense.options.remove("units")?;
-        units.as_u64().and_then(|units| usize::try_from(units).ok())
-    }
-
-    /// Whether its first layer scales pixels, so that they need no other preprocessing.
-    pub fn scales_pixels(&self) -> bool {
-        self.layers.first().is_some_and(|layer| layer.class == "Rescaling")
-    }
-
     /// Whether it has no layers.
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty()

@@ -72,6 +72,27 @@ impl Schedule {
         Schedule { warmup: Some(warmup), ..self }
     }
 
+    /// The schedule whose curve runs over this many epochs, whatever the run has, if it ran over those of the run.
+    ///
+    /// ```
+    /// use optim::Schedule;
+    ///
+    /// let over = |text: &str| text.parse::<Schedule>().map(|schedule| schedule.over(4).to_string());
+    /// assert_eq!(over("poly")?, "poly:epochs=4");
+    /// assert_eq!(over("cosine:epochs=3")?, "cosine:epochs=3");
+    /// # Ok::<(), optim::Error>(())
+    /// ```
+    #[must_use]
+    pub fn over(mut self, run: u64) -> Self {
+        match &mut self.curve {
+            Curve::Poly { epochs, .. } | Curve::Cosine { epochs, .. } | Curve::Triangle { epochs, .. } => {
+                epochs.get_or_insert(run);
+            }
+            Curve::Constant | Curve::Time { .. } | Curve::Step { .. } | Curve::Milestones { .. } => {}
+        }
+        self
+    }
+
     /// The learning rate of the step at `progress`, for the base rate `base`.
     pub fn lr(&self, base: f64, progress: &Progress) -> f64 {
         base * self.factor(progress)
@@ -82,7 +103,8 @@ impl Schedule {
         self.curve.factor(progress) * self.warmup.map_or(1.0, |warmup| warmup.factor(progress))
     }
 
-    /// Checks the options. Parsing does so by itself; a value that was built or deserialized should be checked once.
+    /// Checks the options. Parsing and deserializing do so by themselves; a value that was built should be
+    /// checked once.
     ///
     /// # Errors
     /// Names the first option that is outside of its domain.

@@ -7,13 +7,18 @@ use serde_json::Value;
 const NAME: &str = "TF_CONFIG";
 
 /// `TF_CONFIG`, which describes the workers of TensorFlow's `MultiWorkerMirroredStrategy`. The chief is rank
-/// 0, or else the first worker. An object without a cluster describes a single process.
+/// 0, or else the first worker. An empty text or an object without a cluster describes a single process.
 pub(super) fn read(env: &Environment<'_>) -> Result<Option<Place>> {
-    let Some(text) = env.text(NAME) else { return Ok(None) };
+    let Some(text) = env.text(NAME).filter(|text| !text.trim().is_empty()) else { return Ok(None) };
     let bad = |accepted: &str| Error::variable(NAME, &text, accepted);
     let config: Value =
         serde_json::from_str(&text).map_err(|error| bad(&format!("JSON, as TensorFlow has it ({error})")))?;
     let config = config.as_object().ok_or_else(|| bad("a JSON object"))?;
+    if config.contains_key("sparseCluster") {
+        let accepted = "one with a `cluster` of all workers, which a `sparseCluster` does not name: leave \
+                        `enableDynamicWorker` of the TFJob out";
+        return Err(bad(accepted));
+    }
     let Some(cluster) = config.get("cluster") else { return Ok(None) };
     let cluster = cluster.as_object().ok_or_else(|| bad("an object whose `cluster` is an object"))?;
     if cluster.contains_key("ps") {
@@ -37,7 +42,9 @@ pub(super) fn read(env: &Environment<'_>) -> Result<Option<Place>> {
             return Err(bad(&format!("for a `task` whose `type` is `worker` or `chief`, not {role}")));
         }
     };
-    let index = task.get("index").and_then(Value::as_u64).filter(|index| *index < count as u64);
+    // TensorFlow takes a number in quotes too.
+    let number = |index: &Value| index.as_u64().or_else(|| index.as_str().and_then(|text| text.parse().ok()));
+    let index = task.get("index").and_then(number).filter(|index| *index < count as u64);
     let index = index.ok_or_else(|| bad("a `task` whose `index` is the place of an address in its list"))?;
     let all: Vec<(String, u16)> = chiefs.into_iter().chain(workers).collect();
     Ok(Some(place(&all, first + index as usize, env)?))

@@ -31,15 +31,16 @@ pub struct ProcessGroup {
 /// name no endpoint.
 pub fn connect(place: &Place, settings: &Settings) -> Result<ProcessGroup> {
     let Place { rank, world, .. } = *place;
-    let (own, start) = (Hello { rank, world, agreement: Agreement::new() }, settings.start);
+    let Settings { start, tell, .. } = *settings;
+    let own = Hello { rank, world, agreement: Agreement::new() };
     let peers = if world == 1 {
         Vec::new()
     } else {
         let endpoint = settings.endpoint(place)?;
         let secret = settings.secret_for(&endpoint)?.of_start(place);
         match rank {
-            0 => rank_zero::gather(&endpoint, secret, &own, start)?,
-            _ => vec![other_ranks::join(&endpoint, &secret, &own, start)?],
+            0 => rank_zero::gather(&endpoint, secret, &own, start, tell)?,
+            _ => vec![other_ranks::join(&endpoint, &secret, &own, start, tell)?],
         }
     };
     Ok(ProcessGroup { own, peers, start })

@@ -27,9 +27,9 @@ impl fmt::Display for Endpoint {
 pub(super) struct Listener(TcpListener);
 
 impl Listener {
-    /// Listens at the endpoint. A port in use must become free before `until`.
-    pub(super) fn open(endpoint: &Endpoint, until: Instant) -> Result<Listener> {
-        listen((&endpoint.host, endpoint.port), until.min(Instant::now() + PORT)).map(Listener)
+    /// Listens at the endpoint. A port in use is told at once, and must become free before `until`.
+    pub(super) fn open(endpoint: &Endpoint, until: Instant, tell: fn(&str)) -> Result<Listener> {
+        listen((&endpoint.host, endpoint.port), until.min(Instant::now() + PORT), tell).map(Listener)
     }
 
     /// The next connection, if there is one.
@@ -42,9 +42,10 @@ impl Listener {
 }
 
 /// Listens at the port: on a loopback address if rank 0 is there, else on all addresses.
-fn listen((host, port): (&str, u16), until: Instant) -> Result<TcpListener> {
+fn listen((host, port): (&str, u16), until: Instant, tell: fn(&str)) -> Result<TcpListener> {
     let mut interfaces = interfaces(host).into_iter();
     let mut address = SocketAddr::new(interfaces.next().unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port);
+    let mut told = false;
     loop {
         let error = match TcpListener::bind(address) {
             Ok(listener) => match listener.set_nonblocking(true) {
@@ -54,6 +55,13 @@ fn listen((host, port): (&str, u16), until: Instant) -> Result<TcpListener> {
             Err(error) => error,
         };
         if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until {
+            if !told {
+                let seconds = until.saturating_duration_since(Instant::now()).as_secs_f64().ceil();
+                tell(&format!(
+                    "rank 0 can't listen at {address} yet ({error}), and tries for {seconds} seconds"
+                ));
+            }
+            told = true;
             sleep(PAUSE);
         } else if let (Some(other), true) = (interfaces.next(), error.kind() != io::ErrorKind::AddrInUse) {
             address.set_ip(other);

@@ -18,10 +18,16 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// Connects to rank 0, and waits until all processes have come.
-pub(super) fn join(endpoint: &Endpoint, secret: &Secret, own: &Hello, start: Duration) -> Result<Peer> {
+pub(super) fn join(
+    endpoint: &Endpoint,
+    secret: &Secret,
+    own: &Hello,
+    start: Duration,
+    tell: fn(&str),
+) -> Result<Peer> {
     let rank = own.rank;
     let failed = |sentence: String| Err(Error::Rendezvous(sentence));
-    let mut channel = reach(endpoint, secret, rank, Instant::now() + start)?;
+    let mut channel = reach(endpoint, secret, rank, Instant::now() + start, tell)?;
     // The time-out of rank 0 may have begun a moment ago.
     let until = Instant::now() + start + GRACE;
     let gone = format!("rank 0 {endpoint} ended before all ranks had come");
@@ -43,9 +49,16 @@ pub(super) fn join(endpoint: &Endpoint, secret: &Secret, own: &Hello, start: Dur
     }
 }
 
-/// Tries until rank 0 listens.
-fn reach(endpoint: &Endpoint, secret: &Secret, rank: usize, until: Instant) -> Result<Channel> {
-    let began = Instant::now();
+/// Tries until rank 0 listens. A name without an address and another program at the port are told at once. They
+/// are no failures yet, since names of machines may appear with their start.
+fn reach(
+    endpoint: &Endpoint,
+    secret: &Secret,
+    rank: usize,
+    until: Instant,
+    tell: fn(&str),
+) -> Result<Channel> {
+    let (began, mut told) = (Instant::now(), String::new());
     let mut pause = PAUSES[0];
     loop {
         let tried = match connect((&endpoint.host, endpoint.port), until) {
@@ -53,12 +66,22 @@ fn reach(endpoint: &Endpoint, secret: &Secret, rank: usize, until: Instant) -> R
                 let until = until.min(Instant::now() + 2 * TRY);
                 match connect_handshake(stream, secret, rank, random()?, until) {
                     Ok(channel) => return Ok(channel),
-                    Err(HandshakeError::Silent) => "no answer".to_owned(),
-                    Err(HandshakeError::Foreign) => "something else, or another version, answers".to_owned(),
+                    Err(HandshakeError::Silent) => (false, "no answer".to_owned()),
+                    Err(HandshakeError::Foreign) => {
+                        (true, "something else, or another version, answers".to_owned())
+                    }
                 }
             }
-            Err(error) => error.to_string(),
+            Err(error) => error,
         };
+        let (at_once, tried) = tried;
+        if at_once && tried != told {
+            let left = until.saturating_duration_since(Instant::now()).as_secs();
+            tell(&format!(
+                "rank {rank} does not reach rank 0 {endpoint} yet ({tried}), and tries for {left} seconds"
+            ));
+            told.clone_from(&tried);
+        }
         if Instant::now() + pause >= until {
             let waited = began.elapsed().as_secs();
             return Err(Error::Rendezvous(format!(
@@ -70,10 +93,11 @@ fn reach(endpoint: &Endpoint, secret: &Secret, rank: usize, until: Instant) -> R
     }
 }
 
-/// Tries each address of the machine once.
-fn connect((host, port): (&str, u16), until: Instant) -> io::Result<TcpStream> {
-    let mut last = io::Error::other("the name has no address");
-    for address in (host, port).to_socket_addrs()? {
+/// Tries each address of the machine once. The error comes with whether the name has no address.
+fn connect((host, port): (&str, u16), until: Instant) -> Result<TcpStream, (bool, String)> {
+    let none = |error: io::Error| (true, format!("{host} has no address: {error}"));
+    let mut last = io::Error::other("no address answers");
+    for address in (host, port).to_socket_addrs().map_err(none)? {
         let left = until.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(1), TRY);
         match TcpStream::connect_timeout(&address, left) {
             // The system may connect a port without a listener with itself.
@@ -82,5 +106,5 @@ fn connect((host, port): (&str, u16), until: Instant) -> io::Result<TcpStream> {
             Err(error) => last = error,
         }
     }
-    Err(last)
+    Err((false, last.to_string()))
 }

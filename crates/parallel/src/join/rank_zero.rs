@@ -35,9 +35,15 @@ enum Arrival {
 
 /// Waits for all others, and returns them by rank. All are told that it is complete, or why a process can't take
 /// part.
-pub(super) fn gather(endpoint: &Endpoint, secret: Secret, own: &Hello, start: Duration) -> Result<Vec<Peer>> {
+pub(super) fn gather(
+    endpoint: &Endpoint,
+    secret: Secret,
+    own: &Hello,
+    start: Duration,
+    tell: fn(&str),
+) -> Result<Vec<Peer>> {
     let until = Instant::now() + start;
-    let mut listener = Listener::open(endpoint, until)?;
+    let mut listener = Listener::open(endpoint, until, tell)?;
     let mut arrivals =
         Arrivals { own, peers: BTreeMap::new(), strangers: BTreeMap::new(), ended: BTreeMap::new() };
     let gathered = arrivals.receive(&mut listener, &secret, until);

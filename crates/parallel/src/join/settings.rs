@@ -17,11 +17,13 @@ pub struct Settings {
     pub port: Option<u16>,
     /// The time-out of the rendezvous.
     pub start: Duration,
+    /// Is told at once what keeps this process from the others, while it tries again until the time-out.
+    pub tell: fn(&str),
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { secret: None, port: None, start: START }
+        Settings { secret: None, port: None, start: START, tell: |_| () }
     }
 }
 
@@ -35,7 +37,7 @@ impl Settings {
         let env = Environment(&env);
         let start = env.number("TOWERS_START_TIMEOUT", 1..=86_400)?.map_or(START, Duration::from_secs);
         let port = env.number("TOWERS_RENDEZVOUS_PORT", 1..=65_535)?.map(|port| port as u16);
-        Ok(Settings { secret: Secret::discover(&env)?, port, start })
+        Ok(Settings { secret: Secret::discover(&env)?, port, start, ..Settings::default() })
     }
 
     /// Whether these settings suffice for this process.

@@ -5,7 +5,7 @@ pub(crate) mod barrier;
 mod collective;
 pub(crate) mod hangs;
 pub(crate) mod members;
-mod on_device;
+pub(crate) mod on_device;
 pub(crate) mod replicas;
 
 pub use collective::Local;

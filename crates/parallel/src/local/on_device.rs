@@ -5,6 +5,11 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tensor_cuda::{Cuda, Peers};
 
+/// Refuses replicas on clones of one GPU, which share the memory that a step works with.
+pub(crate) fn refuse_clones(devices: &[Device]) -> Result<()> {
+    Ok(Cuda::refuse_clones(devices.iter().filter_map(Device::get))?)
+}
+
 /// The operations of [`Local`](crate::Local) from GPU to GPU.
 pub(crate) struct OnDevice {
     pub(super) peers: Peers,

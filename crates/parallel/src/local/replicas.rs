@@ -1,6 +1,7 @@
 use super::abort::{Abortable, Participant};
 use super::hangs::{Hangs, Mark, PATIENCE};
 use super::members::Members;
+use super::on_device::refuse_clones;
 use crate::{Collective, Error, Local};
 use core::convert::Infallible;
 use core::time::Duration;
@@ -47,8 +48,10 @@ impl Replica {
 /// minutes after a failure, nothing can stop its thread: the process prints the failure and ends, with exit
 /// status 1.
 ///
+/// A GPU may serve several replicas if it is opened for each: clones of one device share the memory that a step works with.
+///
 /// # Errors
-/// The error of the replica that failed first.
+/// The error of the replica that failed first, and if two devices are clones of one GPU.
 pub fn run_replicas<T, E, F>(devices: &[Device], body: F) -> Result<Vec<T>, E>
 where
     T: Send,
@@ -79,6 +82,7 @@ where
     E: From<Error> + core::fmt::Display + Send,
     F: Fn(Replica) -> Result<T, E> + Sync,
 {
+    refuse_clones(devices)?;
     let Members { collectives, barrier, across, patience } = group;
     let across = across.map(|across| across as Arc<dyn Abortable>);
     let all: Arc<[Arc<dyn Abortable>]> = [barrier as _].into_iter().chain(across).collect();

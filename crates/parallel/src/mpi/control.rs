@@ -91,18 +91,24 @@ pub(super) enum Note {
     Abort(String),
     /// "Are you waiting too?"
     Ask,
-    /// "I am waiting too."
-    Waiting,
+    /// "I am waiting too, for these ranks."
+    Waiting(Vec<usize>),
     /// "I have heard that the run is over."
     Heard,
 }
 
-/// Longer reasons are cut: a note must fit MPI's eager messages.
+/// Longer reasons and lists of ranks are cut: a note must fit MPI's eager messages.
 const LONGEST: usize = 1000;
+const MOST_RANKS: usize = 200;
 
 impl Note {
     pub(super) fn abort(reason: &str) -> Note {
         Note::Abort(reason.chars().take(LONGEST).collect())
+    }
+
+    pub(super) fn waiting(mut missing: Vec<usize>) -> Note {
+        missing.truncate(MOST_RANKS);
+        Note::Waiting(missing)
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {

@@ -187,9 +187,9 @@ impl Mpi {
     /// # Errors
     /// If another rank failed or didn't come.
     pub fn broadcast_bytes(&mut self, bytes: &[u8], root: usize) -> Result<Vec<u8>> {
-        let len = self.broadcast_numbers(&[bytes.len() as f32], root)?[0];
+        let len = self.broadcast_numbers(&halves(bytes.len()), root)?;
         let mut numbers: Vec<f32> = bytes.iter().map(|byte| f32::from(*byte)).collect();
-        numbers.resize(len as usize, 0.0);
+        numbers.resize(joined(&len), 0.0);
         let numbers = self.broadcast_numbers(&numbers, root)?;
         Ok(numbers.into_iter().map(|number| number as u8).collect())
     }
@@ -363,5 +363,31 @@ impl Collective for Mpi {
 
     fn abort(&self, reason: &str) {
         self.worker.abort(reason);
+    }
+}
+
+/// The bits of a length that one f32 carries exactly.
+const HALF: u32 = 24;
+
+/// A length as two numbers that f32 holds exactly.
+fn halves(len: usize) -> [f32; 2] {
+    [(len >> HALF) as f32, (len & ((1 << HALF) - 1)) as f32]
+}
+
+/// The length of its two numbers.
+fn joined(halves: &[f32]) -> usize {
+    halves.iter().fold(0, |len, &half| (len << HALF) + half as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{halves, joined};
+
+    /// An f32 alone holds no odd number above 2^24.
+    #[test]
+    fn a_length_arrives_exactly() {
+        for len in [0, 1, (1 << 24) - 1, 1 << 24, (1 << 24) + 1, 20_000_001, (1 << 40) + 12_345] {
+            assert_eq!(joined(&halves(len)), len);
+        }
     }
 }

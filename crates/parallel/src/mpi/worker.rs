@@ -1,6 +1,7 @@
 use super::communicator::{Communicator, Lost};
 use super::control::{Arrival, Note, Operation, tag};
 use crate::{Error, Result};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
@@ -8,8 +9,8 @@ use std::time::{Duration, Instant};
 use tensor_cpu::Buffer as HostBuffer;
 
 /// How long a rank, after its time-out, asks which others are waiting. They answer within a fraction of a
-/// millisecond.
-const ASKING: Duration = Duration::from_secs(1);
+/// millisecond, or later if the machine is busy.
+const ASKING: Duration = Duration::from_secs(3);
 
 /// How long notes about a failure get to arrive before this process may end, and with it the job.
 const TELLING: Duration = Duration::from_millis(300);
@@ -26,6 +27,9 @@ const NAP: Duration = Duration::from_micros(100);
 
 /// After a failure the process has this long to end by itself: to tell its user, and to close its files.
 const LINGER: Duration = Duration::from_secs(10);
+/// How long the other ranks leave the end of the job to the first: where several end it at once, Open MPI's
+/// launcher may never return.
+const DEFERENCE: Duration = Duration::from_secs(1);
 /// How often the worker thread looks whether this process is about to end.
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -190,7 +194,7 @@ impl Worker {
             *since = Instant::now();
             return Ok(());
         }
-        self.hear(&mut Vec::new())?;
+        self.hear(missing, &mut BTreeMap::new())?;
         let waited = since.elapsed();
         if waited < EAGER {
             std::thread::yield_now();
@@ -203,8 +207,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Answers notes. Ranks that say that they are waiting are added to `waiting`.
-    fn hear(&self, waiting: &mut Vec<usize>) -> Result<(), Lost> {
+    /// Answers notes; this rank waits for the `missing` ones. Ranks that say that they are waiting too are
+    /// added to `waiting`.
+    fn hear(&self, missing: &dyn Fn() -> Vec<usize>, waiting: &mut Waiting) -> Result<(), Lost> {
         while let Some((from, bytes)) = self.communicator.receive(None, tag::NOTE)? {
             match Note::from_bytes(&bytes) {
                 Note::Abort(reason) => {
@@ -212,8 +217,8 @@ impl Worker {
                     let _ = self.note(from, &Note::Heard);
                     self.serve(Error::Aborted { reason })
                 }
-                Note::Ask => self.note(from, &Note::Waiting)?,
-                Note::Waiting => waiting.push(from),
+                Note::Ask => self.note(from, &Note::waiting(missing()))?,
+                Note::Waiting(missing) => _ = waiting.insert(from, missing),
                 Note::Heard => {}
             }
         }
@@ -224,16 +229,15 @@ impl Worker {
         self.communicator.send(to, tag::NOTE, &note.to_bytes())
     }
 
-    /// Finds out which of the missing ranks are not waiting themselves, and fails with their names.
+    /// Finds out for which ranks the missing ones wait, and fails with the names of those that don't wait.
     fn accuse(&self, operation: Operation, missing: &[usize]) -> Result<(), Lost> {
         self.others().try_for_each(|other| self.note(other, &Note::Ask))?;
         let began = Instant::now();
-        let mut waiting = Vec::new();
-        let silent = |waiting: &[usize]| missing.iter().copied().filter(|m| !waiting.contains(m)).collect();
-        let mut late: Vec<usize> = silent(&waiting);
+        let mut waiting = Waiting::new();
+        let mut late = at_fault(self.rank, missing, &waiting);
         while began.elapsed() < ASKING && !late.is_empty() {
-            self.hear(&mut waiting)?;
-            late = silent(&waiting);
+            self.hear(&|| missing.to_vec(), &mut waiting)?;
+            late = at_fault(self.rank, missing, &waiting);
             std::thread::sleep(Duration::from_millis(1));
         }
         // If all of them wait, a message was lost on its way.
@@ -258,7 +262,7 @@ impl Worker {
             match self.communicator.receive(None, tag::NOTE) {
                 Ok(Some((from, bytes))) => match Note::from_bytes(&bytes) {
                     Note::Abort(_) | Note::Heard => unaware.retain(|other| *other != from),
-                    Note::Ask | Note::Waiting => {}
+                    Note::Ask | Note::Waiting(_) => {}
                 },
                 Ok(None) => std::thread::sleep(Duration::from_millis(1)),
                 Err(Lost) => break,
@@ -299,8 +303,32 @@ impl Worker {
     /// still runs.
     pub(super) fn serve(&self, error: Error) -> ! {
         self.queue.refuse(error, self.communicator.is_fault_tolerant());
+        if self.rank > 0 {
+            std::thread::sleep(DEFERENCE);
+        }
         self.communicator.abort()
     }
+}
+
+/// The ranks that are waiting, each with those that it waits for.
+type Waiting = BTreeMap<usize, Vec<usize>>;
+
+/// The ranks that don't wait, of those that rank `own` waits for: by itself, or because one waits for another.
+fn at_fault(own: usize, missing: &[usize], waiting: &Waiting) -> Vec<usize> {
+    let (mut found, mut next) = (vec![own], missing.to_vec());
+    let mut late = Vec::new();
+    while let Some(rank) = next.pop() {
+        if found.contains(&rank) {
+            continue;
+        }
+        found.push(rank);
+        match waiting.get(&rank) {
+            Some(missing) => next.extend(missing),
+            None => late.push(rank),
+        }
+    }
+    late.sort_unstable();
+    late
 }
 
 /// Small whole numbers for an answer.
@@ -309,4 +337,23 @@ pub(super) fn as_buffer(numbers: &[usize]) -> HostBuffer {
     answer.grow(numbers.len());
     answer.iter_mut().zip(numbers).for_each(|(answer, number)| *answer = *number as f32);
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_another_is_not_at_fault() {
+        let late = |missing: &[usize], waiting: &[(usize, &[usize])]| {
+            let waiting = waiting.iter().map(|(rank, missing)| (*rank, missing.to_vec())).collect();
+            at_fault(0, missing, &waiting)
+        };
+        assert_eq!(late(&[2, 1], &[]), [1, 2]);
+        assert_eq!(late(&[1, 2], &[(2, &[1])]), [1]);
+        // Rank 1 has sent this rank all that it needs, but not rank 2.
+        assert_eq!(late(&[2], &[(2, &[1, 0])]), [1]);
+        assert_eq!(late(&[2], &[(2, &[3]), (3, &[1])]), [1]);
+        assert_eq!(late(&[2], &[(2, &[0])]), [0; 0]);
+    }
 }

@@ -2,6 +2,7 @@ use super::link::Link;
 use crate::local::abort::{Abortable, Participant};
 use crate::local::barrier::Barrier;
 use crate::local::members::Members;
+use crate::local::on_device::refuse_clones;
 use crate::local::replicas::{run_threads, run_within};
 use crate::{Collective, Error, Local, Replica, Result};
 use core::fmt::Display;
@@ -116,7 +117,8 @@ impl Stage {
 /// ```
 ///
 /// # Errors
-/// The error of the body that failed first, or [`Error::Uneven`] if the devices can't be divided.
+/// The error of the body that failed first, or [`Error::Uneven`] if the devices can't be divided; and if two devices are
+/// clones of one GPU.
 pub fn run_stages<T, E, F>(
     devices: &[Device],
     stages: usize,
@@ -134,6 +136,7 @@ where
     if stages == 1 {
         return run_within(devices, patience, |replica| body(replica, Stage::whole()));
     }
+    refuse_clones(devices)?;
     run_threads(members(devices, stages, patience)?, patience, |(replica, stage)| body(replica, stage))
 }
 

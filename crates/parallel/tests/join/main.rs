@@ -11,6 +11,7 @@ use parallel::join::{ProcessGroup, Secret, Settings, connect as join};
 use parallel::{Error, Result};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ fn at(rank: usize, world: usize, port: u16) -> Guest {
     let master = Some(("127.0.0.1".to_owned(), 1));
     let place = Place { master, ..Place::new(Source::Variables, rank, world) };
     let secret = Some(Secret::new("the secret of the tests").unwrap());
-    (place, Settings { secret, port: Some(port), start: LONG })
+    (place, Settings { secret, port: Some(port), start: LONG, ..Settings::default() })
 }
 
 /// Fails instead of hanging.
@@ -91,6 +92,48 @@ fn a_rank_that_comes_twice_is_named() {
 
 fn connect(port: u16) -> TcpStream {
     wait_for(|| TcpStream::connect(("127.0.0.1", port)).ok())
+}
+
+/// The sentences that processes tell before their time-out.
+static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn tell(text: &str) {
+    TOLD.lock().unwrap().push(text.to_owned());
+}
+
+fn wait_until_told(text: &str) {
+    wait_for(|| TOLD.lock().unwrap().iter().any(|told| told.contains(text)).then_some(()));
+}
+
+#[test]
+fn a_port_in_use_is_told_at_once() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    let [mut first, mut second] = [0, 1].map(|rank| at(rank, 2, port));
+    (first.1.tell, second.1.tell) = (tell, tell);
+    let first = thread::spawn(move || come(first));
+    wait_until_told(&format!("rank 0 can't listen at 127.0.0.1:{port} yet ("));
+    let second = thread::spawn(move || come(second));
+    let (mut stream, _) = other.accept().unwrap();
+    stream.write_all(b"HTTP/1.1 400 Bad Request\r\nServer: another program\r\n\r\n").unwrap();
+    wait_until_told(&format!(
+        "at 127.0.0.1:{port} yet (something else, or another version, answers), and tries"
+    ));
+    drop((stream, other));
+    second.join().unwrap().unwrap();
+    first.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_name_without_an_address_is_told_at_once() {
+    let (mut place, mut settings) = at(1, 2, 1);
+    place.master = Some(("no-such-machine.invalid".to_owned(), 1));
+    (settings.tell, settings.start) = (tell, Duration::from_secs(1));
+    let error = come((place, settings)).err().unwrap().to_string();
+    assert!(error.contains("no-such-machine.invalid has no address: "), "{error}");
+    wait_until_told(
+        "rank 1 does not reach rank 0 at no-such-machine.invalid:1 yet (no-such-machine.invalid has",
+    );
 }
 
 /// A process of an earlier start of the job, or of another job, is a stranger.

@@ -112,7 +112,8 @@ fn train(plan: &Plan, member: &Member, board: &Mutex<Board>) -> Result<(), Error
     let master = Some((address(0).to_string(), PORT - 1));
     let place = Place { master, ..Place::new(Source::Variables, rank, world) };
     let secret = if is(Different::Secret) { "the secret of another job" } else { "the secret of the job" };
-    let settings = Settings { secret: Some(Secret::new(secret)?), port: None, start: plan.start };
+    let settings =
+        Settings { secret: Some(Secret::new(secret)?), port: None, start: plan.start, ..Settings::default() };
     let mut group = connect(&place, &settings)?;
     assert_eq!(group.replicas(rank + 1)?, (1..=plan.world).collect::<Vec<_>>());
     let agreement = Agreement::new().with("the seed", if is(Different::Setting) { 65 } else { 64 });

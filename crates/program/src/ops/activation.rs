@@ -2,7 +2,7 @@ use super::operands;
 use crate::Op;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Activation, Error, Result, Shape, Step, TensorId};
+use crate::{Activation, Error, Kind, Result, Shape, Step, TensorId};
 
 /// `y = act(x)`. Reads x.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +28,11 @@ impl Rule for Activate {
         self.act.name().to_owned()
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x] = operands(self.name(), shapes)?;
         Ok(vec![x])
     }
@@ -56,7 +60,11 @@ impl Rule for ActivationGradient {
         self.act.name().to_owned()
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the function's output or input"), Kind::batch("dy")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [of, dy] = operands(self.name(), shapes)?;
         Error::check_shape(self.name(), "dy", dy, of)?;
         Ok(vec![of])
@@ -71,7 +79,7 @@ impl Rule for ActivationGradient {
     }
 }
 
-/// The gradient before a fused activation.
+/// The gradient before a fused activation, which follows from its output: `differentiate` has taken the others out of their ops.
 pub(super) fn before_activation(
     act: Activation,
     y: TensorId,

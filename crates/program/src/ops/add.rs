@@ -2,7 +2,7 @@ use super::activation::before_activation;
 use super::operands;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Activation, Error, Op, Result, Shape, Step, TensorId};
+use crate::{Activation, Error, Kind, Op, Result, Shape, Step, TensorId};
 
 /// `y = act(a + b)`: the end of a residual block, and gradients that come together. Reads a and b.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +20,11 @@ impl Rule for Add {
         if self.act == Activation::None { String::new() } else { self.act.name().to_owned() }
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the first operand"), Kind::batch("the second operand")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [a, b] = operands(self.name(), shapes)?;
         Error::check_shape(self.name(), "the second operand", b, a)?;
         Ok(vec![a])

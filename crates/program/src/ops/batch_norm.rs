@@ -3,7 +3,7 @@ use super::{count, operands, per_channel};
 use crate::Op;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Activation, Arena, BatchNorm, Error, Result, Shape, Step, StepArgs, TensorId};
+use crate::{BatchNorm, Error, Kind, Result, Shape, Step, StepArgs, TensorId};
 
 /// Batch normalization with the batch's own statistics.
 ///
@@ -23,6 +23,13 @@ pub struct BatchNormInfer {
     pub bn: BatchNorm,
 }
 
+/// The gradient of [`BatchNormInfer`]'s input: `dy * gamma / sqrt(var + epsilon)`. Reads dy, before the activation, gamma and the variance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormInferGradient {
+    /// Added to the variance.
+    pub epsilon: f32,
+}
+
 /// The output of a [`BatchNormTrain`] once more. Reads x, gamma, beta and the saved statistics.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormRecompute {
@@ -37,7 +44,8 @@ pub struct BatchNormWeightGradient {
     pub bn: BatchNorm,
 }
 
-/// The gradient of the input. Reads x, gamma, beta, the saved statistics, dy, and the gradients of gamma and beta over the whole batch.
+/// The gradient of the input. Reads x, gamma, beta, the saved statistics, dy, and the gradients of gamma and beta over the whole batch: two
+/// runs, or where the batch is shared, one run with both.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormInputGradient {
     /// The normalization.
@@ -77,17 +85,28 @@ impl Rule for BatchNormTrain {
         options(&self.bn)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const {
+            &[
+                Kind::batch("the input"),
+                Kind::parameter("gamma"),
+                Kind::parameter("beta"),
+                Kind::parameter("the bias").optional(),
+            ]
+        }
+    }
+
+    fn results(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the output"), Kind::statistic("the saved statistics"), Kind::gradient("the sums")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let (&[x, gamma, beta, ref bias @ ..], 3..=4) = (shapes, shapes.len()) else {
             return Err(count(self.name(), shapes.len(), 4));
         };
         affine(self.name(), x, gamma, beta)?;
         bias.iter().try_for_each(|&bias| per_channel(self.name(), "the bias", bias, x.c))?;
         Ok(vec![x, Shape::vectors(1, 2 * x.c), Shape::vectors(1, 2 * x.c)])
-    }
-
-    fn arena(&self, result: usize) -> Arena {
-        [Arena::Activations, Arena::Statistics, Arena::Gradients][result]
     }
 }
 
@@ -116,7 +135,19 @@ impl Rule for BatchNormInfer {
         options(&self.bn)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const {
+            &[
+                Kind::batch("the input"),
+                Kind::parameter("gamma"),
+                Kind::parameter("beta"),
+                Kind::average("the mean"),
+                Kind::average("the variance"),
+            ]
+        }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x, gamma, beta, mean, var] = operands(self.name(), shapes)?;
         affine(self.name(), x, gamma, beta)?;
         per_channel(self.name(), "the mean", mean, x.c)?;
@@ -126,18 +157,38 @@ impl Rule for BatchNormInfer {
 }
 
 impl BatchNormInfer {
-    /// Of the input alone: in training only a frozen layer uses running averages. The output is `x` times a factor a channel, plus a
-    /// constant. So its gradient is normalized like `x`, with a mean and a beta of 0. These zeros are the gradient of the frozen beta,
-    /// which nothing writes.
+    /// The gradient of the input alone: in training only a frozen layer uses running averages.
     pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let &[x, gamma, beta, _, variance] = &step.operands[..] else { return Ok(()) };
-        if !to.wants(x) {
-            return Ok(());
+        for (what, parameter) in [("gamma", gamma), ("beta", beta)] {
+            if to.wants(parameter) {
+                let (value, accepted) = ("trained", "frozen: running averages have no gradient for it");
+                return Err(Error::Option { op: self.name(), what, value, accepted });
+            }
         }
         let dy = before_activation(self.bn.act, step.results[0], to.of(step), to)?;
-        let zeros = to.of_parameters(&[beta])?[0];
-        let bn = BatchNorm { act: Activation::None, ..self.bn };
-        to.add_op(x, BatchNormInfer { bn }, &[dy, gamma, zeros, zeros, variance])
+        to.add_op(x, BatchNormInferGradient { epsilon: self.bn.epsilon }, &[dy, gamma, variance])
+    }
+}
+
+impl Rule for BatchNormInferGradient {
+    fn name(&self) -> &'static str {
+        "batch_norm_infer_gradient"
+    }
+
+    fn options(&self) -> String {
+        format!("epsilon {}", self.epsilon)
+    }
+
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("dy"), Kind::parameter("gamma"), Kind::average("the variance")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [dy, gamma, var] = operands(self.name(), shapes)?;
+        per_channel(self.name(), "gamma", gamma, dy.c)?;
+        per_channel(self.name(), "the variance", var, dy.c)?;
+        Ok(vec![dy])
     }
 }
 
@@ -150,7 +201,18 @@ impl Rule for BatchNormRecompute {
         options(&self.bn)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const {
+            &[
+                Kind::batch("the input"),
+                Kind::parameter("gamma"),
+                Kind::parameter("beta"),
+                Kind::statistic("the saved statistics"),
+            ]
+        }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x, gamma, beta, of_batch] = operands(self.name(), shapes)?;
         affine(self.name(), x, gamma, beta)?;
         saved(self.name(), x, of_batch)?;
@@ -167,16 +229,28 @@ impl Rule for BatchNormWeightGradient {
         options(&self.bn)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const {
+            &[
+                Kind::batch("the input"),
+                Kind::parameter("gamma"),
+                Kind::parameter("beta"),
+                Kind::statistic("the saved statistics"),
+                Kind::batch("dy"),
+            ]
+        }
+    }
+
+    fn results(&self) -> &'static [Kind] {
+        const { &[Kind::gradient("the gradient of gamma"), Kind::gradient("the gradient of beta")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x, gamma, beta, of_batch, dy] = operands(self.name(), shapes)?;
         affine(self.name(), x, gamma, beta)?;
         saved(self.name(), x, of_batch)?;
         Error::check_shape(self.name(), "dy", dy, x)?;
         Ok(vec![gamma, beta])
-    }
-
-    fn arena(&self, _: usize) -> Arena {
-        Arena::Gradients
     }
 }
 
@@ -189,10 +263,43 @@ impl Rule for BatchNormInputGradient {
         options(&self.bn)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x, gamma, beta, of_batch, dy, dgamma, dbeta] = operands(self.name(), shapes)?;
+    fn operands(&self) -> &'static [Kind] {
+        if self.shared {
+            const {
+                &[
+                    Kind::batch("the input"),
+                    Kind::parameter("gamma"),
+                    Kind::parameter("beta"),
+                    Kind::statistic("the saved statistics"),
+                    Kind::batch("dy"),
+                    Kind::statistic("the gradients of gamma and beta"),
+                ]
+            }
+        } else {
+            const {
+                &[
+                    Kind::batch("the input"),
+                    Kind::parameter("gamma"),
+                    Kind::parameter("beta"),
+                    Kind::statistic("the saved statistics"),
+                    Kind::batch("dy"),
+                    Kind::gradient("the gradient of gamma"),
+                    Kind::gradient("the gradient of beta"),
+                ]
+            }
+        }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let &[x, gamma, beta, of_batch, dy, ref sums @ ..] = shapes else {
+            return Err(count(self.name(), shapes.len(), self.operands().len()));
+        };
         affine(self.name(), x, gamma, beta)?;
-        affine(self.name(), x, dgamma, dbeta)?;
+        match (self.shared, sums) {
+            (true, &[both]) => saved(self.name(), x, both)?,
+            (false, &[dgamma, dbeta]) => affine(self.name(), x, dgamma, dbeta)?,
+            _ => return Err(count(self.name(), shapes.len(), self.operands().len())),
+        }
         saved(self.name(), x, of_batch)?;
         Error::check_shape(self.name(), "dy", dy, x)?;
         Ok(vec![x])

@@ -1,7 +1,7 @@
 use super::operands;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Arena, Error, Result, Shape, Step};
+use crate::{Error, Kind, Result, Shape, Step};
 
 /// Several tensors side by side, along the channels. Reads them. What lies inside of the result already is not copied.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,8 +14,6 @@ pub struct Slice {
     pub from: usize,
     /// How many.
     pub channels: usize,
-    /// In which arena.
-    pub arena: Arena,
 }
 
 impl Rule for Concat {
@@ -23,7 +21,11 @@ impl Rule for Concat {
         "concat"
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("an operand").any()] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let Some(first) = shapes.first() else { return Err(super::count(self.name(), 0, 1)) };
         for shape in shapes {
             Error::check_shape(self.name(), "an operand", *shape, first.with_c(shape.c))?;
@@ -37,7 +39,7 @@ impl Concat {
         let (dy, mut from) = (to.of(step), 0);
         for &x in &step.operands {
             let channels = to.shape(x).c;
-            to.add_op(x, Slice { from, channels, arena: Arena::Activations }, &[dy])?;
+            to.add_op(x, Slice { from, channels }, &[dy])?;
             from += channels;
         }
         Ok(())
@@ -53,16 +55,16 @@ impl Rule for Slice {
         format!("{}..{}", self.from, self.from + self.channels)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x] = operands(self.name(), shapes)?;
         if self.from.saturating_add(self.channels) > x.c {
             let (value, accepted) = (self.from as f64, "a channel of the input, with the others behind it");
             return Err(Error::Value { op: self.name(), what: "the first channel", value, accepted });
         }
         Ok(vec![x.with_c(self.channels)])
-    }
-
-    fn arena(&self, _: usize) -> Arena {
-        self.arena
     }
 }

@@ -2,7 +2,7 @@ use super::activation::before_activation;
 use super::{and_activation, count, operands, per_channel};
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Activation, Arena, BatchNorm, Conv2d, Error, Pad, Result, Shape, Step};
+use crate::{Activation, BatchNorm, Conv2d, Error, Kind, Pad, Result, Shape, Step};
 
 /// `y = act(conv(x, w) + b)`. Reads x, w and, if there is one, b.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,8 +13,8 @@ pub struct Conv2dForward {
     pub act: Activation,
 }
 
-/// A convolution and the batch normalization that alone reads it, in inference: one op, no tensor in between. Reads x, w, the bias if
-/// there is one, then gamma, beta, mean and variance.
+/// A convolution and the batch normalization that alone reads it, in inference: one op, no tensor in between. Reads x, w, gamma, beta, mean,
+/// variance and, if there is one, the bias.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conv2dNormalized {
     /// The convolution.
@@ -74,7 +74,17 @@ impl Rule for Conv2dForward {
         options(&self.conv) + &and_activation(self.act)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const {
+            &[
+                Kind::batch("the input"),
+                Kind::parameter("the weights"),
+                Kind::parameter("the bias").optional(),
+            ]
+        }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let (x, w, b) = match *shapes {
             [x, w] => (x, w, None),
             [x, w, b] => (x, w, Some(b)),
@@ -110,9 +120,22 @@ impl Rule for Conv2dNormalized {
         options(&self.conv) + &and_activation(self.bn.act)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let (&[x, w, ref b @ .., gamma, beta, mean, var], 0..=1) = (shapes, shapes.len().wrapping_sub(6))
-        else {
+    fn operands(&self) -> &'static [Kind] {
+        const {
+            &[
+                Kind::batch("the input"),
+                Kind::parameter("the weights"),
+                Kind::parameter("gamma"),
+                Kind::parameter("beta"),
+                Kind::average("the mean"),
+                Kind::average("the variance"),
+                Kind::parameter("the bias").optional(),
+            ]
+        }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let (&[x, w, gamma, beta, mean, var, ref b @ ..], 6..=7) = (shapes, shapes.len()) else {
             return Err(count(self.name(), shapes.len(), 6));
         };
         let y = output(self.name(), &self.conv, x, w, b.first().copied())?;
@@ -135,7 +158,11 @@ impl Rule for Conv2dInputGradient {
         options(&self.conv)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("dy"), Kind::parameter("the weights")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [dy, w] = operands(self.name(), shapes)?;
         let y = output(self.name(), &self.conv, self.x, w, None)?;
         Error::check_shape(self.name(), "dy", dy, y)?;
@@ -160,15 +187,24 @@ impl Rule for Conv2dWeightGradient {
         options(&self.conv)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input"), Kind::batch("dy")] }
+    }
+
+    fn results(&self) -> &'static [Kind] {
+        const {
+            &[
+                Kind::gradient("the gradient of the weights"),
+                Kind::gradient("the gradient of the bias").optional(),
+            ]
+        }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x, dy] = operands(self.name(), shapes)?;
         Error::check_shape(self.name(), "dy", dy, self.conv.output(x)?)?;
         let bias = self.bias.then(|| Shape::vectors(1, self.conv.outputs));
         Ok([Shape::vectors(1, self.conv.weights())].into_iter().chain(bias).collect())
-    }
-
-    fn arena(&self, _: usize) -> Arena {
-        Arena::Gradients
     }
 
     fn multiply_adds(&self, shapes: &[Shape]) -> usize {

@@ -1,6 +1,6 @@
 use super::operands;
 use crate::rule::Rule;
-use crate::{Arena, Error, Result, Shape, SoftmaxXent, StepArgs, Target};
+use crate::{Error, Kind, Result, Shape, SoftmaxXent, StepArgs, Target};
 
 /// Softmax cross-entropy. Reads the logits (a vector a sample) and the labels. Writes the gradient of the logits, in training, then two
 /// numbers: the sum of the losses, and how many samples have their label as their largest logit.
@@ -25,14 +25,19 @@ impl Rule for CrossEntropy {
         "cross_entropy"
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the logits"), Kind::labels()] }
+    }
+
+    fn results(&self) -> &'static [Kind] {
+        let all = const { &[Kind::batch("the gradient of the logits"), Kind::gradient("the metrics")] };
+        if self.gradient { all } else { &all[1..] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [logits, labels] = operands(self.name(), shapes)?;
         Error::check_shape(self.name(), "the logits", logits, logits.flatten())?;
         Error::check_shape(self.name(), "the labels", labels, Shape::vectors(1, Target::WORDS))?;
         Ok(self.gradient.then_some(logits).into_iter().chain([Shape::vectors(1, 2)]).collect())
-    }
-
-    fn arena(&self, result: usize) -> Arena {
-        if self.gradient && result == 0 { Arena::Activations } else { Arena::Gradients }
     }
 }

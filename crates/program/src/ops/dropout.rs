@@ -1,7 +1,7 @@
 use super::operands;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{DropoutMask, Result, Shape, Step, StepArgs};
+use crate::{DropoutMask, Kind, Result, Shape, Step, StepArgs};
 
 /// `y = x * mask / (1 - rate)`, on activations and on gradients alike. Reads x.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +34,11 @@ impl Rule for Dropout {
         format!("rate {}", self.rate)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x] = operands(self.name(), shapes)?;
         let mask = DropoutMask { rate: self.rate, key: [0; 2], step: 0, first_sample: 0 };
         mask.check(self.name())?;

@@ -3,7 +3,7 @@
 use super::operands;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Arena, Result, Shape, Step};
+use crate::{Kind, Result, Shape, Step};
 
 /// Two runs of numbers, one behind the other. Reads both.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,13 +60,17 @@ impl Rule for Join {
         "join"
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [a, b] = operands(self.name(), shapes)?;
-        Ok(vec![Shape::vectors(1, a.len() + b.len())])
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::gradient("the first run"), Kind::gradient("the second run")] }
     }
 
-    fn arena(&self, _: usize) -> Arena {
-        Arena::Statistics
+    fn results(&self) -> &'static [Kind] {
+        const { &[Kind::statistic("the joined run")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [a, b] = operands(self.name(), shapes)?;
+        Ok(vec![Shape::vectors(1, a.len() + b.len())])
     }
 }
 
@@ -79,13 +83,17 @@ impl Rule for AllGather {
         format!("rank {} of {}", self.rank, self.replicas)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [own] = operands(self.name(), shapes)?;
-        Ok(vec![own.with_c(own.c.saturating_mul(self.replicas))])
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::statistic("the run")] }
     }
 
-    fn arena(&self, _: usize) -> Arena {
-        Arena::Statistics
+    fn results(&self) -> &'static [Kind] {
+        const { &[Kind::statistic("the runs")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [own] = operands(self.name(), shapes)?;
+        Ok(vec![own.with_c(own.c.saturating_mul(self.replicas))])
     }
 }
 
@@ -94,13 +102,17 @@ impl Rule for AllReduce {
         "all_reduce"
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [own] = operands(self.name(), shapes)?;
-        Ok(vec![own])
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::statistic("the run")] }
     }
 
-    fn arena(&self, _: usize) -> Arena {
-        Arena::Statistics
+    fn results(&self) -> &'static [Kind] {
+        const { &[Kind::statistic("the sum")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [own] = operands(self.name(), shapes)?;
+        Ok(vec![own])
     }
 
     fn in_place(&self) -> &'static [usize] {
@@ -113,12 +125,16 @@ impl Rule for AllReduceStart {
         "all_reduce_start"
     }
 
-    fn results(&self, _: &[Shape]) -> Result<Vec<Shape>> {
-        Ok(vec![Shape::vectors(1, self.len)])
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::gradient("a gradient").any()] }
     }
 
-    fn arena(&self, _: usize) -> Arena {
-        Arena::Gradients
+    fn results(&self) -> &'static [Kind] {
+        const { &[Kind::gradient("the bucket")] }
+    }
+
+    fn shapes(&self, _: &[Shape]) -> Result<Vec<Shape>> {
+        Ok(vec![Shape::vectors(1, self.len)])
     }
 }
 
@@ -131,7 +147,15 @@ impl Rule for Send {
         format!("to {}", self.to.name())
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input")] }
+    }
+
+    fn results(&self) -> &'static [Kind] {
+        &[]
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         operands::<1>(self.name(), shapes).map(|_| Vec::new())
     }
 }
@@ -154,7 +178,11 @@ impl Rule for Receive {
         format!("from {}", self.from.name())
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        &[]
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         operands::<0>(self.name(), shapes).map(|_| vec![self.shape])
     }
 }

@@ -1,7 +1,7 @@
 use super::{count, operands, per_channel};
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Activation, Arena, Error, Op, Result, Shape, Step, TensorId};
+use crate::{Activation, Error, Kind, Op, Result, Shape, Step, TensorId};
 
 /// Normalization of each sample by itself, over rows, columns and the channels of a group, then an activation:
 /// `y = act(gamma * (x - mean) / sqrt(var + epsilon) + beta)`, one mean and variance a group, one gamma and beta a channel. Reads x, gamma, beta.
@@ -58,7 +58,11 @@ impl Rule for GroupNorm {
         format!("{} groups, epsilon {}{}", self.groups, self.epsilon, super::and_activation(self.act))
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input"), Kind::parameter("gamma"), Kind::parameter("beta")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x, gamma, beta] = operands(self.name(), shapes)?;
         self.check(self.name(), x, gamma, beta)?;
         Ok(vec![x])
@@ -74,15 +78,25 @@ impl Rule for GroupNormGradient {
         self.norm.options()
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input"), Kind::parameter("gamma"), Kind::parameter("beta"), Kind::batch("dy")] }
+    }
+
+    fn results(&self) -> &'static [Kind] {
+        const {
+            &[
+                Kind::batch("the gradient of the input"),
+                Kind::gradient("the gradient of gamma"),
+                Kind::gradient("the gradient of beta"),
+            ]
+        }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x, gamma, beta, dy] = operands(self.name(), shapes)?;
         self.norm.check(self.name(), x, gamma, beta)?;
         Error::check_shape(self.name(), "dy", dy, x)?;
         Ok(vec![x, gamma, beta])
-    }
-
-    fn arena(&self, result: usize) -> Arena {
-        if result == 0 { Arena::Activations } else { Arena::Gradients }
     }
 
     fn adds(&self) -> bool {

@@ -2,7 +2,7 @@ use super::activation::before_activation;
 use super::{count, operands, per_channel};
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Activation, Arena, Error, Linear, Result, Shape, Step};
+use crate::{Activation, Error, Kind, Linear, Result, Shape, Step};
 
 /// `y = act(x w + b)`. Reads x, w and, if there is one, b.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,7 +44,17 @@ impl Rule for LinearForward {
         if self.act == Activation::None { String::new() } else { self.act.name().to_owned() }
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const {
+            &[
+                Kind::batch("the input"),
+                Kind::parameter("the weights"),
+                Kind::parameter("the bias").optional(),
+            ]
+        }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let (x, w, b) = match *shapes {
             [x, w] => (x, w, None),
             [x, w, b] => (x, w, Some(b)),
@@ -78,7 +88,11 @@ impl Rule for LinearInputGradient {
         "linear_input_gradient"
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("dy"), Kind::parameter("the weights")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [dy, w] = operands(self.name(), shapes)?;
         Error::check_shape(self.name(), "dy", dy, Shape::vectors(dy.n, self.linear.outputs))?;
         Error::check_shape(self.name(), "the weights", w, Shape::vectors(1, self.linear.weights()))?;
@@ -99,16 +113,25 @@ impl Rule for LinearWeightGradient {
         "linear_weight_gradient"
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input"), Kind::batch("dy")] }
+    }
+
+    fn results(&self) -> &'static [Kind] {
+        const {
+            &[
+                Kind::gradient("the gradient of the weights"),
+                Kind::gradient("the gradient of the bias").optional(),
+            ]
+        }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x, dy] = operands(self.name(), shapes)?;
         Error::check_shape(self.name(), "the input", x, Shape::vectors(x.n, self.linear.inputs))?;
         Error::check_shape(self.name(), "dy", dy, Shape::vectors(x.n, self.linear.outputs))?;
         let bias = self.bias.then(|| Shape::vectors(1, self.linear.outputs));
         Ok([Shape::vectors(1, self.linear.weights())].into_iter().chain(bias).collect())
-    }
-
-    fn arena(&self, _: usize) -> Arena {
-        Arena::Gradients
     }
 
     fn multiply_adds(&self, _: &[Shape]) -> usize {

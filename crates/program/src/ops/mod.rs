@@ -1,4 +1,4 @@
-//! The ops, a file for each topic: options, shapes, gradient, cost.
+//! The ops, a file for each topic: options, kinds of operands and results, shapes, gradient, cost.
 
 mod activation;
 mod add;
@@ -18,7 +18,8 @@ mod sync_batch_norm;
 pub use activation::{Activate, ActivationGradient};
 pub use add::Add;
 pub use batch_norm::{
-    BatchNormInfer, BatchNormInputGradient, BatchNormRecompute, BatchNormTrain, BatchNormWeightGradient,
+    BatchNormInfer, BatchNormInferGradient, BatchNormInputGradient, BatchNormRecompute, BatchNormTrain,
+    BatchNormWeightGradient,
 };
 pub use channels::{Concat, Slice};
 pub use conv2d::{Conv2dForward, Conv2dInputGradient, Conv2dNormalized, Conv2dWeightGradient};
@@ -99,6 +100,8 @@ ops! {
     BatchNormTrain,
     /// Batch normalization with running averages.
     BatchNormInfer,
+    /// The gradient of its input.
+    BatchNormInferGradient,
     /// The output of a batch normalization once more.
     BatchNormRecompute,
     /// One replica's statistics of a batch.

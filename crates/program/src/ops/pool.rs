@@ -1,7 +1,7 @@
 use super::operands;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Error, Pool2d, Result, Shape, Step};
+use crate::{Error, Kind, Pool2d, Result, Shape, Step};
 
 /// The largest element of each window. Reads x.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,7 +48,11 @@ impl Rule for MaxPool {
         options(&self.pool)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x] = operands(self.name(), shapes)?;
         Ok(vec![self.pool.output(x)?])
     }
@@ -70,7 +74,11 @@ impl Rule for MaxPoolGradient {
         options(&self.pool)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input"), Kind::batch("the output"), Kind::batch("dy")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x, y, dy] = operands(self.name(), shapes)?;
         Error::check_shape(self.name(), "the output", y, self.pool.output(x)?)?;
         Error::check_shape(self.name(), "dy", dy, y)?;
@@ -91,7 +99,11 @@ impl Rule for AveragePool {
         options(&self.pool)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x] = operands(self.name(), shapes)?;
         Ok(vec![self.pool.output(x)?])
     }
@@ -113,7 +125,11 @@ impl Rule for AveragePoolGradient {
         options(&self.pool)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("dy")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [dy] = operands(self.name(), shapes)?;
         Error::check_shape(self.name(), "dy", dy, self.pool.output(self.x)?)?;
         Ok(vec![self.x])

@@ -1,7 +1,7 @@
 use super::operands;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Error, Layout, Result, Shape, Span, Step};
+use crate::{Error, Kind, Layout, Result, Shape, Span, Step};
 
 /// The same numbers in another shape, in the order (row, column, channel): a vector of an image, or an image of a vector. Reads x.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +28,11 @@ impl Rule for Reshape {
         "reshape"
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x] = operands(self.name(), shapes)?;
         Error::check_len(self.name(), "the input", Span::new(0, x.len()), self.to.len())?;
         Ok(vec![self.to])

@@ -1,7 +1,7 @@
 use super::operands;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Error, Result, Shape, Step};
+use crate::{Error, Kind, Result, Shape, Step};
 
 /// `y = factor * x`. Reads x.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +19,11 @@ impl Rule for Scale {
         format!("by {}", self.factor)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [x] = operands(self.name(), shapes)?;
         if !self.factor.is_finite() {
             let (value, accepted) = (self.factor.into(), "a finite number");

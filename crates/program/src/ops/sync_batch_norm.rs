@@ -3,12 +3,12 @@
 use super::batch_norm::options;
 use super::exchange::{AllReduce, Join};
 use super::{
-    BatchNormInputGradient, BatchNormRecompute, BatchNormWeightGradient, Slice, count, operands, per_channel,
+    BatchNormInputGradient, BatchNormRecompute, BatchNormWeightGradient, count, operands, per_channel,
 };
 use crate::Op;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Arena, BatchNorm, Error, Result, Shape, Step, TensorId};
+use crate::{BatchNorm, Error, Kind, Result, Shape, Step, TensorId};
 
 /// One replica's statistics: of each channel the mean, then of each the sum of squared differences from it, then the number of samples.
 /// Reads x.
@@ -30,13 +30,17 @@ impl Rule for BatchNormMoments {
         "batch_norm_moments"
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x] = operands(self.name(), shapes)?;
-        Ok(vec![Shape::vectors(1, BatchNorm::stats_len(x.c))])
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input")] }
     }
 
-    fn arena(&self, _: usize) -> Arena {
-        Arena::Statistics
+    fn results(&self) -> &'static [Kind] {
+        const { &[Kind::statistic("the statistics")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [x] = operands(self.name(), shapes)?;
+        Ok(vec![Shape::vectors(1, BatchNorm::stats_len(x.c))])
     }
 }
 
@@ -49,7 +53,23 @@ impl Rule for SyncBatchNorm {
         options(&self.bn)
     }
 
-    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+    fn operands(&self) -> &'static [Kind] {
+        const {
+            &[
+                Kind::batch("the input"),
+                Kind::statistic("the replicas' statistics"),
+                Kind::parameter("gamma"),
+                Kind::parameter("beta"),
+                Kind::parameter("the bias").optional(),
+            ]
+        }
+    }
+
+    fn results(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the output"), Kind::statistic("the saved statistics"), Kind::gradient("the sums")] }
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let (&[x, stats, gamma, beta, ref bias @ ..], 4..=5) = (shapes, shapes.len()) else {
             return Err(count(self.name(), shapes.len(), 5));
         };
@@ -62,10 +82,6 @@ impl Rule for SyncBatchNorm {
         bias.iter().try_for_each(|&bias| per_channel(self.name(), "the bias", bias, x.c))?;
         Ok(vec![x, Shape::vectors(1, 2 * x.c), Shape::vectors(1, 2 * x.c)])
     }
-
-    fn arena(&self, result: usize) -> Arena {
-        [Arena::Activations, Arena::Statistics, Arena::Gradients][result]
-    }
 }
 
 impl SyncBatchNorm {
@@ -73,17 +89,15 @@ impl SyncBatchNorm {
     /// gradient needs is added up here.
     pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let &[x, _, gamma, beta, ..] = &step.operands[..] else { return Ok(()) };
-        let (saved, dy, c) = (step.results[1], to.of(step), to.shape(gamma).c);
+        let (saved, dy) = (step.results[1], to.of(step));
         let given = to.of_parameters(&[gamma, beta])?;
         let own = to.push(BatchNormWeightGradient { bn: self.bn }, &[x, gamma, beta, saved, dy], &given)?;
         // All replicas exchange, whether or not they want the input's gradient: they run the same program.
         if to.wants(x) {
             let joined = to.push(Join, &own, &[])?;
             let whole = to.push(AllReduce, &joined, &[])?;
-            let dgamma = to.push(Slice { from: 0, channels: c, arena: Arena::Statistics }, &whole, &[])?;
-            let dbeta = to.push(Slice { from: c, channels: c, arena: Arena::Statistics }, &whole, &[])?;
             let op = BatchNormInputGradient { bn: self.bn, shared: true };
-            let dx = to.push(op, &[x, gamma, beta, saved, dy, dgamma[0], dbeta[0]], &[])?;
+            let dx = to.push(op, &[x, gamma, beta, saved, dy, whole[0]], &[])?;
             to.add(x, dx[0])?;
         }
         Ok(())

@@ -1,11 +1,16 @@
 use super::Gradients;
-use crate::{Error, Op, Phase, Program, Result, Step, TensorId};
+use crate::ops::Activate;
+use crate::{Activation, Error, Home, Op, Phase, Program, Result, Step, TensorId};
 
 /// Adds the backward pass: for each op, from the last to the first, those of its gradient.
+///
+/// A fused activation whose gradient [reads its input](crate::Activation::reads_input) becomes a separate step first: the fused op
+/// keeps only the output.
 ///
 /// # Errors
 /// If two ops read one trained parameter: its gradient has one place.
 pub fn differentiate(program: Program, input_gradient: bool) -> Result<Program> {
+    let program = split_activations(program);
     let mut wanted: Vec<bool> =
         program.gradients.iter().map(|gradient| matches!(gradient, Some((_, true)))).collect();
     wanted[program.input.index()] = input_gradient;
@@ -32,6 +37,36 @@ pub fn differentiate(program: Program, input_gradient: bool) -> Result<Program> 
     }
     let input_gradient = gradients.of[gradients.program.input.index()].filter(|_| input_gradient);
     Ok(Program { input_gradient, ..gradients.program })
+}
+
+/// Makes each fused activation a separate step if its gradient reads its input, which the fused op does not keep.
+fn split_activations(mut program: Program) -> Program {
+    let mut k = 0;
+    while k < program.steps.len() {
+        let fused = fused_activation(&mut program.steps[k].op).filter(|act| act.reads_input());
+        if let Some(act) = fused.map(core::mem::take) {
+            let y = program.steps[k].results[0];
+            let z = program.add_tensor(program.shape(y), program.tensor(y).arena, Home::Free);
+            let step = &mut program.steps[k];
+            let (op, operands, results) = (Activate { act }.into(), vec![z], vec![y]);
+            let activate = Step { op, operands, results, onto: None, ..step.clone() };
+            step.results[0] = z;
+            program.steps.insert(k + 1, activate);
+        }
+        k += 1;
+    }
+    program
+}
+
+/// The activation of an op that keeps only its output.
+fn fused_activation(op: &mut Op) -> Option<&mut Activation> {
+    match op {
+        Op::Conv2dForward(op) => Some(&mut op.act),
+        Op::LinearForward(op) => Some(&mut op.act),
+        Op::BatchNormInfer(op) => Some(&mut op.bn.act),
+        Op::Add(op) => Some(&mut op.act),
+        _ => None,
+    }
 }
 
 /// Adds the ops that compute the gradients of a step's operands from that of its first result.
@@ -65,7 +100,7 @@ mod tests {
     use super::*;
     use crate::ops::{Neighbor, Receive, Send};
     use crate::testing::{Layers, training_step};
-    use crate::{Builder, Shape, ops::Scale};
+    use crate::{Arena, Builder, Shape, ops::Scale};
 
     #[test]
     fn a_convolution_has_two_gradients_and_the_first_needs_one() {
@@ -123,6 +158,50 @@ a, backward:
             let program = training_step(net.loss(x), asked);
             assert_eq!(program.input_gradient.is_some(), asked);
         }
+    }
+
+    /// GELU's gradient reads its input, ReLU's its output.
+    #[test]
+    fn an_activation_is_taken_out_of_an_op_if_its_gradient_reads_its_input() {
+        for act in Activation::ALL {
+            let mut net = Layers::new([4, 4, 3]);
+            let x = net.conv("a", 2, net.input());
+            let mut forward = net.loss(x);
+            *fused_activation(&mut forward.steps[0].op).unwrap() = act;
+            let (input, name) = (forward.tensors.len(), act.name());
+            let text = differentiate(forward, false).unwrap().to_string();
+            let apart = text.contains(&format!("%3 (4, 4, 2) = activate {name} %{input}\n"));
+            let by_input = text.contains(&format!("activation_gradient {name} %{input}, "));
+            let by_output = text.contains(&format!("activation_gradient {name} %3, "));
+            let expected = (act.reads_input(), act.reads_input(), act == Activation::Relu);
+            assert_eq!((apart, by_input, by_output), expected, "{text}");
+        }
+    }
+
+    /// The gradient of running averages is that of the input alone.
+    #[test]
+    fn running_averages_with_trained_parameters_are_refused() {
+        let mut net = Layers::new([4, 4, 3]);
+        let x = net.conv("a", 2, net.input());
+        let x = net.batch_norm_infer("b", x);
+        let mut forward = net.loss(x);
+        let error = differentiate(forward.clone(), false).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "batch_norm_infer: gamma is trained, but must be frozen: running averages have no gradient for it"
+        );
+        let named = |program: &Program, name: &str| {
+            program
+                .tensors
+                .iter()
+                .position(|tensor| tensor.arena == Arena::Parameters && tensor.name.as_deref() == Some(name))
+        };
+        for name in ["b/gamma", "b/beta"] {
+            let parameter = named(&forward, name).unwrap();
+            forward.gradients[parameter].as_mut().unwrap().1 = false;
+        }
+        let text = differentiate(forward, false).unwrap().to_string();
+        assert!(text.contains(" = batch_norm_infer_gradient epsilon 0.001 %"), "{text}");
     }
 
     /// A tensor that crosses the border of a stage comes back as its gradient, whether or not the stage

@@ -13,7 +13,8 @@ pub fn fold(mut program: Program) -> Program {
         let norm = program.steps.remove(k);
         let before = &mut program.steps[writer];
         before.op = op.into();
-        before.operands.extend(&norm.operands[1..]);
+        // Behind the weights, before the bias.
+        before.operands.splice(2..2, norm.operands[1..].iter().copied());
         before.results = norm.results;
         before.pass = "fold";
     }
@@ -48,7 +49,7 @@ mod tests {
             fold(net.finish(x)).to_string(),
             "\
 a:
-  %12 (4, 4, 2) = conv2d_batch_norm 1x1 %0, @a/kernel, @a/bias, @b/gamma, @b/beta, ~b/moving_mean, ~b/moving_variance
+  %12 (4, 4, 2) = conv2d_batch_norm 1x1 %0, @a/kernel, @b/gamma, @b/beta, ~b/moving_mean, ~b/moving_variance, @a/bias
 "
         );
     }

@@ -1,5 +1,4 @@
-use super::is_dead_after;
-use crate::check::{conflict, copied_parts};
+use crate::check::{Sharing, copied_parts, is_inside};
 use crate::ops::{AllGather, Concat, Slice};
 use crate::{Home, Op, Program, Step, TensorId};
 
@@ -8,26 +7,28 @@ use crate::{Home, Op, Program, Step, TensorId};
 ///
 /// A part that can't lie inside is copied: one of two concatenations, one that lies beside what an op reads.
 pub fn share(mut program: Program) -> Program {
+    let mut sharing = Sharing::new(&program);
     for k in 0..program.steps.len() {
-        if let (Some(onto), Some(&result)) = (program.steps[k].onto, program.steps[k].results.first()) {
-            program.tensors[result.0].home = Home::In(onto, 0);
-        } else {
-            in_place(&mut program, k);
+        let step = &program.steps[k];
+        if let (Some(onto), Some(&result)) = (step.onto, step.results.first()) {
+            sharing.put(&mut program, result, onto, 0);
+        } else if let Some((result, operand)) = in_place(&program, &sharing, k) {
+            sharing.put(&mut program, result, operand, 0);
         }
     }
     for k in 0..program.steps.len() {
         match program.steps[k].op {
-            Op::Concat(Concat) => join(&mut program, k),
+            Op::Concat(Concat) => join(&mut program, &mut sharing, k),
             Op::AllGather(AllGather { rank, .. }) => {
                 let step = &program.steps[k];
                 let (own, all) = (step.operands[0], step.results[0]);
                 let from = rank * program.shape(own).c;
-                put(&mut program, own, all, from);
+                put(&mut program, &mut sharing, own, all, from);
             }
             Op::Slice(Slice { from, .. }) => {
                 let step = &program.steps[k];
                 let (part, whole) = (step.results[0], step.operands[0]);
-                put(&mut program, part, whole, from);
+                put(&mut program, &mut sharing, part, whole, from);
             }
             _ => {}
         }
@@ -35,31 +36,29 @@ pub fn share(mut program: Program) -> Program {
     program
 }
 
-/// Puts the first result of step `k` in the place of an operand, if no later step reads that.
-fn in_place(program: &mut Program, k: usize) {
+/// The first result of step `k`, and the operand whose place it can take, since no later step reads that.
+fn in_place(program: &Program, sharing: &Sharing, k: usize) -> Option<(TensorId, TensorId)> {
     let step = &program.steps[k];
-    let Some(&result) = step.results.first() else { return };
+    let &result = step.results.first()?;
     let may = |&&at: &&usize| {
         let operand = step.operands[at];
         let alone = step.operands.iter().filter(|&&other| program.overlap(other, operand)).count() == 1;
         let [of, to] = [operand, result].map(|id| program.tensor(id));
         let fits = of.arena == to.arena && of.arena.is_placed() && of.shape == to.shape;
-        fits && alone && is_dead_after(program, operand, k)
+        fits && alone && sharing.is_dead_after(program, operand, k)
     };
-    if let Some(&at) = step.op.in_place().iter().find(may) {
-        program.tensors[result.0].home = Home::In(step.operands[at], 0);
-    }
+    step.op.in_place().iter().find(may).map(|&at| (result, step.operands[at]))
 }
 
 /// Places the operands of a concatenation inside of its result.
-fn join(program: &mut Program, k: usize) {
+fn join(program: &mut Program, sharing: &mut Sharing, k: usize) {
     let (whole, mut channel) = (program.steps[k].results[0], 0);
     for part in program.steps[k].operands.clone() {
         let shape = program.shape(part);
         let (root, at) = program.root(part);
         // Tensors that share the part's memory move with it.
         if at == 0 && program.shape(root) == shape && root != program.root(whole).0 {
-            put(program, root, whole, channel);
+            put(program, sharing, root, whole, channel);
         }
         channel += shape.c;
     }
@@ -67,18 +66,13 @@ fn join(program: &mut Program, k: usize) {
 
 /// Puts a free tensor inside of another one, unless an op would then read some channels and write others. A tensor that callers read must lie
 /// back to back, and stays free.
-fn put(program: &mut Program, part: TensorId, whole: TensorId, channel: usize) {
+fn put(program: &mut Program, sharing: &mut Sharing, part: TensorId, whole: TensorId, channel: usize) {
     let is_kept = program.kept().any(|kept| program.root(kept).0 == part);
     let is_free = program.tensor(part).home == Home::Free;
     if is_kept || !is_free || program.tensor(part).arena != program.tensor(whole).arena {
         return;
     }
-    program.tensors[part.0].home = Home::In(whole, channel);
-    let root = program.root(whole).0;
-    let is_executable = program.steps.iter().all(|step| is_executable(program, step, root));
-    if !is_executable || conflict(program).is_some() {
-        program.tensors[part.0].home = Home::Free;
-    }
+    sharing.put_if(program, (part, whole, channel), is_executable);
 }
 
 /// Whether a step's reads and writes are separate runs of memory, for tensors inside of this root. Where an op reads
@@ -92,7 +86,11 @@ pub(crate) fn is_executable(program: &Program, step: &Step, root: TensorId) -> b
         Op::Concat(Concat) => {
             copied_parts(program, step).all(|(k, _)| is_apart(step.operands[k], step.results[0]))
         }
-        Op::Slice(_) | Op::AllGather(_) => true,
+        Op::Slice(Slice { from, .. }) => {
+            let (whole, part) = (step.operands[0], step.results[0]);
+            is_inside(program, part, whole, from) || is_apart(whole, part)
+        }
+        Op::AllGather(_) => true,
         // One side must lie back to back, to be seen in the other one's shape.
         Op::Reshape(_) => {
             let is_whole = |id: TensorId| program.shape(program.root(id).0).c == program.shape(id).c;

@@ -15,8 +15,8 @@ pub fn synchronize(mut program: Program, rank: usize, replicas: usize) -> Result
             continue;
         };
         let mut insert = |op: Op, operand| -> Result<_> {
-            let shape = op.results(&[program.shape(operand)])?[0];
-            let result = program.add_tensor(shape, op.arena(0), Home::Free);
+            let shape = op.shapes(&[program.shape(operand)])?[0];
+            let result = program.add_tensor(shape, op.results()[0].arenas[0], Home::Free);
             let (operands, results) = (vec![operand], vec![result]);
             let step = Step { op, operands, results, onto: None, pass: "synchronize", ..step };
             program.steps.insert(k, step);
@@ -62,11 +62,9 @@ b, backward:
   &b/gamma, &b/beta = batch_norm_weight_gradient epsilon 0.001 %3, @b/gamma, @b/beta, #10, %17
   #18 (4) = join &b/gamma, &b/beta
   #19 (4) = all_reduce #18
-  #20 (2) = slice 0..2 #19
-  #21 (2) = slice 2..4 #19
-  %22 (4, 4, 2) = batch_norm_input_gradient epsilon 0.001 %3, @b/gamma, @b/beta, #10, %17, #20, #21
+  %20 (4, 4, 2) = batch_norm_input_gradient epsilon 0.001 %3, @b/gamma, @b/beta, #10, %17, #19
 a, backward:
-  &a/kernel = conv2d_weight_gradient 1x1 %0, %22
+  &a/kernel = conv2d_weight_gradient 1x1 %0, %20
 "
         );
     }

@@ -31,13 +31,13 @@ pub(crate) use bf16::{Level as Bf16Level, trial as bf16_trial};
 use crate::element::{Bf16, Element};
 use crate::norm_operands::Infer;
 use crate::{Cpu, activation, normalization};
-use program::{Activation, BatchNorm, Conv2d, Layout, Result, Shape, View, ViewMut, Write};
+use program::{Activation, BatchNorm, Conv2d, Layout, Shape, View, ViewMut, Write};
 use sums::Finish;
 
 /// How convolutions of tensors of such numbers are computed.
 pub(crate) trait Convolved: Element {
-    /// Elements of scratch memory for the passes: forward, backward to the input and to the weights.
-    fn scratch_lens(cpu: &Cpu, conv: &Conv2d, x: Layout, y: Layout) -> [usize; 3];
+    /// Elements of scratch memory for a pass.
+    fn scratch_len(cpu: &Cpu, pass: Pass, conv: &Conv2d, x: Layout, y: Layout) -> usize;
 
     fn sums(cpu: &Cpu, conv: &Conv2d, x: View<[Self]>, w: &[f32], finish: Finish, y: ViewMut<[Self]>);
 
@@ -46,14 +46,18 @@ pub(crate) trait Convolved: Element {
     fn backward_filter(cpu: &Cpu, conv: &Conv2d, x: View<[Self]>, dy: View<[Self]>, dw: &mut [f32]);
 }
 
-/// Reserves the scratch memory that the passes of a convolution need, for every number of samples up to `x`'s: a
-/// smaller batch is cut up in another way and may need more.
-pub(crate) fn prepare(cpu: &Cpu, conv: &Conv2d, x: Shape, y: Shape, training: bool) -> Result<()> {
-    let lens = if cpu.is_bf16() { Bf16::scratch_lens } else { f32::scratch_lens };
-    let passes = if training { 3 } else { 1 };
-    let at = |shape: Shape, n| Layout::contiguous(shape.with_n(n));
-    let lens = (1..=x.n).flat_map(|n| lens(cpu, conv, at(x, n), at(y, n)).into_iter().take(passes));
-    cpu.reserve(lens.max().unwrap_or(0), 2 * conv.outputs)
+/// The passes of a convolution.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pass {
+    Forward,
+    InputGradient,
+    WeightGradient,
+}
+
+/// Elements of scratch memory for a pass. `x` and `y` are where the input or its gradient lies, and the output or its.
+pub(crate) fn scratch_len(cpu: &Cpu, pass: Pass, conv: &Conv2d, x: Layout, y: Layout) -> usize {
+    let len = if cpu.is_bf16() { Bf16::scratch_len } else { f32::scratch_len };
+    len(cpu, pass, conv, x, y)
 }
 
 /// The places that a pixel of `x` can have under the stride.

@@ -1,27 +1,29 @@
 use super::kernels::Kernels;
 use super::problem::Problem;
 use super::sums::Finish;
-use super::{Convolved, grads, phases, sums, winograd};
+use super::{Convolved, Pass, grads, phases, sums, winograd};
 use crate::Cpu;
 use program::{Conv2d, Layout, View, ViewMut, Write};
 
 impl Convolved for f32 {
-    fn scratch_lens(cpu: &Cpu, conv: &Conv2d, x: Layout, y: Layout) -> [usize; 3] {
+    fn scratch_len(cpu: &Cpu, pass: Pass, conv: &Conv2d, x: Layout, y: Layout) -> usize {
         if let Some(size) = winograd::choose(cpu, conv, y.shape) {
-            return [
-                winograd::Pass::forward(size, conv, x, y).scratch_len(cpu),
-                winograd::Pass::backward(size, conv, y, x).scratch_len(cpu),
-                winograd::grads_scratch_len(cpu, size, conv, x, y),
-            ];
+            return match pass {
+                Pass::Forward => winograd::Pass::forward(size, conv, x, y).scratch_len(cpu),
+                Pass::InputGradient => winograd::Pass::backward(size, conv, y, x).scratch_len(cpu),
+                Pass::WeightGradient => winograd::grads_scratch_len(cpu, size, conv, x, y),
+            };
         }
         let kernels = Kernels::of(cpu.simd());
         let direct = |p: Problem| sums::scratch_len(&p.merged(), kernels, cpu.pool().count());
-        let data = phases(conv, x.shape).map(|phase| direct(Problem::backward(conv, y, x, phase)));
-        [
-            direct(Problem::forward(conv, x, y)),
-            data.max().unwrap_or(0),
-            grads::scratch_len(conv, x, y, kernels),
-        ]
+        match pass {
+            Pass::Forward => direct(Problem::forward(conv, x, y)),
+            Pass::InputGradient => {
+                let phases = phases(conv, x.shape).map(|phase| direct(Problem::backward(conv, y, x, phase)));
+                phases.max().unwrap_or(0)
+            }
+            Pass::WeightGradient => grads::scratch_len(conv, x, y, kernels),
+        }
     }
 
     fn sums(cpu: &Cpu, conv: &Conv2d, x: View<[f32]>, w: &[f32], finish: Finish, y: ViewMut<[f32]>) {

@@ -1,6 +1,6 @@
 //! Every pass against [`Reference`], for every instruction set that this processor has.
 
-use super::winograd;
+use super::{Pass, winograd};
 use crate::simd::Level;
 use crate::{Cpu, Reference};
 use program::ops::{
@@ -258,10 +258,11 @@ fn kernels_as_large_as_images() {
 #[test]
 fn scratch_memory_that_can_not_be_had_is_an_error() {
     // Weights are rounded in scratch memory.
-    let cpu = Cpu::with_simd(1, Level::Portable).with_bf16().unwrap();
+    let cpu = Cpu::with_simd(1, Level::Portable).with_portable_bf16();
     let conv = Conv2d { inputs: 1 << 24, outputs: 1 << 24, ..square(1, 1, 3, 1, 1) };
     let (x, y) = (Shape::new(1, 8, 8, conv.inputs), Shape::new(1, 8, 8, conv.outputs));
-    let error = super::prepare(&cpu, &conv, x, y, true).unwrap_err();
+    let [x, y] = [x, y].map(Layout::contiguous);
+    let error = cpu.reserve(super::scratch_len(&cpu, Pass::WeightGradient, &conv, x, y), 0).unwrap_err();
     assert!(matches!(error, Error::OutOfMemory { bytes, .. } if bytes > 1 << 50), "{error}");
 }
 

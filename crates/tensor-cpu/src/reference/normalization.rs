@@ -2,7 +2,7 @@ use super::activation::{act, act_gradient};
 use super::operand::{Input, Output, put};
 use crate::norm_operands::{Infer, Saved, Train};
 use core::ops::Range;
-use program::ops::GroupNorm;
+use program::ops::{BatchNormInferGradient, GroupNorm};
 use program::{BatchNorm, Write};
 
 /// The numbers of one channel.
@@ -81,6 +81,21 @@ pub(crate) fn forward_infer(bn: &BatchNorm, x: Input, runs: Infer<'_, f64>, mut 
         y.row(row).copy_from_slice(x.row(row));
     }
     normalize(bn, runs, y);
+}
+
+/// The gradient of inference's input.
+pub(crate) fn infer_backward(
+    op: &BatchNormInferGradient,
+    dy: Input,
+    gamma: &[f64],
+    var: &[f64],
+    mut dx: Output,
+) {
+    for row in 0..dy.shape().rows() {
+        for (c, (dx, dy)) in dx.row(row).iter_mut().zip(dy.row(row)).enumerate() {
+            *dx = dy * gamma[c] / (var[c] + f64::from(op.epsilon)).sqrt();
+        }
+    }
 }
 
 /// Normalizes where the numbers lie, as in inference.

@@ -130,6 +130,7 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode, CUlaunchAttributeID attribute, const CUlaunchAttributeValue* value) {
     Call call{__func__};
+    if (setting("FAKE_PRIORITIES", 1) == 0) return CUDA_ERROR_INVALID_VALUE;
     if (attribute != CU_LAUNCH_ATTRIBUTE_PRIORITY || value->priority > 0 || value->priority < GREATEST_PRIORITY)
         return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such priority");
     return CUDA_SUCCESS;

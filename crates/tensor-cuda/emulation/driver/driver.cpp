@@ -6,7 +6,7 @@
 //
 // The environment: FAKE_VERSION (13000), FAKE_GPUS (1), FAKE_CAPABILITY (90), FAKE_MEMORY (bytes, 1 GiB), FAKE_PEERS (0: GPUs
 // do not reach each other), FAKE_BREAK (the number of the launch that fails), FAKE_INIT
-// (what cuInit answers), FAKE_PACE (streams.h).
+// (what cuInit answers), FAKE_PRIORITIES (0: a graph's nodes have none), FAKE_PACE (streams.h).
 #include "capture.h"
 #include "modules.h"
 

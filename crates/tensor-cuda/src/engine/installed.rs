@@ -1,5 +1,5 @@
 //! NVIDIA's libraries if they are installed and support the operation. Our own kernels compute the rest, and
-//! the convolutions for which they were measured to be faster.
+//! the gradients of convolutions with few filters, where they are faster.
 
 use super::cublaslt::CublasLt;
 use super::cudnn::Cudnn;

@@ -43,6 +43,7 @@ impl Joining {
         let Joining { session, cuda } = self;
         session.joined()?;
         cuda.driver().set_watch(Some(session.clone()));
+        session.watch();
         let (inbox, sums) = (Scratch::default(), Scratch::default());
         Ok(Communicator { session, cuda, inbox, sums, barrier: None, closing: false })
     }

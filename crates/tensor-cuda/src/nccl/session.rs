@@ -26,6 +26,9 @@ const PARTING: Duration = Duration::from_secs(10);
 /// The longest wait for an abort. Its beginning matters to others, the rest only cleans up.
 const ABORTING: Duration = Duration::from_secs(1);
 
+/// Between two looks of the thread that watches a session.
+const GLANCE: Duration = Duration::from_millis(200);
+
 /// How operations are queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -97,6 +100,23 @@ impl Session {
     /// Waits until all ranks have joined.
     pub(crate) fn joined(&self) -> Result<()> {
         self.follow("ncclCommInitRankConfig", self.patience)
+    }
+
+    /// Starts a thread that looks for failures until the session ends. The thread that uses the session may be
+    /// inside of the driver: a full queue has no room before an operation ends that waits for a lost rank.
+    pub(crate) fn watch(self: &Arc<Self>) {
+        let session = Arc::downgrade(self);
+        let look = move || {
+            while let Some(session) = session.upgrade() {
+                if session.calls.enter().and_then(|()| session.look()).is_err() {
+                    return;
+                }
+                drop(session);
+                thread::sleep(GLANCE);
+            }
+        };
+        // Without it, failures are seen by waits alone.
+        let _ = thread::Builder::new().name("watch".into()).spawn(look);
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -6,6 +6,7 @@ use crate::driver::{Ptr, Watch};
 use crate::lock::lock;
 use cudarc::nccl::sys::ncclResult_t;
 use program::Result;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -352,6 +353,24 @@ fn who_failed_is_named() {
 }
 
 /// An error that comes up while the host waits for the device.
+/// The thread of the session may be inside of the driver.
+#[test]
+fn a_failure_is_seen_while_the_host_does_not_look() {
+    let (mock, lost) = (Mock::default(), Arc::new(AtomicBool::new(false)));
+    let is_lost = Arc::clone(&lost);
+    let failed = move || is_lost.load(Ordering::Relaxed).then(|| "rank 2 is gone".to_owned());
+    let session = Arc::new(begin(&mock, Some(Box::new(failed)), LONG).unwrap());
+    session.joined().unwrap();
+    session.watch();
+    run(&session, SUM).unwrap();
+    lost.store(true, Ordering::Relaxed);
+    while !session.has_ended() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(run(&session, SUM).unwrap_err().to_string().contains("rank 2 is gone"));
+    assert_eq!(mock.calls().last().map(String::as_str), Some("abort"));
+}
+
 #[test]
 fn the_watch_finds_errors_of_the_background() {
     let mock = Mock::fault("later", 2, Some(ncclResult_t::ncclRemoteError as u32));

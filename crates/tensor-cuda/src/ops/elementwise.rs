@@ -1,5 +1,6 @@
 //! Copies to and from the device, fills, copies and activations.
 
+use crate::activation;
 use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::format::Format;
 use crate::place::Place;
@@ -76,6 +77,7 @@ impl Cuda {
         }
         let size = dst.format.bytes();
         let to = dst.memory.ptr().offset(at.offset * size);
+        self.capture_memory(&dst.memory);
         self.note_run(to, at.len * size);
         if value.to_bits() == 0 {
             // SAFETY: the run lies in the buffer, as was checked.
@@ -139,7 +141,7 @@ impl Cuda {
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let Some(walk) = Walk::over(op, self.format(), &[&x, &y])? else { return Ok(()) };
         let (from, to) = (walk.stride(&x), walk.stride(&y));
-        let (act, add) = (act as u32, u32::from(write == Write::Add));
+        let (act, add) = (activation::number(act), u32::from(write == Write::Add));
         let args = args![x.ptr, from, y.ptr, to, walk.rows, walk.packs, factor, act, add, walk.vector];
         self.launch("copy_act", walk.geometry(self), args)
     }
@@ -180,7 +182,7 @@ impl Cuda {
     ) -> Result<()> {
         let Some(walk) = Walk::over(op, self.format(), &[y, dy, dx])? else { return Ok(()) };
         let strides = [y, dy, dx].map(|place| walk.stride(place));
-        let (act, add) = (act as u32, u32::from(write == Write::Add));
+        let (act, add) = (activation::number(act), u32::from(write == Write::Add));
         let args = args![
             y.ptr,
             strides[0],

@@ -40,6 +40,9 @@ impl Cuda {
         // The sizes of an image were checked to be small.
         let [h, w, c] = [shape.h, shape.w, shape.c].map(|size| size as u32);
         let blocks = size("the number of blocks", shape.n.saturating_mul((h * w).div_ceil(PIXELS) as usize))?;
+        for memory in [&images.memory, &draws.memory, &labels.memory, &to.memory] {
+            self.capture_memory(memory);
+        }
         let (images, draws, labels, to) =
             (images.memory.ptr(), draws.memory.ptr(), labels.memory.ptr(), to.memory.ptr());
         self.note_run(to, to_len * size_of::<u32>());

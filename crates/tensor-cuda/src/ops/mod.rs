@@ -3,6 +3,7 @@
 pub(crate) mod convolution;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;
+pub(crate) mod group_norm;
 pub(crate) mod images;
 pub(crate) mod normalization;
 pub(crate) mod optimizer;

@@ -1,27 +1,19 @@
-//! Batch normalization and group normalization, with their activation.
+//! Batch normalization, with its activation.
 
+use crate::activation;
 use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::operand::Run;
 use crate::ops::tiles::{THREADS, Tiles};
 use crate::place::Place;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::ops::GroupNorm;
-use program::{BatchNorm, Result, View, Write};
+use program::ops::BatchNormInferGradient;
+use program::{Activation, BatchNorm, Result, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "normalization.cu",
     text: include_str!("../../kernels/normalization.cu"),
-    kernels: &[
-        "bn_statistics",
-        "bn_join",
-        "bn_normalize",
-        "bn_gradient_sums",
-        "bn_input_gradient",
-        "group_norm",
-        "group_norm_gradient",
-        "group_norm_sums",
-    ],
+    kernels: &["bn_statistics", "bn_join", "bn_normalize", "bn_gradient_sums", "bn_input_gradient"],
 };
 
 /// Adjacent channels of a thread, where they fit.
@@ -102,7 +94,7 @@ impl Cuda {
     }
 
     /// gamma and beta.
-    fn scale(&self, op: &'static str, [gamma, beta]: [Run; 2]) -> Result<[Ptr; 2]> {
+    pub(super) fn scale(&self, op: &'static str, [gamma, beta]: [Run; 2]) -> Result<[Ptr; 2]> {
         Ok([self.operand(op, "gamma", gamma)?, self.operand(op, "beta", beta)?])
     }
 
@@ -181,8 +173,24 @@ impl Cuda {
         self.normalize(op, bn, x, y, [gamma, beta, mean, var, bias], true)
     }
 
+    /// `dx = dy * gamma / sqrt(var + epsilon)`.
+    pub(crate) fn op_bn_infer_bwd(
+        &self,
+        gradient: &BatchNormInferGradient,
+        dy: View<Buffer>,
+        gamma: Run,
+        var: Run,
+        dx: View<Buffer>,
+    ) -> Result<()> {
+        let op = "bn_infer_bwd";
+        let bn = BatchNorm { epsilon: gradient.epsilon, act: Activation::None };
+        let (dy, dx) = (self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
+        let (gamma, var) = (self.operand(op, "gamma", gamma)?, self.operand(op, "the variance", var)?);
+        self.normalize(op, &bn, &dy, &dx, [gamma, Ptr::NULL, Ptr::NULL, var, Ptr::NULL], true)
+    }
+
     /// `y = act(gamma * (x + bias - mean) * deviation + beta)`. `numbers` are gamma, beta, the mean, the inverse
-    /// deviation or, with the flag, the variance, and the bias or null.
+    /// deviation or, with the flag, the variance, and the bias. Beta, mean and bias may be null: zeros.
     fn normalize(
         &self,
         op: &'static str,
@@ -212,7 +220,7 @@ impl Cuda {
             u32::from(is_variance),
             bias,
             bn.epsilon,
-            bn.act as u32,
+            activation::number(bn.act),
             tiles.vector,
         ];
         self.launch("bn_normalize", tiles.geometry(), args)
@@ -289,7 +297,7 @@ impl Cuda {
             gamma,
             beta,
             saved,
-            bn.act as u32,
+            activation::number(bn.act),
             partials,
             counters,
             dgamma,
@@ -330,82 +338,11 @@ impl Cuda {
             dgamma,
             dbeta,
             count as f32,
-            bn.act as u32,
+            activation::number(bn.act),
             u32::from(write == Write::Add),
             tiles.vector,
         ];
         self.launch("bn_input_gradient", tiles.geometry(), args)
-    }
-
-    pub(crate) fn op_group_norm(
-        &self,
-        norm: &GroupNorm,
-        x: View<Buffer>,
-        affine: [Run; 2],
-        y: View<Buffer>,
-    ) -> Result<()> {
-        let op = "group_norm";
-        let [gamma, beta] = self.scale(op, affine)?;
-        let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
-        let Some(blocks) = Blocks::of(op, norm, &x)? else { return Ok(()) };
-        let args = args![
-            x.ptr,
-            x.stride as u32,
-            y.ptr,
-            y.stride as u32,
-            blocks.pixels,
-            blocks.channels,
-            blocks.groups,
-            gamma,
-            beta,
-            norm.epsilon,
-            norm.act as u32,
-        ];
-        self.launch("group_norm", blocks.geometry(), args)
-    }
-
-    pub(crate) fn op_group_norm_gradient(
-        &self,
-        norm: &GroupNorm,
-        [x, dy, dx]: [View<Buffer>; 3],
-        affine: [Run; 2],
-        [dgamma, dbeta]: [Run; 2],
-        write: Write,
-    ) -> Result<()> {
-        let op = "group_norm_gradient";
-        let ([gamma, beta], channels) = (self.scale(op, affine)?, dgamma.at.len);
-        let (dgamma, dbeta) = (self.operand(op, "dgamma", dgamma)?, self.operand(op, "dbeta", dbeta)?);
-        let (x, dy) = (self.read(op, "the input", x)?, self.read(op, "dy", dy)?);
-        let dx = self.write(op, "dx", dx)?;
-        if channels == 0 {
-            return Ok(());
-        }
-        let blocks = Blocks::of(op, norm, &x)?;
-        let samples = if blocks.is_some() { x.shape.n } else { 0 };
-        let partials = self.scratch((samples * 2 * channels).max(1) * size_of::<f32>())?;
-        if let Some(blocks) = blocks {
-            let args = args![
-                x.ptr,
-                x.stride as u32,
-                dy.ptr,
-                dy.stride as u32,
-                dx.ptr,
-                dx.stride as u32,
-                blocks.pixels,
-                blocks.channels,
-                blocks.groups,
-                gamma,
-                beta,
-                norm.epsilon,
-                norm.act as u32,
-                partials,
-                u32::from(write == Write::Add),
-            ];
-            self.launch("group_norm_gradient", blocks.geometry(), args)?;
-        }
-        let channels = u32_of(op, "the number of channels", channels)?;
-        let geometry = Geometry::line(channels.div_ceil(THREADS), THREADS);
-        self.launch("group_norm_sums", geometry, args![partials, samples as u32, channels, dgamma, dbeta])
     }
 
     /// The cut of tensors of one shape.
@@ -422,29 +359,6 @@ impl Cuda {
         let counters = self.counters(op, tiles.across)?;
         let sums = 2 * tiles.channels as usize * tiles.slabs as usize;
         Ok((self.scratch(sums * size_of::<f32>())?, counters))
-    }
-}
-
-/// A block for each group of each sample.
-struct Blocks {
-    count: u32,
-    pixels: u32,
-    channels: u32,
-    groups: u32,
-}
-
-impl Blocks {
-    /// `None` for empty tensors.
-    fn of(op: &'static str, norm: &GroupNorm, x: &Place) -> Result<Option<Blocks>> {
-        let shape = x.shape;
-        u32_of(op, "the size of a sample", shape.per_sample())?;
-        let count = u32_of(op, "the number of groups", shape.n.saturating_mul(norm.groups))?;
-        let (pixels, channels, groups) = ((shape.h * shape.w) as u32, shape.c as u32, norm.groups as u32);
-        Ok((!shape.is_empty()).then_some(Blocks { count, pixels, channels, groups }))
-    }
-
-    fn geometry(&self) -> Geometry {
-        Geometry::line(self.count, THREADS)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Kernels around a matrix product: bias and activation, copies of strided tensors, column sums.
 
 use crate::Cuda;
+use crate::activation;
 use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::place::Place;
 use crate::source::Source;
@@ -39,7 +40,7 @@ impl Cuda {
         let geometry =
             Geometry { grid: [blocks, beside as u32, 1], block: [THREADS as u32, 1, 1], shared: 0 };
         let size = |value| u32_of(op, "a size", value);
-        let act = act as u32;
+        let act = activation::number(act);
         let add = u32::from(write == Write::Add);
         let arguments = args![
             x.ptr,

@@ -1,6 +1,6 @@
 //! Checks of options against each other, and against the replicas and the images of a run.
 
-use super::{Config, DeviceWeights, Training, placement, refuse, training};
+use super::{Config, DeviceKind, DeviceWeights, Devices, Training, placement, refuse, training};
 use crate::{Error, ImageSize, Preprocessing, Result};
 use optim::{ParamGroup, Per};
 use options::hint;
@@ -133,6 +133,11 @@ impl Config {
             let accepted = "left out with this recipe, which standardizes values whatever their scale";
             return refuse("`augmentation.rescale`", factor, accepted);
         }
+        let Devices { device, gpus, .. } = &self.placement.devices;
+        if let (DeviceKind::Cpu, Some(gpus)) = (device, gpus.as_ref().filter(|gpus| !gpus.is_empty())) {
+            let accepted = "left out with `devices.device` cpu; `devices.replicas` are replicas on the CPU";
+            return refuse("`devices.gpus`", format!("{gpus:?}"), accepted);
+        }
         self.check_stages()?;
         self.check_sync()?;
         if let (Some(micro), Some(_)) = (self.training.micro_batches, self.training.virtual_replicas) {
@@ -250,6 +255,11 @@ mod tests {
             ("devices.pipeline_stages=2 sync_batch_norm=true", 2, "left out with `devices.pipeline_stages`"),
             ("micro_batches=2 virtual_replicas=2", 1, "`micro_batches` is 2, but must be left out with `vir"),
             ("micro_batches=65", 1, "`micro_batches` is 65, but must be at most 64, the number of samples"),
+            (
+                "devices.device=cpu devices.gpus=2",
+                1,
+                "`devices.gpus` is [0, 1], but must be left out with `dev",
+            ),
             ("devices.split_at=dense", 1, "`devices.split_at` is dense, but must be left out"),
             ("devices.pipeline_stages=2 devices.precision=fp16", 1, "left out with `devices.precision` fp16"),
             ("global_batch_size=2", 3, "`global_batch_size` is 2, but must be at least 3: a sample for each"),

@@ -3,7 +3,7 @@
 //! A file has the keys of the table of options. It is read key by key, so that an error names the line, the
 //! key and the accepted values.
 
-use super::recipe::{RECIPES, names};
+use super::recipe::{RECIPES, built_in, names};
 use super::{Config, Placement, table, tables};
 use crate::{Devices, Error, Result};
 use options::{Table, hint};
@@ -25,13 +25,12 @@ pub fn recipes() -> Vec<(&'static str, String)> {
 /// # Errors
 /// [`Error::Option`] for a name that is not among [`RECIPES`].
 pub fn recipe(name: &str) -> Result<Config> {
-    let found = RECIPES.into_iter().find(|(known, _)| *known == name);
     let unknown = || {
         let (names, hint) = (names().join(", "), hint(name, names()));
         let accepted = format!("one of {names}, a file FILE.toml, or the folder of a run{hint}");
         Error::option("`recipe`", format!("`{name}`"), accepted)
     };
-    let (name, text) = found.ok_or_else(unknown)?;
+    let (name, text) = built_in(name).ok_or_else(unknown)?;
     read(text, name)
 }
 
@@ -65,7 +64,7 @@ pub fn find_recipe(name: &str) -> Result<Config> {
     let read = || {
         let refuse = |reason| Error::Recipe { name: stem.clone(), reason };
         let mut config = read(&text, &stem)?;
-        beside(path, &mut config).map_err(refuse)?;
+        beside(path, &text, &mut config).map_err(refuse)?;
         check(&config).map_err(refuse)?;
         Ok(config)
     };
@@ -92,11 +91,16 @@ fn of_run(path: &Path) -> Result<Config> {
     Ok(config)
 }
 
-/// Resolves a folder of pictures, and files of layers and of weights, relative to the recipe's file, if they exist there.
-fn beside(recipe: &Path, config: &mut Config) -> Result<(), String> {
+/// Resolves a folder of pictures, and files of layers and of weights, relative to the recipe's file with this
+/// text, if they exist there. A preprocessing in the text holds, whatever the network seems to expect.
+fn beside(recipe: &Path, text: &str, config: &mut Config) -> Result<(), String> {
     let folder = recipe.parent().unwrap_or(Path::new(""));
     if folder.join(&config.training.model).is_file() {
+        let named = config.training.preprocessing;
         config.read_layers(folder, true).map_err(|error| error.to_string())?;
+        if parse(text)?.contains_key("preprocessing") {
+            config.training.preprocessing = named;
+        }
     }
     if let Some(weights) = &mut config.training.weights
         && let Some(beside) = recipe.parent().map(|folder| folder.join(&*weights))
@@ -146,18 +150,16 @@ fn read(text: &str, name: &str) -> Result<Config> {
     let mut file = parse(text).map_err(refuse)?;
     file.remove("about");
     let mut config = match file.remove("like") {
-        Some(like) => RECIPES
-            .into_iter()
-            .find(|(known, _)| like.as_str() == Some(known))
-            .map(|(known, text)| read(text, known))
-            .unwrap_or_else(|| {
+        Some(like) => {
+            like.as_str().and_then(built_in).map(|(known, text)| read(text, known)).unwrap_or_else(|| {
                 let near = hint(like.as_str().unwrap_or_default(), names());
                 let names = names().join(", ");
                 Err(refuse(format!(
                     "{}`like` is {like}, but must be one of {names}{near}",
                     line(text, &["like"])
                 )))
-            })?,
+            })?
+        }
         None => {
             let own = |key: &str| key == "model" && file.contains_key("layer");
             if let Some(missing) = NEEDED.into_iter().find(|key| !file.contains_key(*key) && !own(key)) {

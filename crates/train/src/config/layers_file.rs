@@ -4,7 +4,7 @@ use super::Config;
 use super::check::is_plain;
 use crate::open_model::read_network;
 use crate::{Error, ImageSize, Preprocessing, Result};
-use interchange::{Imported, keras};
+use interchange::{Compiled, Imported, keras};
 use models::Architecture;
 use serde::Deserialize;
 use std::path::Path;
@@ -12,22 +12,37 @@ use std::path::Path;
 /// The endings of such files.
 const ENDINGS: [&str; 7] = ["keras", "h5", "hdf5", "json", "onnx", "safetensors", "toml"];
 
+/// The content of a file with a network, except for the layers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OfFile {
+    /// Options of training that are not taken over, a sentence each.
+    pub notes: Vec<String>,
+    /// The optimizer that it was compiled with, or why it can't be taken.
+    pub compiled: Option<Result<Compiled, String>>,
+}
+
 impl Config {
     /// Reads the layers of the network, if `model` names a file in `folder` rather than a built-in network: a model of
     /// Keras (`.keras`, `.h5`, JSON), an ONNX graph, the `[[layer]]` tables of a TOML file, or anything else that
     /// [`open_model`](crate::open_model) takes. Then `model` is the name in the file.
-    /// Returns what the file says about training, but is not taken over, a sentence each.
+    /// Returns the rest of the file. Its optimizer is for [`take_compiled`](Config::take_compiled).
     ///
-    /// A network that scales pixels by itself gets no other preprocessing. If `sized` is true, pictures of class folders
-    /// are scaled to the size in the file, unless the configuration has another one than the default.
+    /// A network that normalizes pixels by itself gets the [preprocessing that it
+    /// expects](Preprocessing::of). A sigmoid at its end is left out, since its head gets new weights. If
+    /// `sized` is true, pictures of class folders are scaled to the size in the file, unless the
+    /// configuration has another one than the default.
     ///
     /// # Errors
     /// [`Error::Interchange`] or [`Error::Recipe`] for a file that can't be read, or with a layer that is not there.
-    pub fn read_layers(&mut self, folder: &Path, sized: bool) -> Result<Vec<String>> {
-        let Some(Imported { name, architecture, image, mut notes, .. }) = self.layers_file(folder)? else {
-            return Ok(Vec::new());
+    pub fn read_layers(&mut self, folder: &Path, sized: bool) -> Result<OfFile> {
+        let Some(file) = self.layers_file(folder)? else {
+            return Ok(OfFile::default());
         };
-        let scales = architecture.scales_pixels();
+        let Imported { name, mut architecture, image, mut notes, compiled, .. } = file;
+        let expected = Preprocessing::of(&architecture);
+        if architecture.take_sigmoid() {
+            notes.push("the sigmoid at its end is left out: a softmax tells the classes apart".to_owned());
+        }
         let training = &mut self.training;
         training.model = name;
         training.layer = architecture;
@@ -43,11 +58,26 @@ impl Config {
                 ));
             }
         }
-        if scales && training.preprocessing != Preprocessing::None {
-            training.preprocessing = Preprocessing::None;
-            notes.push("the network scales pixels by itself, so `preprocessing` is none".to_owned());
+        if let Some((preprocessing, why)) = expected {
+            training.preprocessing = preprocessing;
+            notes.push(format!("{why}, so `preprocessing` is {}", preprocessing.name()));
         }
-        Ok(notes)
+        Ok(OfFile { notes, compiled })
+    }
+
+    /// Takes over the optimizer, the learning rate and its schedule that a file of Keras was compiled with.
+    ///
+    /// # Errors
+    /// [`Error::Optimizer`] or [`Error::Key`] for a value that is out of range; then nothing has changed.
+    pub fn take_compiled(&mut self, compiled: &Compiled) -> Result<()> {
+        let mut taken = self.clone();
+        taken.training.optimizer = compiled.optimizer.parse()?;
+        if let Some(schedule) = &compiled.schedule {
+            taken.training.schedule = schedule.parse()?;
+        }
+        taken.set("lr", &compiled.lr.into())?;
+        *self = taken;
+        Ok(())
     }
 
     /// The network in the file that `model` names in `folder`. `None` if it names no file. An unnamed network
@@ -90,5 +120,5 @@ fn from_toml(path: &Path) -> Result<Imported> {
         reason: format!("its [[layer]] tables can't be read: {}", error.message()),
     };
     let File { model: name, layer: architecture } = toml::from_str(&text).map_err(refuse)?;
-    Ok(Imported { name, architecture, classes: None, image: None, notes: Vec::new() })
+    Ok(Imported { name, architecture, classes: None, image: None, notes: Vec::new(), compiled: None })
 }

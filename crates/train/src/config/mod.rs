@@ -25,8 +25,9 @@ pub use differences::{Difference, differences};
 pub(crate) use differences::{agreed, hyperparameters};
 pub use file::{find_recipe, read_recipe, recipe, recipes, write_recipe};
 pub use forms::parse_gpus;
+pub use layers_file::OfFile;
 pub use placement::{DataFiles, DeviceKind, Devices, Placement, When};
-pub use recipe::RECIPES;
+pub use recipe::{RECIPES, default_recipe};
 use table::is_training;
 pub use table::{table, tables};
 pub use training::{Arithmetic, DataSet, Training};
@@ -151,6 +152,7 @@ impl Config {
     /// [`Error::Key`] with the key, its value and the accepted values.
     pub fn set(&mut self, key: &str, value: &Value) -> Result<()> {
         *self = options::set(self, tables(), key, value)?;
+        self.spell_model();
         Ok(())
     }
 
@@ -160,7 +162,16 @@ impl Config {
     /// As [`set`](Config::set).
     pub fn set_text(&mut self, key: &str, texts: &[&str]) -> Result<()> {
         *self = options::set_text(self, tables(), key, texts)?;
+        self.spell_model();
         Ok(())
+    }
+
+    /// Gives a built-in network the name that files have, where it was given that of a recipe: `keras-cnn`.
+    fn spell_model(&mut self) {
+        let Training { model, layer, .. } = &mut self.training;
+        if let Some(name) = models::built_in(model).filter(|_| layer.is_empty()) {
+            *model = name.to_owned();
+        }
     }
 
     /// The number of stages of each replica, at least 1.
@@ -218,11 +229,5 @@ impl Config {
 /// # Errors
 /// [`Error::File`] if it can't be written.
 pub fn save_config(config: &Config, run: &Path) -> Result<()> {
-    let path = run.join("config.json");
-    // Writing to a pipe would wait for a reader.
-    if std::fs::metadata(&path).is_ok_and(|about| !about.is_file()) {
-        let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file");
-        return Err(Error::io("write", &path)(source));
-    }
-    Ok(checkpoint::write_json(&path, config)?)
+    Ok(checkpoint::write_json(&run.join("config.json"), config)?)
 }

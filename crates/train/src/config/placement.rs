@@ -80,6 +80,12 @@ options! {
 }
 
 impl Devices {
+    /// The kind of device: CUDA where GPUs are named.
+    pub fn kind(&self) -> DeviceKind {
+        let names_gpus = self.gpus.as_ref().is_some_and(|gpus| !gpus.is_empty());
+        if self.device == DeviceKind::Auto && names_gpus { DeviceKind::Cuda } else { self.device }
+    }
+
     /// The number of stages of each replica, at least 1.
     pub fn stages(&self) -> usize {
         self.pipeline_stages.max(1)

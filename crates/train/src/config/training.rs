@@ -89,6 +89,8 @@ options! {
         image_size: ImageSize = ImageSize::default(), Kind::form(forms::image_size, ImageSize::ACCEPTED), "--image-size N|HxW";
         /// Use only the first N training samples; of class folders, as many of each class as can be
         limit_train: Option<usize> = None, Kind::Whole(1), "--limit-train N";
+        /// Leave out pictures of class folders that can't be decoded, and list them in the run's unreadable.txt
+        skip_unreadable: bool = false, Kind::Switch, "--skip-unreadable";
     }
 }
 

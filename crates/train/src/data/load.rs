@@ -4,7 +4,8 @@ use cifar::folder::ClassFolders;
 use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split, memory};
 use ndarray::{Array, Axis, RemoveAxis, Slice};
 use options::hint;
-use std::path::Path;
+use parallel::cluster::{discover, variable};
+use std::path::{Path, PathBuf};
 
 /// The seed of the synthetic data set: it is the same in every run, and only training depends on the run's
 /// seed.
@@ -53,35 +54,47 @@ impl DataSet {
 /// # Errors
 /// [`Error::Data`] with the remedies if it is not available; [`Error::Option`] for a name that is neither a data set nor a folder.
 pub fn load_data(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
-    let data = load(set, files, listener)?;
+    let data = load(set, files, false, listener)?;
     if data.train.is_empty() {
         return Err(Error::option("the number of training samples", 0, "at least 1"));
     }
     Ok(data)
 }
 
-/// As [`load_data`] without training samples: of class folders, only the others are decoded.
+/// As [`load_data`] without training samples: of class folders, only the others are decoded. With `whole`,
+/// class folders without a folder to test or validate on are test samples, all of them.
 ///
 /// # Errors
 /// As [`load_data`].
 pub fn load_test_data(
     set: &DataSet,
     files: &DataFiles,
+    whole: bool,
     listener: impl FnMut(Progress<'_>),
 ) -> Result<Dataset> {
-    load(&DataSet { limit_train: Some(0), ..set.clone() }, files, listener)
+    load(&DataSet { limit_train: Some(0), ..set.clone() }, files, whole, listener)
 }
 
-/// The most bytes of pixels to keep in memory.
-fn in_memory(stream: When) -> u64 {
+/// The processes of this machine that a launcher started, all of which load the data: at least 1.
+fn neighbours() -> u64 {
+    discover(variable).ok().flatten().map_or(1, |place| place.local_world as u64)
+}
+
+/// The most bytes of pixels to keep in memory: half of the `free` memory, shared among so many processes.
+fn in_memory(stream: When, free: Option<u64>, processes: u64) -> u64 {
     match stream {
-        When::Auto => memory::available().map_or(u64::MAX, |free| free / 2),
+        When::Auto => free.map_or(u64::MAX, |free| free / 2 / processes),
         When::Always => 0,
         When::Never => u64::MAX,
     }
 }
 
-fn load(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
+fn load(
+    set: &DataSet,
+    files: &DataFiles,
+    whole: bool,
+    listener: impl FnMut(Progress<'_>),
+) -> Result<Dataset> {
     set.check_image_size()?;
     if files.stream == When::Always && set.is_named() {
         let accepted = format!("auto or never with the data set `{}`, which fits in memory", set.dataset);
@@ -101,10 +114,11 @@ fn load(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) ->
             // class.
             let all = usize::MAX;
             let (train, test) = (limit(set.limit_train, all), limit(files.limit_test, all));
+            let in_memory = in_memory(files.stream, memory::available(), neighbours());
             let ImageSize { height, width } = set.image_size;
             let folders = ClassFolders::new(folder).image_size(height, width).limit_train(train);
-            let folders = folders.limit_test(test).on_demand_above(in_memory(files.stream));
-            folders.progress(listener).read()?
+            let folders = folders.limit_test(test).on_demand_above(in_memory);
+            folders.whole(whole).skip_unreadable(set.skip_unreadable).progress(listener).read()?
         }
         name => {
             let found = if Path::new(name).exists() { "is not a folder" } else { "does not exist" };
@@ -134,6 +148,24 @@ fn official(kind: Kind, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -
         cifar = cifar.urls(files.data_url.iter().cloned());
     }
     Ok(cifar.load()?)
+}
+
+/// The file of a run with the pictures that were left out, since they can't be decoded.
+pub const UNREADABLE: &str = "unreadable.txt";
+
+/// Writes [`UNREADABLE`] into a run's folder, with a line for each picture. Without such pictures, only an
+/// earlier file is emptied.
+///
+/// # Errors
+/// [`Error::File`] if it can't be written.
+pub fn save_unreadable(data: &Dataset, run: &Path) -> Result<()> {
+    let file = run.join(UNREADABLE);
+    let line = |(path, reason): &(PathBuf, String)| format!("{}: {reason}\n", path.display());
+    let lines: String = data.unreadable.iter().map(line).collect();
+    if lines.is_empty() && !file.exists() {
+        return Ok(());
+    }
+    Ok(checkpoint::write_file(&file, lines.as_bytes())?)
 }
 
 /// The images and labels for a loader.
@@ -176,12 +208,16 @@ fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
         let [test, train] = [&order[..cut], &order[cut..]].map(|samples| data.train.select(samples));
         return Ok(Dataset { train, test, ..data });
     }
-    let Split { images, labels, coarse, .. } = data.train;
+    let Split { images, labels, coarse, paths, .. } = data.train;
     let [images, held_images] = partition(images, &order, cut);
     let [labels, held_labels] = partition(labels, &order, cut);
     let (coarse, held_coarse) = coarse.map(|coarse| partition(coarse, &order, cut).into()).unzip();
-    let train = Split { images, files: None, labels, coarse };
-    let test = Split { images: held_images, files: None, labels: held_labels, coarse: held_coarse };
+    let of =
+        |places: &[usize]| paths.as_ref().map(|paths| places.iter().map(|&k| paths[k].clone()).collect());
+    let (held_paths, paths) = (of(&order[..cut]), of(&order[cut..]));
+    let train = Split { images, files: None, labels, coarse, paths };
+    let (images, labels) = (held_images, held_labels);
+    let test = Split { images, files: None, labels, coarse: held_coarse, paths: held_paths };
     Ok(Dataset { train, test, ..data })
 }
 
@@ -225,6 +261,14 @@ mod tests {
     }
 
     #[test]
+    fn the_processes_of_a_machine_share_its_memory() {
+        let half = |processes| in_memory(When::Auto, Some(8000), processes);
+        assert_eq!([1, 2, 4].map(half), [4000, 2000, 1000]);
+        assert_eq!(in_memory(When::Auto, None, 4), u64::MAX);
+        assert_eq!([When::Always, When::Never].map(|stream| in_memory(stream, Some(8000), 2)), [0, u64::MAX]);
+    }
+
+    #[test]
     fn pictures_to_train_on_are_not_decoded_for_a_test() {
         let dir = tempfile::tempdir().unwrap();
         for class in ["a", "b"] {
@@ -240,10 +284,10 @@ mod tests {
         let files = DataFiles { limit_test: Some(3), ..DataFiles::default() };
         let error = load_data(&set, &files, |_| ()).unwrap_err().to_string();
         assert!(error.contains("1.png"), "{error}");
-        let data = load_test_data(&set, &files, |_| ()).unwrap();
+        let data = load_test_data(&set, &files, false, |_| ()).unwrap();
         assert_eq!((data.train.len(), data.test.len(), data.classes.len()), (0, 2, 2));
         let drawn = DataSet { dataset: "synthetic".into(), ..DataSet::default() };
-        assert_eq!(load_test_data(&drawn, &files, |_| ()).unwrap().test.len(), 3);
+        assert_eq!(load_test_data(&drawn, &files, false, |_| ()).unwrap().test.len(), 3);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod share;
 pub(crate) use batch_picture::draw as draw_batch;
 pub use fingerprint::fingerprint;
 pub(crate) use fingerprint::{compare, described, digest, digest_file, digest_seen};
-pub use load::{load_data, load_test_data};
+pub use load::{UNREADABLE, load_data, load_test_data, save_unreadable};
 pub(crate) use load::{samples, split};
 pub use preview::{Preview, preview};
 pub(crate) use share::{Piece, Share, Source};

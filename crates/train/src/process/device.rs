@@ -13,7 +13,11 @@ pub(super) fn share(config: &Config, place: &Place, present: usize) -> Result<De
         0 => cores::threads(place),
         all => (all / place.local_world).max(1),
     };
-    let on_gpus = options.device == DeviceKind::Cuda || (options.device == DeviceKind::Auto && present > 0);
+    let on_gpus = match options.kind() {
+        DeviceKind::Cpu => false,
+        DeviceKind::Cuda => true,
+        DeviceKind::Auto => present > 0,
+    };
     let gpus = on_gpus.then(|| gpus_of(options.gpus.as_deref(), place, present));
     let most = gpus.as_ref().map_or(usize::MAX, Vec::len);
     if options.replicas > most {
@@ -57,6 +61,7 @@ mod tests {
         assert_eq!((shared.threads, shared.gpus, shared.replicas), (1, Some(vec![1]), 0));
         config.placement.devices.gpus = Some(vec![4, 7]);
         assert_eq!(gpus(&config, &place(1, 2), 8), Some(vec![7]));
+        assert_eq!(gpus(&config, &place(1, 2), 0), Some(vec![7]), "they are wanted, and reported as missing");
         config.placement.devices.device = DeviceKind::Cpu;
         let shared = share(&config, &place(1, 2), 0).unwrap();
         assert_eq!((shared.threads, shared.gpus), (3, None));

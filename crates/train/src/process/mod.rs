@@ -37,6 +37,11 @@ pub struct Process {
 }
 
 impl Process {
+    /// The number of processes.
+    pub fn world(&self) -> usize {
+        self.place.world
+    }
+
     /// Finds the processes that the launcher named in the environment; `None` if this one was started alone.
     ///
     /// On GPUs they are joined by NCCL; by MPI if that started them and is built in.
@@ -58,6 +63,12 @@ impl Process {
     /// run at the end of the epoch, and end with [`End::Incomplete`](crate::End::Incomplete).
     pub fn comes_back(self, comes_back: bool) -> Self {
         Process { comes_back, ..self }
+    }
+
+    /// Lets this process tell at once what keeps it from the others, while it still tries to reach them.
+    pub fn telling(mut self, tell: fn(&str)) -> Self {
+        self.transport.telling(tell);
+        self
     }
 
     /// Whether this process writes the files and prints messages.
@@ -123,9 +134,8 @@ impl Process {
     /// If the first process has ended.
     pub fn share_folder(&mut self, own: Option<&Path>) -> Result<Option<PathBuf>> {
         let Some(mpi) = self.transport.fault_tolerant() else { return Ok(None) };
-        let name = own.map(|own| own.to_string_lossy().into_owned()).unwrap_or_default();
-        let name = mpi.broadcast_bytes(name.as_bytes(), 0)?;
-        Ok(Some(PathBuf::from(String::from_utf8_lossy(&name).into_owned())))
+        let name = mpi.broadcast_bytes(own.unwrap_or(Path::new("")).as_os_str().as_encoded_bytes(), 0)?;
+        Ok(Some(path_of(name)))
     }
 
     /// As [`train`](crate::train()), with this process's replicas.
@@ -148,7 +158,7 @@ impl Process {
         mut observers: impl FnMut() -> callbacks::Result<Vec<Box<dyn Observer>>>,
         stop: &StopFlag,
     ) -> Result<Outcome> {
-        config.check()?;
+        config.check_for(data.train.shape())?;
         let world = self.connect(config)?;
         let devices = self.open(config)?;
         let model = named(config, &data)?;
@@ -234,9 +244,47 @@ impl Process {
     }
 }
 
+/// The path with these bytes, which need not be UTF-8.
+#[cfg(unix)]
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt as _;
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+/// MPI is used on Unix only.
+#[cfg(not(unix))]
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    String::from_utf8_lossy(&bytes).into_owned().into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A process with devices of its own meets the others next, for which it has no address here.
+    #[test]
+    fn the_images_of_the_data_count_and_not_those_of_the_options() {
+        // The network can't take images of 8x8.
+        let mut config = crate::recipe("keras-cnn").unwrap();
+        config.training.data.image_size = trained::ImageSize { height: 8, width: 8 };
+        config.placement.devices.device = crate::DeviceKind::Cpu;
+        let settings = parallel::join::Settings::default();
+        let transport = Transport::Nccl { settings, timeout: std::time::Duration::from_secs(1) };
+        let (place, replicas) = (place(0, 1), Vec::new());
+        let process = Process { place, transport, group: None, replicas, comes_back: false };
+        let data = cifar::synthetic(1, 16, 8);
+        let trained = process.train(&config, data, None, || Ok(Vec::new()), &StopFlag::default());
+        let error = trained.err().unwrap().to_string();
+        assert!(error.starts_with("MASTER_ADDR is not set"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_name_of_a_folder_need_not_be_utf8() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let name = std::ffi::OsStr::from_bytes(b"run-\xff");
+        assert_eq!(path_of(name.as_encoded_bytes().to_vec()), Path::new(name));
+    }
 
     /// The process of rank 5 of 8.
     pub(super) fn place(local_rank: usize, local_world: usize) -> Place {

@@ -45,14 +45,27 @@ impl Transport {
         if devices.device == DeviceKind::Cpu {
             return Err(unable(on_cpus(place)).into());
         }
-        match (usable_gpus(), devices.device) {
+        match (usable_gpus(), devices.kind()) {
             (Ok(_), _) => {}
-            (Err(why), DeviceKind::Cuda) => return Err(why.into()),
-            (Err(why), _) => return Err(unable(format!("{} (no GPU is used: {why})", on_cpus(place))).into()),
+            (Err(why), kind) => {
+                let why = without_way_out(&why.to_string());
+                return Err(unable(match kind {
+                    DeviceKind::Cuda => format!("no GPU can be used: {why}"),
+                    _ => format!("{} (no GPU is used: {why})", on_cpus(place)),
+                })
+                .into());
+            }
         }
         nccl_available().map_err(|why| unable(format!("NCCL can't join them: {why}")))?;
         settings.check(place)?;
         Ok(Transport::Nccl { settings, timeout })
+    }
+
+    /// Lets the rendezvous tell its obstacles.
+    pub(super) fn telling(&mut self, tell: fn(&str)) {
+        if let Transport::Nccl { settings, .. } = self {
+            settings.tell = tell;
+        }
     }
 
     /// MPI, if the run continues without processes that are lost.
@@ -91,6 +104,14 @@ impl Transport {
     }
 }
 
+/// The reason against GPUs, without the advice to train on the CPU, which joins no processes.
+fn without_way_out(why: &str) -> String {
+    let advice = "go on with `--device cpu`";
+    [", or ", ": ", "; "]
+        .iter()
+        .fold(why.to_owned(), |why, before| why.replace(&format!("{before}{advice}"), ""))
+}
+
 /// The remedy for processes without GPUs that MPI did not start.
 fn on_cpus(place: &Place) -> String {
     let world = place.world;
@@ -127,5 +148,9 @@ mod tests {
         let error = refused(&launched, DeviceKind::Auto);
         assert!(error.contains("but on CPUs ") && error.contains(" (no GPU is used: "), "{error}");
         assert!(!refused(&launched, DeviceKind::Cuda).contains("on CPUs "));
+        for device in [DeviceKind::Auto, DeviceKind::Cuda] {
+            let error = refused(&launched, device);
+            assert!(!error.contains("--device cpu"), "that does not join them: {error}");
+        }
     }
 }

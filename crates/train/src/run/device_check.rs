@@ -6,13 +6,20 @@ use super::worker::model_of;
 use crate::{Error, Result, When};
 use layers::{Comparison, Mode};
 use program::Device;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write as _;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use tensor_cuda::Cuda;
 
 /// The file in the cache folder with a line for each device that passed.
 const PASSED: &str = "checked-devices.txt";
+
+/// How long a process waits for the check of another one, which may be stopped. Then it checks by itself.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks whether the other is done.
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// Samples of a step on the CPU, which the slow reference repeats. A CPU's algorithms don't depend on their
 /// number.
@@ -40,7 +47,8 @@ impl PreparedRun<'_> {
                 continue;
             }
             // Processes of one machine wait for the first, and then find its line.
-            let passed = passed.as_deref().filter(|_| remembers).and_then(open_alone);
+            let alone = |passed| open_alone(passed, PATIENCE);
+            let passed = passed.as_deref().filter(|_| remembers).and_then(alone);
             if is_due() {
                 self.check_device(device, self.micro_batch())?;
                 if let Some(mut passed) = passed.filter(|_| !is_known()) {
@@ -101,11 +109,19 @@ fn is_in(passed: &Path, name: &str) -> bool {
     fs::read_to_string(passed).is_ok_and(|text| text.lines().any(|line| line == name))
 }
 
-/// The file to append to, which no other process has open so. `None` if that fails.
-fn open_alone(passed: &Path) -> Option<File> {
+/// The file to append to, which no other process has open so. `None` if that fails, or if another has it for
+/// longer than `patience`.
+fn open_alone(passed: &Path, patience: Duration) -> Option<File> {
     passed.parent().map_or(Ok(()), fs::create_dir_all).ok()?;
     let file = OpenOptions::new().create(true).append(true).open(passed).ok()?;
-    file.lock().ok().map(|()| file)
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Some(file),
+            Err(TryLockError::WouldBlock) if began.elapsed() < patience => sleep(GLANCE),
+            Err(_) => return None,
+        }
+    }
 }
 
 fn refusal(device: &Device, other: &Device, wrong: &Comparison) -> Error {
@@ -147,9 +163,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let passed = folder.path().join("a/checked");
         assert!(!is_in(&passed, "GPU, driver 1"));
-        open_alone(&passed).unwrap().write_all(b"GPU, driver 12\n").unwrap();
-        open_alone(&passed).unwrap().write_all(b"GPU, driver 3\n").unwrap();
+        let alone = || open_alone(&passed, Duration::ZERO);
+        alone().unwrap().write_all(b"GPU, driver 12\n").unwrap();
+        alone().unwrap().write_all(b"GPU, driver 3\n").unwrap();
         let known = ["GPU, driver 12", "GPU, driver 3", "GPU, driver 1", ""].map(|name| is_in(&passed, name));
         assert_eq!(known, [true, true, false, false]);
+        let mut other = alone().unwrap();
+        assert!(alone().is_none(), "a process that is stopped would keep this one waiting");
+        other.write_all(b"GPU, driver 4\n").unwrap();
+        drop(other);
+        assert!(alone().is_some());
     }
 }

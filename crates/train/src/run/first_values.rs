@@ -1,7 +1,7 @@
 //! The weights that a new run begins with, in place of random ones.
 
 use crate::data::digest_file;
-use crate::{Config, Result, open_weights};
+use crate::{Config, Result, open_weights, skipped_checkpoints};
 use augment::ImageDataGenerator;
 use checkpoint::Tensors;
 use layers::Network;
@@ -19,8 +19,8 @@ pub(crate) struct FirstValues {
     pub(crate) preprocessing: Option<(Input, ImageDataGenerator)>,
     /// A sentence about them for people.
     pub(crate) note: String,
-    /// A warning if they are for other classes.
-    pub(crate) warning: Option<String>,
+    /// Warnings: they are for other classes, or those of an older checkpoint.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl FirstValues {
@@ -35,27 +35,28 @@ impl FirstValues {
         let kind = weights.preprocessing();
         let preprocessing = weights.preprocessing_for(model.image());
         let pixels = match (kind, &preprocessing) {
-            (Some(kind), Some(_)) => format!("; pixels are preprocessed as for them: {}", name(kind)),
+            (Some(kind), Some(_)) => format!("; pixels are preprocessed as for them: {}", kind.name()),
             (Some(kind), None) => {
-                format!("; pixels are preprocessed by {}, measured on the new images", name(kind))
+                format!("; pixels are preprocessed by {}, measured on the new images", kind.name())
             }
             (None, _) => format!(
                 "; the file does not tell how pixels were preprocessed; here by {}",
-                name(config.training.preprocessing)
+                config.training.preprocessing.name()
             ),
         };
         let path = weights.path.display();
         let note = format!("beginning with the weights of {path}{anew}{pixels}");
         let other = weights.names.as_ref().filter(|names| !new_head && names.as_slice() != classes);
-        let warning = other.map(|names| {
+        let mut warnings = config.training.weights.as_deref().map_or_else(Vec::new, skipped_checkpoints);
+        warnings.extend(other.map(|names| {
             format!(
                 "the weights of {path} are for the classes {}, not {}; `new_head` begins the last layer anew",
                 names.join(", "),
                 classes.join(", ")
             )
-        });
+        }));
         let preprocessing = preprocessing.map(|(input, options)| (input.clone(), options.clone()));
-        Ok(Some(FirstValues { tensors, sha256, kind, preprocessing, note, warning }))
+        Ok(Some(FirstValues { tensors, sha256, kind, preprocessing, note, warnings }))
     }
 
     /// Copies the values that a network, or a stage of one, has to its device.
@@ -76,11 +77,6 @@ fn read(config: &Config) -> Result<Option<(Weights, String)>> {
     let (weights, file) = open_weights(path, config)?;
     let sha256 = digest_file(&file)?;
     Ok(Some((weights, sha256)))
-}
-
-/// As in configurations.
-fn name(kind: Preprocessing) -> String {
-    serde_json::json!(kind).as_str().unwrap_or_default().to_owned()
 }
 
 impl Config {

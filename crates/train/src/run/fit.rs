@@ -4,11 +4,12 @@ use crate::config::hyperparameters;
 use crate::data::Source;
 use crate::run::division::Division;
 use crate::run::long_run;
+use crate::run::observer_group::{ObserverGroup, first_reason};
 use crate::run::prepared_run::PreparedRun;
-use crate::run::stop_flag::StopFlag;
+use crate::run::stop_flag::{Request, StopFlag};
 use crate::run::worker::Worker;
 use crate::{EpochRecord, Error, Flow, Observer, Result, Resume, RunInfo, TrainState};
-use callbacks::{RunTime, Snapshot};
+use callbacks::{RunTime, Snapshot, figure};
 use parallel::{Replica, Stage};
 use std::mem::take;
 use std::sync::Mutex;
@@ -49,10 +50,10 @@ impl PreparedRun<'_> {
         observers: &Mutex<Option<Observers<'o>>>,
         stop: &'o StopFlag,
     ) -> Result<Run<'o>> {
-        let (mut own, mut stopping) = (None, Vec::new());
+        let mut group = ObserverGroup::default();
         if replica.rank() == 0 && stage.is_first() {
-            own = observers.lock().ok().and_then(|mut observers| observers.take());
-            stopping = callbacks::stopping(&self.config.outputs)?;
+            let own = observers.lock().ok().and_then(|mut observers| observers.take());
+            group = ObserverGroup::new(own.unwrap_or_default(), callbacks::stopping(&self.config.outputs)?);
         }
         stop.mark_watched();
         // A run that continues without a lost process has its own weights.
@@ -61,16 +62,21 @@ impl PreparedRun<'_> {
         let mut notes = Vec::from_iter(self.config.describe_lr_scaling(worker.state.global_batch));
         let mut warnings = self.config.warnings();
         warnings.extend(resume.into_iter().flat_map(|resume| worker.differs_from(&resume.state)));
+        if resume.is_none() && first_values.is_none() {
+            let [note, warning] = worker.unsettled_averages();
+            notes.extend(note);
+            warnings.extend(warning);
+        }
+        warnings.extend(resume.and_then(|resume| worker.moves_rate(resume)));
         if let Some(values) = first_values {
             notes.push(values.note.clone());
-            warnings.extend(values.warning.clone());
+            warnings.extend(values.warnings.clone());
         }
         Ok(Run {
             worker,
             train,
             val,
-            observers: own.unwrap_or_default(),
-            stopping,
+            observers: group,
             stop,
             may_have_ended: resume.is_some_and(|resume| resume.may_have_ended(self.config)),
             end: None,
@@ -83,12 +89,16 @@ impl PreparedRun<'_> {
     }
 }
 
-/// The observers that may stop the run: those of the caller, then those of the configuration.
-fn deciding<'d>(
-    observers: &'d mut [Box<dyn Observer>],
-    stopping: &'d mut [Box<dyn Observer>],
-) -> impl Iterator<Item = &'d mut Box<dyn Observer>> {
-    observers.iter_mut().chain(stopping)
+/// The warning of an epoch whose validation loss is NaN or infinite.
+const NOT_FINITE: &str = "the validation loss is not finite, though the training loss is; the run goes on, and the \
+     epoch is never the best; --terminate-on-nan ends such a run";
+
+/// Warns the user of what lasts, at the first time.
+fn warn_once(observers: &mut ObserverGroup<'_>, warned: &mut Vec<String>, warning: String) {
+    if !warned.contains(&warning) {
+        observers.warn(&warning);
+        warned.push(warning);
+    }
 }
 
 /// How the steps of an epoch ended.
@@ -104,9 +114,7 @@ pub(crate) struct Run<'o> {
     worker: Worker<'o>,
     train: Source,
     val: Source,
-    observers: Observers<'o>,
-    /// The callbacks of the configuration that may stop the run, on the first replica.
-    stopping: Vec<Box<dyn Observer>>,
+    observers: ObserverGroup<'o>,
     stop: &'o StopFlag,
     /// Whether observers may have ended the run at the point of the resume.
     may_have_ended: bool,
@@ -118,7 +126,7 @@ pub(crate) struct Run<'o> {
     notes: Vec<String>,
     /// What the user should know before the first step.
     pub(crate) warnings: Vec<String>,
-    /// What the observers have been warned of that is slower than it could be.
+    /// What the observers have been warned of after a step.
     warned: Vec<String>,
     /// The time of a run on a CPU, until it is known.
     unmeasured: Option<RunTime>,
@@ -150,20 +158,21 @@ impl Run<'_> {
         if let End::Stopped(reason) = &mut end
             && !diverged
             && worker.take_average()?
-            && let Some((val_loss, val_acc)) = worker.evaluate(val, stop, |_, _| Ok(()))?
+            && let Some((val_loss, val_acc)) = worker.evaluate(val, stop, |_, _| false)?
         {
-            *reason +=
-                &format!("; the average of the weights has val_loss {val_loss:.4}, val_acc {val_acc:.4}");
+            let [val_loss, val_acc] = [val_loss, val_acc].map(figure);
+            *reason += &format!("; the average of the weights has val_loss {val_loss}, val_acc {val_acc}");
         }
         worker.meet_for_snapshot()?;
-        for observer in observers.iter_mut() {
-            match end {
-                End::Interrupted | End::Incomplete => observer.on_interrupt(&worker.state, worker)?,
-                _ => observer.on_end(&worker.state, worker)?,
-            }
-        }
+        observers.ask(|observer| match end {
+            End::Interrupted | End::Incomplete => observer.on_interrupt(&worker.state, worker),
+            _ => observer.on_end(&worker.state, worker),
+        });
         // If a process is lost before the files are written, another one writes them.
         worker.meet()?;
+        if let Some(error) = observers.take_error() {
+            return Err(error.into());
+        }
         Ok(Outcome { end, state: self.worker.state.clone() })
     }
 
@@ -175,7 +184,7 @@ impl Run<'_> {
 
     /// Tells the observers that the run begins. Returns how it ended if it had stopped before the resume.
     fn begin(&mut self) -> Result<Option<End>> {
-        let Run { worker, train, observers, stopping, .. } = self;
+        let Run { worker, train, observers, .. } = self;
         let PreparedRun { config, data, .. } = worker.run;
         let [parameters, flops] = worker.run.size();
         let run = RunInfo {
@@ -196,15 +205,12 @@ impl Run<'_> {
             notes: take(&mut self.notes),
         };
         self.unmeasured = (worker.device.kind() == "cpu").then(|| RunTime::new(&run));
-        deciding(observers, stopping).try_for_each(|observer| observer.on_begin(&run))?;
-        for warning in take(&mut self.warnings) {
-            observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
-        }
+        observers.begin(|observer| observer.on_begin(&run))?;
+        take(&mut self.warnings).iter().for_each(|warning| observers.warn(warning));
         if !self.may_have_ended {
             return Ok(None);
         }
-        let decisions = deciding(observers, stopping).map(|observer| observer.on_resume(&worker.state));
-        let decisions = decisions.collect::<callbacks::Result<Vec<_>>>()?;
+        let decisions = observers.begin(|observer| observer.on_resume(&worker.state))?;
         Ok(self.agree_on(decisions)?.map(|reason| {
             let more = "it had stopped before; to continue, give a larger `epochs` or another `early_stop`";
             End::Stopped(format!("{reason}; {more}"))
@@ -220,7 +226,7 @@ impl Run<'_> {
         let (epoch, done) = (worker.state.epoch, worker.state.partial);
         let began = Instant::now();
         worker.begin_epoch()?;
-        observers.iter_mut().try_for_each(|observer| observer.on_epoch_begin(epoch))?;
+        observers.ask(|observer| observer.on_epoch_begin(epoch));
         loop {
             match self.steps(began, done.seconds)? {
                 Steps::Done => break,
@@ -232,10 +238,7 @@ impl Run<'_> {
         worker.read_losses()?;
         worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
         for warning in worker.fallbacks() {
-            if !warned.contains(&warning) {
-                observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
-                warned.push(warning);
-            }
+            warn_once(observers, warned, warning);
         }
         self.end_epoch()
     }
@@ -246,30 +249,35 @@ impl Run<'_> {
         let snapshots = &worker.run.snapshots;
         let (device, done) = (worker.device.clone(), worker.state.partial.steps as usize);
         for batch in train.epoch(&device, worker.state.epoch, done)? {
-            let stopping = worker.step(&batch?, stop.is_raised())?;
+            let asked = worker.step(&batch?, stop, observers.have_failed())?;
             worker.state.partial.seconds = seconds_before + began.elapsed().as_secs_f64();
             let step = worker.step_info(began.elapsed().as_secs_f64());
-            observers.iter_mut().try_for_each(|observer| observer.on_step(&step))?;
+            observers.ask(|observer| observer.on_step(&step));
             if let Some(hint) = long_run::hint(unmeasured, &step) {
-                observers.iter_mut().try_for_each(|observer| observer.on_warning(&hint))?;
+                observers.warn(&hint);
             }
             if let Some(record) = worker.record_steps() {
-                observers.iter_mut().try_for_each(|observer| observer.on_record(&record))?;
+                observers.ask(|observer| observer.on_record(&record));
             }
             let rates = worker.replica_rates()?;
             if let Some(rates) = &rates {
-                observers.iter_mut().try_for_each(|observer| observer.on_replica_rates(rates))?;
+                observers.ask(|observer| observer.on_replica_rates(rates));
             }
             let steps = worker.state.step;
             let is_due = |every: &Option<u64>| every.is_some_and(|every| steps.is_multiple_of(every));
-            if snapshots.iter().any(is_due) && worker.read_losses_in_order()? {
+            let saves = asked == Request::Save;
+            if (saves || snapshots.iter().any(is_due)) && worker.read_losses_in_order()? {
                 worker.meet_for_snapshot()?;
                 let step = worker.step_info(step.seconds);
-                for (observer, _) in observers.iter_mut().zip(snapshots).filter(|(_, every)| is_due(every)) {
-                    observer.on_snapshot(&step, &worker.state, worker)?;
+                observers.ask_some(|number, observer| {
+                    let every = snapshots.get(number).filter(|every| is_due(every));
+                    every.map(|_| observer.on_snapshot(&step, &worker.state, worker))
+                });
+                if saves {
+                    observers.ask(|observer| observer.on_save(&worker.state, worker));
                 }
             }
-            if stopping {
+            if asked == Request::Stop {
                 worker.read_losses()?;
                 return Ok(Steps::Interrupted);
             }
@@ -283,15 +291,19 @@ impl Run<'_> {
     /// Evaluates, records, and asks the observers whether to stop. If the run is interrupted in between, all
     /// steps of the epoch are done, and a resume begins with the evaluation.
     fn end_epoch(&mut self) -> Result<Option<End>> {
-        let Run { worker, val, observers, stopping, stop, .. } = self;
+        let Run { worker, val, observers, stop, warned, .. } = self;
         let began = Instant::now();
         let evaluated = worker.evaluate(val, stop, |done, all| {
-            Ok(observers.iter_mut().try_for_each(|observer| observer.on_evaluate(done, all))?)
+            observers.ask(|observer| observer.on_evaluate(done, all));
+            observers.have_failed()
         })?;
         let Some((val_loss, val_acc)) = evaluated else { return Ok(Some(End::Interrupted)) };
         if !val_loss.is_finite() {
-            let (epoch, step) = (worker.state.epoch + 1, worker.state.partial.steps);
-            return Err(Error::NotFinite { loss: val_loss, epoch, step });
+            if worker.run.config.outputs.terminate_on_nan {
+                let (epoch, step) = (worker.state.epoch + 1, worker.state.partial.steps);
+                return Err(Error::NotFinite { loss: val_loss, epoch, step });
+            }
+            warn_once(observers, warned, NOT_FINITE.to_owned());
         }
         let before = worker.state.clone();
         let partial = worker.end_epoch();
@@ -308,8 +320,7 @@ impl Run<'_> {
         };
         worker.record(record.clone());
         worker.meet_for_snapshot()?;
-        let decisions = deciding(observers, stopping).map(|o| o.on_epoch_end(&record, &worker.state, worker));
-        let decisions = decisions.collect::<callbacks::Result<Vec<_>>>()?;
+        let decisions = observers.ask(|observer| observer.on_epoch_end(&record, &worker.state, worker));
         let agreed = self.agree_on(decisions);
         if agreed.is_err() {
             // The first process may be lost, and with it what its observers have written.
@@ -321,11 +332,7 @@ impl Run<'_> {
     /// The common decision of all replicas: a reason to stop, or none. The first observer that stops the run
     /// gives the reason.
     fn agree_on(&mut self, decisions: Vec<Flow>) -> Result<Option<String>> {
-        let mut reasons = decisions.into_iter().filter_map(|flow| match flow {
-            Flow::Stop(reason) => Some(reason),
-            Flow::Continue => None,
-        });
-        let reason = reasons.next();
+        let reason = first_reason(decisions);
         let stop = self.worker.agree(reason.is_some())?;
         Ok(reason.or_else(|| stop.then(|| "the first replica stopped".into())))
     }

@@ -21,7 +21,7 @@ impl Config {
     /// # Errors
     /// [`Error::Option`] for a pattern without parameters, and if none is left to train.
     pub fn frozen(&self, model: Model) -> Result<Model> {
-        let names = model.graph().trained();
+        let names = model.graph().freezable();
         let layer_of =
             |name: &str| name.rsplit_once('/').map_or(String::new(), |(layer, _)| layer.to_owned());
         let takes = |pattern: &String, name: &str| {

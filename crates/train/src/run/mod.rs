@@ -11,6 +11,7 @@ mod host_memory;
 mod long_run;
 mod memory;
 mod meter;
+mod observer_group;
 mod optimizer;
 mod partial_sums;
 mod passes;

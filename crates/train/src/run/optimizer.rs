@@ -1,7 +1,7 @@
 //! The optimizer of a configuration, for the parameters of a network.
 
 use crate::{Config, Result};
-use layers::{Graph, Network, Role};
+use layers::{Graph, Network};
 use optim::{OptimizerState, ParamGroup};
 
 impl Config {
@@ -12,9 +12,7 @@ impl Config {
     pub fn optimizer_on(&self, network: &Network) -> Result<OptimizerState> {
         let arena = network.arena();
         let state = OptimizerState::new(network.device(), self.training.optimizer, arena.trainable.len)?;
-        let trainable = arena.slots().iter().filter(|slot| slot.role == Role::Trainable);
-        Ok(state
-            .grouped(&self.training.param_groups, trainable.map(|slot| (slot.name.as_str(), slot.span)))?)
+        Ok(state.grouped(&self.training.param_groups, arena.trainable_runs())?)
     }
 
     /// Refuses parameter groups without parameters: they are probably misspelt.

@@ -21,8 +21,13 @@ pub(crate) fn named(config: &Config, data: &Dataset) -> Result<Model> {
     config.network(data.train.shape(), data.classes.len())
 }
 
-/// Refuses a network for images of another size, or with another number of classes.
+/// Refuses a network for images of another size, or with another number of classes; and data of a single
+/// class.
 fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
+    if data.classes.len() == 1 {
+        let accepted = "at least 2: a softmax of one score is 1 for any picture";
+        return Err(Error::option("the number of classes", 1, accepted));
+    }
     let own = Task::of(model);
     let wanted = Task { image: data.train.shape(), classes: data.classes.len() };
     if own == wanted {

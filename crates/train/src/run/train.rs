@@ -19,8 +19,8 @@ use std::sync::Mutex;
 ///
 /// # Errors
 /// All reasons for an early end; see [`Error`](crate::Error). Data other than those of the
-/// resumed run are [`OtherData`](crate::Error::OtherData). A loss that is NaN or infinite is
-/// [`NotFinite`](crate::Error::NotFinite).
+/// resumed run are [`OtherData`](crate::Error::OtherData). A training loss that is NaN or
+/// infinite is [`NotFinite`](crate::Error::NotFinite).
 pub fn train(
     config: &Config,
     data: Dataset,

@@ -12,7 +12,7 @@ use crate::run::passes::{Kind, Passes};
 use crate::run::pipeline;
 use crate::run::prepared_run::PreparedRun;
 use crate::run::step::{StepOptions, gradients, train_step, update};
-use crate::run::stop_flag::StopFlag;
+use crate::run::stop_flag::{Request, StopFlag};
 use crate::run::throughput::Throughput;
 use crate::{EpochRecord, Error, Partial, Plateau, Result, StepInfo, StepRecord, TrainState};
 use layers::{Arena, Draws, Network};
@@ -32,6 +32,8 @@ pub(crate) struct Worker<'a> {
     /// Whether this replica has found a NaN or infinite loss that the others don't know of yet; the run will
     /// end.
     diverged: bool,
+    /// Whether this replica asks all for a checkpoint, and they don't know yet.
+    saves: bool,
     steps_per_epoch: u64,
     pub(crate) device: Device,
     /// Dropped before the collective: NCCL can't end while there are captured graphs with its operations.
@@ -114,12 +116,12 @@ impl Worker<'_> {
         self.meter.set(&self.device, &self.state.partial)
     }
 
-    /// One training step on this replica's shards of a batch. Returns whether any replica was asked to stop;
-    /// replicas on asynchronous devices learn it some steps late.
+    /// One training step on this replica's shards of a batch, the last one of the run if `ends` says so. Returns
+    /// what any replica was asked to do after it; replicas on asynchronous devices learn it some steps late.
     ///
     /// An asynchronous device only gets the commands here. A NaN or infinite loss is found when the losses
     /// are read, and has changed no parameter until then.
-    pub(crate) fn step(&mut self, batch: &Share, stop: bool) -> Result<bool> {
+    pub(crate) fn step(&mut self, batch: &Share, stop: &StopFlag, ends: bool) -> Result<Request> {
         if let Some(queued) = self.collective.queued() {
             queued.at_step(self.state.step);
         }
@@ -154,9 +156,14 @@ impl Worker<'_> {
         let own = self.passes.shards().own_rows(global).len();
         self.throughput.add(own, began.elapsed().saturating_sub(waited));
         // A rank that found a NaN loss ends the run of all together.
-        let mut stop = stop || self.diverged;
+        self.saves |= stop.take_save();
+        let mut request = match ends || stop.is_raised() || self.diverged {
+            true => Request::Stop,
+            false if self.saves => Request::Save,
+            false => Request::None,
+        };
         if !alone {
-            self.request_stop(stop)?;
+            self.request(request)?;
             self.passes.finish(self.collective.as_mut(), &mut self.network)?;
             self.sum_over_stages(self.metrics_and_signal())?;
             let Worker { passes, device, network, optimizer, meter, collective, .. } = self;
@@ -168,8 +175,9 @@ impl Worker<'_> {
             // The request remains until all check.
             let last = self.state.partial.steps + 1 == self.steps_per_epoch;
             let check = !self.ahead || last || step % STOP_CHECK_EVERY == 0;
-            stop = check && self.read_stop_requests(stop)?;
+            request = if check { self.read_requests(request)? } else { Request::None };
         }
+        self.saves &= request == Request::None;
         self.state.step += 1;
         let done = self.progress();
         if let Some(average) = &mut self.average {
@@ -182,7 +190,7 @@ impl Worker<'_> {
         if !self.device.runs_ahead() || self.read.elapsed() >= READ_EVERY || self.is_recorded() {
             self.read_losses_in_order()?;
         }
-        Ok(stop)
+        Ok(request)
     }
 
     /// Whether the last step ends a record of steps. No clock decides, so that a run repeats its records. The
@@ -250,15 +258,16 @@ impl Worker<'_> {
 
     /// Whether any replica says yes, as to a request to stop.
     pub(crate) fn agree(&mut self, yes: bool) -> Result<bool> {
-        self.request_stop(yes)?;
+        let own = Request::stop_if(yes);
+        self.request(own)?;
         self.sum(self.network.arena().signal)?;
-        self.read_stop_requests(yes)
+        Ok(self.read_requests(own)? == Request::Stop)
     }
 
-    /// Leaves this replica's request to stop for the next sum.
-    fn request_stop(&mut self, stop: bool) -> Result<()> {
+    /// Leaves this replica's request for the next sum.
+    fn request(&mut self, request: Request) -> Result<()> {
         let signal = self.network.arena().signal;
-        Ok(self.device.fill(f32::from(u8::from(stop)), &mut self.network.arena_mut().grads, signal)?)
+        Ok(self.device.fill(request.number(), &mut self.network.arena_mut().grads, signal)?)
     }
 
     /// Replaces the span `at` of `grads` by the sum over the shards of all replicas.
@@ -268,7 +277,7 @@ impl Worker<'_> {
     }
 
     /// Adds up a span of `grads` over the stages of this replica: the metrics, which only the last one has, and
-    /// requests to stop. With the sum over the replicas, all stages get the same numbers.
+    /// requests. With the sum over the replicas, all stages get the same numbers.
     fn sum_over_stages(&mut self, at: Span) -> Result<()> {
         if self.stage.stages() == 1 {
             return Ok(());
@@ -276,22 +285,22 @@ impl Worker<'_> {
         Ok(self.stage.replica.all_reduce_sum(&self.device, &mut self.network.arena_mut().grads, at)?)
     }
 
-    /// The metrics, followed by the requests to stop.
+    /// The metrics, followed by the requests.
     fn metrics_and_signal(&self) -> Span {
         let Arena { metrics, signal, .. } = self.network.arena();
         Span::new(metrics.offset, signal.end() - metrics.offset)
     }
 
-    /// Whether any replica requested to stop at the last sum; waits for an asynchronous device. `stop` is the
+    /// The strongest request of all replicas at the last sum; waits for an asynchronous device. `own` is the
     /// request of this one.
-    fn read_stop_requests(&self, stop: bool) -> Result<bool> {
+    fn read_requests(&self, own: Request) -> Result<Request> {
         if !self.has_others() {
-            return Ok(stop);
+            return Ok(own);
         }
         let Arena { grads, signal, .. } = self.network.arena();
         let mut requests = [0.0];
         self.device.download(grads, signal.offset, &mut requests)?;
-        Ok(requests[0] > 0.0)
+        Ok(Request::of_sum(requests[0]))
     }
 
     /// Whether other replicas or stages compute parts of the same steps.
@@ -307,16 +316,16 @@ impl Worker<'_> {
         eager.into_iter().chain(of_device.into_iter().flatten()).collect()
     }
 
-    /// The mean loss and accuracy on the validation data, over all replicas; NaN without data. `None` if a replica was asked to
-    /// stop in between.
+    /// The mean loss and accuracy on the validation data, over all replicas; NaN without data. `None` if a replica was
+    /// asked to stop in between, by the flag or by what `progress` returned.
     pub(crate) fn evaluate(
         &mut self,
         val: &mut Source,
         stop: &StopFlag,
-        mut progress: impl FnMut(usize, usize) -> Result<()>,
+        mut progress: impl FnMut(usize, usize) -> bool,
     ) -> Result<Option<(f64, f64)>> {
         let (device, all) = (self.device.clone(), self.run.data.val.len());
-        let mut done = 0;
+        let (mut done, mut asked) = (0, false);
         self.meter.set(&device, &Partial::default())?;
         for (number, batch) in (0..).zip(val.epoch(&device, 0, 0)?) {
             let batch = batch?;
@@ -329,14 +338,14 @@ impl Worker<'_> {
                     Ok(network.evaluate_pass()?)
                 })?;
             }
-            let stop = stop.is_raised();
-            self.request_stop(stop)?;
+            let own = Request::stop_if(stop.is_raised() || asked);
+            self.request(own)?;
             self.sum(self.metrics_and_signal())?;
             self.meter.add(&self.network)?;
             done += batch.global();
-            progress(done, all)?;
+            asked = progress(done, all);
             let check = done < all && (!self.ahead || number % STOP_CHECK_EVERY == 0);
-            if check && self.read_stop_requests(stop)? {
+            if check && self.read_requests(own)? == Request::Stop {
                 return Ok(None);
             }
         }

@@ -15,11 +15,11 @@ pub(crate) enum Level {
 
 impl Level {
     /// The fastest one that goes with vectors of `simd`; `None` where products of 32 bits are as fast. Plain
-    /// loops, which are there for tests, are slower by far, so somebody must have asked for them.
+    /// loops are slower by far, so the environment must have asked for them.
     pub(crate) fn detect(simd: crate::simd::Level) -> Option<Level> {
         match simd {
             crate::simd::Level::Portable => {
-                (cfg!(test) || crate::simd::Level::wanted() == simd.name()).then_some(Level::Portable)
+                (crate::simd::Level::wanted() == simd.name()).then_some(Level::Portable)
             }
             #[cfg(target_arch = "x86_64")]
             crate::simd::Level::Avx512 if amx::available() => Some(Level::Amx),

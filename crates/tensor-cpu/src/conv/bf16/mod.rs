@@ -24,20 +24,22 @@ pub(crate) use peak::trial;
 
 use super::problem::Problem;
 use super::sums::Finish;
-use super::{Convolved, phases};
+use super::{Convolved, Pass, phases};
 use crate::Cpu;
 use crate::element::Bf16;
 use program::{Conv2d, Layout, View, ViewMut, Write};
 
 impl Convolved for Bf16 {
-    fn scratch_lens(cpu: &Cpu, conv: &Conv2d, x: Layout, y: Layout) -> [usize; 3] {
+    fn scratch_len(cpu: &Cpu, pass: Pass, conv: &Conv2d, x: Layout, y: Layout) -> usize {
         let sums = |p: Problem| sums::scratch_len(&p, cpu.pool().count());
-        let data = phases(conv, x.shape).map(|phase| sums(Problem::backward(conv, y, x, phase)));
-        [
-            sums(Problem::forward(conv, x, y)),
-            data.max().unwrap_or(0),
-            grads::scratch_len(conv, x, y, cpu.pool().count()),
-        ]
+        match pass {
+            Pass::Forward => sums(Problem::forward(conv, x, y)),
+            Pass::InputGradient => {
+                let phases = phases(conv, x.shape).map(|phase| sums(Problem::backward(conv, y, x, phase)));
+                phases.max().unwrap_or(0)
+            }
+            Pass::WeightGradient => grads::scratch_len(conv, x, y, cpu.pool().count()),
+        }
     }
 
     fn sums(cpu: &Cpu, conv: &Conv2d, x: View<[Bf16]>, w: &[f32], finish: Finish, y: ViewMut<[Bf16]>) {

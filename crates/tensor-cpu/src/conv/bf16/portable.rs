@@ -58,17 +58,22 @@ unsafe fn product<const M: usize, const N: usize>(t: &Product) {
 /// One step as AMX does it: the even and the odd products apart, then their sum plus the old value. A product
 /// of two numbers of 16 bits is exact in 32.
 unsafe fn step(a: *const u16, a_row: usize, b: *const u16, out: *mut f32) {
+    let mut right = [[0.0f32; SIDE]; DEPTH];
+    for (k, column) in (0..DEPTH).flat_map(|k| (0..SIDE).map(move |column| (k, column))) {
+        // SAFETY: inside of the right tile.
+        right[k][column] = widen(unsafe { *b.add(k / 2 * DEPTH + 2 * column + k % 2) });
+    }
     for row in 0..SIDE {
-        for column in 0..SIDE {
-            let mut sums = [0.0f32; 2];
-            for k in 0..DEPTH {
-                // SAFETY: both tiles.
-                let (a, b) =
-                    unsafe { (*a.byte_add(row * a_row).add(k), *b.add(k / 2 * DEPTH + 2 * column + k % 2)) };
-                sums[k % 2] += widen(a) * widen(b);
-            }
-            // SAFETY: the tile of sums.
-            unsafe { *out.add(row * SIDE + column) += sums[0] + sums[1] };
+        let mut sums = [[0.0f32; SIDE]; 2];
+        for (k, right) in right.iter().enumerate() {
+            // SAFETY: inside of the left tile.
+            let left = widen(unsafe { *a.byte_add(row * a_row).add(k) });
+            sums[k % 2].iter_mut().zip(right).for_each(|(sum, right)| *sum += left * right);
+        }
+        let [even, odd] = sums;
+        for (column, (even, odd)) in even.into_iter().zip(odd).enumerate() {
+            // SAFETY: inside of the tile of sums.
+            unsafe { *out.add(row * SIDE + column) += even + odd };
         }
     }
 }

@@ -130,6 +130,7 @@ impl<'a> Worker<'a> {
             state,
             plateau: config.training.reduce_lr_on_plateau.clone().map(Plateau::new),
             diverged: false,
+            saves: false,
             steps_per_epoch,
             device,
             collective,

@@ -65,7 +65,7 @@ impl Worker<'_> {
     /// Parameters and running averages of all stages.
     fn parameters(&self) -> Result<Tensors> {
         let mut tensors = self.own_parameters()?;
-        self.other_stages().values().try_for_each(|(parameters, _)| tensors.append(parameters))?;
+        self.other_stages().values().try_for_each(|(parameters, _)| tensors.append(parameters.clone()))?;
         Ok(tensors)
     }
 
@@ -108,9 +108,9 @@ impl Worker<'_> {
         if let Some(steps) = self.optimizer.steps(&self.device)? {
             tensors.insert(OPTIMIZER_STEPS, vec![1], vec![steps])?;
         }
-        for (kind, own) in self.own_memory()?.iter().enumerate() {
+        for (kind, own) in self.own_memory()?.into_iter().enumerate() {
             tensors.append(own)?;
-            self.other_stages().values().try_for_each(|(_, memory)| tensors.append(&memory[kind]))?;
+            self.other_stages().values().try_for_each(|(_, memory)| tensors.append(memory[kind].clone()))?;
         }
         Ok(tensors)
     }
@@ -118,7 +118,7 @@ impl Worker<'_> {
     /// The content of `model.safetensors`.
     fn model(&self) -> Result<Tensors> {
         let mut tensors = self.parameters()?;
-        tensors.append(&self.description()?)?;
+        tensors.append(self.description()?)?;
         Ok(tensors)
     }
 
@@ -137,7 +137,7 @@ impl Worker<'_> {
 impl Snapshot for Worker<'_> {
     fn all_tensors(&self) -> callbacks::Result<Tensors> {
         let mut tensors = self.model()?;
-        tensors.append(&self.memory()?)?;
+        tensors.append(self.memory()?)?;
         Ok(tensors)
     }
 

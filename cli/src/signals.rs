@@ -1,0 +1,86 @@
+//! The signals that the program hears: Ctrl-C and those of schedulers.
+
+use clap::ValueEnum;
+use std::time::Duration;
+
+/// Signals within this time are one request. A closed terminal and `timeout` send two.
+pub const SAME: Duration = Duration::from_secs(1);
+
+/// What SIGUSR1 and SIGUSR2 do to a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SignalAction {
+    /// Save a checkpoint, and continue
+    #[default]
+    Save,
+    /// Save a checkpoint, and stop
+    Stop,
+}
+
+/// A signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGINT, as by Ctrl-C.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// SIGHUP: the terminal was closed.
+    HangUp,
+    /// SIGXCPU: the limit of processor time is near.
+    Processor,
+    /// SIGUSR1.
+    User1,
+    /// SIGUSR2.
+    User2,
+}
+
+/// All signals, with their names.
+const NAMES: [(Signal, &str); 6] = [
+    (Signal::Interrupt, "INT"),
+    (Signal::Terminate, "TERM"),
+    (Signal::HangUp, "HUP"),
+    (Signal::Processor, "XCPU"),
+    (Signal::User1, "USR1"),
+    (Signal::User2, "USR2"),
+];
+
+impl Signal {
+    /// Whether its meaning is the user's choice.
+    pub fn is_of_user(self) -> bool {
+        matches!(self, Signal::User1 | Signal::User2)
+    }
+
+    /// Its name, as `kill` takes it.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(signal, _)| *signal == self).map_or("", |(_, name)| name)
+    }
+
+    /// The signal with this name.
+    pub fn named(name: &str) -> Option<Signal> {
+        NAMES.iter().find(|(_, own)| *own == name).map(|(signal, _)| *signal)
+    }
+}
+
+#[cfg(unix)]
+mod unix;
+
+#[cfg(unix)]
+pub use unix::on_signals;
+
+/// Ends this process at once, without the last calls of its libraries. Those could wait for a thread that is
+/// inside of the library.
+#[cfg(unix)]
+pub use signal_hook::low_level::exit as end_process;
+
+#[cfg(not(unix))]
+pub use std::process::exit as end_process;
+
+/// Calls `handler` on Ctrl-C, on a separate thread.
+#[cfg(not(unix))]
+pub fn on_signals(mut handler: impl FnMut(Signal) + Send + 'static) -> anyhow::Result<()> {
+    use anyhow::Context;
+    let failed = |error| match error {
+        ctrlc::Error::System(source) => anyhow::Error::from(source),
+        other => other.into(),
+    };
+    ctrlc::set_handler(move || handler(Signal::Interrupt)).map_err(failed).context("can't listen for Ctrl-C")
+}

@@ -1,0 +1,163 @@
+//! The files of a folder of class folders, before any of them is opened.
+
+use std::path::{Path, PathBuf};
+
+use crate::dataset::ValidationFrom;
+use crate::error::{Error, Result};
+use crate::files::{ENDINGS, Found, entries, is_picture};
+use crate::splits::{Splits, folders_in, name, unwrapped};
+
+/// A file and its class.
+pub(crate) type Picture = (PathBuf, u16);
+
+/// What is in a folder beside the pictures of its classes.
+#[derive(Default)]
+pub(crate) struct Others {
+    /// Files in class folders that are no pictures by their names.
+    pub(crate) files: Vec<PathBuf>,
+    /// Pictures in no class folder.
+    pub(crate) unlabelled: Vec<PathBuf>,
+}
+
+/// The pictures of each split.
+pub(crate) struct Listing {
+    pub(crate) classes: Vec<String>,
+    pub(crate) train: Vec<Picture>,
+    /// If they are not those of the test split.
+    pub(crate) validation: Option<Vec<Picture>>,
+    pub(crate) test: Vec<Picture>,
+    pub(crate) validation_from: ValidationFrom,
+    pub(crate) others: Others,
+}
+
+impl Listing {
+    /// The pictures of `dir`; with `whole` as for
+    /// [`ClassFolders::whole`](crate::folder::ClassFolders::whole).
+    pub(crate) fn of(dir: &Path, whole: bool) -> Result<Listing> {
+        let Splits { root, all, train, validation, test, left_out } = Splits::of(dir)?;
+        let has_train = all.is_some() || train.is_some();
+        let first = all.or(train).or_else(|| test.clone().or(validation.clone()).filter(|_| whole));
+        let Some(first) = first else {
+            let reason = "it has no folder to train on; call it `train`".to_owned();
+            return Err(Error::Splits { path: root, reason });
+        };
+        let first = unwrapped(&first, |only| !folders_in(only).is_empty());
+        let mut others = Others::default();
+        if root != first {
+            others.unlabelled.extend(pictures_in(&root)?);
+        }
+        left_out.iter().for_each(|folder| others.unlabelled.extend(Found::below(folder).pictures));
+        let (classes, mut pictures) = classes_in(&first, if whole { 1 } else { 2 }, &mut others)?;
+        let mut read = |dir: &Option<PathBuf>| {
+            dir.as_deref().map(|dir| split_in(dir, &classes, &mut others)).transpose()
+        };
+        let (of_validation, of_test) = (read(&validation)?, read(&test)?);
+        if !has_train {
+            pictures.clear();
+        }
+        let from = |dir: Option<PathBuf>| name(&dir.unwrap_or_default());
+        let (train, validation, test, validation_from) = match (of_validation, of_test) {
+            (None, None) if whole => (Vec::new(), None, pictures, ValidationFrom::Whole),
+            (None, None) => {
+                let (train, test) = divide(pictures);
+                (train, None, test, ValidationFrom::HeldBack)
+            }
+            (Some(both), None) => (pictures, None, both, ValidationFrom::Validation(from(validation))),
+            (None, Some(both)) => (pictures, None, both, ValidationFrom::Test(from(test))),
+            (own, Some(test)) => (pictures, own, test, ValidationFrom::Validation(from(validation))),
+        };
+        let listing = Listing { classes, train, validation, test, validation_from, others };
+        listing.check(dir, whole)?;
+        Ok(listing)
+    }
+
+    /// Refuses a split without pictures; with `whole`, only of those to measure on.
+    fn check(&self, dir: &Path, whole: bool) -> Result<()> {
+        let validation = self.validation.as_ref().unwrap_or(&self.test);
+        let splits = [("training", &self.train), ("test", &self.test), ("validation", validation)];
+        match splits.into_iter().skip(usize::from(whole)).find(|(_, pictures)| pictures.is_empty()) {
+            Some((split, _)) => Err(shape(dir, format!("it has no picture for the {split} split"))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn shape(path: &Path, reason: impl Into<String>) -> Error {
+    Error::ClassFolders { path: path.into(), reason: reason.into() }
+}
+
+/// The classes in `dir`, which must be so many at least, and their pictures.
+fn classes_in(dir: &Path, at_least: usize, others: &mut Others) -> Result<(Vec<String>, Vec<Picture>)> {
+    let mut classes = Vec::new();
+    for path in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
+        match path.file_name().and_then(|name| name.to_str()) {
+            Some(name) => classes.push(name.to_owned()),
+            None => return Err(shape(&path, "its name is not UTF-8")),
+        }
+    }
+    if classes.len() < at_least {
+        return Err(shape(
+            dir,
+            format!("it has {} class folders, but {at_least} or more are needed", classes.len()),
+        ));
+    }
+    if classes.len() > usize::from(u16::MAX) {
+        return Err(shape(dir, format!("it has {} class folders, more than {}", classes.len(), u16::MAX)));
+    }
+    let pictures = pictures_of(dir, &classes, others)?;
+    let mut counts = vec![0_usize; classes.len()];
+    pictures.iter().for_each(|&(_, label)| counts[usize::from(label)] += 1);
+    match counts.iter().position(|&count| count == 0) {
+        Some(empty) => Err(shape(&dir.join(&classes[empty]), format!("it has no picture: {}", endings()))),
+        None => Ok((classes, pictures)),
+    }
+}
+
+/// The pictures of another split than the training split.
+fn split_in(dir: &Path, classes: &[String], others: &mut Others) -> Result<Vec<Picture>> {
+    let dir = unwrapped(dir, |only| !classes.contains(&name(only)) && !folders_in(only).is_empty());
+    pictures_of(&dir, classes, others)
+}
+
+/// The pictures in `dir`, whose class folders must be among `classes`.
+fn pictures_of(dir: &Path, classes: &[String], others: &mut Others) -> Result<Vec<Picture>> {
+    let mut pictures = Vec::new();
+    others.unlabelled.extend(pictures_in(dir)?);
+    for folder in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
+        let known =
+            folder.file_name().and_then(|name| classes.iter().position(|class| name == class.as_str()));
+        let Some(label) = known else {
+            return Err(shape(&folder, "the training split has no class of this name"));
+        };
+        let Found { pictures: files, others: rest, unlisted } = Found::below(&folder);
+        if let Some(error) = unlisted.into_iter().next() {
+            return Err(error);
+        }
+        pictures.extend(files.into_iter().map(|path| (path, label as u16)));
+        others.files.extend(rest);
+    }
+    Ok(pictures)
+}
+
+/// The pictures in a folder itself.
+fn pictures_in(dir: &Path) -> Result<impl Iterator<Item = PathBuf>> {
+    Ok(entries(dir)?.into_iter().filter(|path| is_picture(path)))
+}
+
+/// The endings in words.
+fn endings() -> String {
+    ENDINGS.map(|ending| format!(".{ending}")).join(", ")
+}
+
+/// The rule of [`read`](crate::folder::read) for a folder without a test set. `all` is sorted by class.
+fn divide(all: Vec<Picture>) -> (Vec<Picture>, Vec<Picture>) {
+    let (mut train, mut test) = (Vec::new(), Vec::new());
+    for class in all.chunk_by(|a, b| a.1 == b.1) {
+        let last_of_few = (2..=5).contains(&class.len()).then(|| class.len() - 1);
+        for (k, picture) in class.iter().enumerate() {
+            let to = if k % 6 == 5 || Some(k) == last_of_few { &mut test } else { &mut train };
+            to.push(picture.clone());
+        }
+    }
+    (train, test)
+}

@@ -1,0 +1,159 @@
+//! The optimizer that a model was compiled with, from `compile_config` (`.keras`) or `training_config` (`.h5`).
+
+use super::shortened;
+use crate::Compiled;
+use serde_json::{Map, Value};
+use std::fmt::Write;
+
+/// Options of all optimizers that change the steps, and have no counterpart here. `null` and `false` turn them off.
+const NOT_THERE: [&str; 7] = [
+    "clipnorm",
+    "clipvalue",
+    "global_clipnorm",
+    "use_ema",
+    "gradient_accumulation_steps",
+    "loss_scale_factor",
+    "amsgrad",
+];
+
+/// The optimizer and its rate. `None` for a model that was not compiled; an error says why they can't be taken.
+pub(super) fn read(compile: &Value) -> Option<Result<Compiled, String>> {
+    let optimizer = [&compile["optimizer"], &compile["optimizer_config"]];
+    let optimizer = optimizer.into_iter().find(|optimizer| !optimizer.is_null())?;
+    let none = Map::new();
+    let (class, config) = match optimizer {
+        Value::String(name) => (name.as_str(), &none),
+        other => {
+            (other["class_name"].as_str().unwrap_or_default(), other["config"].as_object().unwrap_or(&none))
+        }
+    };
+    Some(of(class.rsplit('>').next().unwrap_or(class), config))
+}
+
+fn of(class: &str, config: &Map<String, Value>) -> Result<Compiled, String> {
+    let get = |key: &str| config.get(key).filter(|value| !value.is_null());
+    let (name, options): (_, &[(&str, &str)]) = match class.to_ascii_lowercase().as_str() {
+        "sgd" => ("sgd", &[("momentum", "momentum"), ("nesterov", "nesterov")]),
+        "rmsprop" => ("rmsprop", &[("rho", "rho"), ("epsilon", "epsilon")]),
+        adam @ ("adam" | "adamw") => (
+            if adam == "adam" { "adam" } else { "adamw" },
+            &[("beta_1", "beta1"), ("beta_2", "beta2"), ("epsilon", "epsilon")],
+        ),
+        _ => {
+            return Err(format!(
+                "its optimizer is {}, but there are sgd, rmsprop, adam, adamw",
+                shortened(class)
+            ));
+        }
+    };
+    // Since 2.11 Keras adds the epsilon inside of the root, and every optimizer has a weight decay, if only `null`.
+    let is_new = config.contains_key("weight_decay");
+    let mut text =
+        if name == "rmsprop" && is_new { "rmsprop:style=keras3".to_owned() } else { name.to_owned() };
+    for (theirs, ours) in options.iter().chain(&[("weight_decay", "weight-decay")]) {
+        let value = match get(theirs) {
+            None | Some(Value::Bool(false)) => continue,
+            Some(Value::Bool(true)) => "true".to_owned(),
+            Some(value) => plain(value).ok_or_else(|| format!("its optimizer's {theirs} is no number"))?,
+        };
+        let joint = if text.contains(':') { ',' } else { ':' };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{joint}{ours}={value}");
+    }
+    let mut left_out: Vec<String> = NOT_THERE
+        .iter()
+        .filter(|key| get(key).is_some_and(|value| *value != false))
+        .map(|key| (*key).to_owned())
+        .collect();
+    let turned_on = |key: &str| get(key).is_some_and(|value| *value != false && *value != 0.0);
+    if name == "rmsprop" {
+        left_out.extend(["momentum", "centered"].into_iter().filter(|key| turned_on(key)).map(str::to_owned));
+    }
+    let default_rate = Value::from(if name == "sgd" { 0.01 } else { 0.001 });
+    let rate = get("learning_rate").or(get("lr")).unwrap_or(&default_rate);
+    let base = if rate.is_object() { &rate["config"]["initial_learning_rate"] } else { rate };
+    let lr = plain(base).and_then(|lr| lr.parse().ok()).ok_or("its learning rate is no number")?;
+    let schedule = match (rate.is_object(), get("decay").filter(|_| turned_on("decay")).and_then(plain)) {
+        (true, _) => {
+            left_out
+                .push(format!("its schedule {}", shortened(rate["class_name"].as_str().unwrap_or_default())));
+            None
+        }
+        (false, Some(decay)) => Some(format!("time:decay={decay}")),
+        (false, None) => Some("constant".to_owned()),
+    };
+    Ok(Compiled { optimizer: text, lr, schedule, left_out })
+}
+
+/// A number as it was given to Keras, which keeps it in f32: 0.02, not 0.019999999552965164.
+fn plain(value: &Value) -> Option<String> {
+    let value = value.as_f64()?;
+    let short = (value as f32).to_string();
+    let same = short.parse::<f64>().is_ok_and(|short| short as f32 == value as f32);
+    Some(if same { short } else { value.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn told(compile: &Value) -> String {
+        match read(compile) {
+            None => "none".to_owned(),
+            Some(Err(why)) => why,
+            Some(Ok(Compiled { optimizer, lr, schedule, left_out })) => {
+                format!("{optimizer} {lr} {} [{}]", schedule.unwrap_or_default(), left_out.join(", "))
+            }
+        }
+    }
+
+    /// Configurations as Keras 3.15, `tf.keras` 2.15 and Keras 2.3 write them, shortened.
+    #[test]
+    fn optimizers_are_those_of_the_file() {
+        let of =
+            |class: &str, config: Value| told(&json!({"optimizer": {"class_name": class, "config": config}}));
+        let sgd = json!({"learning_rate": 0.019999999552965164, "weight_decay": null, "momentum": 0.8, "nesterov": true,
+                         "clipnorm": null, "use_ema": false});
+        assert_eq!(of("SGD", sgd.clone()), "sgd:momentum=0.8,nesterov=true 0.02 constant []");
+        assert_eq!(told(&json!({"optimizer_config": {"class_name": "SGD", "config": sgd}})), of("SGD", sgd));
+        let adam = json!({"learning_rate": 0.0010000000474974513, "weight_decay": null, "beta_1": 0.9, "beta_2": 0.999,
+                          "epsilon": 1e-7, "amsgrad": false});
+        let usual = "adam:beta1=0.9,beta2=0.999,epsilon=0.0000001 0.001 constant []";
+        assert_eq!([of("Adam", adam.clone()), of("Custom>Adam", adam)], [usual, usual]);
+        let old = json!({"lr": 0.01, "momentum": 0.9, "decay": 1e-4, "nesterov": false});
+        assert_eq!(of("SGD", old), "sgd:momentum=0.9 0.01 time:decay=0.0001 []");
+        let rates = json!({"class_name": "CosineDecay", "config": {"initial_learning_rate": 0.003, "decay_steps": 100}});
+        let adamw = json!({"learning_rate": rates, "weight_decay": 0.004, "clipnorm": 1.0, "amsgrad": true});
+        let says = "adamw:weight-decay=0.004 0.003  [clipnorm, amsgrad, its schedule CosineDecay]";
+        assert_eq!(of("AdamW", adamw), says);
+        let rmsprop = json!({"learning_rate": 2e-4, "weight_decay": null, "rho": 0.9, "momentum": 0.5, "centered": false});
+        assert_eq!(of("RMSprop", rmsprop), "rmsprop:style=keras3,rho=0.9 0.0002 constant [momentum]");
+        assert_eq!(
+            of("RMSprop", json!({"lr": 1e-3, "rho": 0.9, "decay": 0.0})),
+            "rmsprop:rho=0.9 0.001 constant []"
+        );
+        assert_eq!(told(&json!({"optimizer": "sgd"})), "sgd 0.01 constant []");
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_told() {
+        assert_eq!([told(&Value::Null), told(&json!({"loss": "mse"}))], ["none", "none"]);
+        for (optimizer, says) in [
+            (json!("nadam"), "its optimizer is nadam, but there are sgd, "),
+            (json!({"class_name": "Lion", "config": {}}), "its optimizer is Lion, but there are sgd, "),
+            (
+                json!({"class_name": "SGD", "config": {"momentum": "x"}}),
+                "its optimizer's momentum is no number",
+            ),
+            (
+                json!({"class_name": "SGD", "config": {"learning_rate": [1]}}),
+                "its learning rate is no number",
+            ),
+            (json!(3), "its optimizer is , but there are"),
+        ] {
+            let told = told(&json!({"optimizer": optimizer}));
+            assert!(told.starts_with(says), "{told}");
+        }
+    }
+}
