@@ -142,7 +142,7 @@ def activations():
     form("Elu_alpha", node("Elu", "images", alpha=2.0), {}, "is a Elu with alpha=2")
     form("Elu_alpha_of_another_type", node("Elu", "images", alpha=1), {}, "must have a float as its `alpha`")
     form("Gelu_tanh", node("Gelu", "images", approximate="tanh"), {}, "is a Gelu with an approximation")
-    form("LeakyRelu", node("LeakyRelu", "images", alpha=0.1), {}, "is a LeakyRelu, which is not there; there are Add, ")
+    form("LeakyRelu", node("LeakyRelu", "images", alpha=0.1), {}, "is a LeakyRelu, which is not supported; supported are Add, ")
     form("Domain", node("Gelu", "images", domain="com.microsoft"), {}, "is a Gelu of the domain `com.microsoft`")
     zero, one = {"k": scalar(0.0)}, {"k": scalar(1.0), "l": scalar(0.1)}
     form("Max_zero", node("Max", "images k"), zero)

@@ -196,7 +196,7 @@ fn layers_of_ones_own_are_trained() {
     place.write("x.json", r#"{"class_name": "Sequential", "config": {"layers": [{"class_name": "LSTM", "config": {"name": "a"}}]}}"#);
     place.fails(
         "train --model x.json",
-        "x.json: its layer `a` is a LSTM, which is not there; there are Activation, Add",
+        "x.json: its layer `a` is a LSTM, which is not supported; supported are Activation, Add",
     );
 }
 

@@ -254,14 +254,17 @@ fn what_cannot_be_read_is_one_sentence() {
     for (config, says) in [
         (
             sequential(&[layer("LSTM", json!({"name": "a"}))]),
-            "its layer `a` is a LSTM, which is not there; there are",
+            "its layer `a` is a LSTM, which is not supported; supported are",
         ),
         (
             sequential(&[layer("Lambda", json!({"name": "a"}))]),
-            "its layer `a` is a Lambda, which is not there",
+            "its layer `a` is a Lambda, which is not supported",
         ),
-        (conv("dilation_rate", json!([2, 2])), "its layer `c` has dilation_rate=[2,2], which is not there"),
-        (conv("groups", json!(3)), "its layer `c` has groups=3, which is not there"),
+        (
+            conv("dilation_rate", json!([2, 2])),
+            "its layer `c` has dilation_rate=[2,2], which is not supported",
+        ),
+        (conv("groups", json!(3)), "its layer `c` has groups=3, which is not supported"),
         (
             conv("data_format", json!("channels_first")),
             "its layer `c` has data_format=\"channels_first\", and towers",

@@ -28,6 +28,9 @@ pub use serde;
 ///
 /// The struct implements `Default`, `Serialize` and `Deserialize`, and has a constant `OPTIONS`. For a struct of
 /// another crate, `const NAME { ... }` declares that constant alone: without types and defaults.
+///
+/// The macro finds this crate by the name `options`, since serde takes no other path. Under another name it does not
+/// compile.
 #[macro_export]
 macro_rules! options {
     (

@@ -221,7 +221,7 @@ impl<'a> Layer<'a> {
         let known = options_of(class).ok_or_else(|| {
             let names = models::CLASSES.join(", ");
             format!(
-                "its layer `{}` is a {}, which is not there; there are {names}",
+                "its layer `{}` is a {}, which is not supported; supported are {names}",
                 place.own_name(),
                 shortened(self.class)
             )
@@ -247,7 +247,7 @@ impl<'a> Layer<'a> {
                 }
                 if !is_for_training(key) {
                     return Err(format!(
-                        "its layer `{}` has {}={}, which is not there",
+                        "its layer `{}` has {}={}, which is not supported",
                         place.own_name(),
                         shortened(key),
                         shortened(&plain(value).to_string())
@@ -273,7 +273,7 @@ impl<'a> Layer<'a> {
         {
             None => Ok(()),
             Some((key, value)) => Err(format!(
-                "its layer `{}` has {}={}, which is not there",
+                "its layer `{}` has {}={}, which is not supported",
                 place.own_name(),
                 shortened(key),
                 shortened(&value.to_string())

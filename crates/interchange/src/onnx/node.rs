@@ -69,12 +69,12 @@ impl<'g> Node<'g> {
         let (op, domain) = (shortened(&proto.op_type), shortened(&proto.domain));
         if !["", "ai.onnx"].contains(&proto.domain.as_str()) || !proto.overload.is_empty() {
             return Err(node.refuse(format!(
-                "is a {op} of the domain `{domain}`, but only operators of ONNX itself are there"
+                "is a {op} of the domain `{domain}`, but only operators of ONNX itself are supported"
             )));
         }
         if !OPERATORS.contains(&proto.op_type.as_str()) {
             let known = OPERATORS.join(", ");
-            return Err(node.refuse(format!("is a {op}, which is not there; there are {known}")));
+            return Err(node.refuse(format!("is a {op}, which is not supported; supported are {known}")));
         }
         // Some have more, for training. Nothing here reads them.
         let most = match node.op() {
@@ -108,12 +108,12 @@ impl<'g> Node<'g> {
 
     /// The error of a known operator in a form that nothing here computes.
     pub(super) fn form(&self, what: impl AsRef<str>) -> String {
-        self.refuse(format!("is a {} {}, which is not there", shortened(self.op()), what.as_ref()))
+        self.refuse(format!("is a {} {}, which is not supported", shortened(self.op()), what.as_ref()))
     }
 
     /// The error of a known operator on operands that nothing here computes.
     pub(super) fn unknown(&self) -> String {
-        self.refuse(format!("is a {} in a form that is not there", shortened(self.op())))
+        self.refuse(format!("is a {} in a form that is not supported", shortened(self.op())))
     }
 
     /// Whether the operators are of this version or a later one.

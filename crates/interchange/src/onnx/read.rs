@@ -146,7 +146,10 @@ const OPSETS: core::ops::RangeInclusive<i64> = 7..=28;
 fn opset(model: &ModelProto) -> Result<i64, String> {
     let is_onnx = |domain: &str| ["", "ai.onnx"].contains(&domain);
     if let Some(own) = model.functions.iter().find(|own| is_onnx(&own.domain)) {
-        return Err(format!("it has an operator {} of its own, which is not there", shortened(&own.name)));
+        return Err(format!(
+            "it has an operator {} of its own, which is not supported",
+            shortened(&own.name)
+        ));
     }
     let mut sets = model.opset_import.iter().filter(|set| is_onnx(set.domain.as_deref().unwrap_or_default()));
     let (least, most) = (OPSETS.start(), OPSETS.end());
