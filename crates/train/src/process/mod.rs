@@ -261,7 +261,7 @@ fn path_of(bytes: Vec<u8>) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// A process with devices of its own meets the others next, for which it has no address here.
+    /// After the check, the process meets the others. It has no address for that here.
     #[test]
     fn the_images_of_the_data_count_and_not_those_of_the_options() {
         // The network can't take images of 8x8.

@@ -126,7 +126,7 @@ pub(crate) struct Run<'o> {
     notes: Vec<String>,
     /// What the user should know before the first step.
     pub(crate) warnings: Vec<String>,
-    /// What the observers have been warned of after a step.
+    /// The warnings so far that came after a step.
     warned: Vec<String>,
     /// The time of a run on a CPU, until it is known.
     unmeasured: Option<RunTime>,

@@ -18,9 +18,9 @@ const SCRATCH: u64 = 64 << 20;
 /// The memory that a run has, in bytes.
 struct Room {
     total: u64,
-    /// What the program and the data take already.
+    /// The bytes that the program and the data have already.
     taken: u64,
-    /// What an advice leaves free.
+    /// The bytes that a suggested batch leaves free.
     scratch: u64,
 }
 
