@@ -6,6 +6,7 @@ mod batch_norm;
 mod channels;
 mod conv2d;
 mod cross_entropy;
+mod depthwise;
 mod dropout;
 mod exchange;
 mod group_norm;
@@ -24,6 +25,7 @@ pub use batch_norm::{
 pub use channels::{Concat, Slice};
 pub use conv2d::{Conv2dForward, Conv2dInputGradient, Conv2dNormalized, Conv2dWeightGradient};
 pub use cross_entropy::CrossEntropy;
+pub use depthwise::Depthwise;
 pub use dropout::Dropout;
 pub use exchange::{AllGather, AllReduce, AllReduceStart, Join, Neighbor, Receive, Send};
 pub use group_norm::{GroupNorm, GroupNormGradient};

@@ -1,6 +1,8 @@
 pub(crate) mod activation;
 mod backend;
 pub(crate) mod conv;
+#[expect(dead_code, reason = "the op comes next")]
+pub(crate) mod depthwise;
 pub(crate) mod elementwise;
 pub(crate) mod images;
 pub(crate) mod linear;
