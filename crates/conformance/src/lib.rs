@@ -30,6 +30,7 @@ mod subject;
 
 pub mod convolution;
 pub mod dense;
+pub mod depthwise;
 pub mod dropout;
 pub mod elementwise;
 pub mod images;
@@ -67,6 +68,7 @@ macro_rules! topics {
         $crate::$macro! { ($($argument)*)
             convolution: layers_of_real_networks an_empty_batch nan_stays, any_convolution;
             dense: layers_of_real_networks an_empty_batch, any_dense_layer;
+            depthwise: layers_of_real_networks an_empty_batch nan_stays, any_convolution;
             dropout: a_slice_of_the_batch_has_its_own_part_of_the_mask the_rate_is_kept, any_mask;
             elementwise: large_tensors nan_stays, any_shape;
             images: shifted_and_flipped a_draw_that_makes_no_sense_is_seen, any_batch;

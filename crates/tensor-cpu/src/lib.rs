@@ -9,7 +9,6 @@ mod backend;
 mod buffer;
 mod conv;
 mod cpu;
-#[expect(dead_code, reason = "the op comes next")]
 mod depthwise;
 mod dispatch;
 mod dropout;

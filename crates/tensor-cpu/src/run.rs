@@ -5,7 +5,9 @@ use crate::element::Element;
 use crate::memory::{Arenas, Operands};
 use crate::norm_operands::{Infer, Saved, Train};
 use crate::normalization::Groups;
-use crate::{Buffer, Cpu, activation, conv, dropout, elementwise, linear, normalization, pooling, softmax};
+use crate::{
+    Buffer, Cpu, activation, conv, depthwise, dropout, elementwise, linear, normalization, pooling, softmax,
+};
 use core::ops::Range;
 use program::ops::Reshape;
 use program::{Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, ViewMut, Write};
@@ -55,6 +57,26 @@ fn run_step<E: Convolved>(
             let (x, dy) = (at.read(of.x), at.read(of.dy));
             E::backward_filter(cpu, &op.conv, x, dy, at.run_mut(to.dw));
             elementwise::column_sums(cpu, dy, at.optional_run_mut(to.db));
+        }
+        Op::DepthwiseForward(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, w, b) = (at.read(of.x), at.run(of.w), of.b.map(|b| at.run(b)));
+            depthwise::forward(cpu, &op.conv, op.act, x, w, b, at.write(to.y));
+        }
+        Op::DepthwiseNormalized(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, w, b) = (at.read(of.x), at.run(of.w), of.b.map(|b| at.run(b)));
+            let norm = infer(&at, [of.gamma, of.beta, of.mean, of.var]);
+            depthwise::forward_normalized(cpu, &op.conv, &op.bn, x, w, b, norm, at.write(to.y));
+        }
+        Op::DepthwiseInputGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            depthwise::backward_data(cpu, &op.conv, at.read(of.dy), at.run(of.w), at.write(to.y), write);
+        }
+        Op::DepthwiseWeightGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, dy, dw) = (at.read(of.x), at.read(of.dy), at.run_mut(to.dw));
+            depthwise::backward_filter(cpu, &op.conv, x, dy, dw, at.optional_run_mut(to.db));
         }
         Op::LinearForward(op) => {
             let (of, to) = op.bind(step)?;

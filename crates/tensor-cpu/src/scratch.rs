@@ -1,7 +1,7 @@
 //! The scratch memory of a program's steps, which is reserved before they run: then no step can fail for it.
 
 use crate::conv::{self, Pass};
-use crate::{Cpu, elementwise, linear, normalization, pooling};
+use crate::{Cpu, depthwise, elementwise, linear, normalization, pooling};
 use program::{Executable, Op, Result, Step, TensorId};
 
 /// Reserves the scratch memory that the steps of a program need, for every number of samples up to its batch: a smaller
@@ -15,9 +15,11 @@ pub(crate) fn reserve(cpu: &Cpu, program: &Executable) -> Result<()> {
         for n in 1..=program.batch() {
             scratch = scratch.max(len(cpu, program, step, n)?);
         }
-        if let Op::Conv2dNormalized(op) = &step.op {
-            channels = channels.max(2 * op.conv.outputs);
-        }
+        channels = channels.max(match &step.op {
+            Op::Conv2dNormalized(op) => 2 * op.conv.outputs,
+            Op::DepthwiseNormalized(op) => 2 * op.conv.outputs(),
+            _ => 0,
+        });
     }
     cpu.reserve(scratch, channels)
 }
@@ -43,6 +45,22 @@ fn len(cpu: &Cpu, program: &Executable, step: &Step, n: usize) -> Result<usize> 
             let (of, _) = op.bind(step)?;
             let of_weights = conv::scratch_len(cpu, Pass::WeightGradient, &op.conv, at(of.x), at(of.dy));
             of_weights.max(elementwise::sums_len(rows(of.dy)))
+        }
+        Op::DepthwiseForward(op) => {
+            let (of, to) = op.bind(step)?;
+            depthwise::scratch_len(cpu, Pass::Forward, &op.conv, at(of.x), at(to.y))
+        }
+        Op::DepthwiseNormalized(op) => {
+            let (of, to) = op.bind(step)?;
+            depthwise::scratch_len(cpu, Pass::Forward, &op.conv, at(of.x), at(to.y))
+        }
+        Op::DepthwiseInputGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            depthwise::scratch_len(cpu, Pass::InputGradient, &op.conv, at(to.y), at(of.dy))
+        }
+        Op::DepthwiseWeightGradient(op) => {
+            let (of, _) = op.bind(step)?;
+            depthwise::scratch_len(cpu, Pass::WeightGradient, &op.conv, at(of.x), at(of.dy))
         }
         Op::LinearForward(op) => {
             let (of, to) = op.bind(step)?;

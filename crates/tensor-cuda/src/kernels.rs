@@ -13,6 +13,7 @@ pub const SOURCES: &[Source] = &[
     engine::sliding::SOURCE,
     engine::small_window::SOURCE,
     compute_copies::SOURCE,
+    ops::depthwise::SOURCE,
     ops::rows::SOURCE,
     ops::normalization::SOURCE,
     ops::group_norm::SOURCE,

@@ -25,7 +25,9 @@ pub use batch_norm::{
 pub use channels::{Concat, Slice};
 pub use conv2d::{Conv2dForward, Conv2dInputGradient, Conv2dNormalized, Conv2dWeightGradient};
 pub use cross_entropy::CrossEntropy;
-pub use depthwise::Depthwise;
+pub use depthwise::{
+    Depthwise, DepthwiseForward, DepthwiseInputGradient, DepthwiseNormalized, DepthwiseWeightGradient,
+};
 pub use dropout::Dropout;
 pub use exchange::{AllGather, AllReduce, AllReduceStart, Join, Neighbor, Receive, Send};
 pub use group_norm::{GroupNorm, GroupNormGradient};
@@ -50,6 +52,7 @@ pub mod operands {
     pub use super::channels::operands::*;
     pub use super::conv2d::operands::*;
     pub use super::cross_entropy::operands::*;
+    pub use super::depthwise::operands::*;
     pub use super::dropout::operands::*;
     pub use super::exchange::operands::*;
     pub use super::group_norm::operands::*;
@@ -64,6 +67,7 @@ pub mod operands {
 pub mod results {
     pub use super::batch_norm::results::*;
     pub use super::conv2d::results::*;
+    pub use super::depthwise::results::*;
     pub use super::exchange::results::*;
     pub use super::group_norm::results::*;
     pub use super::linear::results::*;
@@ -132,6 +136,14 @@ ops! {
     Conv2dInputGradient,
     /// The gradients of a convolution's kernel and bias.
     Conv2dWeightGradient,
+    /// A depthwise convolution.
+    DepthwiseForward,
+    /// A depthwise convolution and the normalization that follows it, in inference.
+    DepthwiseNormalized,
+    /// The gradient of a depthwise convolution's input.
+    DepthwiseInputGradient,
+    /// The gradients of a depthwise convolution's kernel and bias.
+    DepthwiseWeightGradient,
     /// A dense layer.
     LinearForward,
     /// The gradient of a dense layer's input.

@@ -14,6 +14,8 @@ mod kernels;
 mod pack;
 mod plan;
 mod sums;
+#[cfg(test)]
+mod tests;
 
 use crate::conv::Pass;
 use crate::element::Element;

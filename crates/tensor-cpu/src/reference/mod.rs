@@ -1,7 +1,6 @@
 pub(crate) mod activation;
 mod backend;
 pub(crate) mod conv;
-#[expect(dead_code, reason = "the op comes next")]
 pub(crate) mod depthwise;
 pub(crate) mod elementwise;
 pub(crate) mod images;

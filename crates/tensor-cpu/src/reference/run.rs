@@ -1,7 +1,7 @@
 //! Programs on the reference: each op in front of its loop. Operands and results are copied, so that none needs `unsafe`.
 
 use super::operand::{Lent, Operands, Results};
-use super::{activation, conv, elementwise, linear, normalization, pooling, softmax};
+use super::{activation, conv, depthwise, elementwise, linear, normalization, pooling, softmax};
 use crate::norm_operands::{Infer, Saved, Train};
 use program::ops::Reshape;
 use program::{Executable, Layout, Memory, Op, Result, Step, StepArgs, TensorId, Write};
@@ -48,6 +48,27 @@ fn run_step<'a, 'm: 'a>(
             let (of, to) = op.bind(step)?;
             let (x, dy) = (at.read(of.x)?, at.read(of.dy)?);
             conv::backward_filter(&op.conv, x, dy, into.run(to.dw));
+            elementwise::column_sums(dy, into.optional_run(to.db));
+        }
+        Op::DepthwiseForward(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, w, b) = (at.read(of.x)?, at.run(of.w), of.b.map(|b| at.run(b)));
+            depthwise::forward(&op.conv, op.act, x, w, b, into.write(to.y)?);
+        }
+        Op::DepthwiseNormalized(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, w, b) = (at.read(of.x)?, at.run(of.w), of.b.map(|b| at.run(b)));
+            let norm = infer(at, [of.gamma, of.beta, of.mean, of.var]);
+            depthwise::forward_normalized(&op.conv, &op.bn, x, w, b, norm, into.write(to.y)?);
+        }
+        Op::DepthwiseInputGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            depthwise::backward_data(&op.conv, at.read(of.dy)?, at.run(of.w), into.write(to.y)?, write);
+        }
+        Op::DepthwiseWeightGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, dy) = (at.read(of.x)?, at.read(of.dy)?);
+            depthwise::backward_filter(&op.conv, x, dy, into.run(to.dw));
             elementwise::column_sums(dy, into.optional_run(to.db));
         }
         Op::LinearForward(op) => {

@@ -1,6 +1,7 @@
 //! One topic a file: the host's side of the kernels.
 
 pub(crate) mod convolution;
+pub(crate) mod depthwise;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;
 pub(crate) mod group_norm;
