@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, GroupNormalization,
-    Initializer, Layer, Lower, MaxPooling2D, Mode, Padding, ParamSpec, Rescaling, Role, Value,
+    AveragePooling2D, BatchNormalization, Conv2D, Dense, DepthwiseConv2D, Dropout, Flatten, Graph,
+    GroupNormalization, Initializer, Layer, Lower, MaxPooling2D, Mode, Padding, ParamSpec, Rescaling, Role,
+    SeparableConv2D, Value,
 };
 use program::{Activation, Conv2d, Linear, Pad, Shape, TensorId, ops};
 use testkit::{GradientCheck, Report};
@@ -47,6 +48,33 @@ fn conv2d_without_bias_and_with_relu() {
     check([5, 4, 2], Conv2D::new(5, 3).same().use_bias(false));
     check([5, 4, 2], Conv2D::new(5, 3).same().activation(Activation::Relu));
     check([5, 4, 2], Conv2D::new(5, 3).strides(2).use_bias(false).activation(Activation::Relu));
+}
+
+#[test]
+fn depthwise_conv2d_with_every_padding_stride_and_kernel() {
+    for kernel in [1, 2, 3, 5] {
+        for padding in [Padding::Valid, Padding::Same] {
+            for stride in [1, 2, 3] {
+                check([6, 5, 2], DepthwiseConv2D::new(kernel).padding(padding).strides(stride));
+            }
+        }
+    }
+}
+
+#[test]
+fn depthwise_conv2d_with_every_other_option() {
+    let conv = || DepthwiseConv2D::new(3).same();
+    check([5, 4, 2], conv().use_bias(false));
+    check([5, 4, 2], conv().depth_multiplier(3).activation(Activation::Relu));
+    check([7, 9, 2], conv().dilation_rate([2, 3]).use_bias(false));
+    check([7, 9, 2], conv().kernel_size([2, 3]).strides_by([2, 1]).depth_multiplier(2));
+}
+
+#[test]
+fn separable_conv2d() {
+    check([5, 4, 2], SeparableConv2D::new(4, 3).same());
+    let conv = SeparableConv2D::new(2, 3).depth_multiplier(2).strides(2).use_bias(false);
+    check([6, 5, 2], conv.activation(Activation::Relu));
 }
 
 #[test]
