@@ -64,8 +64,9 @@ impl Source<'_> {
             let name = format!("{}/{}", step.name, spec.name);
             let tensor = self.tensors.get(&name).filter(|tensor| tensor.shape() == spec.shape);
             let data = tensor.ok_or(Error::Tensor { name, shape: spec.shape.clone() })?.data();
-            let (name, shape) = (layout::name(layer, spec.name), layout::shape(&spec.shape));
-            Ok(Weights { name, shape, data: layout::to_torch(&spec.shape, data) })
+            let own = layout::own(spec);
+            let (name, shape) = (layout::name(layer, spec.name), layout::shape(&own));
+            Ok(Weights { name, shape, data: layout::to_torch(&own, data) })
         });
         tensors.collect()
     }

@@ -233,7 +233,7 @@ fn shapes(step: &Step) -> Shapes<'_> {
 
 /// Refuses a file with more or fewer layers of a kind than the network.
 fn count(wanted: &[Shapes], given: &[Shapes]) -> Result<(), String> {
-    for each in [Kind::Convolution, Kind::BatchNormalization, Kind::GroupNormalization, Kind::Dense] {
+    for each in Kind::ALL {
         let [own, theirs] = [wanted, given].map(|all| of_kinds(all, &[each]).len());
         if own != theirs {
             let plural = |n: usize| if n == 1 { "" } else { "s" };
@@ -256,9 +256,14 @@ fn singles(all: &[Shapes]) -> Vec<Group> {
 /// Every convolution with its normalization, where each has one: the first with the first, and so on, since Keras numbers and
 /// orders both alike. A normalization alone doesn't tell by its shape which of a block's it is.
 fn groups(all: &[Shapes]) -> Option<Vec<Group>> {
-    let convolutions = of_kinds(all, &[Kind::Convolution]);
+    let convolutions = of_kinds(all, &[Kind::Convolution, Kind::SeparableConvolution]);
     let norms = of_kinds(all, &[Kind::BatchNormalization, Kind::GroupNormalization]);
-    let fits = |(conv, norm): (&usize, &usize)| all[*conv][0].last() == all[*norm][0].first();
+    // Of a depthwise convolution the outputs are the last two numbers together.
+    let fits = |(conv, norm): (&usize, &usize)| {
+        let kernel = all[*conv].iter().rfind(|shape| shape.len() == 4);
+        let sizes = kernel.and_then(|kernel| kernel.last_chunk());
+        sizes.is_some_and(|&[c, k]| [k, c.saturating_mul(k)].contains(&all[*norm][0][0]))
+    };
     if convolutions.len() != norms.len() || !convolutions.iter().zip(&norms).all(fits) {
         return None;
     }

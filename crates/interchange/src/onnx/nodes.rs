@@ -125,6 +125,17 @@ impl<'s> Nodes<'s> {
                     [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
                 self.activated(step, "Conv", &operands, &about, act)
             }
+            Op::DepthwiseForward(ops::DepthwiseForward { conv, act }) => {
+                let (kernel, stride, pads) = (conv.kernel, conv.stride, pads(conv.pad));
+                let about = [
+                    Numbers("kernel_shape", &kernel),
+                    Numbers("strides", &stride),
+                    Numbers("pads", &pads),
+                    Numbers("dilations", &conv.dilation),
+                    Number("group", conv.inputs),
+                ];
+                self.activated(step, "Conv", &operands, &about, act)
+            }
             Op::LinearForward(ops::LinearForward { act, .. }) => {
                 self.activated(step, "Gemm", &operands, &[Number("transB", 1)], act)
             }
@@ -172,6 +183,7 @@ impl<'s> Nodes<'s> {
             Some(Op::Conv2dForward(_) | Op::LinearForward(_)) => {
                 step.params.first().and_then(|kernel| kernel.shape.last().copied())
             }
+            Some(Op::DepthwiseForward(op)) => Some(op.conv.outputs()),
             Some(Op::Concat(_)) => step.inputs.iter().map(|x| self.widths.get(x).copied()).sum(),
             Some(Op::Reshape(_)) => Some(step.x.per_sample()),
             _ => Some(step.x.c),

@@ -174,11 +174,11 @@ fn order_matters(step: &Step) -> String {
 
 /// The values of a parameter in our layout.
 fn values(constant: &Constant, spec: &ParamSpec) -> Result<Vec<f32>, String> {
-    let (is, needs) = (&constant.shape, layout::shape(&spec.shape));
+    let (is, needs) = (&constant.shape, layout::shape(&layout::own(spec)));
     if *is != needs {
         return Err(format!("its `{}` has the shape {is:?}, but must have {needs:?}", constant.name));
     }
-    Ok(layout::from_torch(&spec.shape, &constant.floats()?))
+    Ok(layout::from_torch(&layout::own(spec), &constant.floats()?))
 }
 
 /// Rows of `row` numbers, one for each number of the images, from the order (channel, row, column) to (row, column, channel).

@@ -180,6 +180,21 @@ fn lines(
             );
             (Some(layer), activated(&own(&x), act))
         }
+        Op::DepthwiseForward(ops::DepthwiseForward { conv, act }) => {
+            let (x, padding) = padded(x, conv.pad, "");
+            let ([kh, kw], [down, across]) = (conv.kernel, conv.dilation);
+            let dilation = match conv.dilation {
+                [1, 1] => String::new(),
+                _ => format!(", dilation=({down}, {across})"),
+            };
+            let layer = format!(
+                "nn.Conv2d({inputs}, {}, ({kh}, {kw}){}{padding}{dilation}, groups={inputs}{bias})",
+                conv.outputs(),
+                stride(conv.stride),
+                inputs = conv.inputs,
+            );
+            (Some(layer), activated(&own(&x), act))
+        }
         Op::LinearForward(ops::LinearForward { linear, act }) => {
             let layer = format!("nn.Linear({}, {}{bias})", linear.inputs, linear.outputs);
             (Some(layer), activated(&own(x), act))

@@ -3,9 +3,9 @@
 use super::options::Options;
 use super::zeros::Tensor;
 use layers::{
-    Add, AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Dropout, Flatten,
+    Add, AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, DepthwiseConv2D, Dropout, Flatten,
     GlobalAveragePooling2D, Graph, GroupNormalization, Layer, MaxPooling2D, Padding, Rescaling, Result,
-    Value,
+    SeparableConv2D, Value,
 };
 use program::Activation;
 
@@ -106,6 +106,22 @@ const TABLE: &[Class] = &[
         build: dense,
         ..PLAIN
     },
+    Class {
+        name: "DepthwiseConv2D",
+        options: &[
+            "kernel_size",
+            "strides",
+            "padding",
+            "dilation_rate",
+            "depth_multiplier",
+            "activation",
+            "use_bias",
+            "depthwise_initializer",
+        ],
+        fuses: without_input,
+        build: depthwise_conv2d,
+        ..PLAIN
+    },
     Class { name: "Dropout", options: &["rate"], keeps_sign: true, build: dropout, ..PLAIN },
     Class { name: "ELU", options: &["alpha"], build: activation, ..PLAIN },
     Class { name: "Flatten", keeps_sign: true, ..PLAIN },
@@ -144,6 +160,24 @@ const TABLE: &[Class] = &[
         ..PLAIN
     },
     Class { name: "Rescaling", options: &["scale", "offset"], build: rescaling, ..PLAIN },
+    Class {
+        name: "SeparableConv2D",
+        options: &[
+            "filters",
+            "kernel_size",
+            "strides",
+            "padding",
+            "dilation_rate",
+            "depth_multiplier",
+            "activation",
+            "use_bias",
+            "depthwise_initializer",
+            "pointwise_initializer",
+        ],
+        fuses: without_input,
+        build: separable_conv2d,
+        ..PLAIN
+    },
     Class { name: "Softmax", build: activation, ..PLAIN },
     Class { name: "ZeroPadding2D", options: &["padding"], keeps_sign: true, build: zero_padding, ..PLAIN },
 ];
@@ -221,6 +255,57 @@ fn conv2d(site: &mut Site<'_>) -> Result<Tensor> {
         .padding(padding)
         .use_bias(options.flag("use_bias", true)?)
         .kernel_initializer(options.initializer("kernel_initializer")?)
+        .activation(site.act);
+    site.add_padded(conv)
+}
+
+/// The options of windows that move over each channel.
+struct Windows {
+    kernel: [usize; 2],
+    strides: [usize; 2],
+    dilation: [usize; 2],
+    padding: Padding,
+    multiplier: usize,
+}
+
+impl Windows {
+    fn of(site: &Site<'_>) -> Result<Self> {
+        let options = &site.options;
+        let kernel = options.needed_pair("kernel_size")?;
+        let strides = options.pair("strides")?.unwrap_or([1; 2]);
+        let dilation = options.pair("dilation_rate")?.unwrap_or([1; 2]);
+        let extent = [0, 1].map(|axis| (kernel[axis] - 1) * dilation[axis] + 1);
+        let padding = site.inputs[0].padding(site.graph, options.padding()?, extent, strides);
+        let multiplier = options.size("depth_multiplier")?.unwrap_or(1);
+        Ok(Windows { kernel, strides, dilation, padding, multiplier })
+    }
+}
+
+fn depthwise_conv2d(site: &mut Site<'_>) -> Result<Tensor> {
+    let (windows, options) = (Windows::of(site)?, &site.options);
+    let conv = DepthwiseConv2D::new(1)
+        .kernel_size(windows.kernel)
+        .strides_by(windows.strides)
+        .dilation_rate(windows.dilation)
+        .padding(windows.padding)
+        .depth_multiplier(windows.multiplier)
+        .use_bias(options.flag("use_bias", true)?)
+        .depthwise_initializer(options.initializer("depthwise_initializer")?)
+        .activation(site.act);
+    site.add_padded(conv)
+}
+
+fn separable_conv2d(site: &mut Site<'_>) -> Result<Tensor> {
+    let (windows, options) = (Windows::of(site)?, &site.options);
+    let conv = SeparableConv2D::new(options.needed("filters")?, 1)
+        .kernel_size(windows.kernel)
+        .strides_by(windows.strides)
+        .dilation_rate(windows.dilation)
+        .padding(windows.padding)
+        .depth_multiplier(windows.multiplier)
+        .use_bias(options.flag("use_bias", true)?)
+        .depthwise_initializer(options.initializer("depthwise_initializer")?)
+        .pointwise_initializer(options.initializer("pointwise_initializer")?)
         .activation(site.act);
     site.add_padded(conv)
 }

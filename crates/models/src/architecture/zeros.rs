@@ -31,9 +31,9 @@ impl Tensor {
     /// The value, for a layer that can't add zeros.
     pub(super) fn without_zeros(&self, reader: &Options<'_>) -> Result<Value> {
         if self.is_padded() {
-            return Err(
-                reader.refuse("a ZeroPadding2D is before it; only a Conv2D or a MaxPooling2D can follow one")
-            );
+            return Err(reader.refuse(
+                "a ZeroPadding2D is before it; only a convolution or a MaxPooling2D can follow one",
+            ));
         }
         Ok(self.value)
     }
