@@ -71,7 +71,7 @@ fn running_norm(ops: &mut Ops, c: usize) -> [TensorId; 4] {
 
 fn same(inputs: usize, outputs: usize, kernel: usize) -> Conv2d {
     let pad = Pad::same(99, 99, [kernel; 2], [1; 2]);
-    Conv2d { inputs, outputs, kernel: [kernel; 2], stride: [1; 2], pad }
+    Conv2d { pad, ..Conv2d::new(inputs, outputs, [kernel; 2]) }
 }
 
 /// The shapes that training is made of.
@@ -105,7 +105,11 @@ pub fn any_convolution(subject: &Subject) {
         (sizes, windows, pads, rest).prop_filter_map("the kernel fits", |(sizes, windows, pads, rest)| {
             let ((n, h, w, inputs, outputs), (kernel, stride)) = (sizes, windows);
             let ((top, bottom, left, right), (place, mode, act, bias)) = (pads, rest);
-            let conv = Conv2d { inputs, outputs, kernel, stride, pad: Pad { top, bottom, left, right } };
+            let conv = Conv2d {
+                stride,
+                pad: Pad { top, bottom, left, right },
+                ..Conv2d::new(inputs, outputs, kernel)
+            };
             let shape = Shape::new(n, h, w, inputs);
             conv.output(shape).is_ok().then_some(Convolution { conv, shape, place, act, bias, mode })
         });

@@ -108,11 +108,9 @@ impl Conv2D {
 
     fn spec(&self, x: Shape) -> Conv2d {
         Conv2d {
-            inputs: x.c,
-            outputs: self.filters,
-            kernel: self.kernel,
             stride: self.stride,
             pad: self.padding.resolve(x, self.kernel, self.stride),
+            ..Conv2d::new(x.c, self.filters, self.kernel)
         }
     }
 }

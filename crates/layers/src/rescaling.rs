@@ -42,7 +42,7 @@ impl Layer for Rescaling {
     fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
         let &[kernel, bias] = to.params() else { return to.push(ops::Scale { factor: self.scale[0] }, &[x]) };
         let c = to.shape(x).c;
-        let conv = Conv2d { inputs: c, outputs: c, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+        let conv = Conv2d::new(c, c, [1; 2]);
         to.push(ops::Conv2dForward { conv, act: Activation::None }, &[x, kernel, bias])
     }
 }

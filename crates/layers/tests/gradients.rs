@@ -98,7 +98,7 @@ fn custom_layers_that_fuse_an_activation() {
         fn lower(&self, to: &mut Lower, x: TensorId) -> program::Result<TensorId> {
             let Custom(op, act) = *self;
             let (inputs, operands) = (to.shape(x).c, [&[x], to.params()].concat());
-            let conv = Conv2d { inputs, outputs: 2, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+            let conv = Conv2d::new(inputs, 2, [1; 2]);
             match op {
                 Fused::Conv => to.push(ops::Conv2dForward { conv, act }, &operands),
                 Fused::Dense => {

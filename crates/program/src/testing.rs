@@ -37,7 +37,7 @@ impl Layers {
 
     fn spec(&self, outputs: usize, x: TensorId) -> Conv2d {
         let inputs = self.builder.shape(x).c;
-        Conv2d { inputs, outputs, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID }
+        Conv2d::new(inputs, outputs, [1; 2])
     }
 
     pub(crate) fn conv(&mut self, name: &str, outputs: usize, x: TensorId) -> TensorId {

@@ -30,7 +30,7 @@ struct Layer {
 impl Layer {
     fn conv(x: Shape, k: usize, kernel: usize, stride: usize, same: bool) -> Layer {
         let pad = if same { Pad::same(x.h, x.w, [kernel; 2], [stride; 2]) } else { Pad::VALID };
-        let conv = Conv2d { inputs: x.c, outputs: k, kernel: [kernel; 2], stride: [stride; 2], pad };
+        let conv = Conv2d { stride: [stride; 2], pad, ..Conv2d::new(x.c, k, [kernel; 2]) };
         let name = format!("{}x{} {kernel}x{kernel}/{stride} {}->{k}", x.h, x.w, x.c);
         Layer { name, conv, x, first: x.c == 3, dense: false }
     }

@@ -24,9 +24,7 @@ impl Layer<'_> {
     pub(crate) fn conv(self) -> Conv2d {
         match self {
             Layer::Conv(conv) => *conv,
-            Layer::Linear(&Linear { inputs, outputs }) => {
-                Conv2d { inputs, outputs, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID }
-            }
+            Layer::Linear(&Linear { inputs, outputs }) => Conv2d::new(inputs, outputs, [1; 2]),
         }
     }
 

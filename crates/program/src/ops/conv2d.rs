@@ -54,7 +54,13 @@ fn options(conv: &Conv2d) -> String {
         _ if [bottom, left, right] == [top; 3] => format!(", pad {top}"),
         _ => format!(", pad {top} {bottom} {left} {right}"),
     };
-    format!("{kh}x{kw}{stride}{pad}")
+    let dilation = match conv.dilation {
+        [1, 1] => String::new(),
+        [dy, dx] if dy == dx => format!(", dilation {dy}"),
+        [dy, dx] => format!(", dilation {dy}x{dx}"),
+    };
+    let groups = if conv.groups == 1 { String::new() } else { format!(", groups {}", conv.groups) };
+    format!("{kh}x{kw}{stride}{dilation}{groups}{pad}")
 }
 
 /// Checks kernel and bias, and gives the output's shape.

@@ -141,7 +141,7 @@ fn check(cpu: &Cpu, conv: Conv2d, x: Shape, extra: usize) {
 
 pub(super) fn square(inputs: usize, outputs: usize, kernel: usize, stride: usize, pad: usize) -> Conv2d {
     let pad = Pad { top: pad, bottom: pad, left: pad, right: pad };
-    Conv2d { inputs, outputs, kernel: [kernel; 2], stride: [stride; 2], pad }
+    Conv2d { stride: [stride; 2], pad, ..Conv2d::new(inputs, outputs, [kernel; 2]) }
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn kernels_strides_and_paddings() {
             for stride in [[1, 1], [2, 2], [3, 3], [1, 2], [3, 2]] {
                 for pad in pads {
                     for (n, h, w, c, k) in [(1, 7, 9, 3, 5), (2, 8, 6, 17, 20), (5, 5, 5, 6, 33)] {
-                        let conv = Conv2d { inputs: c, outputs: k, kernel, stride, pad };
+                        let conv = Conv2d { stride, pad, ..Conv2d::new(c, k, kernel) };
                         check(&cpu, conv, Shape::new(n, h, w, c), (n + kernel[0] + stride[0]) % 2 * 3);
                     }
                 }
@@ -209,7 +209,7 @@ fn same(inputs: usize, outputs: usize, kernel: [usize; 2], stride: [usize; 2], x
         (all / 2, all - all / 2)
     };
     let ((top, bottom), (left, right)) = (along(0, x.h), along(1, x.w));
-    Conv2d { inputs, outputs, kernel, stride, pad: Pad { top, bottom, left, right } }
+    Conv2d { stride, pad: Pad { top, bottom, left, right }, ..Conv2d::new(inputs, outputs, kernel) }
 }
 
 /// Images of one row, of which not all pixels are read or written.
@@ -251,7 +251,7 @@ fn kernels_as_large_as_images() {
     let x = Shape::new(3, 2, 56, 65);
     let pad = Pad { top: 3, bottom: 3, left: 2, right: 2 };
     for cpu in Cpu::of_every_kind(2) {
-        check(&cpu, Conv2d { inputs: 65, outputs: 33, kernel: [7, 3], stride: [1, 1], pad }, x, 0);
+        check(&cpu, Conv2d { pad, ..Conv2d::new(65, 33, [7, 3]) }, x, 0);
     }
 }
 

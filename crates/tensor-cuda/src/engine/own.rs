@@ -109,7 +109,7 @@ mod tests {
         let is = |kernels, pass, inputs, outputs| -> Result<bool> {
             let options = Options { precision: Precision::Bf16, kernels, ..Options::default() };
             let pad = Pad { top: 1, bottom: 1, left: 1, right: 1 };
-            let conv = Conv2d { inputs, outputs, kernel: [3; 2], stride: [1; 2], pad };
+            let conv = Conv2d { pad, ..Conv2d::new(inputs, outputs, [3; 2]) };
             let cuda = Cuda::emulated_with(options)?;
             Ok(is_ours(&cuda, &conv, pass, Shape::new(4, 8, 8, inputs)))
         };

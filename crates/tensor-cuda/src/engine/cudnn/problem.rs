@@ -255,7 +255,7 @@ mod tests {
     use program::Pad;
 
     fn conv(pad: Pad) -> Conv2d {
-        Conv2d { inputs: 3, outputs: 96, kernel: [3, 5], stride: [2, 1], pad }
+        Conv2d { stride: [2, 1], pad, ..Conv2d::new(3, 96, [3, 5]) }
     }
 
     #[test]
