@@ -1,5 +1,5 @@
 use crate::{Initializer, Layer, Lower, ParamSpec, Role};
-use program::{Activation, Conv2d, Pad, Result, Shape, TensorId, ops};
+use program::{Activation, Conv2d, Result, Shape, TensorId, ops};
 
 /// All numbers times a constant, plus another one: Keras' `Rescaling(scale, offset)`.
 ///

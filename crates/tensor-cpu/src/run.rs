@@ -10,7 +10,8 @@ use crate::normalization::Groups;
 use crate::operand::runs_mut;
 use crate::reference::operand::{Input, Output};
 use crate::{
-    Buffer, Cpu, activation, conv, dropout, elementwise, linear, normalization, pooling, reference, softmax,
+    Buffer, Cpu, activation, channels, conv, dropout, elementwise, linear, normalization, pooling, reference,
+    softmax,
 };
 use core::ops::Range;
 use program::ops::{Reshape, Slice};
@@ -50,11 +51,11 @@ fn run_step<E: Convolved>(
             conv::forward_normalized(cpu, &op.conv, &op.bn, x, w, b, norm, at.write(0));
         }
         Op::Conv2dInputGradient(op) => {
-            E::backward_data(cpu, &op.conv, at.read(0), at.run(1), at.write(0), write);
+            conv::backward_data(cpu, &op.conv, at.read(0), at.run(1), at.write(0), write);
         }
         Op::Conv2dWeightGradient(op) => {
             let (x, dy) = (at.read(0), at.read(1));
-            E::backward_filter(cpu, &op.conv, x, dy, at.run_mut(0));
+            conv::backward_filter(cpu, &op.conv, x, dy, at.run_mut(0));
             elementwise::column_sums(cpu, dy, at.optional_run_mut(1));
         }
         Op::LinearForward(op) => {
@@ -153,6 +154,8 @@ fn run_step<E: Convolved>(
             let x = View::new(x.data, x.layout.channels(*from..from + channels));
             elementwise::copy(cpu, 1.0, x, at.write(0), Write::Set);
         }
+        Op::SliceGradient(op) => channels::widen(cpu, op.slice.from, at.read(0), at.write(0), write),
+        Op::ChannelShuffle(op) => channels::shuffle(cpu, op.groups, at.read(0), at.write(0), write),
         Op::Join(_) => {
             let (a, b) = (at.run(0), at.run(1));
             let (first, second) = at.run_mut(0).split_at_mut(a.len());
@@ -378,6 +381,12 @@ pub(crate) fn run_reference(
                 at.write(activations)?,
                 Write::Set,
             );
+        }
+        Op::SliceGradient(op) => {
+            reference::channels::widen(op.slice.from, at.read(0)?, at.write(activations)?, write);
+        }
+        Op::ChannelShuffle(op) => {
+            reference::channels::shuffle(op.groups, at.read(0)?, at.write(activations)?, write);
         }
         Op::Join(_) => {
             let (first, second) = statistics[at.span(0).range()].split_at_mut(at.run(0).len());

@@ -10,14 +10,15 @@ use program::{Executable, Op, Result, Shape, Step};
 /// # Errors
 /// If the memory can't be had.
 pub(crate) fn reserve(cpu: &Cpu, program: &Executable) -> Result<()> {
-    let (mut scratch, mut channels) = (0, 0);
+    let (mut scratch, mut channels, mut weights) = (0, 0, 0);
     for step in &program.program().steps {
         scratch = (1..=program.batch()).map(|n| len(cpu, program, step, n)).fold(scratch, usize::max);
         if let Op::Conv2dNormalized(op) = &step.op {
             channels = channels.max(2 * op.conv.outputs);
         }
+        weights = weights.max(step.op.conv().map_or(0, conv::weights_len));
     }
-    cpu.reserve(scratch, channels)
+    cpu.reserve([scratch, channels, weights])
 }
 
 /// The elements that a step needs for so many samples.

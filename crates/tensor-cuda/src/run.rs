@@ -128,6 +128,8 @@ impl Cuda {
                 let x = View::new(data, layout.channels(*from..from + channels));
                 self.op_copy(1.0, x, at.write(0), Write::Set)
             }
+            Op::SliceGradient(op) => self.op_slice_gradient(*op, at.read(0), at.write(0), write),
+            Op::ChannelShuffle(op) => self.op_channel_shuffle(*op, at.read(0), at.write(0), write),
             Op::Join(_) => {
                 let (a, b, joined) = (at.run(0), at.run(1), at.result(0));
                 self.copy_run(a, joined.part(0, a.at.len))?;

@@ -1,5 +1,5 @@
 use super::activation::before_activation;
-use super::{and_activation, count, operands, per_channel};
+use super::{Op, and_activation, count, operands, per_channel};
 use crate::passes::Gradients;
 use crate::rule::Rule;
 use crate::{Activation, BatchNorm, Conv2d, Error, Kind, Pad, Result, Shape, Step};
@@ -39,6 +39,19 @@ pub struct Conv2dWeightGradient {
     pub conv: Conv2d,
     /// Whether there is a bias.
     pub bias: bool,
+}
+
+impl Op {
+    /// The convolution that the op computes, or a gradient of it.
+    pub fn conv(&self) -> Option<&Conv2d> {
+        match self {
+            Op::Conv2dForward(Conv2dForward { conv, .. })
+            | Op::Conv2dNormalized(Conv2dNormalized { conv, .. })
+            | Op::Conv2dInputGradient(Conv2dInputGradient { conv, .. })
+            | Op::Conv2dWeightGradient(Conv2dWeightGradient { conv, .. }) => Some(conv),
+            _ => None,
+        }
+    }
 }
 
 fn options(conv: &Conv2d) -> String {

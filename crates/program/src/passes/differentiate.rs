@@ -86,6 +86,8 @@ fn gradient(step: &Step, to: &mut Gradients) -> Result<()> {
         Op::Scale(op) => op.gradient(step, to),
         Op::Reshape(op) => op.gradient(step, to),
         Op::Concat(op) => op.gradient(step, to),
+        Op::Slice(op) => op.gradient(step, to),
+        Op::ChannelShuffle(op) => op.gradient(step, to),
         Op::Send(op) => op.gradient(step, to),
         Op::Receive(op) => op.gradient(step, to),
         op => {
