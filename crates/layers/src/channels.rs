@@ -17,8 +17,8 @@ impl ChannelShuffle {
 }
 
 impl Layer for ChannelShuffle {
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        to.push(ops::ChannelShuffle { groups: self.groups }, &[x])
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        to.push(ops::ChannelShuffle { groups: self.groups }, inputs)
     }
 }
 
@@ -39,7 +39,7 @@ impl ChannelSlice {
 }
 
 impl Layer for ChannelSlice {
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        to.push(ops::Slice { from: self.start, channels: self.channels }, &[x])
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        to.push(ops::Slice { from: self.start, channels: self.channels }, inputs)
     }
 }

@@ -34,6 +34,7 @@
 mod activation;
 mod add;
 mod channels;
+mod concatenate;
 mod conv2d;
 mod dense;
 mod dropout;
@@ -49,6 +50,7 @@ mod rescaling;
 
 pub use add::Add;
 pub use channels::{ChannelShuffle, ChannelSlice};
+pub use concatenate::Concatenate;
 pub use conv2d::{Conv2D, Padding};
 pub use dense::Dense;
 pub use dropout::Dropout;

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Conv2D, Dense, Dropout, Flatten,
-    Graph, GroupNormalization, Initializer, Layer, Lower, MaxPooling2D, Mode, Padding, ParamSpec, Rescaling,
-    Role, Value,
+    AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Dense, Dropout,
+    Flatten, Graph, GroupNormalization, Initializer, Layer, Lower, MaxPooling2D, Mode, Padding, ParamSpec,
+    Rescaling, Role, Value,
 };
 use program::{Activation, Conv2d, Linear, Shape, TensorId, ops};
 use testkit::{GradientCheck, Report};
@@ -74,7 +74,7 @@ fn channels_that_are_shuffled_and_sliced() {
     let x = graph.add(Conv2D::new(8, 1), graph.input()).unwrap();
     let halves = [0, 4].map(|start| graph.add(ChannelSlice::new(start, 4), x).unwrap());
     let y = graph.add(Conv2D::new(4, 3).same().activation(Activation::Relu), halves[1]).unwrap();
-    let x = graph.concat(&[halves[0], y]).unwrap();
+    let x = graph.add(Concatenate, [halves[0], y]).unwrap();
     let x = graph.add(ChannelShuffle::new(2), x).unwrap();
     let half = graph.add(ChannelSlice::new(2, 4), x).unwrap();
     let x = graph.add(Conv2D::new(3, 2), half).unwrap();
@@ -114,10 +114,10 @@ fn custom_layers_that_fuse_an_activation() {
     struct Custom(Fused, Activation);
 
     impl Layer for Custom {
-        fn params(&self, x: Shape) -> Vec<ParamSpec> {
+        fn params(&self, inputs: &[Shape]) -> Vec<ParamSpec> {
             let shape = match self.0 {
-                Fused::Conv => vec![1, 1, x.c, 2],
-                Fused::Dense => vec![x.c, 2],
+                Fused::Conv => vec![1, 1, inputs[0].c, 2],
+                Fused::Dense => vec![inputs[0].c, 2],
                 Fused::Sum => return Vec::new(),
             };
             let [kernel, bias] = [("kernel", shape), ("bias", vec![2])].map(|(name, shape)| ParamSpec {
@@ -129,19 +129,20 @@ fn custom_layers_that_fuse_an_activation() {
             vec![kernel, ParamSpec { init: Initializer::Zeros, ..bias }]
         }
 
-        fn lower(&self, to: &mut Lower, x: TensorId) -> program::Result<TensorId> {
+        fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> program::Result<TensorId> {
             let Custom(op, act) = *self;
-            let (inputs, operands) = (to.shape(x).c, [&[x], to.params()].concat());
-            let conv = Conv2d::new(inputs, 2, [1; 2]);
+            let operands = [inputs, to.params()].concat();
+            let channels = to.shape(inputs[0]).c;
+            let conv = Conv2d::new(channels, 2, [1; 2]);
             match op {
                 Fused::Conv => to.push(ops::Conv2dForward { conv, act }, &operands),
                 Fused::Dense => {
-                    let linear = Linear { inputs, outputs: 2 };
+                    let linear = Linear { inputs: channels, outputs: 2 };
                     to.push(ops::LinearForward { linear, act }, &operands)
                 }
                 Fused::Sum => {
-                    let half = to.push(ops::Scale { factor: 0.5 }, &[x])?;
-                    to.push(ops::Add { act }, &[x, half])
+                    let half = to.push(ops::Scale { factor: 0.5 }, inputs)?;
+                    to.push(ops::Add { act }, &[inputs[0], half])
                 }
             }
         }

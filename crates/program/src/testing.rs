@@ -3,8 +3,7 @@
 use crate::ops::{Add, BatchNormInfer, BatchNormTrain, Concat, Conv2dForward, CrossEntropy, Reshape};
 use crate::passes::{Training, training};
 use crate::{
-    Activation, Arena, BatchNorm, Builder, Conv2d, Pad, Parameter, Phase, Program, Shape, Span, Target,
-    TensorId,
+    Activation, Arena, BatchNorm, Builder, Conv2d, Parameter, Phase, Program, Shape, Span, Target, TensorId,
 };
 
 /// A forward program that grows layer by layer.

@@ -1,7 +1,7 @@
-use super::operands;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Error, Kind, Result, Shape, Step};
+use crate::signature::signatures;
+use crate::{Error, Kind, Result, Shape, Signature, Step};
 
 /// Several tensors side by side, along the channels. Reads them. What lies inside of the result already is not copied.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,13 +33,25 @@ pub struct ChannelShuffle {
     pub groups: usize,
 }
 
+signatures! {
+    Slice { x: batch "the input" }
+    SliceGradient { dy: batch "dy" }
+    ChannelShuffle { x: batch "the input" }
+}
+
+impl Signature for Concat {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("an operand").any()] }
+    }
+
+    fn results(&self) -> &'static [Kind] {
+        super::results::Output::<()>::KINDS
+    }
+}
+
 impl Rule for Concat {
     fn name(&self) -> &'static str {
         "concat"
-    }
-
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("an operand").any()] }
     }
 
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
@@ -49,10 +61,8 @@ impl Rule for Concat {
         }
         Ok(vec![first.with_c(shapes.iter().map(|shape| shape.c).sum())])
     }
-}
 
-impl Concat {
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let (dy, mut from) = (to.of(step), 0);
         for &x in &step.operands {
             let channels = to.shape(x).c;
@@ -72,22 +82,15 @@ impl Rule for Slice {
         format!("{}..{}", self.from, self.from + self.channels)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x] = operands(self.name(), shapes)?;
+        let operands::Slice { x } = self.operands_of(shapes)?;
         if self.from.saturating_add(self.channels) > x.c {
             let (value, accepted) = (self.from as f64, "a channel of the input, with the others behind it");
             return Err(Error::Value { op: self.name(), what: "the first channel", value, accepted });
         }
         Ok(vec![x.with_c(self.channels)])
     }
-}
-
-impl Slice {
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let (x, dy) = (step.operands[0], to.of(step));
         to.add_op(x, SliceGradient { slice: *self, of: to.shape(x).c }, &[dy])
     }
@@ -102,12 +105,8 @@ impl Rule for SliceGradient {
         format!("{} of {}", self.slice.options(), self.of)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("dy")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [dy] = operands(self.name(), shapes)?;
+        let operands::SliceGradient { dy } = self.operands_of(shapes)?;
         let x = dy.with_c(self.of);
         Error::check_shape(self.name(), "dy", dy, self.slice.shapes(&[x])?[0])?;
         Ok(vec![x])
@@ -123,11 +122,6 @@ impl ChannelShuffle {
     pub fn inverse(&self, c: usize) -> ChannelShuffle {
         ChannelShuffle { groups: c / self.groups.max(1) }
     }
-
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
-        let (x, dy) = (step.operands[0], to.of(step));
-        to.add_op(x, self.inverse(to.shape(x).c), &[dy])
-    }
 }
 
 impl Rule for ChannelShuffle {
@@ -139,12 +133,8 @@ impl Rule for ChannelShuffle {
         format!("groups {}", self.groups)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x] = operands(self.name(), shapes)?;
+        let operands::ChannelShuffle { x } = self.operands_of(shapes)?;
         if self.groups == 0 || x.c % self.groups != 0 {
             let (value, accepted) = (self.groups as f64, "a divisor of the number of channels");
             return Err(Error::Value { op: self.name(), what: "the number of groups", value, accepted });
@@ -154,5 +144,10 @@ impl Rule for ChannelShuffle {
 
     fn adds(&self) -> bool {
         true
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let (x, dy) = (step.operands[0], to.of(step));
+        to.add_op(x, self.inverse(to.shape(x).c), &[dy])
     }
 }
