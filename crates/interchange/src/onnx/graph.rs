@@ -362,7 +362,15 @@ impl<'g> Reader<'g> {
         let classes = architecture.take_classes();
         let name = if graph.name.is_empty() { "model".to_owned() } else { graph.name.clone() };
         let image = (h > 0 && w > 0).then_some([h, w]);
-        let network = Imported { name, architecture, classes, image, notes: Vec::new(), compiled: None };
+        let network = Imported {
+            name,
+            architecture,
+            classes,
+            image,
+            parts: Vec::new(),
+            notes: Vec::new(),
+            compiled: None,
+        };
         Ok(Graph { network, weights: self.weights, pixels, flattened: self.flattened })
     }
 

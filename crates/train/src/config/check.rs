@@ -125,6 +125,7 @@ impl Config {
             let remedy = "3: red, green and blue; repeat the one of grey images";
             return refuse("the number of channels of the images", image[2], remedy);
         }
+        self.training.preprocessing.check(image)?;
         self.check_values()?;
         let Training { augmentation, preprocessing, schedule, optimizer, ema, .. } = &self.training;
         augmentation.validate(image)?;

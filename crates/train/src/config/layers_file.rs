@@ -120,5 +120,13 @@ fn from_toml(path: &Path) -> Result<Imported> {
         reason: format!("its [[layer]] tables can't be read: {}", error.message()),
     };
     let File { model: name, layer: architecture } = toml::from_str(&text).map_err(refuse)?;
-    Ok(Imported { name, architecture, classes: None, image: None, notes: Vec::new(), compiled: None })
+    Ok(Imported {
+        name,
+        architecture,
+        classes: None,
+        image: None,
+        parts: Vec::new(),
+        notes: Vec::new(),
+        compiled: None,
+    })
 }
