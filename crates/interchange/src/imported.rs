@@ -12,6 +12,8 @@ pub struct Imported {
     pub classes: Option<usize>,
     /// Height and width of its images, if the file says them.
     pub image: Option<[usize; 2]>,
+    /// The channels of its images, 1 or 3, if the file says them.
+    pub channels: Option<usize>,
     /// Options of training in the file that the layers have no words for, a sentence each.
     pub notes: Vec<String>,
     /// The optimizer that the file names, or why it can't be taken. `None` if it names none.

@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod classifier;
+mod color_mode;
 mod error;
 mod evaluate;
 mod export;
@@ -49,6 +50,7 @@ mod weights;
 
 pub use checkpoint::MODEL_FILE;
 pub use classifier::{Classifier, Prediction};
+pub use color_mode::ColorMode;
 pub use error::{Error, Result};
 pub use evaluate::{
     ClassScores, Evaluation, Mistake, evaluate, evaluate_on, listed, measured_on, split_name, thousands,

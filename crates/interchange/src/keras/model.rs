@@ -39,9 +39,9 @@ pub(super) fn read(config: &Value, weights: (&[Unit], bool)) -> Result<Read, Str
     put_last(&mut architecture, &output)?;
     let classes = architecture.take_classes();
     let name = config["config"]["name"].as_str().unwrap_or("model").to_owned();
-    let (image, notes) = (reader.image, layer::notes(reader.left_out));
+    let (image, channels, notes) = (reader.image, reader.channels, layer::notes(reader.left_out));
     let compiled = compile::read(&config["compile_config"]);
-    let network = Imported { name, architecture, classes, image, notes, compiled };
+    let network = Imported { name, architecture, classes, image, channels, notes, compiled };
     Ok(Read { network, places: reader.places, adapted: reader.adapted })
 }
 
@@ -90,6 +90,7 @@ struct Reader<'a> {
     layers: Vec<LayerSpec>,
     places: Vec<Place>,
     image: Option<[usize; 2]>,
+    channels: Option<usize>,
     /// The layers that give vectors.
     vectors: HashSet<String>,
     /// Layers and options of theirs that only matter for training.
@@ -192,7 +193,7 @@ impl Reader<'_> {
     ) -> Result<Option<String>, String> {
         self.count(inputs)?;
         if self.image.is_none() && inputs == [IMAGES] {
-            self.image = layer.image_size(&place.own_name())?;
+            (self.image, self.channels) = layer.image_shape(&place.own_name())?;
         }
         if layer.class == "InputLayer" {
             return Ok(None);
