@@ -61,7 +61,7 @@ macro_rules! keys {
 
 keys! {
     /// Where the data are.
-    Origin: ["data.dataset", "data.skip_unreadable", "data.data_dir", "data.data_url", "data.offline"];
+    Origin: ["data.dataset", "data.color_mode", "data.skip_unreadable", "data.data_dir", "data.data_url", "data.offline"];
     /// When pictures are decoded.
     Stream: ["data.stream"];
     /// The names of classes.

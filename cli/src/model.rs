@@ -8,7 +8,7 @@ use crate::print::note;
 use std::path::{Path, PathBuf};
 use train::augment::TestTime;
 use train::{Config, ModelKind, open_model};
-use trained::{Assumed, ClassNames, Classifier, ImageSize, Preprocessing, Trained, names_classes};
+use trained::{Assumed, ClassNames, Classifier, ColorMode, ImageSize, Preprocessing, Trained, names_classes};
 
 /// The properties that a file with only weights does not hold.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -52,6 +52,13 @@ impl ClassifierArgs {
         warn_of_unused_gpu(&config.placement.devices);
         let devices = train::open_devices(&config.placement.devices, &config.training.arithmetic)?;
         let trained = open(path, &self.weights, &self.data)?;
+        if let Some(mode) = color_mode(&self.data)? {
+            ColorMode::check(
+                mode.channels(),
+                &format!("the network of {}", path.display()),
+                trained.image()[2],
+            )?;
+        }
         let open = |device| {
             let mut classifier = Classifier::new(&trained, device, batch)?;
             classifier.set_test_time(self.tta);
@@ -67,6 +74,11 @@ fn test_time(text: &str) -> Result<TestTime, String> {
     text.parse().map_err(|error| format!("{}{}", must_be(&error), near()))
 }
 
+/// The channels of the images that flags name.
+fn color_mode(data: &Flags<Source>) -> anyhow::Result<Option<ColorMode>> {
+    Ok(data.config()?.training.data.color_mode)
+}
+
 /// Reads the network at `path`, and the data if its file lacks something that they provide.
 pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow::Result<Trained> {
     let names = data.get("data.class_names").map(|file| ClassNames::read(Path::new(file))).transpose()?;
@@ -74,12 +86,13 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
         weights: weights.weights.clone(),
         network: weights.network.clone(),
         image_size: weights.image_size,
+        color_mode: color_mode(data)?,
         preprocessing: weights.preprocessing,
         // Names of classes need no data.
         dataset: data.get("data.dataset").filter(|_| names.is_none()).map(str::to_owned),
     };
     // The folders to search. The data to measure on may differ from the training data.
-    let places = data.without("data.dataset");
+    let places = data.without("data.dataset").without("data.color_mode");
     places.config()?;
     train::skipped_checkpoints(path).iter().for_each(|line| note(format_args!("warning: {line}")));
     let trained = open_model(path, &assumed, |set| {

@@ -201,7 +201,7 @@ impl InputFit {
         InputFit(match Input::constant(preprocessing, image) {
             Some(input) => Sums::Constant(input),
             None if preprocessing == Preprocessing::SubtractPixelMean => Sums::Pixels(PixelSums::new(image)),
-            None => Sums::Values(ValueSums::default()),
+            None => Sums::Values(ValueSums::of(image[2])),
         })
     }
 
@@ -252,21 +252,26 @@ impl InputFit {
     }
 }
 
-/// Numbers that are added up together: whole pixels, and a few registers.
+/// Numbers that are added up together: whole pixels of 1 or 3 channels, and a few registers.
 const LANES: usize = 16 * cifar::CHANNELS;
 /// So many squares of bytes add up to less than 2^32.
 const ROWS: usize = 1 << 16;
 
 /// What the mean of each channel and the standard deviation of all values need. The sums are whole numbers, and so
 /// exact.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct ValueSums {
-    channels: [u64; cifar::CHANNELS],
+    /// One each, 1 or 3.
+    channels: Vec<u64>,
     squares: u64,
     count: usize,
 }
 
 impl ValueSums {
+    fn of(channels: usize) -> Self {
+        ValueSums { channels: vec![0; channels], squares: 0, count: 0 }
+    }
+
     /// Adds the values of whole pixels.
     fn add(&mut self, values: &[u8]) {
         for block in values.chunks(ROWS * LANES) {
@@ -277,8 +282,9 @@ impl ValueSums {
                     *square += u32::from(value) * u32::from(value);
                 }
             }
+            let channels = self.channels.len();
             for (lane, sum) in sum.into_iter().enumerate() {
-                self.channels[lane % cifar::CHANNELS] += u64::from(sum);
+                self.channels[lane % channels] += u64::from(sum);
             }
             self.squares += square.into_iter().map(u64::from).sum::<u64>();
         }
@@ -287,12 +293,12 @@ impl ValueSums {
 
     fn input(&self) -> Input {
         let count = self.count as f64;
-        let channels = self.channels.map(|sum| sum as f64);
+        let channels: Vec<f64> = self.channels.iter().map(|&sum| sum as f64).collect();
         let mean = channels.iter().sum::<f64>() / count;
         let variance = (self.squares as f64 / count - mean * mean).max(0.0);
         // Images of one grey are left as they are.
         let std = if variance > 0.0 { variance.sqrt() } else { 1.0 };
-        let per_channel = count / cifar::CHANNELS as f64;
+        let per_channel = count / channels.len() as f64;
         Input::Standardize {
             mean: channels.iter().map(|sum| (sum / per_channel) as f32).collect(),
             std: std as f32,
@@ -312,7 +318,7 @@ mod tests {
         // In two parts.
         let standardize = |values: &[u8]| {
             let (a, b) = values.split_at(values.len() / 6 * 3);
-            let mut sums = ValueSums::default();
+            let mut sums = ValueSums::of(3);
             sums.add(a);
             sums.add(b);
             sums.input()
@@ -329,5 +335,9 @@ mod tests {
         assert!((f64::from(std) - expected).abs() < 1e-4, "{std}, not {expected}");
         let grey = standardize(&[7; 48]);
         assert_eq!(grey, Input::Standardize { mean: vec![7.0; 3], std: 1.0 });
+        let mut sums = ValueSums::of(1);
+        sums.add(&values);
+        let Input::Standardize { mean, std: of_one } = sums.input() else { panic!("another input") };
+        assert!(mean.len() == 1 && (f64::from(mean[0]) - all).abs() < 1e-4 && of_one == std, "{mean:?}");
     }
 }

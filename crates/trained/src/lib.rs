@@ -33,6 +33,7 @@
 
 mod class_names;
 mod classifier;
+mod color_mode;
 mod error;
 mod evaluate;
 mod export;
@@ -53,6 +54,7 @@ mod weights;
 pub use checkpoint::MODEL_FILE;
 pub use class_names::ClassNames;
 pub use classifier::{Classifier, Prediction};
+pub use color_mode::ColorMode;
 pub use error::{Error, Result};
 pub use evaluate::{
     ClassScores, Evaluation, Mistake, evaluate, evaluate_on, listed, measured_on, split_name, thousands,

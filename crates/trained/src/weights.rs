@@ -1,6 +1,7 @@
+use crate::color_mode::counted;
 use crate::model_file::surplus;
 use crate::tensors::parameter;
-use crate::{Error, ForeignWeights, ImageSize, Input, Preprocessing, Result, Task, Trained};
+use crate::{ColorMode, Error, ForeignWeights, ImageSize, Input, Preprocessing, Result, Task, Trained};
 use augment::ImageDataGenerator;
 use checkpoint::Tensors;
 use models::Model;
@@ -71,18 +72,18 @@ impl From<Trained> for Weights {
 
 impl ForeignWeights {
     /// The values of a network with these weights, which were read from `path`. `build` makes the network for images of
-    /// `[height, width, channels]` and a number of classes; `size` is the size of the images where the file has none.
+    /// `[height, width, channels]` and a number of classes; `data` is the shape of the images, for what the file does not say.
     ///
     /// # Errors
     /// [`Error::Interchange`] if the weights don't fit the network; [`Error::Run`] for a file without a dense layer.
     pub fn weights<E: From<Error>>(
         &self,
         path: &Path,
-        size: ImageSize,
+        data: [usize; 3],
         build: impl FnOnce([usize; 3], usize) -> Result<Model, E>,
     ) -> Result<Weights, E> {
         let classes = self.checked_outputs(path)?;
-        let image = self.image(path, self.image_size().or(Some(size)))?;
+        let image = self.image_like(path, data)?;
         let tensors = self.assign(&build(image, classes)?.steps())?;
         let names = self.named(classes)?.map(|named| named.classes).filter(|names| names.len() == classes);
         let preprocessing = self.input(path, image)?;
@@ -122,6 +123,15 @@ impl Weights {
     /// finite.
     pub fn fit(&self, model: &Model, new_head: bool) -> Result<Tensors> {
         let task = Task::of(model);
+        let [own, given] = [self.image[2], task.image[2]];
+        if own != given {
+            let (has, have) = (counted(own), counted(given));
+            let mode = ColorMode::of(own)
+                .map_or(String::new(), |mode| format!("; `data.color_mode` {mode} makes them fit"));
+            return Err(
+                self.refuse(format!("its network takes images of {has}, but the run's have {have}{mode}"))
+            );
+        }
         if !new_head && task.classes != self.classes {
             let own = match self.classes {
                 1 => "has a single output".to_owned(),

@@ -197,19 +197,19 @@ impl<'a> Layer<'a> {
             .collect()
     }
 
-    /// Height and width of the images, in the configuration of an input layer, or of the first layer in Keras 2.
+    /// Height and width, and the channels of the images, in the configuration of an input layer, or of the first layer in Keras 2.
     /// `name` is the layer's name for people.
-    pub(super) fn image_size(&self, name: &str) -> Result<Option<[usize; 2]>, String> {
+    pub(super) fn image_shape(&self, name: &str) -> Result<(Option<[usize; 2]>, Option<usize>), String> {
         let side =
             |side: &Value| side.as_u64().filter(|&side| side > 0).and_then(|side| side.try_into().ok());
         let shapes = ["batch_shape", "batch_input_shape"].map(|key| self.value["config"][key].as_array());
-        let Some(shape) = shapes.into_iter().flatten().next() else { return Ok(None) };
+        let Some(shape) = shapes.into_iter().flatten().next() else { return Ok((None, None)) };
         match shape.as_slice() {
-            [_, h, w, channels] if *channels == 3 || channels.is_null() => {
-                Ok(side(h).zip(side(w)).map(|(h, w)| [h, w]))
+            [_, h, w, channels] if *channels == 1 || *channels == 3 || channels.is_null() => {
+                Ok((side(h).zip(side(w)).map(|(h, w)| [h, w]), side(channels)))
             }
             _ => Err(format!(
-                "its input `{name}` has the shape {}, but must have rows, columns and 3 channels",
+                "its input `{name}` has the shape {}, but must have rows, columns and 1 or 3 channels",
                 shortened(&Value::from(shape.clone()).to_string())
             )),
         }

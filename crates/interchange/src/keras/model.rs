@@ -51,7 +51,7 @@ pub(super) fn read(config: &Value, weights: (&[Unit], bool)) -> Result<Read, Str
     let images = vec![IMAGES.to_owned()];
     let output = reader.model(model, &around, &images)?;
     if let (None, Some(inner)) = (reader.image, &parallel) {
-        reader.image = inner.input.image_size(inner.input.name)?;
+        (reader.image, reader.channels) = inner.input.image_shape(inner.input.name)?;
     }
     for policy in &reader.policies {
         told.push(format!("its layers compute by the policy {policy} there; here --precision says how"));
@@ -60,10 +60,10 @@ pub(super) fn read(config: &Value, weights: (&[Unit], bool)) -> Result<Read, Str
     put_last(&mut architecture, &output)?;
     let classes = architecture.take_classes();
     let name = model["config"]["name"].as_str().unwrap_or("model").to_owned();
-    let (image, notes) = (reader.image, [told.clone(), layer::notes(reader.left_out)].concat());
+    let (image, channels, parts) = (reader.image, reader.channels, reader.parts);
+    let notes = [told.clone(), layer::notes(reader.left_out)].concat();
     let compiled = compile::read(&config["compile_config"]);
-    let parts = reader.parts;
-    let network = Imported { name, architecture, classes, image, parts, notes, compiled };
+    let network = Imported { name, architecture, classes, image, channels, parts, notes, compiled };
     Ok(Read { network, told, places: reader.places, adapted: reader.adapted })
 }
 
@@ -112,6 +112,7 @@ struct Reader<'a> {
     layers: Vec<LayerSpec>,
     places: Vec<Place>,
     image: Option<[usize; 2]>,
+    channels: Option<usize>,
     /// Policies of layers that compute in another format than their weights have.
     policies: BTreeSet<String>,
     /// The names of inner models.
@@ -218,7 +219,7 @@ impl Reader<'_> {
     ) -> Result<Option<String>, String> {
         self.count(inputs)?;
         if self.image.is_none() && inputs == [IMAGES] {
-            self.image = layer.image_size(&place.own_name())?;
+            (self.image, self.channels) = layer.image_shape(&place.own_name())?;
         }
         self.policies.extend(layer.policy().map(shortened));
         if layer.class == "InputLayer" {

@@ -362,15 +362,8 @@ impl<'g> Reader<'g> {
         let classes = architecture.take_classes();
         let name = if graph.name.is_empty() { "model".to_owned() } else { graph.name.clone() };
         let image = (h > 0 && w > 0).then_some([h, w]);
-        let network = Imported {
-            name,
-            architecture,
-            classes,
-            image,
-            parts: Vec::new(),
-            notes: Vec::new(),
-            compiled: None,
-        };
+        let channels = Some(self.image[2]);
+        let network = Imported { name, architecture, classes, image, channels, ..Imported::default() };
         Ok(Graph { network, weights: self.weights, pixels, flattened: self.flattened })
     }
 
@@ -416,8 +409,10 @@ fn images(input: &ValueInfoProto) -> Result<(usize, [usize; 3]), String> {
         };
         shape.dim.iter().map(side).collect()
     });
-    let [batch, channels @ 3, h, w] = sides.unwrap_or_default()[..] else {
-        return Err("its input must be images of (batch, 3, rows, columns)".to_owned());
+    let [batch, channels @ (1 | 3), h, w] = sides.unwrap_or_default()[..] else {
+        return Err(
+            "its input must be images of (batch, channels, rows, columns) with 1 or 3 channels".to_owned()
+        );
     };
     match kind.is_some_and(|kind| kind.elem_type == FLOAT) {
         true => Ok((batch, [h, w, channels])),
