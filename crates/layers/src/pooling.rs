@@ -57,14 +57,14 @@ pooling! {
 }
 
 impl Layer for MaxPooling2D {
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        to.push(ops::MaxPool { pool: self.spec(to.shape(x)) }, &[x])
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        to.push(ops::MaxPool { pool: self.spec(to.shape(inputs[0])) }, inputs)
     }
 }
 
 impl Layer for AveragePooling2D {
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        to.push(ops::AveragePool { pool: self.spec(to.shape(x)) }, &[x])
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        to.push(ops::AveragePool { pool: self.spec(to.shape(inputs[0])) }, inputs)
     }
 }
 
@@ -73,8 +73,8 @@ impl Layer for AveragePooling2D {
 pub struct GlobalAveragePooling2D;
 
 impl Layer for GlobalAveragePooling2D {
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        to.push(ops::AveragePool { pool: over_all(to.shape(x)) }, &[x])
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        to.push(ops::AveragePool { pool: over_all(to.shape(inputs[0])) }, inputs)
     }
 
     fn makes_vectors(&self) -> bool {

@@ -1,7 +1,7 @@
-use super::operands;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Error, Kind, Pool2d, Result, Shape, Step};
+use crate::signature::signatures;
+use crate::{Error, Pool2d, Result, Shape, Step};
 
 /// The largest element of each window. Reads x.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,6 +34,13 @@ pub struct AveragePoolGradient {
     pub x: Shape,
 }
 
+signatures! {
+    MaxPool { x: batch "the input" }
+    MaxPoolGradient { x: batch "the input", y: batch "the output", dy: batch "dy" }
+    AveragePool { x: batch "the input" }
+    AveragePoolGradient { dy: batch "dy" }
+}
+
 fn options(pool: &Pool2d) -> String {
     let ([kh, kw], [sh, sw]) = (pool.kernel, pool.stride);
     if pool.kernel == pool.stride { format!("{kh}x{kw}") } else { format!("{kh}x{kw}, stride {sh}x{sw}") }
@@ -48,18 +55,12 @@ impl Rule for MaxPool {
         options(&self.pool)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x] = operands(self.name(), shapes)?;
+        let operands::MaxPool { x } = self.operands_of(shapes)?;
         Ok(vec![self.pool.output(x)?])
     }
-}
 
-impl MaxPool {
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let (x, y) = (step.operands[0], step.results[0]);
         to.add_op(x, MaxPoolGradient { pool: self.pool }, &[x, y, to.of(step)])
     }
@@ -74,12 +75,8 @@ impl Rule for MaxPoolGradient {
         options(&self.pool)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input"), Kind::batch("the output"), Kind::batch("dy")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x, y, dy] = operands(self.name(), shapes)?;
+        let operands::MaxPoolGradient { x, y, dy } = self.operands_of(shapes)?;
         Error::check_shape(self.name(), "the output", y, self.pool.output(x)?)?;
         Error::check_shape(self.name(), "dy", dy, y)?;
         Ok(vec![x])
@@ -99,18 +96,12 @@ impl Rule for AveragePool {
         options(&self.pool)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x] = operands(self.name(), shapes)?;
+        let operands::AveragePool { x } = self.operands_of(shapes)?;
         Ok(vec![self.pool.output(x)?])
     }
-}
 
-impl AveragePool {
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let x = step.operands[0];
         to.add_op(x, AveragePoolGradient { pool: self.pool, x: to.shape(x) }, &[to.of(step)])
     }
@@ -125,12 +116,8 @@ impl Rule for AveragePoolGradient {
         options(&self.pool)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("dy")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [dy] = operands(self.name(), shapes)?;
+        let operands::AveragePoolGradient { dy } = self.operands_of(shapes)?;
         Error::check_shape(self.name(), "dy", dy, self.pool.output(self.x)?)?;
         Ok(vec![self.x])
     }
