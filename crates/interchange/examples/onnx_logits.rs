@@ -1,8 +1,9 @@
-//! The class scores of an ONNX graph on the CPU, for docs/benchmarks/import_onnx.py.
+//! The class scores of an ONNX graph or a model of Keras on the CPU, for docs/benchmarks/import_onnx.py and import_keras.py.
 //!
 //! usage: `onnx_logits FILE HEIGHT WIDTH < IMAGES > SCORES`. Images are float32 in the order (image, row, column, channel). Phases
 //! and their seconds go to standard error.
 
+use interchange::keras::KerasWeights;
 use interchange::onnx::OnnxNetwork;
 use layers::Mode;
 use std::error::Error;
@@ -32,12 +33,25 @@ fn run() -> Result<(), Box<dyn Error>> {
         start = Instant::now();
         Ok(())
     };
-    let read = OnnxNetwork::read(Path::new(file))?;
+    let path = Path::new(file);
+    let (onnx, keras) = match path.extension().is_some_and(|ending| ending == "onnx") {
+        true => (Some(OnnxNetwork::read(path)?), None),
+        false => (None, Some(KerasWeights::read(path)?)),
+    };
     phase("read")?;
-    let network = read.network();
+    let of_keras = keras.as_ref().map(|read| read.network().ok_or("the file has no layers"));
+    let network = match &onnx {
+        Some(read) => read.network(),
+        None => of_keras.ok_or("there is no file")??,
+    };
     let model = network.architecture.build(&network.name, [h, w, 3], network.classes.unwrap_or(1))?;
     phase("graph")?;
-    let tensors = read.assign(&model.steps())?;
+    let steps = model.steps();
+    let tensors = match (&onnx, &keras) {
+        (Some(read), _) => read.assign(&steps)?,
+        (None, Some(read)) => read.assign(&steps)?,
+        (None, None) => return Err("there is no file".into()),
+    };
     phase("assign")?;
     let device = tensor_cpu::device(2);
     let mut built = model.build(&device, batch, Mode::Inference)?;
