@@ -295,8 +295,7 @@ impl<'a> Layer<'a> {
             "function" => self.value["class_name"] == "TFOpLambda",
             "data_format" => value == "channels_last",
             "groups" => ones(value),
-            // A kernel of one pixel has no gaps.
-            "dilation_rate" => ones(value) || ones(&self.value["config"]["kernel_size"]),
+            "dilation_rate" => ones(value),
             "axis" => self.is_last(value) || of_vectors && [json!(1), json!([1])].contains(value),
             "bias_initializer" | "beta_initializer" | "moving_mean_initializer" => initializer() == "zeros",
             "gamma_initializer" | "moving_variance_initializer" => initializer() == "ones",
