@@ -1,7 +1,7 @@
 //! The class scores of an ONNX graph or a model of Keras on the CPU, for docs/benchmarks/import_onnx.py and import_keras.py.
 //!
 //! usage: `onnx_logits FILE HEIGHT WIDTH < IMAGES > SCORES`. Images are float32 in the order (image, row, column, channel). Phases
-//! and their seconds go to standard error.
+//! and their seconds go to standard error. With a fourth argument, `train`, the programs of training are built too.
 
 use interchange::keras::KerasWeights;
 use interchange::onnx::OnnxNetwork;
@@ -20,7 +20,11 @@ fn main() {
 
 fn run() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [file, height, width] = &arguments[..] else { return Err("it needs FILE HEIGHT WIDTH".into()) };
+    let (file, height, width, trains) = match &arguments[..] {
+        [file, height, width] => (file, height, width, false),
+        [file, height, width, train] => (file, height, width, train == "train"),
+        _ => return Err("it needs FILE HEIGHT WIDTH [train]".into()),
+    };
     let (h, w): (usize, usize) = (height.parse()?, width.parse()?);
     let mut bytes = Vec::new();
     stdin().read_to_end(&mut bytes)?;
@@ -56,6 +60,10 @@ fn run() -> Result<(), Box<dyn Error>> {
     let device = tensor_cpu::device(2);
     let mut built = model.build(&device, batch, Mode::Inference)?;
     phase("program")?;
+    if trains {
+        drop(model.build(&device, batch, Mode::Training)?);
+        phase("training_program")?;
+    }
     for slot in built.arena().slots().to_vec() {
         let tensor = tensors.get(&slot.name).ok_or("a parameter is missing")?;
         built.arena_mut().load(&device, &slot, tensor.data())?;
