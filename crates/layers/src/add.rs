@@ -22,7 +22,7 @@ use std::borrow::Cow;
 /// assert_eq!(graph.shape(sum), graph.shape(x));
 /// # Ok::<(), layers::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Add {
     activation: Activation,
 }
@@ -33,7 +33,7 @@ impl Add {
         Self::default()
     }
 
-    /// The activation after the sum: none or ReLU. Others must be separate layers.
+    /// The activation after the sum: none or a ReLU. Others must be separate layers.
     pub fn activation(self, activation: Activation) -> Self {
         Add { activation }
     }

@@ -9,16 +9,26 @@ pub(crate) trait Pointwise: Copy + Send + Sync {
     fn gradient(self, of: f32, dy: f32) -> f32;
 }
 
-/// Calls code with the [`Pointwise`] of an [`Activation`](program::Activation), for which it is compiled. But for none and
-/// ReLU, type and activation share a name.
+/// Calls code with the [`Pointwise`] of an [`Activation`](program::Activation), for which it is compiled. The names of an activation
+/// without a number and of its type are the same.
 macro_rules! pointwise {
     ($act:expr, |$name:ident| $code:expr) => {
         $crate::pointwise::pointwise!($act, |$name| $code, [Gelu, Silu, Elu, Sigmoid, Tanh])
     };
     ($act:expr, |$name:ident| $code:expr, [$($own:ident),+]) => {
         match $act {
-            program::Activation::None | program::Activation::Relu => {
+            program::Activation::None
+            | program::Activation::Relu
+            | program::Activation::BoundedRelu(_) => {
                 let $name = $crate::pointwise::Cut::of($act);
+                $code
+            }
+            program::Activation::LeakyRelu(slope) => {
+                let $name = $crate::pointwise::Leaky(slope);
+                $code
+            }
+            program::Activation::HardSigmoid(slope) => {
+                let $name = $crate::pointwise::HardSigmoid(slope);
                 $code
             }
             $(program::Activation::$own => {
@@ -30,26 +40,67 @@ macro_rules! pointwise {
 }
 pub(crate) use pointwise;
 
-/// None and ReLU: nothing below a number passes. For none it is NaN, which nothing lies below.
+/// None, ReLU and bounded ReLU: nothing below a number passes, and nothing above another one. Where there is no limit it is NaN, which
+/// nothing lies below or above.
 #[derive(Clone, Copy)]
-pub(crate) struct Cut(f32);
+pub(crate) struct Cut {
+    least: f32,
+    most: f32,
+}
 
 impl Cut {
-    /// As ReLU does, or as nothing.
+    /// As a ReLU does, or as nothing.
     pub(crate) fn of(act: program::Activation) -> Self {
-        Cut(if act == program::Activation::Relu { 0.0 } else { f32::NAN })
+        let least = if act.ceiling().is_some() { 0.0 } else { f32::NAN };
+        Cut { least, most: act.ceiling().filter(|most| most.is_finite()).unwrap_or(f32::NAN) }
     }
 }
 
 impl Pointwise for Cut {
     #[inline(always)]
     fn forward(self, x: f32) -> f32 {
-        if x < self.0 { self.0 } else { x }
+        let x = if x < self.least { self.least } else { x };
+        if x > self.most { self.most } else { x }
     }
 
     #[inline(always)]
     fn gradient(self, of: f32, dy: f32) -> f32 {
-        if of <= self.0 { 0.0 } else { dy }
+        if of <= self.least || of >= self.most { 0.0 } else { dy }
+    }
+}
+
+/// `LeakyReLU`, with its slope.
+#[derive(Clone, Copy)]
+pub(crate) struct Leaky(pub f32);
+
+impl Pointwise for Leaky {
+    #[inline(always)]
+    fn forward(self, x: f32) -> f32 {
+        if x < 0.0 { self.0 * x } else { x }
+    }
+
+    #[inline(always)]
+    fn gradient(self, of: f32, dy: f32) -> f32 {
+        if of <= 0.0 { self.0 * dy } else { dy }
+    }
+}
+
+/// The hard sigmoid, with its slope. Of the result at most 1e-7 is wrong.
+#[derive(Clone, Copy)]
+pub(crate) struct HardSigmoid(pub f32);
+
+impl Pointwise for HardSigmoid {
+    #[inline(always)]
+    fn forward(self, x: f32) -> f32 {
+        let y = self.0 * x + 0.5;
+        let y = if y < 0.0 { 0.0 } else { y };
+        if y > 1.0 { 1.0 } else { y }
+    }
+
+    #[inline(always)]
+    fn gradient(self, of: f32, dy: f32) -> f32 {
+        let y = self.0 * of + 0.5;
+        if y <= 0.0 || y >= 1.0 { 0.0 } else { self.0 * dy }
     }
 }
 
@@ -207,6 +258,10 @@ mod tests {
 
     #[test]
     fn activations_keep_their_promises() {
+        keeps(Activation::BoundedRelu(2.5), Cut::of(Activation::BoundedRelu(2.5)), [1e-9, 1e-9]);
+        keeps(Activation::LeakyRelu(0.2), Leaky(0.2), [1e-9, 1e-9]);
+        keeps(Activation::LeakyRelu(-0.5), Leaky(-0.5), [1e-9, 1e-9]);
+        keeps(Activation::HardSigmoid(0.2), HardSigmoid(0.2), [1e-7, 1e-9]);
         keeps(Activation::Gelu, Gelu, [1e-7, 3e-7]);
         keeps(Activation::Silu, Silu, [1e-7, 3e-7]);
         keeps(Activation::Elu, Elu, [2e-7, 3e-7]);
@@ -245,6 +300,29 @@ mod tests {
             [Elu.gradient(0.0, 2.0), Sigmoid.gradient(0.0, 2.0), Tanh.gradient(0.0, 2.0)],
             [2.0, 0.5, 2.0]
         );
+    }
+
+    #[test]
+    fn relus_at_their_ends() {
+        let cut = Cut::of(Activation::BoundedRelu(6.0));
+        let ends = [f32::NEG_INFINITY, -0.0, 6.0, f32::INFINITY];
+        assert_eq!(ends.map(|x| cut.forward(x)), [0.0, 0.0, 6.0, 6.0]);
+        assert_eq!([0.0, 3.0, 6.0].map(|y| cut.gradient(y, 2.0)), [0.0, 2.0, 0.0]);
+        let leaky = Leaky(0.25);
+        assert_eq!(ends.map(|x| leaky.forward(x)), [f32::NEG_INFINITY, 0.0, 6.0, f32::INFINITY]);
+        assert_eq!([-1.0, 0.0, 3.0].map(|y| leaky.gradient(y, 2.0)), [0.5, 0.5, 2.0]);
+        let hard = HardSigmoid(0.25);
+        assert_eq!([f32::NEG_INFINITY, 0.0, f32::INFINITY].map(|x| hard.forward(x)), [0.0, 0.5, 1.0]);
+        assert_eq!([-2.0, 1.0, 2.0].map(|x| hard.gradient(x, 2.0)), [0.0, 0.5, 0.0]);
+        assert!(
+            cut.forward(f32::NAN).is_nan()
+                && leaky.forward(f32::NAN).is_nan()
+                && hard.forward(f32::NAN).is_nan()
+        );
+        // As today: nothing is cut off.
+        let none = Cut::of(Activation::None);
+        assert_eq!((none.forward(f32::INFINITY), none.gradient(f32::INFINITY, 2.0)), (f32::INFINITY, 2.0));
+        assert_eq!(Cut::of(Activation::Relu).gradient(f32::INFINITY, 2.0), 2.0);
     }
 
     #[test]

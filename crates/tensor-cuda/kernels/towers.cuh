@@ -236,14 +236,20 @@ struct Logistic {
     }
 };
 
-// Activations by their numbers, which are those of crate `program`: src/activation.rs compares them. The smooth ones come last, and
-// behind ACT_SILU those that have an exponential in common.
-enum Act : u32 { ACT_NONE, ACT_RELU, ACT_GELU, ACT_SILU, ACT_ELU, ACT_SIGMOID, ACT_TANH };
+// Activations, each with a number of its own in the upper half: src/activation.rs packs both. The smooth ones come last, and behind
+// ACT_SILU those that have an exponential in common.
+using Act = u64;
+enum Kind : u32 { ACT_NONE, ACT_RELU, ACT_BOUNDED_RELU, ACT_LEAKY_RELU, ACT_HARD_SIGMOID, ACT_GELU, ACT_SILU, ACT_ELU, ACT_SIGMOID, ACT_TANH };
 
-// An activation; a NaN passes. Without SMOOTH it is none or relu: code for the others would cost registers and branches for each
-// element.
+__device__ inline u32 kind_of(Act act) { return static_cast<u32>(act); }
+__device__ inline float number_of(Act act) { return __uint_as_float(static_cast<u32>(act >> 32)); }
+
+// An activation; a NaN passes. Without SMOOTH it is none, relu or bounded relu: code for the others would cost registers and branches
+// for each element.
 template <bool SMOOTH = true>
-__device__ inline float activate(float x, u32 act) {
+__device__ inline float activate(float x, Act of_kind) {
+    u32 act = kind_of(of_kind);
+    float number = number_of(of_kind);
     if (SMOOTH && act >= ACT_SILU) { // one exponential for all four: code for each would take twice as long to compile
         Logistic of(act == ACT_TANH ? 2.0f * x : x);
         if (act == ACT_SILU) return (x < 0.0f ? 0.0f : x) - of.distance * of.rest;
@@ -255,12 +261,21 @@ __device__ inline float activate(float x, u32 act) {
         Bell of(x);
         return (x < 0.0f ? 0.0f : x) - of.distance * of.tail;
     }
-    return act == ACT_RELU && x < 0.0f ? 0.0f : x;
+    if (SMOOTH && act == ACT_LEAKY_RELU) return x < 0.0f ? number * x : x;
+    if (SMOOTH && act == ACT_HARD_SIGMOID) {
+        float y = fmaf(number, x, 0.5f);
+        return y < 0.0f ? 0.0f : y > 1.0f ? 1.0f : y;
+    }
+    if (act == ACT_NONE) return x;
+    return x < 0.0f ? 0.0f : act == ACT_BOUNDED_RELU && x > number ? number : x;
 }
 
-// The gradient before the activation, from the one after it and relu's output or input, or the input of the others. That of a NaN passes.
+// The gradient before the activation, from the one after it and a relu's output or input, or the input of the others. That of a NaN
+// passes.
 template <bool SMOOTH = true>
-__device__ inline float before(float of, float dy, u32 act) {
+__device__ inline float before(float of, float dy, Act of_kind) {
+    u32 act = kind_of(of_kind);
+    float number = number_of(of_kind);
     if (SMOOTH && act >= ACT_SILU) {
         Logistic at(act == ACT_TANH ? 2.0f * of : of);
         if (act == ACT_ELU) return of < 0.0f ? dy * at.power : dy;
@@ -273,7 +288,13 @@ __device__ inline float before(float of, float dy, u32 act) {
         float below = at.tail - at.distance * (0.3989423f * at.bell);
         return dy * (of < 0.0f ? below : 1.0f - below);
     }
-    return act == ACT_RELU && of <= 0.0f ? 0.0f : dy;
+    if (SMOOTH && act == ACT_LEAKY_RELU) return of <= 0.0f ? number * dy : dy;
+    if (SMOOTH && act == ACT_HARD_SIGMOID) {
+        float y = fmaf(number, of, 0.5f);
+        return y <= 0.0f || y >= 1.0f ? 0.0f : number * dy;
+    }
+    if (act == ACT_NONE) return dy;
+    return of <= 0.0f || (act == ACT_BOUNDED_RELU && of >= number) ? 0.0f : dy;
 }
 
 // What a kernel is compiled for: V neighbouring elements a thread, and activations with or without SMOOTH ones.
@@ -287,7 +308,7 @@ struct Variant {
 #define CALL_VARIANT(WIDE, vector, act, function, ...)                          \
     do {                                                                        \
         if (vector == 1) function<Variant<1, true>>(__VA_ARGS__);               \
-        else if (act >= ACT_GELU) function<Variant<WIDE, true>>(__VA_ARGS__);          \
+        else if (kind_of(act) > ACT_BOUNDED_RELU) function<Variant<WIDE, true>>(__VA_ARGS__);          \
         else function<Variant<WIDE, false>>(__VA_ARGS__);                       \
     } while (false)
 

@@ -2,6 +2,7 @@
 
 use super::calls::{Calls, Key, first_numbers};
 use super::compile;
+use super::config::VERSION;
 use super::layer::{self, Layer};
 use super::place::Place;
 use super::unit::Unit;
@@ -32,7 +33,10 @@ pub(super) struct Read {
 
 /// Reads the configuration of a Sequential or functional model. `weights` are the layers of its file, and whether they have names.
 pub(super) fn read(config: &Value, weights: (&[Unit], bool)) -> Result<Read, String> {
-    let mut reader = Reader { weights, ..Reader::default() };
+    let before_3 = config[VERSION]
+        .as_str()
+        .is_some_and(|version| ["1.", "2."].iter().any(|old| version.starts_with(old)));
+    let mut reader = Reader { weights, before_3, ..Reader::default() };
     let images = vec![IMAGES.to_owned()];
     let output = reader.model(config, &Around::default(), &images)?;
     let mut architecture = Architecture { layers: reader.layers };
@@ -86,6 +90,8 @@ impl Around {
 #[derive(Default)]
 struct Reader<'a> {
     weights: (&'a [Unit], bool),
+    /// Whether the model is of Keras 1 or 2.
+    before_3: bool,
     adapted: Vec<usize>,
     layers: Vec<LayerSpec>,
     places: Vec<Place>,
@@ -221,6 +227,10 @@ impl Reader<'_> {
             Some(spec) => spec,
             None => layer.spec(place, of_vectors, &mut self.left_out)?,
         };
+        // Its slope was 0.2, and is 1/6 in Keras 3.
+        if self.before_3 && spec.options.get("activation") == Some(&"hard_sigmoid".into()) {
+            spec.options.insert("activation".to_owned(), "hard_sigmoid(0.2)".into());
+        }
         spec.name = if call == 0 { place.layer.clone() } else { format!("{}_call{call}", place.layer) };
         spec.inputs = inputs.to_vec();
         let name = spec.name.clone();

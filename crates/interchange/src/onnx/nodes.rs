@@ -223,9 +223,18 @@ impl<'s> Nodes<'s> {
                 let logistic = self.node("Sigmoid", &[&x], &[], logistic);
                 self.node("Mul", &[&x, &logistic], &[], output)
             }
+            Activation::BoundedRelu(most) => {
+                let [none, most] =
+                    [("least", 0.0), ("most", most)].map(|(what, x)| self.constant(step, what, x));
+                self.node("Clip", &[&x, &none, &most], &[], output)
+            }
+            Activation::LeakyRelu(slope) => self.node("LeakyRelu", &[&x], &[Float("alpha", slope)], output),
+            Activation::HardSigmoid(slope) => {
+                self.node("HardSigmoid", &[&x], &[Float("alpha", slope), Float("beta", 0.5)], output)
+            }
             Activation::Elu => self.node("Elu", &[&x], &[], output),
-            Activation::Sigmoid => self.node("Sigmoid", &[&x], &[], output),
-            Activation::Tanh => self.node("Tanh", &[&x], &[], output),
+            // Others have the same name there.
+            act => self.node(act.label(), &[&x], &[], output),
         }
     }
 

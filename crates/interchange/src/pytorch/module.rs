@@ -227,7 +227,13 @@ fn lines(
 fn activated(value: &str, act: Activation) -> String {
     match act {
         Activation::None => value.to_owned(),
-        act => format!("F.{}({value})", act.name()),
+        Activation::BoundedRelu(most) if most != 6.0 => format!("F.hardtanh({value}, 0.0, {most:?})"),
+        Activation::LeakyRelu(slope) => format!("F.leaky_relu({value}, {slope})"),
+        // PyTorch's own has a slope of 1/6 alone.
+        Activation::HardSigmoid(slope) if slope != 1.0 / 6.0 => {
+            format!("torch.clamp({value} * {slope} + 0.5, 0.0, 1.0)")
+        }
+        act => format!("F.{}({value})", act.label().to_lowercase()),
     }
 }
 

@@ -130,6 +130,7 @@ const TABLE: &[Class] = &[
         build: group_normalization,
         ..PLAIN
     },
+    Class { name: "LeakyReLU", options: &["negative_slope", "alpha"], build: activation, ..PLAIN },
     Class {
         name: "MaxPooling2D",
         options: &["pool_size", "strides", "padding"],

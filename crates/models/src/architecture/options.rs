@@ -87,7 +87,8 @@ impl Options<'_> {
         self.given_number(key)?.ok_or_else(|| self.missing(key))
     }
 
-    fn given_number(&self, key: &str) -> Result<Option<f32>> {
+    /// A finite number, if it is given.
+    pub(super) fn given_number(&self, key: &str) -> Result<Option<f32>> {
         let refuse = || self.refuse_value(key, "a number");
         self.get(key).map(|value| number(value).ok_or_else(refuse)).transpose()
     }
@@ -129,11 +130,10 @@ impl Options<'_> {
             None => "linear",
             Some(value) => value.as_str().unwrap_or_default(),
         };
-        let known = Activation::ALL.into_iter().find(|activation| activation.name() == name);
-        match (known, name) {
-            (Some(known), _) => Ok(Some(known)),
-            (None, "swish") => Ok(Some(Activation::Silu)),
-            (None, "softmax") => Ok(None),
+        match (name.parse(), name) {
+            (Ok(known), _) => Ok(Some(known)),
+            (_, "swish") => Ok(Some(Activation::Silu)),
+            (_, "softmax") => Ok(None),
             _ => {
                 let names = Activation::ALL.map(Activation::name).join(", ");
                 let accepted = format!("one of {names}, or softmax at the end");

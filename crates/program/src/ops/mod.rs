@@ -84,7 +84,7 @@ fn per_channel(op: &'static str, what: &'static str, run: Shape, c: usize) -> Re
 
 /// `relu` behind a comma, where there is an activation.
 fn and_activation(act: Activation) -> String {
-    if act == Activation::None { String::new() } else { format!(", {}", act.name()) }
+    if act == Activation::None { String::new() } else { format!(", {act}") }
 }
 
 macro_rules! ops {
