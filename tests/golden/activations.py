@@ -58,4 +58,5 @@ def hard_sigmoid(t):
 activation("relu6", F.relu6)
 activation("leaky_relu", lambda t: F.leaky_relu(t, float(np.float32(0.2))))
 activation("hard_sigmoid", hard_sigmoid)
+activation("hard_silu", F.hardswish)
 save_file(golden, pathlib.Path(__file__).with_name("activations.safetensors"))

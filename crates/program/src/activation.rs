@@ -19,6 +19,8 @@ pub enum Activation {
     /// `min(max(slope * x + 1/2, 0), 1)`. The slope of Keras 3 and PyTorch is 1/6, that of Keras 2 and ONNX 0.2. M. Courbariaux, Y. Bengio,
     /// J.-P. David, "BinaryConnect", 2015.
     HardSigmoid(f32),
+    /// `x * min(max(x + 3, 0), 6) / 6`: Keras' `hard_silu`, PyTorch's `Hardswish()`. A. Howard et al., "Searching for MobileNetV3", 2019.
+    HardSwish,
     /// `x` times the probability that a standard normal number lies below it, `x (1 + erf(x / sqrt(2))) / 2`: Keras' `gelu`
     /// without `approximate`, PyTorch's `GELU()`. D. Hendrycks, K. Gimpel, "Gaussian error linear units", 2016.
     Gelu,
@@ -36,12 +38,13 @@ pub enum Activation {
 
 impl Activation {
     /// All of them, with the number of Keras 3 where they have one.
-    pub const ALL: [Activation; 10] = [
+    pub const ALL: [Activation; 11] = [
         Activation::None,
         Activation::Relu,
         Activation::BoundedRelu(6.0),
         Activation::LeakyRelu(0.2),
         Activation::HardSigmoid(1.0 / 6.0),
+        Activation::HardSwish,
         Activation::Gelu,
         Activation::Silu,
         Activation::Elu,
@@ -119,6 +122,7 @@ impl Activation {
             Activation::BoundedRelu(_) => "bounded_relu",
             Activation::LeakyRelu(_) => "leaky_relu",
             Activation::HardSigmoid(_) => "hard_sigmoid",
+            Activation::HardSwish => "hard_silu",
             Activation::Gelu => "gelu",
             Activation::Silu => "silu",
             Activation::Elu => "elu",
@@ -136,6 +140,7 @@ impl Activation {
             Activation::BoundedRelu(_) => "BoundedReLU",
             Activation::LeakyRelu(_) => "LeakyReLU",
             Activation::HardSigmoid(_) => "HardSigmoid",
+            Activation::HardSwish => "HardSwish",
             Activation::Gelu => "GELU",
             Activation::Silu => "SiLU",
             Activation::Elu => "ELU",

@@ -13,7 +13,7 @@ pub(crate) trait Pointwise: Copy + Send + Sync {
 /// without a number and of its type are the same.
 macro_rules! pointwise {
     ($act:expr, |$name:ident| $code:expr) => {
-        $crate::pointwise::pointwise!($act, |$name| $code, [Gelu, Silu, Elu, Sigmoid, Tanh])
+        $crate::pointwise::pointwise!($act, |$name| $code, [HardSwish, Gelu, Silu, Elu, Sigmoid, Tanh])
     };
     ($act:expr, |$name:ident| $code:expr, [$($own:ident),+]) => {
         match $act {
@@ -101,6 +101,26 @@ impl Pointwise for HardSigmoid {
     fn gradient(self, of: f32, dy: f32) -> f32 {
         let y = self.0 * of + 0.5;
         if y <= 0.0 || y >= 1.0 { 0.0 } else { self.0 * dy }
+    }
+}
+
+/// Hard-swish. Of the result at most 2e-7 is wrong, or as much of it as f32 rounds; of its slope 2e-7.
+#[derive(Clone, Copy)]
+pub(crate) struct HardSwish;
+
+impl Pointwise for HardSwish {
+    #[inline(always)]
+    fn forward(self, x: f32) -> f32 {
+        let y = x * HardSigmoid(1.0 / 6.0).forward(x);
+        // What is infinite times 0 is not 0.
+        if x <= -3.0 { 0.0 } else { y }
+    }
+
+    #[inline(always)]
+    fn gradient(self, of: f32, dy: f32) -> f32 {
+        let slope = of * (1.0 / 3.0) + 0.5;
+        let slope = if of <= -3.0 { 0.0 } else { slope };
+        dy * if of >= 3.0 { 1.0 } else { slope }
     }
 }
 
@@ -262,6 +282,7 @@ mod tests {
         keeps(Activation::LeakyRelu(0.2), Leaky(0.2), [1e-9, 1e-9]);
         keeps(Activation::LeakyRelu(-0.5), Leaky(-0.5), [1e-9, 1e-9]);
         keeps(Activation::HardSigmoid(0.2), HardSigmoid(0.2), [1e-7, 1e-9]);
+        keeps(Activation::HardSwish, HardSwish, [2e-7, 2e-7]);
         keeps(Activation::Gelu, Gelu, [1e-7, 3e-7]);
         keeps(Activation::Silu, Silu, [1e-7, 3e-7]);
         keeps(Activation::Elu, Elu, [2e-7, 3e-7]);
@@ -319,6 +340,9 @@ mod tests {
                 && leaky.forward(f32::NAN).is_nan()
                 && hard.forward(f32::NAN).is_nan()
         );
+        assert_eq!(ends.map(|x| HardSwish.forward(x)), [0.0, 0.0, 6.0, f32::INFINITY]);
+        assert_eq!([-3.0, 0.0, 3.0].map(|x| HardSwish.gradient(x, 2.0)), [0.0, 1.0, 2.0]);
+        assert!(HardSwish.forward(f32::NAN).is_nan() && HardSwish.gradient(f32::NAN, 1.0).is_nan());
         // As today: nothing is cut off.
         let none = Cut::of(Activation::None);
         assert_eq!((none.forward(f32::INFINITY), none.gradient(f32::INFINITY, 2.0)), (f32::INFINITY, 2.0));

@@ -239,7 +239,7 @@ struct Logistic {
 // Activations, each with a number of its own in the upper half: src/activation.rs packs both. The smooth ones come last, and behind
 // ACT_SILU those that have an exponential in common.
 using Act = u64;
-enum Kind : u32 { ACT_NONE, ACT_RELU, ACT_BOUNDED_RELU, ACT_LEAKY_RELU, ACT_HARD_SIGMOID, ACT_GELU, ACT_SILU, ACT_ELU, ACT_SIGMOID, ACT_TANH };
+enum Kind : u32 { ACT_NONE, ACT_RELU, ACT_BOUNDED_RELU, ACT_LEAKY_RELU, ACT_HARD_SIGMOID, ACT_HARD_SWISH, ACT_GELU, ACT_SILU, ACT_ELU, ACT_SIGMOID, ACT_TANH };
 
 __device__ inline u32 kind_of(Act act) { return static_cast<u32>(act); }
 __device__ inline float number_of(Act act) { return __uint_as_float(static_cast<u32>(act >> 32)); }
@@ -265,6 +265,10 @@ __device__ inline float activate(float x, Act of_kind) {
     if (SMOOTH && act == ACT_HARD_SIGMOID) {
         float y = fmaf(number, x, 0.5f);
         return y < 0.0f ? 0.0f : y > 1.0f ? 1.0f : y;
+    }
+    if (SMOOTH && act == ACT_HARD_SWISH) {
+        float of_six = x + 3.0f < 6.0f ? (x + 3.0f) * (1.0f / 6.0f) : 1.0f;
+        return x <= -3.0f ? 0.0f : x >= 3.0f ? x : x * of_six;
     }
     if (act == ACT_NONE) return x;
     return x < 0.0f ? 0.0f : act == ACT_BOUNDED_RELU && x > number ? number : x;
@@ -293,6 +297,7 @@ __device__ inline float before(float of, float dy, Act of_kind) {
         float y = fmaf(number, of, 0.5f);
         return y <= 0.0f || y >= 1.0f ? 0.0f : number * dy;
     }
+    if (SMOOTH && act == ACT_HARD_SWISH) return of <= -3.0f ? 0.0f : of >= 3.0f ? dy : dy * fmaf(of, 1.0f / 3.0f, 0.5f);
     if (act == ACT_NONE) return dy;
     return of <= 0.0f || (act == ACT_BOUNDED_RELU && of >= number) ? 0.0f : dy;
 }

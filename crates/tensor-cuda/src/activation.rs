@@ -10,11 +10,12 @@ const fn kind(act: Activation) -> (u32, &'static str) {
         Activation::BoundedRelu(_) => (2, "ACT_BOUNDED_RELU"),
         Activation::LeakyRelu(_) => (3, "ACT_LEAKY_RELU"),
         Activation::HardSigmoid(_) => (4, "ACT_HARD_SIGMOID"),
-        Activation::Gelu => (5, "ACT_GELU"),
-        Activation::Silu => (6, "ACT_SILU"),
-        Activation::Elu => (7, "ACT_ELU"),
-        Activation::Sigmoid => (8, "ACT_SIGMOID"),
-        Activation::Tanh => (9, "ACT_TANH"),
+        Activation::HardSwish => (5, "ACT_HARD_SWISH"),
+        Activation::Gelu => (6, "ACT_GELU"),
+        Activation::Silu => (7, "ACT_SILU"),
+        Activation::Elu => (8, "ACT_ELU"),
+        Activation::Sigmoid => (9, "ACT_SIGMOID"),
+        Activation::Tanh => (10, "ACT_TANH"),
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) fn act(activation: Activation, x: f64) -> f64 {
         Activation::BoundedRelu(most) if x > f64::from(most) => f64::from(most),
         Activation::LeakyRelu(slope) if x < 0.0 => f64::from(slope) * x,
         Activation::HardSigmoid(slope) => hard_sigmoid(f64::from(slope), x),
+        Activation::HardSwish => x * hard_sigmoid(1.0 / 6.0, x),
         Activation::Gelu => x * below(x),
         Activation::Silu => x * logistic(x),
         Activation::Elu if x < 0.0 => x.exp_m1(),
@@ -31,6 +32,10 @@ pub(crate) fn act_gradient(activation: Activation, of: f64, dy: f64) -> f64 {
         Activation::HardSigmoid(slope) => match hard_sigmoid(f64::from(slope), of) {
             0.0 | 1.0 => 0.0,
             _ => f64::from(slope) * dy,
+        },
+        Activation::HardSwish => match hard_sigmoid(1.0 / 6.0, of) {
+            bound @ (0.0 | 1.0) => bound * dy,
+            _ => (of / 3.0 + 0.5) * dy,
         },
         Activation::Gelu => dy * (below(of) + of * density(of)),
         Activation::Silu => dy * logistic(of) * (1.0 + of * logistic(-of)),
