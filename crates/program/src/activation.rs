@@ -34,11 +34,15 @@ pub enum Activation {
     Sigmoid,
     /// `(exp(2 x) - 1) / (exp(2 x) + 1)`.
     Tanh,
+    /// `ln(1 + exp(x))`.
+    Softplus,
+    /// `x tanh(ln(1 + exp(x)))`. D. Misra, "Mish: a self regularized non-monotonic activation function", 2019.
+    Mish,
 }
 
 impl Activation {
     /// All of them, with the number of Keras 3 where they have one.
-    pub const ALL: [Activation; 11] = [
+    pub const ALL: [Activation; 13] = [
         Activation::None,
         Activation::Relu,
         Activation::BoundedRelu(6.0),
@@ -50,10 +54,12 @@ impl Activation {
         Activation::Elu,
         Activation::Sigmoid,
         Activation::Tanh,
+        Activation::Softplus,
+        Activation::Mish,
     ];
 
     /// Whether its gradient is computed from its input. That of none and the ReLUs follows from the output as well, unless a slope
-    /// is negative. GELU and SiLU fall before they rise, so two inputs give the same output; the others lose digits where they
+    /// is negative. GELU, SiLU and their like fall before they rise, so two inputs give the same output; the others lose digits where they
     /// are flat.
     pub const fn reads_input(self) -> bool {
         match self {
@@ -128,6 +134,8 @@ impl Activation {
             Activation::Elu => "elu",
             Activation::Sigmoid => "sigmoid",
             Activation::Tanh => "tanh",
+            Activation::Softplus => "softplus",
+            Activation::Mish => "mish",
         }
     }
 
@@ -146,6 +154,8 @@ impl Activation {
             Activation::Elu => "ELU",
             Activation::Sigmoid => "Sigmoid",
             Activation::Tanh => "Tanh",
+            Activation::Softplus => "Softplus",
+            Activation::Mish => "Mish",
         }
     }
 }

@@ -223,7 +223,7 @@ struct Bell {
     }
 };
 
-// What SiLU, ELU, sigmoid and tanh are made of: the distance from 0, at most 87; exp(-distance); 1 / (1 + exp(-distance)), and what
+// What SiLU, ELU, sigmoid, tanh, softplus and mish are made of: the distance from 0, at most 87; exp(-distance); 1 / (1 + exp(-distance)), and what
 // that lacks to 1.
 struct Logistic {
     float distance, power, most, rest;
@@ -236,10 +236,22 @@ struct Logistic {
     }
 };
 
+// tanh(ln(1 + exp(x))), and 1 minus its square, for mish.
+struct Softened {
+    float tanh, rest;
+
+    __device__ Softened(const Logistic& of, float x) {
+        float e = of.power, own = x < 0.0f ? e * (e + 2.0f) : 1.0f + 2.0f * e, other = x < 0.0f ? 2.0f : 2.0f * e * e;
+        float whole = own + other;
+        tanh = own / whole;
+        rest = other * (2.0f * own + other) / (whole * whole);
+    }
+};
+
 // Activations, each with a number of its own in the upper half: src/activation.rs packs both. The smooth ones come last, and behind
 // ACT_SILU those that have an exponential in common.
 using Act = u64;
-enum Kind : u32 { ACT_NONE, ACT_RELU, ACT_BOUNDED_RELU, ACT_LEAKY_RELU, ACT_HARD_SIGMOID, ACT_HARD_SWISH, ACT_GELU, ACT_SILU, ACT_ELU, ACT_SIGMOID, ACT_TANH };
+enum Kind : u32 { ACT_NONE, ACT_RELU, ACT_BOUNDED_RELU, ACT_LEAKY_RELU, ACT_HARD_SIGMOID, ACT_HARD_SWISH, ACT_GELU, ACT_SILU, ACT_ELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTPLUS, ACT_MISH };
 
 __device__ inline u32 kind_of(Act act) { return static_cast<u32>(act); }
 __device__ inline float number_of(Act act) { return __uint_as_float(static_cast<u32>(act >> 32)); }
@@ -250,10 +262,12 @@ template <bool SMOOTH = true>
 __device__ inline float activate(float x, Act of_kind) {
     u32 act = kind_of(of_kind);
     float number = number_of(of_kind);
-    if (SMOOTH && act >= ACT_SILU) { // one exponential for all four: code for each would take twice as long to compile
+    if (SMOOTH && act >= ACT_SILU) { // one exponential for all: code for each would take twice as long to compile
         Logistic of(act == ACT_TANH ? 2.0f * x : x);
         if (act == ACT_SILU) return (x < 0.0f ? 0.0f : x) - of.distance * of.rest;
         if (act == ACT_ELU) return x < 0.0f ? of.power - 1.0f : x;
+        if (act == ACT_SOFTPLUS) return (x < 0.0f ? 0.0f : x) + log1pf(of.power);
+        if (act == ACT_MISH) return (x < 0.0f ? -of.distance : x) * Softened(of, x).tanh;
         float above = x < 0.0f ? of.rest : of.most, below = x < 0.0f ? of.most : of.rest;
         return act == ACT_SIGMOID ? above : above - below;
     }
@@ -283,6 +297,11 @@ __device__ inline float before(float of, float dy, Act of_kind) {
     if (SMOOTH && act >= ACT_SILU) {
         Logistic at(act == ACT_TANH ? 2.0f * of : of);
         if (act == ACT_ELU) return of < 0.0f ? dy * at.power : dy;
+        if (act == ACT_SOFTPLUS) return dy * (of < 0.0f ? at.rest : at.most);
+        if (act == ACT_MISH) {
+            Softened to(at, of);
+            return dy * (to.tanh + (of < 0.0f ? -at.distance * at.rest : at.distance * at.most) * to.rest);
+        }
         if (act >= ACT_SIGMOID) return dy * ((act == ACT_TANH ? 4.0f : 1.0f) * at.most * at.rest);
         float below = at.rest * (1.0f - at.distance * at.most);
         return dy * (of < 0.0f ? below : 1.0f - below);

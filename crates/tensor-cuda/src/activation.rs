@@ -16,6 +16,8 @@ const fn kind(act: Activation) -> (u32, &'static str) {
         Activation::Elu => (8, "ACT_ELU"),
         Activation::Sigmoid => (9, "ACT_SIGMOID"),
         Activation::Tanh => (10, "ACT_TANH"),
+        Activation::Softplus => (11, "ACT_SOFTPLUS"),
+        Activation::Mish => (12, "ACT_MISH"),
     }
 }
 

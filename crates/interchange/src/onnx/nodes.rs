@@ -232,6 +232,13 @@ impl<'s> Nodes<'s> {
             Activation::HardSigmoid(slope) => {
                 self.node("HardSigmoid", &[&x], &[Float("alpha", slope), Float("beta", 0.5)], output)
             }
+            // Operator sets before 18 have no `Mish`.
+            Activation::Mish => {
+                let [soft, tanh] = ["softplus", "tanh"].map(|what| self.helper(step, what));
+                let soft = self.node("Softplus", &[&x], &[], soft);
+                let tanh = self.node("Tanh", &[&soft], &[], tanh);
+                self.node("Mul", &[&x, &tanh], &[], output)
+            }
             Activation::Elu => self.node("Elu", &[&x], &[], output),
             // Others have the same name there.
             act => self.node(act.label(), &[&x], &[], output),

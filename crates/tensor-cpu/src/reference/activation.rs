@@ -14,6 +14,8 @@ pub(crate) fn act(activation: Activation, x: f64) -> f64 {
         Activation::Elu if x < 0.0 => x.exp_m1(),
         Activation::Sigmoid => logistic(x),
         Activation::Tanh => x.tanh(),
+        Activation::Softplus => softplus(x),
+        Activation::Mish => x * softplus(x).tanh(),
         Activation::None
         | Activation::Relu
         | Activation::BoundedRelu(_)
@@ -42,6 +44,11 @@ pub(crate) fn act_gradient(activation: Activation, of: f64, dy: f64) -> f64 {
         Activation::Elu if of < 0.0 => dy * of.exp(),
         Activation::Sigmoid => dy * logistic(of) * logistic(-of),
         Activation::Tanh => dy * (1.0 - of.tanh().powi(2)),
+        Activation::Softplus => dy * logistic(of),
+        Activation::Mish => {
+            let rest = softplus(of).cosh().powi(-2);
+            dy * (softplus(of).tanh() + if rest > 0.0 { of * rest * logistic(of) } else { 0.0 })
+        }
         Activation::None
         | Activation::Relu
         | Activation::BoundedRelu(_)
@@ -53,6 +60,10 @@ pub(crate) fn act_gradient(activation: Activation, of: f64, dy: f64) -> f64 {
 /// A NaN stays one.
 fn hard_sigmoid(slope: f64, x: f64) -> f64 {
     (slope * x + 0.5).clamp(0.0, 1.0)
+}
+
+fn softplus(x: f64) -> f64 {
+    if x.is_nan() { x } else { x.max(0.0) + (-x.abs()).exp().ln_1p() }
 }
 
 fn logistic(x: f64) -> f64 {
