@@ -235,7 +235,10 @@ impl Reader<'_> {
         spec.inputs = inputs.to_vec();
         let name = spec.name.clone();
         let has_places = spec.options.get("keepdims") == Some(&true.into());
-        if of_vectors || spec.class == "Flatten" || spec.class.starts_with("Global") && !has_places {
+        let is_image = spec.class == "Reshape"
+            && spec.options["target_shape"].as_array().is_some_and(|to| to.len() == 3);
+        let is_flat = ["Flatten", "Reshape"].contains(&spec.class.as_str());
+        if !is_image && (of_vectors || is_flat || spec.class.starts_with("Global") && !has_places) {
             self.vectors.insert(name.clone());
         }
         if layer.has_weights() {

@@ -77,6 +77,19 @@ impl Options<'_> {
         Ok(program::Pad { top, bottom, left, right })
     }
 
+    /// The extents of a shape, of which one may be -1: that is `None`.
+    pub(super) fn target_shape(&self) -> Result<Vec<Option<usize>>> {
+        let refuse = || self.refuse_value("target_shape", "a list of numbers, of which one may be -1");
+        let list =
+            self.get("target_shape").and_then(Value::as_array).ok_or_else(|| self.missing("target_shape"))?;
+        let open = list.iter().filter(|side| side.as_i64() == Some(-1)).count();
+        let sides: Option<Vec<_>> = list
+            .iter()
+            .map(|side| if side.as_i64() == Some(-1) { Some(None) } else { size(side).map(Some) })
+            .collect();
+        sides.filter(|_| open <= 1).ok_or_else(refuse)
+    }
+
     /// A finite number.
     pub(super) fn number(&self, key: &str, default: f64) -> Result<f32> {
         Ok(self.given_number(key)?.unwrap_or(default as f32))
