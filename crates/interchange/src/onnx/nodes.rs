@@ -43,12 +43,12 @@ pub(super) struct Nodes<'s> {
 }
 
 /// A node's attribute.
-enum Attribute<'a> {
+pub(super) enum Attribute<'a> {
     Float(&'a str, f32),
     Number(&'a str, usize),
     Numbers(&'a str, &'a [usize]),
 }
-use Attribute::{Float, Number, Numbers};
+pub(super) use Attribute::{Float, Number, Numbers};
 
 impl Attribute<'_> {
     /// As an `AttributeProto`, with its type.
@@ -121,8 +121,17 @@ impl<'s> Nodes<'s> {
         {
             Op::Conv2dForward(ops::Conv2dForward { conv, act }) => {
                 let (kernel, stride, pads) = (conv.kernel, conv.stride, pads(conv.pad));
-                let about =
-                    [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
+                let mut about = vec![
+                    Numbers("kernel_shape", &kernel),
+                    Numbers("strides", &stride),
+                    Numbers("pads", &pads),
+                ];
+                if conv.dilation != [1, 1] {
+                    about.push(Numbers("dilations", &conv.dilation));
+                }
+                if conv.groups != 1 {
+                    about.push(Number("group", conv.groups));
+                }
                 self.activated(step, "Conv", &operands, &about, act)
             }
             Op::LinearForward(ops::LinearForward { act, .. }) => {
@@ -162,6 +171,21 @@ impl<'s> Nodes<'s> {
                 let factor = self.constant(step, "factor", factor);
                 self.activated(step, "Mul", &[operands[0], &factor], &[], Activation::None)
             }
+            Op::ChannelShuffle(ops::ChannelShuffle { groups }) => {
+                let [h, w, c] = [step.x.h, step.x.w, step.x.c];
+                // 0: as many samples as before.
+                let parts = self.integers(step, "parts", &[0, groups, c / groups, h, w]);
+                let whole = self.integers(step, "whole", &[0, c, h, w]);
+                let [split, turned] = ["split", "turned"].map(|part| self.helper(step, part));
+                let split = self.node("Reshape", &[operands[0], &parts], &[], split);
+                let turned = self.node("Transpose", &[&split], &[Numbers("perm", &[0, 2, 1, 3, 4])], turned);
+                self.activated(step, "Reshape", &[&turned, &whole], &[], Activation::None)
+            }
+            Op::Slice(ops::Slice { from, channels }) => {
+                let [start, end, axis] = [("start", from), ("end", from + channels), ("axis", 1)]
+                    .map(|(what, value)| self.integers(step, what, &[value]));
+                self.activated(step, "Slice", &[operands[0], &start, &end, &axis], &[], Activation::None)
+            }
             Op::Concat(_) => {
                 self.activated(step, "Concat", &operands, &[Number("axis", 1)], Activation::None)
             }
@@ -179,6 +203,7 @@ impl<'s> Nodes<'s> {
             }
             Some(Op::Concat(_)) => step.inputs.iter().map(|x| self.widths.get(x).copied()).sum(),
             Some(Op::Reshape(ops::Reshape { to })) => Some(to.c),
+            Some(Op::Slice(ops::Slice { channels, .. })) => Some(channels),
             _ => Some(step.x.c),
         };
         self.widths.insert(step.output, width.unwrap_or(step.x.c));
@@ -190,6 +215,12 @@ impl<'s> Nodes<'s> {
     }
 
     /// The `GraphProto` so far, and the operators that it needs.
+    /// The sigmoid of the one output; returns its name.
+    pub(super) fn probability(&mut self) -> String {
+        let output = self.unique("probability");
+        self.node("Sigmoid", &[OUTPUT], &[], output)
+    }
+
     pub(super) fn finish(self) -> (GraphProto, Opset) {
         (self.graph, self.opset)
     }
@@ -207,22 +238,14 @@ impl<'s> Nodes<'s> {
             1 => x.to_owned(),
             _ => self.node("Transpose", &[x], &[Numbers("perm", &[0, 2, 3, 1])], before),
         };
-        let shape = self.unique(&format!("{}_to", step.name));
-        let extents = [-1, to.h as i64, to.w as i64, to.c as i64];
-        self.graph.initializer.push(TensorProto {
-            dims: vec![4],
-            data_type: INT64,
-            name: shape.clone(),
-            raw_data: extents.iter().flat_map(|extent| extent.to_le_bytes()).collect(),
-            ..TensorProto::default()
-        });
+        let shape = self.integers(step, "to", &[0, to.h, to.w, to.c]);
         let image = self.node("Reshape", &[&x, &shape], &[], split);
         let output = self.output(step);
         self.node("Transpose", &[&image], &[Numbers("perm", &[0, 3, 1, 2])], output)
     }
 
     /// A node with its activation; returns the name of the result.
-    fn activated(
+    pub(super) fn activated(
         &mut self,
         step: &Step,
         op: &str,
@@ -238,54 +261,8 @@ impl<'s> Nodes<'s> {
         if act == Activation::None { y } else { self.activate(step, y, act) }
     }
 
-    fn activate(&mut self, step: &Step, x: String, act: Activation) -> String {
-        let output = self.output(step);
-        match act {
-            Activation::None => self.node("Identity", &[&x], &[], output),
-            Activation::Relu => self.node("Relu", &[&x], &[], output),
-            Activation::Gelu => self.gelu(step, &x, output),
-            Activation::Silu => {
-                let logistic = self.helper(step, "sigmoid");
-                let logistic = self.node("Sigmoid", &[&x], &[], logistic);
-                self.node("Mul", &[&x, &logistic], &[], output)
-            }
-            Activation::BoundedRelu(most) => {
-                let [none, most] =
-                    [("least", 0.0), ("most", most)].map(|(what, x)| self.constant(step, what, x));
-                self.node("Clip", &[&x, &none, &most], &[], output)
-            }
-            Activation::LeakyRelu(slope) => self.node("LeakyRelu", &[&x], &[Float("alpha", slope)], output),
-            Activation::HardSigmoid(slope) => {
-                self.node("HardSigmoid", &[&x], &[Float("alpha", slope), Float("beta", 0.5)], output)
-            }
-            // Operator sets before 18 have no `Mish`.
-            Activation::Mish => {
-                let [soft, tanh] = ["softplus", "tanh"].map(|what| self.helper(step, what));
-                let soft = self.node("Softplus", &[&x], &[], soft);
-                let tanh = self.node("Tanh", &[&soft], &[], tanh);
-                self.node("Mul", &[&x, &tanh], &[], output)
-            }
-            Activation::Elu => self.node("Elu", &[&x], &[], output),
-            // Others have the same name there.
-            act => self.node(act.label(), &[&x], &[], output),
-        }
-    }
-
-    /// `x (1 + erf(x / sqrt(2))) / 2`, in the steps that onnxruntime fuses: operator sets before 20 have no
-    /// `Gelu`.
-    fn gelu(&mut self, step: &Step, x: &str, output: String) -> String {
-        let [root, one, half] = [("sqrt2", core::f32::consts::SQRT_2), ("one", 1.0), ("half", 0.5)]
-            .map(|(what, value)| self.constant(step, what, value));
-        let [scaled, erf, sum, twice] = ["scaled", "erf", "sum", "twice"].map(|what| self.helper(step, what));
-        let scaled = self.node("Div", &[x, &root], &[], scaled);
-        let erf = self.node("Erf", &[&scaled], &[], erf);
-        let sum = self.node("Add", &[&erf, &one], &[], sum);
-        let twice = self.node("Mul", &[x, &sum], &[], twice);
-        self.node("Mul", &[&twice, &half], &[], output)
-    }
-
     /// What a layer's result is called: as the layer, and the last one as the graph's output.
-    fn output(&self, step: &Step) -> String {
+    pub(super) fn output(&self, step: &Step) -> String {
         match self.layers.get(&step.name) {
             Some(own) if step.output != self.source.logits => own.clone(),
             _ => OUTPUT.to_owned(),
@@ -293,12 +270,12 @@ impl<'s> Nodes<'s> {
     }
 
     /// A name for a part of a layer.
-    fn helper(&mut self, step: &Step, part: &str) -> String {
+    pub(super) fn helper(&mut self, step: &Step, part: &str) -> String {
         self.unique(&format!("{}_{part}", step.name))
     }
 
     /// This name, or a numbered one if it is taken. It is taken then.
-    fn unique(&mut self, wanted: &str) -> String {
+    pub(super) fn unique(&mut self, wanted: &str) -> String {
         let numbered = (1..).map(|k| format!("{wanted}_{k}"));
         let mut free = core::iter::once(wanted.to_owned()).chain(numbered);
         let name = free.find(|name| !self.taken.contains(name)).unwrap_or_default();
@@ -307,7 +284,13 @@ impl<'s> Nodes<'s> {
     }
 
     /// Adds a `NodeProto`; returns the name of its result.
-    fn node(&mut self, op: &str, operands: &[&str], attributes: &[Attribute<'_>], output: String) -> String {
+    pub(super) fn node(
+        &mut self,
+        op: &str,
+        operands: &[&str],
+        attributes: &[Attribute<'_>],
+        output: String,
+    ) -> String {
         self.graph.node.push(NodeProto {
             input: operands.iter().map(|&operand| operand.to_owned()).collect(),
             output: vec![output.clone()],
@@ -320,13 +303,26 @@ impl<'s> Nodes<'s> {
     }
 
     /// A number for a layer; returns its name.
-    fn constant(&mut self, step: &Step, what: &str, value: f32) -> String {
+    pub(super) fn constant(&mut self, step: &Step, what: &str, value: f32) -> String {
         let name = format!("{}_{what}", step.name);
         self.initializer(Weights { name, shape: Vec::new(), data: vec![value] })
     }
 
+    /// Whole numbers for a layer, such as a shape; returns their name.
+    fn integers(&mut self, step: &Step, what: &str, values: &[usize]) -> String {
+        let name = self.unique(&format!("{}_{what}", step.name));
+        self.graph.initializer.push(TensorProto {
+            dims: vec![values.len() as i64],
+            data_type: INT64,
+            name: name.clone(),
+            int64_data: integers(values),
+            ..TensorProto::default()
+        });
+        name
+    }
+
     /// Adds a tensor; returns its name.
-    fn initializer(&mut self, weights: Weights) -> String {
+    pub(super) fn initializer(&mut self, weights: Weights) -> String {
         let name = self.unique(&weights.name);
         self.graph.initializer.push(tensor(&Weights { name: name.clone(), ..weights }));
         name
@@ -343,7 +339,13 @@ fn tensor(weights: &Weights) -> TensorProto {
         dims: integers(&weights.shape),
         data_type: FLOAT,
         name: weights.name.clone(),
-        raw_data: weights.data.iter().map(|value| value.to_le_bytes()).collect::<Vec<_>>().into_flattened(),
+        raw_data: weights
+            .data
+            .iter()
+            .map(|value| value.to_le_bytes())
+            .collect::<Vec<_>>()
+            .into_flattened()
+            .into(),
         ..TensorProto::default()
     }
 }
