@@ -9,6 +9,7 @@ use super::nodes::Attribute::Float;
 use super::nodes::Nodes;
 use layers::Step;
 use program::Activation;
+use serde_json::json;
 
 /// Operators that are an activation without attributes.
 pub(super) const PLAIN: [(&str, Activation); 5] = [
@@ -42,6 +43,11 @@ impl<'g> Reader<'g> {
             1.0 => self.activation(node, activation.name()),
             alpha => Err(node.form(format!("with alpha={alpha}"))),
         }
+    }
+
+    pub(super) fn leaky_relu(&mut self, node: &Node<'g>) -> Result<Of, String> {
+        let slope = node.float("alpha", 0.01)?;
+        self.pointwise(node, "LeakyReLU", json!({"negative_slope": slope}), Vec::new())
     }
 
     pub(super) fn gelu(&mut self, node: &Node<'g>) -> Result<Of, String> {
