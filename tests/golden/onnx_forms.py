@@ -136,7 +136,11 @@ def sums():
     form("Sub_left", node("Sub", "k images"), k)
     form("Div_left", node("Div", "k images"), k, "is a Div in a form")
     form("Add_layers", [node("Relu", "images", "a"), node("Add", "a images")])
-    form("Mul_layers", [node("Relu", "images", "a", "a"), node("Mul", "a images")], says="is a Mul in a form")
+    form("Mul_layers", [node("Relu", "images", "a", "a"), node("Mul", "a images")])
+    gate = [node("GlobalAveragePool", "images", "p", "p"), node("Sigmoid", "p", "s", "s")]
+    form("Mul_gate", [*gate, node("Mul", "images s")])
+    form("Mul_gate_left", [*gate, node("Mul", "s images")])
+    form("Add_gate", [*gate, node("Add", "s images")])
     one = [node("Conv", "images w", "c", "c"), node("Add", "c k")]
     form("Add_to_one_channel", one, {"w": [1, 3, 1, 1], "k": floats(0.1, 0.2, 0.3, dims=[3, 1, 1])}, "is a Add of")
     same = {"w": [1, 3, 1, 1], "k": floats(0.1, 0.1, 0.1, dims=[3, 1, 1])}
@@ -161,7 +165,15 @@ def activations():
     form("Elu_alpha", node("Elu", "images", alpha=2.0), {}, "is a Elu with alpha=2")
     form("Elu_alpha_of_another_type", node("Elu", "images", alpha=1), {}, "must have a float as its `alpha`")
     form("Gelu_tanh", node("Gelu", "images", approximate="tanh"), {}, "is a Gelu with an approximation")
-    form("LeakyRelu", node("LeakyRelu", "images", alpha=0.1), {}, "is a LeakyRelu, which is not supported; supported are Abs, Add, ")
+    form("LeakyRelu", node("LeakyRelu", "images", alpha=0.1))
+    form("LeakyRelu_default", node("LeakyRelu", "images"))
+    form("HardSigmoid", node("HardSigmoid", "images"))
+    form("HardSigmoid_sixth", node("HardSigmoid", "images", alpha=1 / 6, beta=0.5))
+    form("HardSigmoid_offset", node("HardSigmoid", "images", beta=0.25), {}, "is a HardSigmoid from 0 to 1, but must be")
+    form("HardSwish", node("HardSwish", "images"))
+    form("Softplus", node("Softplus", "images"))
+    form("Mish", node("Mish", "images"))
+    form("Cos", node("Cos", "images"), {}, "is a Cos, which is not supported; supported are Abs, Add, ")
     form("Domain", node("Gelu", "images", domain="com.microsoft"), {}, "is a Gelu of the domain `com.microsoft`")
     zero, one = {"k": scalar(0.0)}, {"k": scalar(1.0), "l": scalar(0.1)}
     form("Max_zero", node("Max", "images k"), zero)
@@ -170,16 +182,16 @@ def activations():
     form("Max_three", node("Max", "images k l"), {"k": scalar(0.0), "l": scalar(0.1)}, "is a Max from 0.1 to inf")
     form("Clip_relu", node("Clip", "images k"), zero)
     form("Clip_largest", node("Clip", "images k l"), {**zero, "l": scalar(3.4028234663852886e38)})
-    form("Clip_six", node("Clip", "images k l"), {**zero, "l": scalar(0.3)}, "is a Clip from 0 to 0.3, but must be a ReLU")
+    form("Clip_six", node("Clip", "images k l"), {**zero, "l": scalar(0.3)})
     form("Clip_only_max", node("Clip", "images  l"), {"l": scalar(0.3)}, "is a Clip from -inf to 0.3")
     cast = [node("Constant", "", "i", "i", value_int=6), node("Cast", "i", "l", "l", to=1), node("Clip", "images k l")]
-    form("Clip_six_by_a_cast", cast, zero, "is a Clip from 0 to 6")
+    form("Clip_six_by_a_cast", cast, zero)
     high = [node("ReduceMax", "images", "l", "l", keepdims=0), node("Clip", "images k l")]
     form("Clip_by_the_images", high, zero, "its node `l` is a ReduceMax")
     low = [node("Identity", "images", "l", "l"), node("Clip", "images k l")]
     form("Clip_by_a_layer", low, zero, "is a Clip whose operand `l` is computed")
     form("Clip_attributes", node("Clip", "images", min=0.0), opset=10)
-    form("Clip_attributes_six", node("Clip", "images", min=0.0, max=0.3), {}, "is a Clip from 0 to 0.3", 10)
+    form("Clip_attributes_six", node("Clip", "images", min=0.0, max=0.3), opset=10)
     form("Clip_attributes_late", node("Clip", "images", min=0.0), {}, "is a Clip with the attribute `min`", 11)
     gelu = lambda half="h", one="o", root="r": [
         node("Div", f"images {root}", "a", "a"), node("Erf", "a", "b", "b"), node("Add", f"b {one}", "c", "c"),
@@ -192,7 +204,7 @@ def activations():
     form("Gelu_another_root", gelu(root="z"), numbers_, "its node `b` is a Erf in a form")
     silu = [node("Sigmoid", "images", "s", "s"), node("Mul", "images s")]
     form("Silu", silu)
-    form("Silu_of_another", [node("Relu", "images", "r", "r"), silu[0], node("Mul", "r s")], {}, "is a Mul in a form")
+    form("Silu_of_another", [node("Relu", "images", "r", "r"), silu[0], node("Mul", "r s")], {})
 
 
 def types():

@@ -34,6 +34,7 @@ pub mod dense;
 pub mod dropout;
 pub mod elementwise;
 pub mod images;
+pub mod merge;
 pub mod meter;
 pub mod normalization;
 pub mod optimizers;
@@ -72,6 +73,7 @@ macro_rules! topics {
             dropout: a_slice_of_the_batch_has_its_own_part_of_the_mask the_rate_is_kept, any_mask;
             elementwise: large_tensors nan_stays, any_shape;
             images: shifted_and_flipped a_draw_that_makes_no_sense_is_seen, any_batch;
+            merge: layers_of_real_networks, any_shape;
             meter: sums_keep_small_losses a_loss_that_is_not_finite_stays a_device_that_runs_ahead_halts,;
             normalization: layers_of_real_networks a_large_mean_costs_nothing an_empty_batch constant_channels
                 outliers_in_front_cost_nothing corners_that_stand_out_cost_nothing

@@ -42,11 +42,13 @@ mod error;
 mod flatten;
 mod init;
 mod layer;
+mod multiply;
 mod network;
 mod normalization;
 mod parameter;
 mod pooling;
 mod rescaling;
+mod reshape;
 
 pub use add::Add;
 pub use channels::{ChannelShuffle, ChannelSlice};
@@ -58,6 +60,7 @@ pub use error::{Error, Result};
 pub use flatten::Flatten;
 pub use init::Initializer;
 pub use layer::{Draws, Layer, Lower};
+pub use multiply::Multiply;
 pub use network::{
     Arena, Comparison, Cut, Exchange, Graph, Metrics, Mode, Network, Slot, Step, Summary, SummaryRow,
     Tolerance, Traced, Value, Work, keras_name,
@@ -66,6 +69,7 @@ pub use normalization::*;
 pub use parameter::{ParamSpec, Role};
 pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};
 pub use rescaling::Rescaling;
+pub use reshape::Reshape;
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

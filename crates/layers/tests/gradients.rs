@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Dense, Dropout,
-    Flatten, Graph, GroupNormalization, Initializer, Layer, Lower, MaxPooling2D, Mode, Padding, ParamSpec,
-    Rescaling, Role, Value,
+    Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Dense,
+    Dropout, Flatten, Graph, GroupNormalization, Initializer, Layer, Lower, MaxPooling2D, Mode, Multiply,
+    Padding, ParamSpec, Rescaling, Reshape, Role, Value,
 };
 use program::{Activation, Conv2d, Linear, Shape, TensorId, ops};
 use testkit::{GradientCheck, Report};
@@ -287,4 +287,47 @@ fn a_batch_of_one_and_one_smaller_than_the_network_was_built_for() {
     }
     let (graph, logits) = network([4, 4, 2], MaxPooling2D::new(3).strides(2).padding(Padding::Same));
     GradientCheck::new().batch(1).max_batch(5).assert(&graph, logits);
+}
+
+/// Two branches of one input, the second of any of the shapes that can be spread, on either side.
+#[test]
+fn products_and_sums_of_spread_tensors() {
+    for swapped in [false, true] {
+        for spread in 0..3 {
+            for product in [true, false] {
+                let mut graph = Graph::new("merge", [3, 4, 2]);
+                let x = graph.add_named("x", Conv2D::new(3, 1), graph.input()).unwrap();
+                let z = match spread {
+                    0 => graph.add_named("z", Conv2D::new(3, 1), graph.input()).unwrap(),
+                    1 => graph.add_named("z", Conv2D::new(1, 1), graph.input()).unwrap(),
+                    _ => {
+                        let z = graph.add(AveragePooling2D::of([3, 4]), graph.input()).unwrap();
+                        let z = graph.add(Flatten, z).unwrap();
+                        let z = graph.add_named("z", Dense::new(3), z).unwrap();
+                        graph.add(Reshape::to([1, 1, 3]), z).unwrap()
+                    }
+                };
+                let both = if swapped { [z, x] } else { [x, z] };
+                let y = match product {
+                    true => graph.add(Multiply, both),
+                    false => graph.add(Add::new().activation(Activation::Relu), both),
+                };
+                let x = graph.add(Flatten, y.unwrap()).unwrap();
+                let logits = graph.add_named("after", Dense::new(4), x).unwrap();
+                GradientCheck::new().assert(&graph, logits);
+            }
+        }
+    }
+}
+
+/// A tensor times itself, and a factor that is read twice.
+#[test]
+fn a_square() {
+    let mut graph = Graph::new("square", [3, 2, 2]);
+    let x = graph.add(Conv2D::new(3, 1), graph.input()).unwrap();
+    let square = graph.add(Multiply, [x, x]).unwrap();
+    let cube = graph.add(Multiply, [square, x]).unwrap();
+    let x = graph.add(Flatten, cube).unwrap();
+    let logits = graph.add_named("after", Dense::new(4), x).unwrap();
+    GradientCheck::new().assert(&graph, logits);
 }

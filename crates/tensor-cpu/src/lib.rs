@@ -18,6 +18,7 @@ mod huge_pages;
 mod images;
 mod linear;
 mod memory;
+mod merge;
 mod norm_operands;
 mod normalization;
 mod operand;

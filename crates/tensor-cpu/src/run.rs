@@ -6,10 +6,11 @@ use crate::memory::{Arenas, Operands};
 use crate::norm_operands::{Infer, Saved, Train};
 use crate::normalization::Groups;
 use crate::{
-    Buffer, Cpu, activation, channels, conv, dropout, elementwise, linear, normalization, pooling, softmax,
+    Buffer, Cpu, activation, channels, conv, dropout, elementwise, linear, merge, normalization, pooling,
+    softmax,
 };
 use core::ops::Range;
-use program::ops::Reshape;
+use program::ops::{Reshape, Spread};
 use program::{Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, ViewMut, Write};
 
 /// See `Backend::run`.
@@ -151,6 +152,18 @@ fn run_step<E: Convolved>(
                 elementwise::copy(cpu, 1.0, at.read(of.b), y.reborrow(), Write::Set);
             }
             activation::add_forward(cpu, op.act, at.read(other), y);
+        }
+        Op::Merge(op) => {
+            let (of, to) = op.bind(step)?;
+            let (z, y) = (at.read(of.z), at.write(to.y));
+            let spread = Spread::of("merge", y.layout.shape, z.layout.shape)?;
+            let x = (!program.is_in_place(step, of.x)).then(|| at.read(of.x));
+            merge::forward(cpu, (op.how, spread), x, z, y, write);
+        }
+        Op::MergeGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (dy, x) = (at.read(of.dy), of.x.map(|x| at.read(x)));
+            merge::gradient(cpu, op.spread, dy, x, at.write(to.y), write);
         }
         Op::MaxPool(op) => {
             let (of, to) = op.bind(step)?;

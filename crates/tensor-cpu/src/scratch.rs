@@ -1,7 +1,7 @@
 //! The scratch memory of a program's steps, which is reserved before they run: then no step can fail for it.
 
 use crate::conv::{self, Pass};
-use crate::{Cpu, elementwise, linear, normalization, pooling};
+use crate::{Cpu, elementwise, linear, merge, normalization, pooling};
 use program::{Executable, Op, Result, Step, TensorId};
 
 /// Reserves the scratch memory that the steps of a program need, for every number of samples up to its batch: a smaller
@@ -67,6 +67,7 @@ fn len(cpu: &Cpu, program: &Executable, step: &Step, n: usize) -> Result<usize> 
         Op::BatchNormInputGradient(op) => normalization::gradients_len(rows(op.bind(step)?.0.x)),
         Op::GroupNorm(op) => normalization::groups_len(at(op.bind(step)?.0.x).shape),
         Op::GroupNormGradient(op) => normalization::groups_len(at(op.bind(step)?.0.x).shape),
+        Op::MergeGradient(op) => merge::gradient_len(op.spread, at(op.bind(step)?.0.dy)),
         Op::MaxPoolGradient(op) => pooling::sums_len(cpu, &op.pool, at(op.bind(step)?.1.y).shape),
         Op::AveragePoolGradient(op) => pooling::sums_len(cpu, &op.pool, at(op.bind(step)?.1.y).shape),
         _ => 0,

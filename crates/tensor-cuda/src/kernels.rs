@@ -18,6 +18,7 @@ pub const SOURCES: &[Source] = &[
     ops::rows::SOURCE,
     ops::normalization::SOURCE,
     ops::group_norm::SOURCE,
+    ops::merge::SOURCE,
     ops::pooling::SOURCE,
     ops::softmax::SOURCE,
     ops::dropout::SOURCE,

@@ -9,7 +9,7 @@ use crate::ops::convolution::Weights;
 use crate::ops::normalization::{Saved, Training};
 use crate::place::Place;
 use core::ops::Range;
-use program::ops::Reshape;
+use program::ops::{Reshape, Spread};
 use program::{Arena, Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, Write};
 
 impl Cuda {
@@ -156,6 +156,17 @@ impl Cuda {
                     self.op_copy(1.0, at.read(of.b), y, Write::Set)?;
                 }
                 self.op_add_act(op.act, at.read(other), y)
+            }
+            Op::Merge(op) => {
+                let (of, to) = op.bind(step)?;
+                let (x, z) = (at.read(of.x), at.read(of.z));
+                let spread = Spread::of("merge", x.layout.shape, z.layout.shape)?;
+                self.op_merge((op.how, spread), x, z, at.write(to.y), write)
+            }
+            Op::MergeGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                let x = of.x.map(|x| at.read(x));
+                self.op_merge_gradient(op.spread, at.read(of.dy), x, at.write(to.y), write)
             }
             Op::MaxPool(op) => {
                 let (of, to) = op.bind(step)?;

@@ -28,11 +28,18 @@ const NEUTRAL: [&str; 9] = [
 ];
 
 /// Functions of Keras that a functional model holds like layers, and the activations that do the same.
-const FUNCTIONS: [(&str, &str); 5] =
-    [("Gelu", "gelu"), ("Relu", "relu"), ("Sigmoid", "sigmoid"), ("Silu", "silu"), ("Tanh", "tanh")];
+const FUNCTIONS: [(&str, &str); 7] = [
+    ("Gelu", "gelu"),
+    ("HardSigmoid", "hard_sigmoid"),
+    ("Relu", "relu"),
+    ("Relu6", "relu6"),
+    ("Sigmoid", "sigmoid"),
+    ("Silu", "silu"),
+    ("Tanh", "tanh"),
+];
 
 /// The functions of TensorFlow that a model of Keras 2 holds like layers, and their names in Keras 3.
-const OPERATORS: [(&str, &str); 10] = [
+const OPERATORS: [(&str, &str); 11] = [
     ("__operators__.add", "Add"),
     ("math.add", "Add"),
     ("math.subtract", "Subtract"),
@@ -42,6 +49,7 @@ const OPERATORS: [(&str, &str); 10] = [
     ("math.tanh", "Tanh"),
     ("nn.gelu", "Gelu"),
     ("nn.relu", "Relu"),
+    ("nn.relu6", "Relu6"),
     ("nn.silu", "Silu"),
 ];
 

@@ -4,7 +4,7 @@ use super::proto::{AttributeProto, AttributeType, FLOAT, GraphProto, INT64, Node
 use crate::source::Weights;
 use crate::{Error, Result, Source, layout};
 use layers::{Step, Value};
-use program::{Activation, Op, Pad, Pool2d, ops};
+use program::{Activation, Op, Pad, Pool2d, Shape, ops};
 use std::collections::{HashMap, HashSet};
 
 /// The name of the graph's input.
@@ -155,6 +155,7 @@ impl<'s> Nodes<'s> {
             }
             Op::MaxPool(ops::MaxPool { pool }) => self.pooled(step, "MaxPool", &operands, pool),
             Op::AveragePool(ops::AveragePool { pool }) => self.pooled(step, "AveragePool", &operands, pool),
+            Op::Reshape(ops::Reshape { to }) if !step.flat => self.image(step, operands[0], to),
             Op::Reshape(_) if step.x.h * step.x.w > 1 => {
                 // Back to rows, columns, channels: the order that the layer behind was trained with.
                 let order = [0, 2, 3, 1];
@@ -188,6 +189,10 @@ impl<'s> Nodes<'s> {
             Op::Concat(_) => {
                 self.activated(step, "Concat", &operands, &[Number("axis", 1)], Activation::None)
             }
+            Op::Merge(ops::Merge { how }) => {
+                let op = if how == ops::How::Product { "Mul" } else { "Add" };
+                self.activated(step, op, &operands, &[], Activation::None)
+            }
             Op::Add(ops::Add { act }) => self.activated(step, "Add", &operands, &[], act),
             _ => return Err(refuse("what it computes has no operator there")),
         };
@@ -197,7 +202,7 @@ impl<'s> Nodes<'s> {
                 step.params.first().and_then(|kernel| kernel.shape.last().copied())
             }
             Some(Op::Concat(_)) => step.inputs.iter().map(|x| self.widths.get(x).copied()).sum(),
-            Some(Op::Reshape(_)) => Some(step.x.per_sample()),
+            Some(Op::Reshape(ops::Reshape { to })) => Some(to.c),
             Some(Op::Slice(ops::Slice { channels, .. })) => Some(channels),
             _ => Some(step.x.c),
         };
@@ -224,6 +229,19 @@ impl<'s> Nodes<'s> {
         let (kernel, stride, pads) = (pool.kernel, pool.stride, pads(pool.pad));
         let about = [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
         self.activated(step, op, operands, &about, Activation::None)
+    }
+
+    /// The numbers of a vector or an image, in the order (row, column, channel), as an image of another shape.
+    fn image(&mut self, step: &Step, x: &str, to: Shape) -> String {
+        let [before, split] = ["order", "shape"].map(|what| self.helper(step, what));
+        let x = match step.x.h * step.x.w {
+            1 => x.to_owned(),
+            _ => self.node("Transpose", &[x], &[Numbers("perm", &[0, 2, 3, 1])], before),
+        };
+        let shape = self.integers(step, "to", &[0, to.h, to.w, to.c]);
+        let image = self.node("Reshape", &[&x, &shape], &[], split);
+        let output = self.output(step);
+        self.node("Transpose", &[&image], &[Numbers("perm", &[0, 3, 1, 2])], output)
     }
 
     /// A node with its activation; returns the name of the result.

@@ -59,6 +59,7 @@ const TABLE: &[Operator] = &[
     operator("Identity", |reader, node| reader.identity(node)),
     operator("InstanceNormalization", |reader, node| reader.instance_normalization(node)),
     operator("LayerNormalization", |reader, node| reader.layer_normalization(node)),
+    operator("LeakyRelu", |reader, node| reader.leaky_relu(node)),
     operator("Less", |reader, node| reader.unknown(node)),
     operator("Log", |reader, node| reader.unknown(node)),
     operator("LogSoftmax", |reader, node| reader.softmax(node)),

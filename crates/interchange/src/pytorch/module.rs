@@ -217,6 +217,11 @@ fn lines(
                 if padding.is_empty() { padding } else { format!("{padding}, count_include_pad=False") };
             (None, format!("F.avg_pool2d({x}, {}{padding})", window(pool)))
         }
+        // From and to the order (row, column, channel).
+        Op::Reshape(ops::Reshape { to }) if !step.flat => {
+            let x = if step.x.h * step.x.w > 1 { format!("{x}.permute(0, 2, 3, 1)") } else { x.to_owned() };
+            (None, format!("{x}.reshape(-1, {}, {}, {}).permute(0, 3, 1, 2)", to.h, to.w, to.c))
+        }
         // In the order (row, column, channel), which the layer behind was trained with.
         Op::Reshape(_) if step.x.h * step.x.w > 1 => (None, format!("{x}.permute(0, 2, 3, 1).flatten(1)")),
         Op::Reshape(_) => (None, format!("{x}.flatten(1)")),
@@ -228,6 +233,8 @@ fn lines(
         }
         Op::Slice(ops::Slice { from, channels }) => (None, format!("{x}[:, {from}:{}]", from + channels)),
         Op::Concat(_) => (None, format!("torch.cat([{}], 1)", inputs.join(", "))),
+        Op::Merge(ops::Merge { how: ops::How::Product }) => (None, inputs.join(" * ")),
+        Op::Merge(ops::Merge { how: ops::How::Sum }) => (None, inputs.join(" + ")),
         Op::Add(ops::Add { act }) => (None, activated(&inputs.join(" + "), act)),
         _ => return Err(refuse("what it computes has no module there")),
     })
@@ -236,7 +243,13 @@ fn lines(
 fn activated(value: &str, act: Activation) -> String {
     match act {
         Activation::None => value.to_owned(),
-        act => format!("F.{}({value})", act.name()),
+        Activation::BoundedRelu(most) if most != 6.0 => format!("F.hardtanh({value}, 0.0, {most:?})"),
+        Activation::LeakyRelu(slope) => format!("F.leaky_relu({value}, {slope})"),
+        // PyTorch's own has a slope of 1/6 alone.
+        Activation::HardSigmoid(slope) if slope != 1.0 / 6.0 => {
+            format!("torch.clamp({value} * {slope} + 0.5, 0.0, 1.0)")
+        }
+        act => format!("F.{}({value})", act.label().to_lowercase()),
     }
 }
 

@@ -167,7 +167,7 @@ impl Building<'_> {
         if after != Activation::None {
             y.value = self.graph.add_named(&format!("{}_{}", node.name, after.name()), after, y.value)?;
         }
-        y.is_never_negative |= stays || [act, after].contains(&Activation::Relu);
+        y.is_never_negative |= stays || [act, after].into_iter().any(is_never_negative);
         let shape = self.graph.shape(y.value);
         if shape.per_sample() > MOST_NUMBERS {
             let what = format!("its output has {shape} numbers an image, but must have at most 2^31");
@@ -211,8 +211,12 @@ fn inputs(options: &Options<'_>, k: usize, places: &HashMap<String, usize>) -> R
     options.spec.inputs.iter().map(of).collect()
 }
 
+fn is_never_negative(act: Activation) -> bool {
+    act.ceiling().is_some() || matches!(act, Activation::Sigmoid | Activation::HardSigmoid(_))
+}
+
 fn is_activation(class: &Class) -> bool {
-    ["Activation", "ELU", "ReLU", "Softmax"].contains(&class.name)
+    ["Activation", "ELU", "LeakyReLU", "ReLU", "Softmax"].contains(&class.name)
 }
 
 /// The activation that a layer computes by itself. A softmax or a sigmoid at the end is none: the loss has it.
@@ -220,14 +224,21 @@ fn activation(node: &Node<'_>, is_last: bool) -> Result<Activation> {
     let options = Options { name: &node.name, spec: node.spec };
     let own = match node.class.name {
         "ReLU" => {
-            let zero = |key| Ok::<_, Error>(options.number(key, 0.0)? == 0.0);
-            let bounded = node.spec.options.get("max_value").is_some_and(|most| !most.is_null());
-            if bounded || !zero("negative_slope")? || !zero("threshold")? {
-                return Err(
-                    options.refuse("only a ReLU without max_value, negative_slope and threshold is there")
-                );
+            let (most, slope) = (options.given_number("max_value")?, options.number("negative_slope", 0.0)?);
+            if options.number("threshold", 0.0)? != 0.0 {
+                return Err(options.refuse("only a ReLU with a threshold of 0 is there"));
             }
-            Some(Activation::Relu)
+            Some(match most {
+                None if slope == 0.0 => Activation::Relu,
+                None => Activation::LeakyRelu(slope),
+                Some(most) if slope == 0.0 => Activation::BoundedRelu(most),
+                Some(_) => return Err(options.refuse("a ReLU has a max_value or a negative_slope, not both")),
+            })
+        }
+        // Keras 2 calls its slope alpha.
+        "LeakyReLU" => {
+            let alpha = options.given_number("alpha")?.unwrap_or(0.3);
+            Some(Activation::LeakyRelu(options.given_number("negative_slope")?.unwrap_or(alpha)))
         }
         "ELU" if options.number("alpha", 1.0)? != 1.0 => {
             return Err(options.refuse("only an ELU with an alpha of 1 is there"));

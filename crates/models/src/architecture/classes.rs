@@ -4,8 +4,8 @@ use super::options::Options;
 use super::zeros::Tensor;
 use layers::{
     Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Dense,
-    Dropout, Flatten, GlobalAveragePooling2D, Graph, GroupNormalization, Layer, MaxPooling2D, Padding,
-    Rescaling, Result, Value,
+    Dropout, Flatten, GlobalAveragePooling2D, Graph, GroupNormalization, Layer, MaxPooling2D, Multiply,
+    Padding, Rescaling, Reshape, Result, Value,
 };
 use program::{Activation, Conv2d};
 
@@ -148,6 +148,7 @@ const TABLE: &[Class] = &[
         build: group_normalization,
         ..PLAIN
     },
+    Class { name: "LeakyReLU", options: &["negative_slope", "alpha"], build: activation, ..PLAIN },
     Class {
         name: "MaxPooling2D",
         options: &["pool_size", "strides", "padding"],
@@ -155,6 +156,7 @@ const TABLE: &[Class] = &[
         build: max_pooling,
         ..PLAIN
     },
+    Class { name: "Multiply", joins: true, keeps_sign: true, build: multiply, ..PLAIN },
     Class {
         name: "ReLU",
         options: &["max_value", "negative_slope", "threshold"],
@@ -162,6 +164,7 @@ const TABLE: &[Class] = &[
         ..PLAIN
     },
     Class { name: "Rescaling", options: &["scale", "offset"], build: rescaling, ..PLAIN },
+    Class { name: "Reshape", options: &["target_shape"], keeps_sign: true, build: reshape, ..PLAIN },
     Class { name: "Softmax", build: activation, ..PLAIN },
     Class { name: "ZeroPadding2D", options: &["padding"], keeps_sign: true, build: zero_padding, ..PLAIN },
 ];
@@ -212,15 +215,43 @@ fn activation(site: &mut Site<'_>) -> Result<Tensor> {
 }
 
 fn add(site: &mut Site<'_>) -> Result<Tensor> {
-    let inputs = site.values()?;
+    chain(site, |act| Add::new().activation(act))
+}
+
+fn multiply(site: &mut Site<'_>) -> Result<Tensor> {
+    chain(site, |_| Multiply)
+}
+
+/// Layers of two inputs for all inputs, one after the other. The largest tensor comes first, over which others may be spread.
+fn chain<L: Layer + 'static>(site: &mut Site<'_>, layer: fn(Activation) -> L) -> Result<Tensor> {
+    let mut inputs = site.values()?;
+    if let Some(largest) = inputs.iter().map(|&x| site.graph.shape(x).per_sample()).max() {
+        let first = inputs.iter().position(|&x| site.graph.shape(x).per_sample() == largest).unwrap_or(0);
+        inputs[..=first].rotate_right(1);
+    }
     let (name, mut sum) = (site.options.name, inputs[0]);
     for (k, &x) in inputs.iter().enumerate().skip(1) {
         let last = k + 1 == inputs.len();
         let part = if last { name.to_owned() } else { format!("{name}_part{k}") };
-        let add = Add::new().activation(if last { site.act } else { Activation::None });
-        sum = site.graph.add_named(&part, add, [sum, x])?;
+        sum = site.graph.add_named(&part, layer(if last { site.act } else { Activation::None }), [sum, x])?;
     }
     Ok(Tensor::of(sum))
+}
+
+fn reshape(site: &mut Site<'_>) -> Result<Tensor> {
+    let target = site.options.target_shape()?;
+    let x = site.inputs[0].without_zeros(&site.options)?;
+    let len = site.graph.shape(x).per_sample();
+    // One extent may be left open, as -1.
+    let known = target.iter().flatten().fold(1_usize, |len, &side| len.saturating_mul(side));
+    let filled: Vec<usize> = target.iter().map(|side| side.unwrap_or(len / known.max(1))).collect();
+    match filled[..] {
+        [h, w, c] => site.add(Reshape::to([h, w, c])),
+        [c] if c == len => site.add(Flatten),
+        _ => Err(site
+            .options
+            .refuse(format!("it gives {filled:?}, but must give an image or a vector of {len} numbers"))),
+    }
 }
 
 /// The second input times a number, added to the first: the layer of Keras' InceptionResNetV2.
@@ -276,10 +307,14 @@ fn dense(site: &mut Site<'_>) -> Result<Tensor> {
             return Err(options.refuse("`units` is missing; only the last Dense may leave it out"));
         }
     };
-    let dense = Dense::new(units)
-        .use_bias(options.flag("use_bias", true)?)
-        .kernel_initializer(options.initializer("kernel_initializer")?)
-        .activation(site.act);
+    let use_bias = options.flag("use_bias", true)?;
+    let initializer = options.initializer("kernel_initializer")?;
+    // On an image it is a convolution of single pixels. The last one gives the scores of classes.
+    if site.classes.is_none() && !site.graph.is_vectors(site.inputs[0].value) {
+        let conv = Conv2D::new(units, 1).use_bias(use_bias).kernel_initializer(initializer);
+        return site.add(conv.activation(site.act));
+    }
+    let dense = Dense::new(units).use_bias(use_bias).kernel_initializer(initializer).activation(site.act);
     site.add(dense)
 }
 

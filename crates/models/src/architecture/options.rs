@@ -84,6 +84,19 @@ impl Options<'_> {
         Ok(program::Pad { top, bottom, left, right })
     }
 
+    /// The extents of a shape, of which one may be -1: that is `None`.
+    pub(super) fn target_shape(&self) -> Result<Vec<Option<usize>>> {
+        let refuse = || self.refuse_value("target_shape", "a list of numbers, of which one may be -1");
+        let list =
+            self.get("target_shape").and_then(Value::as_array).ok_or_else(|| self.missing("target_shape"))?;
+        let open = list.iter().filter(|side| side.as_i64() == Some(-1)).count();
+        let sides: Option<Vec<_>> = list
+            .iter()
+            .map(|side| if side.as_i64() == Some(-1) { Some(None) } else { size(side).map(Some) })
+            .collect();
+        sides.filter(|_| open <= 1).ok_or_else(refuse)
+    }
+
     /// A finite number.
     pub(super) fn number(&self, key: &str, default: f64) -> Result<f32> {
         Ok(self.given_number(key)?.unwrap_or(default as f32))
@@ -94,7 +107,8 @@ impl Options<'_> {
         self.given_number(key)?.ok_or_else(|| self.missing(key))
     }
 
-    fn given_number(&self, key: &str) -> Result<Option<f32>> {
+    /// A finite number, if it is given.
+    pub(super) fn given_number(&self, key: &str) -> Result<Option<f32>> {
         let refuse = || self.refuse_value(key, "a number");
         self.get(key).map(|value| number(value).ok_or_else(refuse)).transpose()
     }
@@ -137,11 +151,10 @@ impl Options<'_> {
             None => "linear",
             Some(value) => value.as_str().unwrap_or_default(),
         };
-        let known = Activation::ALL.into_iter().find(|activation| activation.name() == name);
-        match (known, name) {
-            (Some(known), _) => Ok(Some(known)),
-            (None, "swish") => Ok(Some(Activation::Silu)),
-            (None, "softmax") => Ok(None),
+        match (name.parse(), name) {
+            (Ok(known), _) => Ok(Some(known)),
+            (_, "swish") => Ok(Some(Activation::Silu)),
+            (_, "softmax") => Ok(None),
             _ => {
                 let names = Activation::ALL.map(Activation::name).join(", ");
                 let accepted = format!("one of {names}, or softmax at the end");

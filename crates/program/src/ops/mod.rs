@@ -10,6 +10,7 @@ mod dropout;
 mod exchange;
 mod group_norm;
 mod linear;
+mod merge;
 mod pool;
 mod reshape;
 mod scale;
@@ -28,6 +29,7 @@ pub use dropout::Dropout;
 pub use exchange::{AllGather, AllReduce, AllReduceStart, Join, Neighbor, Receive, Send};
 pub use group_norm::{GroupNorm, GroupNormGradient};
 pub use linear::{LinearForward, LinearInputGradient, LinearWeightGradient};
+pub use merge::{How, Merge, MergeGradient, Spread};
 pub use pool::{AveragePool, AveragePoolGradient, MaxPool, MaxPoolGradient};
 pub use reshape::Reshape;
 pub use scale::Scale;
@@ -52,6 +54,7 @@ pub mod operands {
     pub use super::exchange::operands::*;
     pub use super::group_norm::operands::*;
     pub use super::linear::operands::*;
+    pub use super::merge::operands::*;
     pub use super::pool::operands::*;
     pub use super::reshape::operands::*;
     pub use super::scale::operands::*;
@@ -84,7 +87,7 @@ fn per_channel(op: &'static str, what: &'static str, run: Shape, c: usize) -> Re
 
 /// `relu` behind a comma, where there is an activation.
 fn and_activation(act: Activation) -> String {
-    if act == Activation::None { String::new() } else { format!(", {}", act.name()) }
+    if act == Activation::None { String::new() } else { format!(", {act}") }
 }
 
 macro_rules! ops {
@@ -162,6 +165,10 @@ ops! {
     ActivationGradient,
     /// A sum of two tensors.
     Add,
+    /// A product or a sum of two tensors, the second of which may be spread.
+    Merge,
+    /// The gradient of what is spread.
+    MergeGradient,
     /// The largest element of each window.
     MaxPool,
     /// Its gradient.

@@ -5,6 +5,7 @@ pub(crate) mod conv;
 pub(crate) mod elementwise;
 pub(crate) mod images;
 pub(crate) mod linear;
+pub(crate) mod merge;
 pub(crate) mod normalization;
 pub(crate) mod operand;
 pub(crate) mod optimizer;

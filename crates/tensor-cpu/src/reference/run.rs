@@ -1,9 +1,9 @@
 //! Programs on the reference: each op in front of its loop. Operands and results are copied, so that none needs `unsafe`.
 
 use super::operand::{Lent, Operands, Results};
-use super::{activation, channels, conv, elementwise, linear, normalization, pooling, softmax};
+use super::{activation, channels, conv, elementwise, linear, merge, normalization, pooling, softmax};
 use crate::norm_operands::{Infer, Saved, Train};
-use program::ops::Reshape;
+use program::ops::{Reshape, Spread};
 use program::{Executable, Layout, Memory, Op, Result, Step, StepArgs, TensorId, Write};
 
 /// Runs a step.
@@ -136,6 +136,17 @@ fn run_step<'a, 'm: 'a>(
             let mut y = into.write(to.y)?;
             elementwise::copy(1.0, at.read(of.b)?, y.reborrow(), Write::Set);
             activation::add_forward(op.act, at.read(of.a)?, y);
+        }
+        Op::Merge(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, z) = (at.read(of.x)?, at.read(of.z)?);
+            let spread = Spread::of("merge", x.shape(), z.shape())?;
+            merge::forward(op.how, spread, x, z, into.write(to.y)?, write);
+        }
+        Op::MergeGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let x = of.x.map(|x| at.read(x)).transpose()?;
+            merge::gradient(op.spread, at.read(of.dy)?, x, into.write(to.y)?, write);
         }
         Op::MaxPool(op) => {
             let (of, to) = op.bind(step)?;

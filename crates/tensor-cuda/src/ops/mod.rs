@@ -6,6 +6,7 @@ pub(crate) mod dropout;
 pub(crate) mod elementwise;
 pub(crate) mod group_norm;
 pub(crate) mod images;
+pub(crate) mod merge;
 pub(crate) mod normalization;
 pub(crate) mod optimizer;
 pub(crate) mod pooling;
