@@ -317,8 +317,9 @@ fn activations_come_back() {
     let file = folder.path().join("net.onnx");
     let written = |model: &Model, tensors: &Tensors| {
         let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
-        std::fs::write(&file, onnx::write(&source(model, "net", tensors, &classes(3), pixels)).unwrap())
-            .unwrap();
+        let classes = classes(3);
+        let source = Source { image: [8, 8, 3], ..source(model, "net", tensors, &classes, pixels) };
+        std::fs::write(&file, onnx::write(&source).unwrap()).unwrap();
         OnnxNetwork::read(&file)
     };
     let mut graph = Graph::new("activations", [8, 8, 3]);
@@ -343,7 +344,7 @@ fn activations_come_back() {
     let (_, tensors) = predicted(&model, None);
     let mut architecture = written(&model, &tensors).unwrap().network().architecture.clone();
     let error = architecture.build("net", [8, 8, 3], 3).unwrap_err().to_string();
-    assert!(error.contains("sigmoid is not possible in the last layer"), "{error}");
+    assert!(error.contains("sigmoid is not possible in the last layer of several outputs"), "{error}");
     // A new head has none.
     assert!(architecture.take_sigmoid());
     architecture.build("net", [8, 8, 3], 5).unwrap();

@@ -110,6 +110,14 @@ const TABLE: &[Class] = &[
         ..PLAIN
     },
     Class {
+        name: "CustomScaleLayer",
+        options: &["scale"],
+        joins: true,
+        fuses: without_input,
+        build: scaled_add,
+        ..PLAIN
+    },
+    Class {
         name: "Dense",
         options: &["units", "activation", "use_bias", "kernel_initializer"],
         fuses: without_input,
@@ -213,6 +221,17 @@ fn add(site: &mut Site<'_>) -> Result<Tensor> {
         sum = site.graph.add_named(&part, add, [sum, x])?;
     }
     Ok(Tensor::of(sum))
+}
+
+/// The second input times a number, added to the first: the layer of Keras' InceptionResNetV2.
+fn scaled_add(site: &mut Site<'_>) -> Result<Tensor> {
+    let &[x, residual] = &site.values()?[..] else {
+        return Err(site.options.refuse("it takes two inputs"));
+    };
+    let name = site.options.name;
+    let scaled = Rescaling::new(site.options.number("scale", 1.0)?);
+    let scaled = site.graph.add_named(&format!("{name}_scaled"), scaled, residual)?;
+    Ok(Tensor::of(site.graph.add_named(name, Add::new().activation(site.act), [x, scaled])?))
 }
 
 fn concatenate(site: &mut Site<'_>) -> Result<Tensor> {
