@@ -295,7 +295,8 @@ mod tests {
     use crate::Pixels;
     use checkpoint::Tensors;
     use layers::{
-        BatchNormalization, Concatenate, Conv2D, Dense, Dropout, Flatten, GlobalAveragePooling2D, Graph,
+        BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Dense, Dropout, Flatten,
+        GlobalAveragePooling2D, Graph,
     };
 
     /// PyTorch normalizes vectors and images by different modules.
@@ -329,6 +330,36 @@ mod tests {
             assert!(module.contains(&line), "{module}");
         }
     }
+
+    #[test]
+    fn groups_dilation_and_channels() {
+        let mut graph = Graph::new("mine", [8, 8, 3]);
+        let x = graph.add_named("first", Conv2D::new(8, 3).dilation_rate([2, 1]), graph.input()).unwrap();
+        let x = graph.add_named("second", Conv2D::new(8, 1).groups(4).use_bias(false), x).unwrap();
+        let x = graph.add_named("shuffled", ChannelShuffle::new(2), x).unwrap();
+        let logits = graph.add_named("part", ChannelSlice::new(2, 4), x).unwrap();
+        let source = Source {
+            name: "mine",
+            image: [8, 8, 3],
+            input: graph.input(),
+            steps: graph.steps(logits),
+            logits,
+            tensors: &Tensors::new(),
+            pixels: Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] },
+            classes: &[],
+            dataset: None,
+        };
+        let module = write(&source, "mine.safetensors").unwrap();
+        for line in [
+            "self.first = nn.Conv2d(3, 8, (3, 3), dilation=(2, 1))",
+            "self.second = nn.Conv2d(8, 8, (1, 1), groups=4, bias=False)",
+            "shuffled = F.channel_shuffle(second, 2)",
+            "part = shuffled[:, 2:6]",
+        ] {
+            assert!(module.contains(line), "{module}");
+        }
+    }
+
     /// A state dict has the names of its module, and the file of either comes back.
     #[test]
     fn layers_have_names_of_python() {
