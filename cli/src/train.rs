@@ -283,7 +283,7 @@ fn load(
         config.training.data.check_folder("the run's config.json")?;
     }
     if resume.is_none() {
-        let warning = config.take_weights()?;
+        let warning = config.take_weights(args.options.has("preprocessing"))?;
         warning.iter().for_each(|warning| warn(&format!("warning: {warning}")));
     }
     let trial = args.quick && resume.is_none();

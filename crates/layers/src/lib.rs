@@ -33,6 +33,7 @@
 
 mod activation;
 mod add;
+mod channels;
 mod concatenate;
 mod conv2d;
 mod dense;
@@ -48,6 +49,7 @@ mod pooling;
 mod rescaling;
 
 pub use add::Add;
+pub use channels::{ChannelShuffle, ChannelSlice};
 pub use concatenate::Concatenate;
 pub use conv2d::{Conv2D, Padding};
 pub use dense::Dense;

@@ -4,12 +4,13 @@
 
 use program::ops::{
     Activate, ActivationGradient, AveragePool, AveragePoolGradient, BatchNormInfer, BatchNormInputGradient,
-    BatchNormTrain, BatchNormWeightGradient, CrossEntropy, GroupNorm, GroupNormGradient, MaxPool,
-    MaxPoolGradient,
+    BatchNormTrain, BatchNormWeightGradient, ChannelShuffle, Conv2dForward, Conv2dInputGradient,
+    Conv2dWeightGradient, CrossEntropy, GroupNorm, GroupNormGradient, MaxPool, MaxPoolGradient,
 };
 use program::{
-    Activation, Arena, BatchNorm, Device, Layout, Op, OptimizerStep, Pad, ParamRun, Pool2d, Rmsprop, Sgd,
-    Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, Arena, BatchNorm, Conv2d, Device, Layout, Op, OptimizerStep, Pad, ParamRun, Pool2d, Rmsprop,
+    Sgd, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, Velocity, View, ViewMut, WeightDecay,
+    Write,
 };
 use safetensors::SafeTensors;
 use tensor_cpu::Buffer;
@@ -19,7 +20,12 @@ struct Golden(Vec<u8>);
 
 impl Golden {
     fn open() -> Self {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/ops.safetensors");
+        Golden::of("ops")
+    }
+
+    fn of(name: &str) -> Self {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden");
+        let path = format!("{folder}/{name}.safetensors");
         Golden(std::fs::read(path).expect("the golden file is in the repository"))
     }
 
@@ -175,6 +181,54 @@ fn batch_norm(device: &Device) {
     }
     run.run(&args).unwrap();
     expect(device, &golden, "bn.infer", &left(&run, y));
+}
+
+/// Convolutions with groups and dilation, by `tests/golden/grouped.py`.
+fn grouped_convolutions(device: &Device) {
+    let golden = Golden::of("grouped");
+    let pad = |v: usize, u: usize| Pad { top: v, bottom: v, left: u, right: u };
+    for (name, conv) in [
+        ("groups", Conv2d { groups: 4, pad: pad(1, 1), ..Conv2d::new(8, 12, [3, 3]) }),
+        ("uneven", Conv2d { groups: 3, stride: [2; 2], pad: pad(1, 0), ..Conv2d::new(12, 6, [3, 2]) }),
+        ("dilation", Conv2d { dilation: [2, 3], pad: pad(2, 3), ..Conv2d::new(3, 4, [3, 3]) }),
+        (
+            "both",
+            Conv2d {
+                groups: 2,
+                dilation: [2; 2],
+                stride: [2, 1],
+                pad: pad(2, 2),
+                ..Conv2d::new(6, 6, [2, 3])
+            },
+        ),
+    ] {
+        let name = |what: &str| format!("{name}.{what}");
+        let (of_x, of_y) = (golden.layout(&name("x")), golden.layout(&name("dy")));
+        let mut ops = Ops::new(&golden, of_x.shape.n);
+        let (x, dy, w) = (ops.batch(&name("x")), ops.batch(&name("dy")), ops.parameter(&name("w")));
+        let (y, dx) = (ops.room(of_y), ops.room(of_x));
+        let dw = ops.run_of(Arena::Gradients, &vec![0.0; conv.weights()]);
+        ops.set(Conv2dForward { conv, act: Activation::None }, &[x, w], &[y]);
+        ops.set(Conv2dInputGradient { conv, x: of_x.shape.with_n(1) }, &[dy, w], &[dx]);
+        ops.set(Conv2dWeightGradient { conv, bias: false }, &[x, dy], &[dw]);
+        let run = ops.run(device, &StepArgs::inference(of_x.shape.n));
+        for (what, id) in [("y", y), ("dx", dx), ("dw", dw)] {
+            expect(device, &golden, &name(what), &left(&run, id));
+        }
+    }
+}
+
+fn channel_shuffle(device: &Device) {
+    let golden = Golden::of("grouped");
+    let at = golden.layout("shuffle.x");
+    let mut ops = Ops::new(&golden, at.shape.n);
+    let (x, y, back) = (ops.batch("shuffle.x"), ops.room(at), ops.room(at));
+    let shuffle = ChannelShuffle { groups: 3 };
+    ops.set(shuffle, &[x], &[y]);
+    ops.set(shuffle.inverse(at.shape.c), &[y], &[back]);
+    let run = ops.run(device, &StepArgs::inference(at.shape.n));
+    expect(device, &golden, "shuffle.y", &left(&run, y));
+    expect(device, &golden, "shuffle.x", &left(&run, back));
 }
 
 /// The activations that are no pieces of straight lines, alone and behind a normalization.
@@ -335,4 +389,13 @@ macro_rules! on_every_device {
     };
 }
 
-on_every_device!(batch_norm, cross_entropy, pooling, optimizers, activations, group_norm);
+on_every_device!(
+    batch_norm,
+    cross_entropy,
+    pooling,
+    optimizers,
+    grouped_convolutions,
+    channel_shuffle,
+    activations,
+    group_norm
+);

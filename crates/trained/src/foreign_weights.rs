@@ -14,6 +14,9 @@ use layers::Step;
 use models::Architecture;
 use std::path::{Path, PathBuf};
 
+/// The classes of ImageNet.
+const IMAGENET: usize = 1000;
+
 /// Assumptions about a file that holds weights alone. A file of towers needs none but its data.
 #[derive(Clone, Debug, Default)]
 pub struct Assumed {
@@ -121,6 +124,15 @@ impl ForeignWeights {
             ForeignWeights::PyTorch(weights) => weights.assign(steps)?,
             ForeignWeights::Onnx(graph) => graph.assign(steps)?,
         })
+    }
+
+    /// What people should know about the file, a sentence each.
+    pub(crate) fn told(&self) -> Vec<String> {
+        match self {
+            ForeignWeights::Keras(weights) => weights.told(),
+            ForeignWeights::PyTorch(weights) => weights.told(),
+            ForeignWeights::Onnx(_) => Vec::new(),
+        }
     }
 
     /// Height and width of the images, where the file has them.
@@ -236,13 +248,10 @@ impl ForeignWeights {
         let in_training = like.and_then(|like| Some((usual(&like)?, format!("as {like} is trained"))));
         let default =
             || (Preprocessing::DivideBy255, "the file does not say what happens to pixels first".to_owned());
-        let (usual, why) = by_itself.or(in_training).unwrap_or_else(default);
+        let (usual, why) = by_itself.or_else(|| self.family(classes)).or(in_training).unwrap_or_else(default);
         let preprocessing = assumed.preprocessing.unwrap_or(usual);
-        let constant = match preprocessing {
-            Preprocessing::None => Some(plain(Input::None)),
-            Preprocessing::DivideBy255 => Some(plain(Input::DivideBy255)),
-            _ => None,
-        };
+        preprocessing.check(image)?;
+        let constant = Input::constant(preprocessing, image).map(plain);
         let own = if assumed.preprocessing.is_none() { self.input(path, image)? } else { None };
         let is_assumed = assumed.preprocessing.is_none() && own.is_none();
         let note = is_assumed.then(|| format!("preprocessing is assumed to be {}: {why}", usual.name()));
@@ -290,6 +299,7 @@ impl ForeignWeights {
             image,
             input,
             options,
+            told: self.told(),
             assumed: note,
             own: None,
             tensors,
@@ -309,12 +319,33 @@ impl ForeignWeights {
         let Fit { network, architecture, classes, .. } = self.fit(path, image, &Assumed::default())?;
         let [height, width, channels] = image;
         let (image, channels) = (Some([height, width]), Some(channels));
-        let (classes, notes, compiled) = (Some(classes), Vec::new(), None);
-        Ok(Imported { name: network, architecture, classes, image, channels, notes, compiled })
+        Ok(Imported {
+            name: network,
+            architecture,
+            classes: Some(classes),
+            image,
+            channels,
+            ..Imported::default()
+        })
+    }
+
+    /// The preprocessing that networks of this name or origin have, and why, as a sentence.
+    pub(crate) fn family(&self, classes: usize) -> Option<(Preprocessing, String)> {
+        let network = self.described()?;
+        let names = || std::iter::once(&network.name).chain(&network.parts).map(String::as_str);
+        let of_torch = || {
+            let is_of_imagenet =
+                classes == IMAGENET && matches!(self, ForeignWeights::Onnx(graph) if graph.is_of_pytorch());
+            let why = || {
+                "as torchvision and timm prepare pixels for networks of ImageNet's 1000 classes".to_owned()
+            };
+            is_of_imagenet.then(|| (Preprocessing::Torch, why()))
+        };
+        Preprocessing::of_family(names()).or_else(of_torch)
     }
 
     /// The network that the file describes, besides its weights.
-    fn described(&self) -> Option<&Imported> {
+    pub(crate) fn described(&self) -> Option<&Imported> {
         match self {
             ForeignWeights::Keras(weights) => weights.network(),
             ForeignWeights::PyTorch(_) => None,

@@ -1,3 +1,4 @@
+use crate::pixels::EPSILON;
 use crate::{Error, Result};
 use augment::{ImageDataGenerator, Mean, Pipeline, PixelSums};
 use cifar::Split;
@@ -16,12 +17,49 @@ pub enum Preprocessing {
     SubtractPixelMean,
     /// Subtract each channel's mean over the training images, and divide by the standard deviation of all their values.
     Standardize,
+    /// Blue, green, red, less the mean of ImageNet, 103.939, 116.779, 123.68: `preprocess_input` of Keras' VGG and ResNet.
+    Caffe,
+    /// `x / 127.5 - 1`: from -1 to 1, as for Keras' Inception, Xception, MobileNet, and ResNet V2.
+    Tf,
+    /// `x / 255`, less the mean of ImageNet, by its deviation, for each channel: torchvision, and Keras' DenseNet.
+    Torch,
 }
 
 impl Preprocessing {
     /// All names, as in files.
-    pub const NAMES: [&'static str; 4] = ["none", "divide-by-255", "subtract-pixel-mean", "standardize"];
+    pub const NAMES: [&'static str; 7] =
+        ["none", "divide-by-255", "subtract-pixel-mean", "standardize", "caffe", "tf", "torch"];
+
+    /// Refuses images of other channels than it has numbers for.
+    ///
+    /// ```
+    /// use trained::Preprocessing;
+    ///
+    /// assert!(Preprocessing::Tf.check([28, 28, 1]).is_ok() && Preprocessing::Caffe.check([28, 28, 3]).is_ok());
+    /// let error = Preprocessing::Caffe.check([28, 28, 1]).unwrap_err().to_string();
+    /// assert!(error.starts_with("`preprocessing` is `caffe`, but must be one of none, "), "{error}");
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Option`].
+    pub fn check(self, [.., channels]: [usize; 3]) -> Result<()> {
+        let is_of_colours = matches!(self, Preprocessing::Caffe | Preprocessing::Torch);
+        if !is_of_colours || channels == MEAN.len() {
+            return Ok(());
+        }
+        let accepted = format!(
+            "one of none, divide-by-255, subtract-pixel-mean, standardize, tf for images of {channels} channels: it has numbers \
+             for red, green and blue"
+        );
+        Err(Error::option("`preprocessing`", format!("`{}`", self.name()), accepted))
+    }
 }
+
+/// The mean of ImageNet's red, green and blue, from 0 to 1, and their deviations, as torchvision has them.
+const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+const STD: [f64; 3] = [0.229, 0.224, 0.225];
+/// The mean of its blue, green and red, from 0 to 255, as Caffe's networks have it.
+const CAFFE: [f32; 3] = [103.939, 116.779, 123.68];
 
 /// A [`Preprocessing`] with its measurements of the training data. It turns a picture into a network's input.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +82,15 @@ pub enum Input {
         /// Of all values.
         std: f32,
     },
+    /// [`Preprocessing::Caffe`].
+    Caffe,
+    /// [`Preprocessing::Tf`].
+    Tf {
+        /// The channels of the images.
+        channels: usize,
+    },
+    /// [`Preprocessing::Torch`].
+    Torch,
 }
 
 impl Input {
@@ -64,13 +111,44 @@ impl Input {
             Input::DivideBy255 => Preprocessing::DivideBy255,
             Input::SubtractPixelMean { .. } => Preprocessing::SubtractPixelMean,
             Input::Standardize { .. } => Preprocessing::Standardize,
+            Input::Caffe => Preprocessing::Caffe,
+            Input::Tf { .. } => Preprocessing::Tf,
+            Input::Torch => Preprocessing::Torch,
+        }
+    }
+
+    /// The input of a preprocessing that measures nothing, for images of this height, width and channels.
+    pub(crate) fn constant(preprocessing: Preprocessing, [.., channels]: [usize; 3]) -> Option<Self> {
+        match preprocessing {
+            Preprocessing::None => Some(Input::None),
+            Preprocessing::DivideBy255 => Some(Input::DivideBy255),
+            Preprocessing::Caffe => Some(Input::Caffe),
+            Preprocessing::Tf => Some(Input::Tf { channels }),
+            Preprocessing::Torch => Some(Input::Torch),
+            Preprocessing::SubtractPixelMean | Preprocessing::Standardize => None,
         }
     }
 
     /// The augmentation `options` with these steps before it, in training and in evaluation.
     pub fn options(&self, options: ImageDataGenerator) -> ImageDataGenerator {
+        // A mean or a deviation of the options' own takes the place, and so does a factor.
+        let with_mean = |options: ImageDataGenerator, mean: Vec<f32>| {
+            let mean = options.mean.clone().unwrap_or(Mean::PerChannel(mean));
+            options.mean(mean)
+        };
         match self {
             Input::None => options,
+            Input::Caffe => with_mean(options.reverse_channels(true), CAFFE.to_vec()),
+            Input::Tf { channels } => {
+                let factor = options.rescale.unwrap_or(1.0 / 127.5);
+                with_mean(options.rescale(factor), vec![1.0; *channels])
+            }
+            Input::Torch => {
+                let factor = options.rescale.unwrap_or(1.0 / 255.0);
+                let own = || STD.iter().map(|std| (std - EPSILON) as f32).collect();
+                let std = options.std.clone().unwrap_or_else(own);
+                with_mean(options.rescale(factor).std(std), MEAN.to_vec())
+            }
             // A factor of the options' own takes the place.
             Input::DivideBy255 => {
                 let factor = options.rescale.unwrap_or(1.0 / 255.0);
@@ -120,11 +198,10 @@ enum Sums {
 impl InputFit {
     /// Before any image of this height, width and channels.
     pub fn new(preprocessing: Preprocessing, image: [usize; 3]) -> Self {
-        InputFit(match preprocessing {
-            Preprocessing::None => Sums::Constant(Input::None),
-            Preprocessing::DivideBy255 => Sums::Constant(Input::DivideBy255),
-            Preprocessing::SubtractPixelMean => Sums::Pixels(PixelSums::new(image)),
-            Preprocessing::Standardize => Sums::Values(ValueSums::of(image[2])),
+        InputFit(match Input::constant(preprocessing, image) {
+            Some(input) => Sums::Constant(input),
+            None if preprocessing == Preprocessing::SubtractPixelMean => Sums::Pixels(PixelSums::new(image)),
+            None => Sums::Values(ValueSums::of(image[2])),
         })
     }
 

@@ -1,6 +1,6 @@
 use crate::standardization;
 use crate::tensors::{finite_values, is_training_state, parameter};
-use crate::{ColorMode, Error, ImageSize, Input, Result, Task};
+use crate::{ClassNames, ColorMode, Error, ImageSize, Input, Preprocessing, Result, Task};
 use augment::ImageDataGenerator;
 use checkpoint::{Tensors, load_tensors};
 use interchange::{Imported, pytorch};
@@ -61,6 +61,8 @@ pub struct Trained {
     pub(crate) input: Input,
     /// The steps of `input`, and the standardization of the augmentation after them.
     pub(crate) options: ImageDataGenerator,
+    /// What people should know about its file, a sentence each.
+    pub(crate) told: Vec<String>,
     /// The preprocessing that is assumed, as a sentence, where the file does not have it.
     pub(crate) assumed: Option<String>,
     /// A custom network, which has no built-in name.
@@ -74,7 +76,7 @@ impl From<Trained> for Imported {
     fn from(trained: Trained) -> Self {
         let Trained { network: name, architecture, classes, image: [height, width, channels], .. } = trained;
         let (classes, image, channels) = (Some(classes.len()), Some([height, width]), Some(channels));
-        Imported { name, architecture, classes, image, channels, notes: Vec::new(), compiled: None }
+        Imported { name, architecture, classes, image, channels, ..Imported::default() }
     }
 }
 
@@ -150,6 +152,7 @@ impl Trained {
             image,
             input,
             options,
+            told: Vec::new(),
             assumed: None,
             own: None,
             tensors,
@@ -179,15 +182,31 @@ impl Trained {
             image: about.image,
             input: about.input.clone(),
             options: about.options.evaluation(),
+            told: Vec::new(),
             assumed: None,
             own: None,
             tensors,
         }
     }
 
+    /// The same with names for its classes.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if there are more or fewer names than classes.
+    pub fn with_class_names(self, names: &ClassNames) -> Result<Self> {
+        let classes = names.checked(self.classes.len(), &self.path.display().to_string())?;
+        Ok(Trained { classes, named: true, ..self })
+    }
+
     /// Its preprocessing of pixels, and the steps of that with the standardization after it.
     pub fn preprocessing(&self) -> (&Input, &ImageDataGenerator) {
         (&self.input, &self.options)
+    }
+
+    /// What people should know about a file of another program, a sentence each: that it has the inner model of one for
+    /// several GPUs, or which parts of names are left out.
+    pub fn notes(&self) -> &[String] {
+        &self.told
     }
 
     /// The preprocessing of pixels that is assumed, and why, as a sentence. `None` where the file has it, or
@@ -409,8 +428,6 @@ impl Description<'_> {
     /// [`Error::File`] for a tensor that is there already.
     pub fn add_to(&self, tensors: &mut Tensors) -> Result<()> {
         let preprocessing = match self.input {
-            Input::None => "none",
-            Input::DivideBy255 => "divide-by-255",
             Input::SubtractPixelMean { image, mean } => {
                 tensors.insert(MEAN, *image, mean.clone())?;
                 "subtract-pixel-mean"
@@ -420,6 +437,7 @@ impl Description<'_> {
                 tensors.insert(STD, [1], vec![*std])?;
                 "standardize"
             }
+            constant => constant.kind().name(),
         };
         let classes = serde_json::Value::from(self.classes.to_vec()).to_string();
         let (size, [_, _, channels]) = (ImageSize::of(self.image).to_string(), self.image);
@@ -451,8 +469,6 @@ impl Description<'_> {
 pub fn described_preprocessing(file: &Path, tensors: &Tensors) -> Result<(Input, ImageDataGenerator)> {
     let image = image_of(file, tensors)?;
     let input = match about(file, tensors, "towers.preprocessing")?.as_str() {
-        "none" => Input::None,
-        "divide-by-255" => Input::DivideBy255,
         "subtract-pixel-mean" => {
             let mean = finite_values(tensors, file, MEAN, &image)?.to_vec();
             Input::SubtractPixelMean { image, mean }
@@ -461,9 +477,12 @@ pub fn described_preprocessing(file: &Path, tensors: &Tensors) -> Result<(Input,
             mean: finite_values(tensors, file, MEAN, &[image[2]])?.to_vec(),
             std: finite_values(tensors, file, STD, &[1])?[0],
         },
-        _ => {
-            let reason = "its preprocessing is unknown to this version".to_owned();
-            return Err(Error::Run { path: file.to_owned(), reason });
+        name => {
+            let known: Option<Preprocessing> = serde_json::from_value(name.into()).ok();
+            let input = known.filter(|known| known.check(image).is_ok());
+            let reason = || "its preprocessing is unknown to this version".to_owned();
+            let unknown = || Error::Run { path: file.to_owned(), reason: reason() };
+            input.and_then(|known| Input::constant(known, image)).ok_or_else(unknown)?
         }
     };
     let options = input.options(standardization::read(tensors, file, image)?);
@@ -525,6 +544,7 @@ mod tests {
             image,
             input,
             options,
+            told: Vec::new(),
             assumed,
             own,
             tensors,

@@ -44,22 +44,27 @@ pub struct Weights {
     pub network: Option<String>,
     /// The class names by label, if the file has them.
     pub names: Option<Vec<String>>,
+    /// What people should know about the file, a sentence each.
+    pub notes: Vec<String>,
     classes: usize,
     image: [usize; 3],
     preprocessing: Option<(Input, ImageDataGenerator)>,
+    assumed: Option<(Preprocessing, String)>,
     tensors: Tensors,
 }
 
 impl From<Trained> for Weights {
     fn from(trained: Trained) -> Self {
-        let Trained { path, network, classes, named, image, input, options, tensors, .. } = trained;
+        let Trained { path, network, classes, named, image, input, options, tensors, told, .. } = trained;
         Weights {
             path,
             network: Some(network),
+            notes: told,
             classes: classes.len(),
             names: Some(classes).filter(|_| named),
             image,
             preprocessing: Some((input, options)),
+            assumed: None,
             tensors,
         }
     }
@@ -82,7 +87,11 @@ impl ForeignWeights {
         let tensors = self.assign(&build(image, classes)?.steps())?;
         let names = self.named(classes)?.map(|named| named.classes).filter(|names| names.len() == classes);
         let preprocessing = self.input(path, image)?;
-        Ok(Weights { path: path.to_owned(), network: None, classes, names, image, preprocessing, tensors })
+        // A network that normalizes pixels by itself says so where its layers are read.
+        let by_itself = self.described().and_then(|network| Preprocessing::of(&network.architecture));
+        let assumed = if by_itself.is_none() { self.family(classes) } else { None };
+        let (path, notes) = (path.to_owned(), self.told());
+        Ok(Weights { path, network: None, notes, classes, names, image, preprocessing, assumed, tensors })
     }
 }
 
@@ -98,6 +107,12 @@ impl Weights {
     /// The kind of preprocessing, if the file has it.
     pub fn preprocessing(&self) -> Option<Preprocessing> {
         self.preprocessing.as_ref().map(|(input, _)| input.kind())
+    }
+
+    /// The preprocessing that their network is known for, and why, as a sentence, if the file does not have it.
+    pub fn assumed_preprocessing(&self) -> Option<(Preprocessing, &str)> {
+        let (preprocessing, why) = self.assumed.as_ref().filter(|_| self.preprocessing.is_none())?;
+        Some((*preprocessing, why))
     }
 
     /// The values of the parameters and running averages of `model`, by their names. With `new_head` those of the last layer

@@ -4,17 +4,27 @@
 //! or the `probability` of the second of two classes, `(batch, 1)`, of a network with one sigmoid output. The batch may have any length. What the network needs of preprocessing is in the graph. Initializers have the names and the
 //! layout of [`pytorch`](crate::pytorch).
 
+mod activations;
+mod axes;
 mod constants;
+mod dense;
 mod elementwise;
 mod extent;
-mod folded;
+mod external;
+mod fold;
 mod graph;
+mod joins;
+mod lower;
 mod node;
 mod nodes;
+mod normalizations;
 mod operators;
+mod patterns;
 mod proto;
 mod read;
-mod reshapes;
+mod reductions;
+mod shapes;
+mod term;
 mod windows;
 
 pub use nodes::{INPUT, OUTPUT};

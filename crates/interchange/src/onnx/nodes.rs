@@ -1,6 +1,6 @@
 //! From layers to the nodes of a graph.
 
-use super::proto::{AttributeProto, AttributeType, FLOAT, GraphProto, NodeProto, TensorProto};
+use super::proto::{AttributeProto, AttributeType, FLOAT, GraphProto, INT64, NodeProto, TensorProto};
 use crate::source::Weights;
 use crate::{Error, Result, Source, layout};
 use layers::{Step, Value};
@@ -43,12 +43,12 @@ pub(super) struct Nodes<'s> {
 }
 
 /// A node's attribute.
-enum Attribute<'a> {
+pub(super) enum Attribute<'a> {
     Float(&'a str, f32),
     Number(&'a str, usize),
     Numbers(&'a str, &'a [usize]),
 }
-use Attribute::{Float, Number, Numbers};
+pub(super) use Attribute::{Float, Number, Numbers};
 
 impl Attribute<'_> {
     /// As an `AttributeProto`, with its type.
@@ -121,8 +121,17 @@ impl<'s> Nodes<'s> {
         {
             Op::Conv2dForward(ops::Conv2dForward { conv, act }) => {
                 let (kernel, stride, pads) = (conv.kernel, conv.stride, pads(conv.pad));
-                let about =
-                    [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
+                let mut about = vec![
+                    Numbers("kernel_shape", &kernel),
+                    Numbers("strides", &stride),
+                    Numbers("pads", &pads),
+                ];
+                if conv.dilation != [1, 1] {
+                    about.push(Numbers("dilations", &conv.dilation));
+                }
+                if conv.groups != 1 {
+                    about.push(Number("group", conv.groups));
+                }
                 self.activated(step, "Conv", &operands, &about, act)
             }
             Op::LinearForward(ops::LinearForward { act, .. }) => {
@@ -161,6 +170,21 @@ impl<'s> Nodes<'s> {
                 let factor = self.constant(step, "factor", factor);
                 self.activated(step, "Mul", &[operands[0], &factor], &[], Activation::None)
             }
+            Op::ChannelShuffle(ops::ChannelShuffle { groups }) => {
+                let [h, w, c] = [step.x.h, step.x.w, step.x.c];
+                // 0: as many samples as before.
+                let parts = self.integers(step, "parts", &[0, groups, c / groups, h, w]);
+                let whole = self.integers(step, "whole", &[0, c, h, w]);
+                let [split, turned] = ["split", "turned"].map(|part| self.helper(step, part));
+                let split = self.node("Reshape", &[operands[0], &parts], &[], split);
+                let turned = self.node("Transpose", &[&split], &[Numbers("perm", &[0, 2, 1, 3, 4])], turned);
+                self.activated(step, "Reshape", &[&turned, &whole], &[], Activation::None)
+            }
+            Op::Slice(ops::Slice { from, channels }) => {
+                let [start, end, axis] = [("start", from), ("end", from + channels), ("axis", 1)]
+                    .map(|(what, value)| self.integers(step, what, &[value]));
+                self.activated(step, "Slice", &[operands[0], &start, &end, &axis], &[], Activation::None)
+            }
             Op::Concat(_) => {
                 self.activated(step, "Concat", &operands, &[Number("axis", 1)], Activation::None)
             }
@@ -174,6 +198,7 @@ impl<'s> Nodes<'s> {
             }
             Some(Op::Concat(_)) => step.inputs.iter().map(|x| self.widths.get(x).copied()).sum(),
             Some(Op::Reshape(_)) => Some(step.x.per_sample()),
+            Some(Op::Slice(ops::Slice { channels, .. })) => Some(channels),
             _ => Some(step.x.c),
         };
         self.widths.insert(step.output, width.unwrap_or(step.x.c));
@@ -202,7 +227,7 @@ impl<'s> Nodes<'s> {
     }
 
     /// A node with its activation; returns the name of the result.
-    fn activated(
+    pub(super) fn activated(
         &mut self,
         step: &Step,
         op: &str,
@@ -218,38 +243,8 @@ impl<'s> Nodes<'s> {
         if act == Activation::None { y } else { self.activate(step, y, act) }
     }
 
-    fn activate(&mut self, step: &Step, x: String, act: Activation) -> String {
-        let output = self.output(step);
-        match act {
-            Activation::None => self.node("Identity", &[&x], &[], output),
-            Activation::Relu => self.node("Relu", &[&x], &[], output),
-            Activation::Gelu => self.gelu(step, &x, output),
-            Activation::Silu => {
-                let logistic = self.helper(step, "sigmoid");
-                let logistic = self.node("Sigmoid", &[&x], &[], logistic);
-                self.node("Mul", &[&x, &logistic], &[], output)
-            }
-            Activation::Elu => self.node("Elu", &[&x], &[], output),
-            Activation::Sigmoid => self.node("Sigmoid", &[&x], &[], output),
-            Activation::Tanh => self.node("Tanh", &[&x], &[], output),
-        }
-    }
-
-    /// `x (1 + erf(x / sqrt(2))) / 2`, in the steps that onnxruntime fuses: operator sets before 20 have no
-    /// `Gelu`.
-    fn gelu(&mut self, step: &Step, x: &str, output: String) -> String {
-        let [root, one, half] = [("sqrt2", core::f32::consts::SQRT_2), ("one", 1.0), ("half", 0.5)]
-            .map(|(what, value)| self.constant(step, what, value));
-        let [scaled, erf, sum, twice] = ["scaled", "erf", "sum", "twice"].map(|what| self.helper(step, what));
-        let scaled = self.node("Div", &[x, &root], &[], scaled);
-        let erf = self.node("Erf", &[&scaled], &[], erf);
-        let sum = self.node("Add", &[&erf, &one], &[], sum);
-        let twice = self.node("Mul", &[x, &sum], &[], twice);
-        self.node("Mul", &[&twice, &half], &[], output)
-    }
-
     /// What a layer's result is called: as the layer, and the last one as the graph's output.
-    fn output(&self, step: &Step) -> String {
+    pub(super) fn output(&self, step: &Step) -> String {
         match self.layers.get(&step.name) {
             Some(own) if step.output != self.source.logits => own.clone(),
             _ => OUTPUT.to_owned(),
@@ -257,12 +252,12 @@ impl<'s> Nodes<'s> {
     }
 
     /// A name for a part of a layer.
-    fn helper(&mut self, step: &Step, part: &str) -> String {
+    pub(super) fn helper(&mut self, step: &Step, part: &str) -> String {
         self.unique(&format!("{}_{part}", step.name))
     }
 
     /// This name, or a numbered one if it is taken. It is taken then.
-    fn unique(&mut self, wanted: &str) -> String {
+    pub(super) fn unique(&mut self, wanted: &str) -> String {
         let numbered = (1..).map(|k| format!("{wanted}_{k}"));
         let mut free = core::iter::once(wanted.to_owned()).chain(numbered);
         let name = free.find(|name| !self.taken.contains(name)).unwrap_or_default();
@@ -271,7 +266,13 @@ impl<'s> Nodes<'s> {
     }
 
     /// Adds a `NodeProto`; returns the name of its result.
-    fn node(&mut self, op: &str, operands: &[&str], attributes: &[Attribute<'_>], output: String) -> String {
+    pub(super) fn node(
+        &mut self,
+        op: &str,
+        operands: &[&str],
+        attributes: &[Attribute<'_>],
+        output: String,
+    ) -> String {
         self.graph.node.push(NodeProto {
             input: operands.iter().map(|&operand| operand.to_owned()).collect(),
             output: vec![output.clone()],
@@ -284,13 +285,26 @@ impl<'s> Nodes<'s> {
     }
 
     /// A number for a layer; returns its name.
-    fn constant(&mut self, step: &Step, what: &str, value: f32) -> String {
+    pub(super) fn constant(&mut self, step: &Step, what: &str, value: f32) -> String {
         let name = format!("{}_{what}", step.name);
         self.initializer(Weights { name, shape: Vec::new(), data: vec![value] })
     }
 
+    /// Whole numbers for a layer, such as a shape; returns their name.
+    fn integers(&mut self, step: &Step, what: &str, values: &[usize]) -> String {
+        let name = self.unique(&format!("{}_{what}", step.name));
+        self.graph.initializer.push(TensorProto {
+            dims: vec![values.len() as i64],
+            data_type: INT64,
+            name: name.clone(),
+            int64_data: integers(values),
+            ..TensorProto::default()
+        });
+        name
+    }
+
     /// Adds a tensor; returns its name.
-    fn initializer(&mut self, weights: Weights) -> String {
+    pub(super) fn initializer(&mut self, weights: Weights) -> String {
         let name = self.unique(&weights.name);
         self.graph.initializer.push(tensor(&Weights { name: name.clone(), ..weights }));
         name
@@ -307,7 +321,13 @@ fn tensor(weights: &Weights) -> TensorProto {
         dims: integers(&weights.shape),
         data_type: FLOAT,
         name: weights.name.clone(),
-        raw_data: weights.data.iter().map(|value| value.to_le_bytes()).collect::<Vec<_>>().into_flattened(),
+        raw_data: weights
+            .data
+            .iter()
+            .map(|value| value.to_le_bytes())
+            .collect::<Vec<_>>()
+            .into_flattened()
+            .into(),
         ..TensorProto::default()
     }
 }

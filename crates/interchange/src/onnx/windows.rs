@@ -46,15 +46,15 @@ impl Padding {
 struct Windows {
     size: [i64; 2],
     strides: [i64; 2],
+    dilations: [i64; 2],
     padding: Padding,
 }
 
 impl Windows {
     fn of(node: &Node<'_>, size: [i64; 2]) -> Result<Self, String> {
-        if let Some(dilations) = node.pair("dilations")?.filter(|&all| all != [1, 1]) {
-            return Err(node.form(format!("with dilations={dilations:?}")));
-        }
-        Ok(Windows { size, strides: node.pair("strides")?.unwrap_or([1, 1]), padding: Padding::of(node)? })
+        let [strides, dilations] =
+            [node.pair("strides")?, node.pair("dilations")?].map(|all| all.unwrap_or([1; 2]));
+        Ok(Windows { size, strides, dilations, padding: Padding::of(node)? })
     }
 }
 
@@ -66,7 +66,8 @@ impl<'g> Reader<'g> {
         sides: [Extent; 2],
         windows: &Windows,
     ) -> Result<[Extent; 2], String> {
-        let Windows { size, strides, padding } = windows;
+        let Windows { size, strides, dilations, padding } = windows;
+        let reach = |k: usize| (size[k] - 1).saturating_mul(dilations[k]);
         let mut all = sides;
         for (k, side) in all.iter_mut().enumerate() {
             let long = match (side.known(), padding) {
@@ -76,7 +77,8 @@ impl<'g> Reader<'g> {
                 }
                 (Some(long), Padding::Same) => long + strides[k] - 1,
                 (Some(long), Padding::Zeros(zeros)) => {
-                    long.saturating_add(zeros[k]).saturating_add(zeros[k + 2]) - size[k] + strides[k]
+                    long.saturating_add(zeros[k]).saturating_add(zeros[k + 2]).saturating_sub(reach(k)) - 1
+                        + strides[k]
                 }
             };
             if long < strides[k] {
@@ -92,7 +94,10 @@ impl<'g> Reader<'g> {
         let bias = self.constant(node, 2)?.cloned();
         let (x, [_, rows, columns]) = self.image(node, 0)?;
         let [filters, _, h, w] = kernel.shape[..] else { return Err(node.unknown()) };
-        node.only("group", 1)?;
+        let groups = node.int("group", 1)?;
+        if groups < 1 {
+            return Err(node.refuse("must have a number from 1 on as its `group`"));
+        }
         let own = [h as i64, w as i64];
         if let Some(named) = node.ints("kernel_shape")?
             && named != own
@@ -103,7 +108,7 @@ impl<'g> Reader<'g> {
         let sides = self.windowed(node, [rows, columns], &windows)?;
         let about = json!({
             "filters": filters, "kernel_size": own, "strides": windows.strides, "padding": windows.padding.option(),
-            "use_bias": bias.is_some(),
+            "dilation_rate": windows.dilations, "groups": groups, "use_bias": bias.is_some(),
         });
         let mut weights = vec![("kernel", kernel)];
         if let Some(bias) = bias {
@@ -132,6 +137,9 @@ impl<'g> Reader<'g> {
         let (x, [_, rows, columns]) = self.image(node, 0)?;
         let size = node.pair("kernel_shape")?.ok_or_else(|| node.refuse("lacks its `kernel_shape`"))?;
         let windows = Windows::of(node, size)?;
+        if windows.dilations != [1, 1] {
+            return Err(node.form(format!("with dilations={:?}", windows.dilations)));
+        }
         node.only("ceil_mode", 0)?;
         if node.op() == "MaxPool" {
             node.only("storage_order", 0)?;
@@ -165,7 +173,8 @@ impl<'g> Reader<'g> {
         if mode != "constant" || value != 0.0 || zeros.iter().any(|&n| n < 0) {
             return Err(node.form("of anything but zeros around an image"));
         }
-        let windows = Windows { size: [1, 1], strides: [1, 1], padding: Padding::Zeros(zeros) };
+        let windows =
+            Windows { size: [1; 2], strides: [1; 2], dilations: [1; 2], padding: Padding::Zeros(zeros) };
         let sides = self.windowed(node, [rows, columns], &windows)?;
         let [top, left, bottom, right] = zeros;
         let about = json!({"padding": [[top, bottom], [left, right]]});

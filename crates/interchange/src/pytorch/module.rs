@@ -3,7 +3,7 @@
 use super::about;
 use crate::{Error, Result, Source};
 use layers::{Step, Value};
-use program::{Activation, Op, Pad, Pool2d, ops};
+use program::{Activation, Conv2d, Op, Pad, Pool2d, ops};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -177,10 +177,11 @@ fn lines(
             let (x, padding) = padded(x, conv.pad, "");
             let [kh, kw] = conv.kernel;
             let layer = format!(
-                "nn.Conv2d({}, {}, ({kh}, {kw}){}{padding}{bias})",
+                "nn.Conv2d({}, {}, ({kh}, {kw}){}{padding}{}{bias})",
                 conv.inputs,
                 conv.outputs,
-                stride(conv.stride)
+                stride(conv.stride),
+                spread(conv)
             );
             (Some(layer), activated(&own(&x), act))
         }
@@ -222,6 +223,10 @@ fn lines(
         Op::Dropout(ops::Dropout { rate, .. }) => (Some(format!("nn.Dropout({rate})")), own(x)),
         Op::Activate(ops::Activate { act }) => (None, activated(x, act)),
         Op::Scale(ops::Scale { factor }) => (None, format!("{x} * {factor}")),
+        Op::ChannelShuffle(ops::ChannelShuffle { groups }) => {
+            (None, format!("F.channel_shuffle({x}, {groups})"))
+        }
+        Op::Slice(ops::Slice { from, channels }) => (None, format!("{x}[:, {from}:{}]", from + channels)),
         Op::Concat(_) => (None, format!("torch.cat([{}], 1)", inputs.join(", "))),
         Op::Add(ops::Add { act }) => (None, activated(&inputs.join(" + "), act)),
         _ => return Err(refuse("what it computes has no module there")),
@@ -233,6 +238,14 @@ fn activated(value: &str, act: Activation) -> String {
         Activation::None => value.to_owned(),
         act => format!("F.{}({value})", act.name()),
     }
+}
+
+/// Dilation and groups, where they are not 1.
+fn spread(conv: Conv2d) -> String {
+    let [down, across] = conv.dilation;
+    let dilation =
+        if [down, across] == [1, 1] { String::new() } else { format!(", dilation=({down}, {across})") };
+    if conv.groups == 1 { dilation } else { format!("{dilation}, groups={}", conv.groups) }
 }
 
 fn stride(stride: [usize; 2]) -> String {

@@ -41,6 +41,13 @@ impl Options<'_> {
         self.size(key)?.ok_or_else(|| self.missing(key))
     }
 
+    /// A place in a tensor: a number from 0 on; 0 if it is not given.
+    pub(super) fn place(&self, key: &str) -> Result<usize> {
+        let refuse = || self.refuse_value(key, "a whole number from 0 to 65536");
+        let place = |value: &Value| value.as_u64().filter(|&n| n <= MOST).map(|n| n as usize);
+        self.get(key).map_or(Ok(0), |value| place(value).ok_or_else(refuse))
+    }
+
     fn missing(&self, key: &str) -> Error {
         self.refuse(format!("`{key}` is missing"))
     }

@@ -129,6 +129,7 @@ impl Config {
             let accepted = "3: red, green and blue, or 1: grey";
             return refuse("the number of channels of the images", image[2], accepted);
         }
+        self.training.preprocessing.check(image)?;
         self.check_values()?;
         let Training { augmentation, preprocessing, schedule, optimizer, ema, .. } = &self.training;
         augmentation.validate(image)?;

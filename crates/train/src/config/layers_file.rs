@@ -136,6 +136,5 @@ fn from_toml(path: &Path) -> Result<Imported> {
         reason: format!("its [[layer]] tables can't be read: {}", error.message()),
     };
     let File { model: name, layer: architecture } = toml::from_str(&text).map_err(refuse)?;
-    let (notes, compiled) = (Vec::new(), None);
-    Ok(Imported { name, architecture, classes: None, image: None, channels: None, notes, compiled })
+    Ok(Imported { name, architecture, ..Imported::default() })
 }

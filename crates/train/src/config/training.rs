@@ -30,8 +30,8 @@ options! {
         global_batch_size: Option<usize> = None, Kind::Whole(1), "--global-batch-size N";
         /// Leave out the short batch at the end of an epoch
         drop_last: bool = true, Kind::Switch;
-        /// The preprocessing of pixels, in training and in evaluation
-        preprocessing: Preprocessing = Preprocessing::SubtractPixelMean, PREPROCESSING;
+        /// The preprocessing of pixels, in training and in evaluation: by the training images' own mean, or as Keras' caffe, tf, torch
+        preprocessing: Preprocessing = Preprocessing::SubtractPixelMean, PREPROCESSING, "--preprocessing NAME";
         /// The random seed; 1 in the built-in recipes
         seed: u64 = 1, Kind::Whole(0), "--seed N";
         ["Optimizer"]
@@ -89,6 +89,8 @@ options! {
         image_size: Option<ImageSize> = None, Kind::form(forms::image_size, ImageSize::ACCEPTED), "--image-size N|HxW";
         /// The channels of the images: rgb or grayscale, as Keras names them; by default those of the model's file or of the data
         color_mode: Option<ColorMode> = None, Kind::OneOf(&ColorMode::NAMES), "--color-mode MODE";
+        /// The names of the classes: a text with one a line, or Keras' imagenet_class_index.json; by default those of the folders
+        class_names: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--class-names FILE";
         /// Use only the first N training samples; of class folders, as many of each class as can be
         limit_train: Option<usize> = None, Kind::Whole(1), "--limit-train N";
         /// Leave out pictures of class folders that can't be decoded, and list them in the run's unreadable.txt

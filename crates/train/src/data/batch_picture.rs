@@ -62,6 +62,7 @@ fn pictures_only(augmentation: &ImageDataGenerator) -> ImageDataGenerator {
     (options.featurewise_center, options.featurewise_std_normalization) = (false, false);
     (options.samplewise_center, options.samplewise_std_normalization) = (false, false);
     (options.zca_whitening, options.whitening) = (false, None);
+    options.reverse_channels = false;
     (options.rescale, options.mean, options.std) = (None, None, None);
     (options.preprocess, options.preprocessing_function) = (augment::Preprocess::None, None);
     options

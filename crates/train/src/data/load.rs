@@ -6,6 +6,7 @@ use ndarray::{Array, Axis, RemoveAxis, Slice};
 use options::hint;
 use parallel::cluster::{discover, variable};
 use std::path::{Path, PathBuf};
+use trained::ClassNames;
 
 /// The seed of the synthetic data set: it is the same in every run, and only training depends on the run's
 /// seed.
@@ -151,6 +152,9 @@ fn load(
             return Err(Error::option("`data.dataset`", format!("`{name}`, which {found}"), accepted));
         }
     };
+    if let Some(file) = &set.class_names {
+        ClassNames::read(file)?.apply_to(&mut data)?;
+    }
     for (split, limit) in [(&mut data.train, set.limit_train), (&mut data.test, files.limit_test)] {
         if let Some(limit) = limit.filter(|&limit| limit < split.len()) {
             *split = split.take(limit);

@@ -1,0 +1,84 @@
+//! Activations, there and back.
+//!
+//! One with an operator of its own, without attributes, is a line in [`PLAIN`]. Another one is a function in the table
+//! of [operators](super::operators), and an arm of [`Nodes::activate`].
+
+use super::graph::{Of, Reader};
+use super::node::Node;
+use super::nodes::Nodes;
+use layers::Step;
+use program::Activation;
+
+/// Operators that are an activation without attributes.
+pub(super) const PLAIN: [(&str, Activation); 3] =
+    [("Relu", Activation::Relu), ("Sigmoid", Activation::Sigmoid), ("Tanh", Activation::Tanh)];
+
+impl<'g> Reader<'g> {
+    /// An activation with an operator of its own, or a part of one.
+    pub(super) fn function(&mut self, node: &Node<'g>) -> Result<Of, String> {
+        let name = match PLAIN.iter().find(|(op, _)| *op == node.op()) {
+            Some((_, activation)) => activation.name(),
+            None => match node.op() {
+                "Erf" => "erf",
+                "Reciprocal" => "reciprocal",
+                "Sqrt" => "sqrt",
+                "HardSwish" => "hard_silu",
+                "Mish" => "mish",
+                "Softplus" => "softplus",
+                _ => return Err(node.unknown()),
+            },
+        };
+        self.activation(node, name)
+    }
+
+    /// Both have an `alpha`, which is 1 here.
+    pub(super) fn elu_or_swish(&mut self, node: &Node<'g>) -> Result<Of, String> {
+        let activation = if node.op() == "Elu" { Activation::Elu } else { Activation::Silu };
+        match node.float("alpha", 1.0)? {
+            1.0 => self.activation(node, activation.name()),
+            alpha => Err(node.form(format!("with alpha={alpha}"))),
+        }
+    }
+
+    pub(super) fn gelu(&mut self, node: &Node<'g>) -> Result<Of, String> {
+        match node.word("approximate", "none")? {
+            "none" => self.activation(node, "gelu"),
+            _ => Err(node.form("with an approximation")),
+        }
+    }
+}
+
+impl Nodes<'_> {
+    /// The nodes of an activation; returns the name of the result.
+    pub(super) fn activate(&mut self, step: &Step, x: String, act: Activation) -> String {
+        let output = self.output(step);
+        if let Some((op, _)) = PLAIN.iter().find(|(_, own)| *own == act) {
+            return self.node(op, &[&x], &[], output);
+        }
+        match act {
+            Activation::None | Activation::Relu | Activation::Sigmoid | Activation::Tanh => {
+                self.node("Identity", &[&x], &[], output)
+            }
+            Activation::Gelu => self.gelu(step, &x, output),
+            Activation::Silu => {
+                let logistic = self.helper(step, "sigmoid");
+                let logistic = self.node("Sigmoid", &[&x], &[], logistic);
+                self.node("Mul", &[&x, &logistic], &[], output)
+            }
+            Activation::Elu => self.node("Elu", &[&x], &[], output),
+        }
+    }
+
+    /// `x (1 + erf(x / sqrt(2))) / 2`, in the steps that onnxruntime fuses: operator sets before 20 have no
+    /// `Gelu`.
+    fn gelu(&mut self, step: &Step, x: &str, output: String) -> String {
+        let [root, one, half] = [("sqrt2", core::f32::consts::SQRT_2), ("one", 1.0), ("half", 0.5)]
+            .map(|(what, value)| self.constant(step, what, value));
+        let [scaled, erf, sum, twice] = ["scaled", "erf", "sum", "twice"].map(|what| self.helper(step, what));
+        let scaled = self.node("Div", &[x, &root], &[], scaled);
+        let erf = self.node("Erf", &[&scaled], &[], erf);
+        let sum = self.node("Add", &[&erf, &one], &[], sum);
+        let twice = self.node("Mul", &[x, &sum], &[], twice);
+        self.node("Mul", &[&twice, &half], &[], output)
+    }
+}
