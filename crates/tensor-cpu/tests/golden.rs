@@ -278,22 +278,33 @@ fn group_norm(device: &Device) {
 }
 
 fn cross_entropy(device: &Device) {
+    for loss in ["xent", "bce"] {
+        cross_entropy_of(device, loss);
+    }
+}
+
+/// `xent` of several logits, or `bce` of a single one.
+fn cross_entropy_of(device: &Device, loss: &str) {
     let golden = Golden::open();
-    let at = golden.layout("xent.logits");
+    let key = |what: &str| format!("{loss}.{what}");
+    let at = golden.layout(&key("logits"));
     for (name, label_smoothing) in [("hard", 0.0), ("smooth", 0.125)] {
         let mut ops = Ops::new(&golden, at.shape.n);
-        let (logits, dlogits) = (ops.batch("xent.logits"), ops.room(at));
-        let labels = ops.trial.labels(&golden.labels("xent.labels"));
+        let (logits, dlogits) = (ops.batch(&key("logits")), ops.room(at));
+        let labels = ops.trial.labels(&golden.labels(&key("labels")));
         let metrics = ops.run_of(Arena::Gradients, &[0.0; 2]);
         ops.set(CrossEntropy { gradient: true }, &[logits, labels], &[dlogits, metrics]);
         let args = StepArgs { label_smoothing, global_batch: 8, ..StepArgs::inference(at.shape.n) };
         let run = ops.run(device, &args);
-        expect(device, &golden, &format!("xent.{name}.dlogits"), &left(&run, dlogits));
-        expect(device, &golden, &format!("xent.{name}.loss"), &left(&run, metrics)[..1]);
+        expect(device, &golden, &key(&format!("{name}.dlogits")), &left(&run, dlogits));
+        expect(device, &golden, &key(&format!("{name}.loss")), &left(&run, metrics)[..1]);
+        if loss == "bce" {
+            expect(device, &golden, "bce.correct", &left(&run, metrics)[1..]);
+        }
     }
-    let (logits, mut y) = (load(device, &golden, "xent.logits"), device.alloc(at.end()).unwrap());
+    let (logits, mut y) = (load(device, &golden, &key("logits")), device.alloc(at.end()).unwrap());
     device.softmax(View::new(&logits, at), ViewMut::new(&mut y, at)).unwrap();
-    expect(device, &golden, "xent.probabilities", &read(&y));
+    expect(device, &golden, &key("probabilities"), &read(&y));
 }
 
 fn pooling(device: &Device) {

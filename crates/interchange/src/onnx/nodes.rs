@@ -210,6 +210,12 @@ impl<'s> Nodes<'s> {
     }
 
     /// The `GraphProto` so far, and the operators that it needs.
+    /// The sigmoid of the one output; returns its name.
+    pub(super) fn probability(&mut self) -> String {
+        let output = self.unique("probability");
+        self.node("Sigmoid", &[OUTPUT], &[], output)
+    }
+
     pub(super) fn finish(self) -> (GraphProto, Opset) {
         (self.graph, self.opset)
     }

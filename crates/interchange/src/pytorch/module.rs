@@ -28,10 +28,14 @@ pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
     let (name, shift) = (source.name, source.shift().shape);
     let (classes, metadata) = (serde_json::Value::from(source.classes.to_vec()), about::lines(source));
     let logits = names.get(&source.logits).map_or("x", String::as_str);
+    let (value, what) = match source.has_one_output() {
+        true => (format!("torch.sigmoid({logits})"), "the probability of the second class"),
+        false => (logits.to_owned(), "logits"),
+    };
     // Nothing may end the text that they stand in.
     let [name, weights] = [name, weights].map(|text| text.replace(['"', '\\'], "'"));
     Ok(format!(
-        r#""""{name} as towers trained it: pictures of ({c}, {h}, {w}) in, of values from 0 to 255; logits out.
+        r#""""{name} as towers trained it: pictures of ({c}, {h}, {w}) in, of values from 0 to 255; {what} out.
 
 The weights are in {weights}. METADATA is for save_file of safetensors.torch: with it the file knows its classes and
 the size of its pictures.
@@ -55,7 +59,7 @@ class Network(nn.Module):
 {layers}
     def forward(self, x):
         x = x * self.pixel_scale + self.pixel_shift
-{forward}        return {logits}
+{forward}        return {value}
 "#,
         shift[0], shift[1], shift[2]
     ))

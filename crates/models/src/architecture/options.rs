@@ -99,7 +99,7 @@ impl Options<'_> {
         self.get(key).map(|value| number(value).ok_or_else(refuse)).transpose()
     }
 
-    /// A finite number for all channels, or a list with one for each of the three of a picture.
+    /// A finite number for all channels, or a list with one for each of the one or three of a picture.
     pub(super) fn numbers(&self, key: &str, channels: usize, default: f64) -> Result<[f32; 3]> {
         let Some(list) = self.get(key).and_then(Value::as_array) else {
             return Ok([self.number(key, default)?; 3]);
@@ -107,7 +107,8 @@ impl Options<'_> {
         let numbers: Vec<f32> = list.iter().filter_map(number).collect();
         match numbers[..] {
             [r, g, b] if list.len() == 3 && channels == 3 => Ok([r, g, b]),
-            _ => Err(self.refuse_value(key, "a number, or a list of three for pictures of three channels")),
+            [grey] if list.len() == 1 && channels == 1 => Ok([grey; 3]),
+            _ => Err(self.refuse_value(key, "a number, or a list with one for each channel of a picture")),
         }
     }
 
