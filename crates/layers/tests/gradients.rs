@@ -222,6 +222,18 @@ fn pooling_side_by_side_overlapping_and_padded() {
         }
     }
     check([4, 4, 2], AveragePooling2D::new(4));
+    for (pool, strides, padding) in [
+        (2, 2, Padding::Valid),
+        (3, 2, Padding::Pixels(1)),
+        (3, 2, Padding::Same),
+        (2, 3, Padding::Pixels(1)),
+    ] {
+        check([6, 5, 2], MaxPooling2D::new(pool).strides(strides).padding(padding).ceil_mode(true));
+        for (counts, ceil) in [(true, false), (true, true), (false, true)] {
+            let average = AveragePooling2D::new(pool).strides(strides).padding(padding);
+            check([6, 5, 2], average.ceil_mode(ceil).count_include_pad(counts));
+        }
+    }
     check_alone([4, 4, 3], MaxPooling2D::new(2));
     check_alone([4, 4, 3], AveragePooling2D::new(2));
 }

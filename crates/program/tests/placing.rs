@@ -69,7 +69,7 @@ impl Net {
             8 => self.push(Scale { factor: 0.5 }, &[x], &[]),
             9 => self.push(Dropout { rate: 0.5, domain: 1 }, &[x], &[]),
             _ => {
-                let pool = Pool2d { kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+                let pool = Pool2d::new([1; 2], [1; 2], Pad::VALID);
                 if op == 10 {
                     self.push(MaxPool { pool }, &[x], &[]);
                 } else {

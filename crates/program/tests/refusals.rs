@@ -7,7 +7,7 @@ use program::{
 };
 
 const CONV: Conv2d = Conv2d { inputs: 2, outputs: 3, kernel: [3; 2], stride: [1; 2], pad: Pad::VALID };
-const POOL: Pool2d = Pool2d { kernel: [2; 2], stride: [2; 2], pad: Pad::VALID };
+const POOL: Pool2d = Pool2d::new([2; 2], [2; 2], Pad::VALID);
 const RELU: Activation = Activation::Relu;
 const BN: BatchNorm = BatchNorm { epsilon: 1e-3, act: RELU };
 const LINEAR: Linear = Linear { inputs: 2, outputs: 3 };

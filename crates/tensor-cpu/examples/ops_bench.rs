@@ -179,7 +179,7 @@ fn batch(trial: &mut Trial, at: Layout) -> TensorId {
 fn main() -> Result<()> {
     let Some((cpu, _)) = arguments::device() else { return Ok(()) };
     let bench = Bench::new(cpu)?;
-    let pool = |kernel, stride| Pool2d { kernel: [kernel; 2], stride: [stride; 2], pad: Pad::VALID };
+    let pool = |kernel, stride| Pool2d::new([kernel; 2], [stride; 2], Pad::VALID);
     for (side, c, width) in
         [(32, 96, 96), (32, 32, 64), (32, 48, 80), (15, 112, 160), (15, 48, 144), (7, 176, 336)]
     {

@@ -49,8 +49,7 @@ fn every_op(cpu: &Cpu) -> Result<TrialRun<'_>> {
     let (one, mut to) = (shape.with_n(1), Trial::new(n));
     let pad = Pad::same(16, 16, [3; 2], [1; 2]);
     let conv = Conv2d { inputs: 24, outputs: 24, kernel: [3; 2], stride: [1; 2], pad };
-    let (linear, pool) =
-        (Linear { inputs: 24, outputs: 10 }, Pool2d { kernel: [3; 2], stride: [2; 2], pad: Pad::VALID });
+    let (linear, pool) = (Linear { inputs: 24, outputs: 10 }, Pool2d::new([3; 2], [2; 2], Pad::VALID));
     let (vectors, classes, pooled) = (Shape::vectors(n, 24), Shape::vectors(n, 10), pool.output(shape)?);
     let (bn, act) = (BatchNorm { epsilon: 1e-3, act: RELU }, RELU);
     let [x, dy] = [shape; 2].map(|shape| batch(&mut to, shape));

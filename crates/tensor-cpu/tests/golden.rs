@@ -2,6 +2,9 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
+#[path = "golden/spatial.rs"]
+mod spatial;
+
 use program::ops::{
     Activate, ActivationGradient, AveragePool, AveragePoolGradient, BatchNormInfer, BatchNormInputGradient,
     BatchNormTrain, BatchNormWeightGradient, CrossEntropy, GroupNorm, GroupNormGradient, MaxPool,
@@ -12,6 +15,7 @@ use program::{
     Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, Velocity, View, ViewMut, WeightDecay, Write,
 };
 use safetensors::SafeTensors;
+use spatial::windows;
 use tensor_cpu::Buffer;
 
 /// The golden file.
@@ -19,8 +23,13 @@ struct Golden(Vec<u8>);
 
 impl Golden {
     fn open() -> Self {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/ops.safetensors");
-        Golden(std::fs::read(path).expect("the golden file is in the repository"))
+        Golden::named("ops")
+    }
+
+    fn named(name: &str) -> Self {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden");
+        let bytes = std::fs::read(format!("{folder}/{name}.safetensors"));
+        Golden(bytes.expect("the golden file is in the repository"))
     }
 
     fn bytes(&self, name: &str) -> (Vec<usize>, Vec<u8>) {
@@ -246,7 +255,7 @@ fn pooling(device: &Device) {
     let golden = Golden::open();
     for (case, kernel, stride, pad) in [("3s2", 3, 2, 0), ("3s2p1", 3, 2, 1), ("2s2", 2, 2, 0)] {
         let pad = Pad { top: pad, bottom: pad, left: pad, right: pad };
-        let pool = Pool2d { kernel: [kernel; 2], stride: [stride; 2], pad };
+        let pool = Pool2d::new([kernel; 2], [stride; 2], pad);
         let name = |what: &str| format!("pool.{case}.{what}");
         let (x_at, y_at) = (golden.layout(&name("x")), golden.layout(&name("dy")));
         let mut ops = Ops::new(&golden, x_at.shape.n);
@@ -324,4 +333,4 @@ macro_rules! on_every_device {
     };
 }
 
-on_every_device!(batch_norm, cross_entropy, pooling, optimizers, activations, group_norm);
+on_every_device!(batch_norm, cross_entropy, pooling, optimizers, activations, group_norm, windows);

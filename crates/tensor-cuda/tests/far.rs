@@ -147,7 +147,7 @@ fn batch_norm() {
 #[test]
 fn pooling() {
     let shape = Shape::new(1, 3, 3, PACK);
-    let windows = |kernel, stride| Pool2d { kernel: [kernel; 2], stride: [stride; 2], pad: Pad::VALID };
+    let windows = |kernel, stride| Pool2d::new([kernel; 2], [stride; 2], Pad::VALID);
     // Windows that overlap and that do not.
     for pool in [windows(2, 1), windows(1, 1)] {
         let (of_y, mut trial) = (pool.output(shape).expect("a window"), Trial::new(1));

@@ -97,10 +97,8 @@ impl Net {
     fn of_all_ops(trains: bool) -> (Program, Vec<(String, Span)>) {
         use Activation::{Gelu, None, Relu};
         let mut net = Net::new(trains);
-        let pool = |size, stride, pad: usize| Pool2d {
-            kernel: [size; 2],
-            stride: [stride; 2],
-            pad: Pad { top: pad, bottom: pad, left: pad, right: pad },
+        let pool = |size, stride, pad: usize| {
+            Pool2d::new([size; 2], [stride; 2], Pad { top: pad, bottom: pad, left: pad, right: pad })
         };
         let x = net.conv("stem", [3, 8], true, None, net.builder.input());
         let x = net.batch_norm("stem norm", Relu, x);

@@ -1,6 +1,6 @@
 //! From layers to the nodes of a graph.
 
-use super::proto::{AttributeProto, AttributeType, FLOAT, GraphProto, NodeProto, TensorProto};
+use super::proto::{AttributeProto, AttributeType, FLOAT, GraphProto, INT64, NodeProto, TensorProto};
 use crate::source::Weights;
 use crate::{Error, Result, Source, layout};
 use layers::{Step, Value};
@@ -190,9 +190,36 @@ impl<'s> Nodes<'s> {
     }
 
     fn pooled(&mut self, step: &Step, op: &str, operands: &[&str], pool: Pool2d) -> String {
+        // Padding that counts is part of the image: `count_include_pad` counts all padding, or none.
+        if pool.counted != Pad::VALID {
+            let part = self.helper(step, "padded");
+            let x = self.padded(step, operands[0], pads(pool.counted).map(|side| side as i64), part);
+            let pool = Pool2d::new(pool.kernel, pool.stride, pool.pad.without(pool.counted));
+            return self.pooled(step, op, &[&x], pool);
+        }
         let (kernel, stride, pads) = (pool.kernel, pool.stride, pads(pool.pad));
         let about = [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
         self.activated(step, op, operands, &about, Activation::None)
+    }
+
+    /// Zeros around an image, or pixels less where a number is negative.
+    fn padded(
+        &mut self,
+        step: &Step,
+        x: &str,
+        [top, left, bottom, right]: [i64; 4],
+        output: String,
+    ) -> String {
+        let name = self.helper(step, "pads");
+        let all = [0, 0, top, left, 0, 0, bottom, right];
+        self.graph.initializer.push(TensorProto {
+            dims: vec![all.len() as i64],
+            data_type: INT64,
+            name: name.clone(),
+            raw_data: all.map(i64::to_le_bytes).concat(),
+            ..TensorProto::default()
+        });
+        self.node("Pad", &[x, &name], &[], output)
     }
 
     /// A node with its activation; returns the name of the result.

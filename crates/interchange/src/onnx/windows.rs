@@ -47,6 +47,8 @@ struct Windows {
     size: [i64; 2],
     strides: [i64; 2],
     padding: Padding,
+    /// Whether a last window may reach over the edge, if it begins inside or in the zeros before.
+    ceil: bool,
 }
 
 impl Windows {
@@ -54,7 +56,8 @@ impl Windows {
         if let Some(dilations) = node.pair("dilations")?.filter(|&all| all != [1, 1]) {
             return Err(node.form(format!("with dilations={dilations:?}")));
         }
-        Ok(Windows { size, strides: node.pair("strides")?.unwrap_or([1, 1]), padding: Padding::of(node)? })
+        let strides = node.pair("strides")?.unwrap_or([1, 1]);
+        Ok(Windows { size, strides, padding: Padding::of(node)?, ceil: false })
     }
 }
 
@@ -66,7 +69,7 @@ impl<'g> Reader<'g> {
         sides: [Extent; 2],
         windows: &Windows,
     ) -> Result<[Extent; 2], String> {
-        let Windows { size, strides, padding } = windows;
+        let Windows { size, strides, padding, ceil } = windows;
         let mut all = sides;
         for (k, side) in all.iter_mut().enumerate() {
             let long = match (side.known(), padding) {
@@ -82,7 +85,11 @@ impl<'g> Reader<'g> {
             if long < strides[k] {
                 return Err(node.refuse("has windows that are larger than its images"));
             }
-            *side = Extent::number(long / strides[k]);
+            let fit = long / strides[k];
+            let before = if let Padding::Zeros(zeros) = padding { zeros[k] } else { 0 };
+            let inside = side.known().is_some_and(|side| fit * strides[k] < side.saturating_add(before));
+            let reaches = *ceil && long % strides[k] > 0 && inside;
+            *side = Extent::number(fit + i64::from(reaches));
         }
         Ok(all)
     }
@@ -131,17 +138,20 @@ impl<'g> Reader<'g> {
     pub(super) fn pooling(&mut self, node: &Node<'g>, class: &str) -> Result<Of, String> {
         let (x, [_, rows, columns]) = self.image(node, 0)?;
         let size = node.pair("kernel_shape")?.ok_or_else(|| node.refuse("lacks its `kernel_shape`"))?;
-        let windows = Windows::of(node, size)?;
-        node.only("ceil_mode", 0)?;
+        let ceil = node.flag("ceil_mode", false)?;
+        let windows = Windows { ceil, ..Windows::of(node, size)? };
+        let mut about = json!({
+            "pool_size": windows.size, "strides": windows.strides, "padding": windows.padding.option(),
+        });
+        if ceil {
+            about["ceil_mode"] = true.into();
+        }
         if node.op() == "MaxPool" {
             node.only("storage_order", 0)?;
         } else if node.flag("count_include_pad", false)? && !windows.padding.is_none() {
-            return Err(node.form("with count_include_pad=1 and zeros around its images"));
+            about["count_include_pad"] = true.into();
         }
         let sides = self.windowed(node, [rows, columns], &windows)?;
-        let about = json!({
-            "pool_size": windows.size, "strides": windows.strides, "padding": windows.padding.option(),
-        });
         let shape = self.with_sides(&x, None, sides);
         Ok(self.plain(node, class, about, vec![x], shape))
     }
@@ -165,7 +175,7 @@ impl<'g> Reader<'g> {
         if mode != "constant" || value != 0.0 || zeros.iter().any(|&n| n < 0) {
             return Err(node.form("of anything but zeros around an image"));
         }
-        let windows = Windows { size: [1, 1], strides: [1, 1], padding: Padding::Zeros(zeros) };
+        let windows = Windows { size: [1, 1], strides: [1, 1], padding: Padding::Zeros(zeros), ceil: false };
         let sides = self.windowed(node, [rows, columns], &windows)?;
         let [top, left, bottom, right] = zeros;
         let about = json!({"padding": [[top, bottom], [left, right]]});

@@ -70,7 +70,7 @@ const TABLE: &[Class] = &[
     Class { name: "Add", joins: true, fuses: without_input, keeps_sign: true, build: add, ..PLAIN },
     Class {
         name: "AveragePooling2D",
-        options: &["pool_size", "strides", "padding"],
+        options: &["pool_size", "strides", "padding", "ceil_mode", "count_include_pad"],
         keeps_sign: true,
         build: average_pooling,
         ..PLAIN
@@ -131,7 +131,7 @@ const TABLE: &[Class] = &[
     },
     Class {
         name: "MaxPooling2D",
-        options: &["pool_size", "strides", "padding"],
+        options: &["pool_size", "strides", "padding", "ceil_mode"],
         keeps_sign: true,
         build: max_pooling,
         ..PLAIN
@@ -277,12 +277,19 @@ fn flatten(site: &mut Site<'_>) -> Result<Tensor> {
 
 fn average_pooling(site: &mut Site<'_>) -> Result<Tensor> {
     let (pool, strides, padding) = site.windows(false)?;
-    site.add(AveragePooling2D::of(pool).strides_by(strides).padding(padding))
+    let pooling = AveragePooling2D::of(pool)
+        .strides_by(strides)
+        .padding(padding)
+        .ceil_mode(site.options.flag("ceil_mode", false)?)
+        .count_include_pad(site.options.flag("count_include_pad", false)?);
+    site.add(pooling)
 }
 
 fn max_pooling(site: &mut Site<'_>) -> Result<Tensor> {
-    let (pool, strides, padding) = site.windows(site.inputs[0].is_never_negative)?;
-    site.add_padded(MaxPooling2D::of(pool).strides_by(strides).padding(padding))
+    // Zeros before it are part of the image, in which the last window of a `ceil_mode` must begin.
+    let ceil_mode = site.options.flag("ceil_mode", false)?;
+    let (pool, strides, padding) = site.windows(site.inputs[0].is_never_negative && !ceil_mode)?;
+    site.add_padded(MaxPooling2D::of(pool).strides_by(strides).padding(padding).ceil_mode(ceil_mode))
 }
 
 fn global_average_pooling(site: &mut Site<'_>) -> Result<Tensor> {
