@@ -65,9 +65,14 @@ impl Kind {
         Kind::new(name, &[Arena::Averages, Arena::Parameters])
     }
 
+    /// Sums over the batch: of this replica, or of all.
+    pub(crate) const fn sum(name: &'static str) -> Self {
+        Kind::new(name, &[Arena::Gradients, Arena::Statistics])
+    }
+
     /// The labels.
-    pub(crate) const fn labels() -> Self {
-        Kind::new("the labels", &[Arena::Labels])
+    pub(crate) const fn labels(name: &'static str) -> Self {
+        Kind::new(name, &[Arena::Labels])
     }
 
     /// The same, which may be left out.

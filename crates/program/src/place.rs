@@ -166,8 +166,8 @@ impl Executable {
     }
 
     /// Whether a step's first result takes the place of an operand.
-    pub fn is_in_place(&self, step: &Step, operand: usize) -> bool {
-        self.program.is_same_memory(step.operands[operand], step.results[0])
+    pub fn is_in_place(&self, step: &Step, operand: TensorId) -> bool {
+        self.program.is_same_memory(operand, step.results[0])
     }
 
     /// Checks that memory is as large as the program needs.

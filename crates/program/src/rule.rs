@@ -1,27 +1,17 @@
-use crate::{Kind, Result, Shape};
+use crate::passes::Gradients;
+use crate::{Activation, Error, Op, Result, Shape, Signature, Step, TensorId};
 
 /// The rules of an op, as methods. Its fields are its options. `ops` has a file for each topic.
 ///
-/// Operands and results have an order, which the op's documentation tells. Shapes are those of one sample for
+/// Operands and results have an order, and names: the op's [`Signature`]. Shapes are those of one sample for
 /// activations.
-///
-/// The ops that [`differentiate`](crate::passes::differentiate) and [`recompute`](crate::passes::recompute) add
-/// for an op need a program, so they are separate methods of the op.
-pub trait Rule {
+pub trait Rule: Signature {
     /// The name in printed programs and errors.
     fn name(&self) -> &'static str;
 
     /// The options in printed programs: `3x3, stride 2`.
     fn options(&self) -> String {
         String::new()
-    }
-
-    /// The kinds of the operands, in their order.
-    fn operands(&self) -> &'static [Kind];
-
-    /// The kinds of the results, in their order: arenas that a program may write. By default one batch.
-    fn results(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the output")] }
     }
 
     /// The results' shapes.
@@ -43,5 +33,26 @@ pub trait Rule {
     /// Multiply-adds for one sample.
     fn multiply_adds(&self, _operands: &[Shape]) -> usize {
         0
+    }
+
+    /// Adds the ops that compute the gradients of a step's operands from that of its first result, for
+    /// [`differentiate`](crate::passes::differentiate).
+    ///
+    /// # Errors
+    /// If the op has no gradient, as by default, or none for these operands.
+    fn gradient(&self, _step: &Step, _to: &mut Gradients) -> Result<()> {
+        let (what, value, accepted) = ("the gradient", "asked for", "left alone: this op has none");
+        Err(Error::Option { op: self.name(), what, value, accepted })
+    }
+
+    /// For an op that costs little: the op and the operands that compute the first result of `step` once more, with the
+    /// same bits, where all results are still there but the first one. For [`recompute`](crate::passes::recompute).
+    fn recompute(&self, _step: &Step) -> Option<(Op, Vec<TensorId>)> {
+        None
+    }
+
+    /// The activation that is fused into an op which keeps only its output.
+    fn fused_activation(&mut self) -> Option<&mut Activation> {
+        None
     }
 }

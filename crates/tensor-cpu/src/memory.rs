@@ -57,12 +57,12 @@ pub(crate) struct Operands<'s, 'a, E> {
 
 impl<'s, E: Element> Operands<'s, '_, E> {
     /// A tensor of activations that the step reads. One whose place the result takes can't be read beside it.
-    pub(crate) fn read(&self, operand: usize) -> View<'s, [E]> {
+    pub(crate) fn read(&self, operand: TensorId) -> View<'s, [E]> {
         self.view(self.readable(operand))
     }
 
-    /// The tensor of activations that is the result of this number.
-    pub(crate) fn write(&mut self, result: usize) -> ViewMut<'s, [E]> {
+    /// A tensor of activations that is a result.
+    pub(crate) fn write(&mut self, result: TensorId) -> ViewMut<'s, [E]> {
         let id = self.result(result);
         let layout = self.arenas.program.layout(id, self.arenas.n);
         self.part(id, layout)
@@ -74,47 +74,44 @@ impl<'s, E: Element> Operands<'s, '_, E> {
     }
 
     /// A run of f32 that the step reads.
-    pub(crate) fn run(&self, operand: usize) -> &'s [f32] {
+    pub(crate) fn run(&self, operand: TensorId) -> &'s [f32] {
         let id = self.readable(operand);
         let (first, len) = self.place(id);
         // SAFETY: as for `part`; the run is not written, as `readable` made sure.
         unsafe { core::slice::from_raw_parts(first, len) }
     }
 
-    /// The same, where the step may have no such operand.
-    pub(crate) fn optional_run(&self, operand: usize) -> Option<&'s [f32]> {
-        (operand < self.step.operands.len()).then(|| self.run(operand))
-    }
-
-    /// The run of f32 that is the result of this number.
-    pub(crate) fn run_mut(&mut self, result: usize) -> &'s mut [f32] {
+    /// A run of f32 that is a result.
+    pub(crate) fn run_mut(&mut self, result: TensorId) -> &'s mut [f32] {
         let id = self.result(result);
         let (first, len) = self.place(id);
         // SAFETY: as for `part`; `result` lends each result once.
         unsafe { core::slice::from_raw_parts_mut(first, len) }
     }
 
-    /// The same, where the step may have no such result.
-    pub(crate) fn optional_run_mut(&mut self, result: usize) -> &'s mut [f32] {
-        if result < self.step.results.len() { self.run_mut(result) } else { Default::default() }
+    /// The same for a result that the step may lack: nothing then.
+    pub(crate) fn optional_run_mut(&mut self, result: Option<TensorId>) -> &'s mut [f32] {
+        result.map_or_else(Default::default, |result| self.run_mut(result))
     }
 
     pub(crate) fn labels(&self) -> &'s [u32] {
         self.arenas.labels
     }
 
-    fn readable(&self, operand: usize) -> TensorId {
-        let id = self.step.operands[operand];
+    fn readable(&self, id: TensorId) -> TensorId {
+        assert!(self.step.operands.contains(&id), "a step reads its operands");
         let program = self.arenas.program.program();
         let is_written = self.step.results.iter().any(|&result| program.is_same_memory(result, id));
         assert!(!is_written, "an operand in whose place the result lies is not read beside it");
         id
     }
 
-    fn result(&mut self, result: usize) -> TensorId {
-        assert!(self.lent & 1 << result == 0, "a result is lent once");
-        self.lent |= 1 << result;
-        self.step.results[result]
+    fn result(&mut self, id: TensorId) -> TensorId {
+        let result = self.step.results.iter().position(|&result| result == id);
+        let bit = 1 << result.expect("a step writes its results");
+        assert!(self.lent & bit == 0, "a result is lent once");
+        self.lent |= bit;
+        id
     }
 
     fn view(&self, id: TensorId) -> View<'s, [E]> {

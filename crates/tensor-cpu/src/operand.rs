@@ -104,24 +104,6 @@ pub(crate) fn run_mut<'a, T>(
     Ok(&mut data[at.range()])
 }
 
-/// Two runs of one arena, to write: a gradient of weights and one of biases.
-pub(crate) fn runs_mut<'a, T>(
-    op: &'static str,
-    what: &'static str,
-    data: &'a mut [T],
-    a: Span,
-    b: Span,
-) -> Result<[&'a mut [T]; 2]> {
-    a.check(op, what, data.len())?;
-    b.check(op, what, data.len())?;
-    data.get_disjoint_mut([a.range(), b.range()]).map_err(|_| Error::Value {
-        op,
-        what: "the start of a run of gradients",
-        value: b.offset as f64,
-        accepted: "outside of the other run",
-    })
-}
-
 /// What an optimizer remembers of parameters, which has a name: arenas that are laid out as theirs.
 type Memory<'a, T, const N: usize> = [(&'static str, &'a mut [T]); N];
 

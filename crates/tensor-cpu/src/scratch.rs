@@ -2,7 +2,7 @@
 
 use crate::conv::{self, Pass};
 use crate::{Cpu, elementwise, linear, normalization, pooling};
-use program::{Executable, Op, Result, Shape, Step};
+use program::{Executable, Op, Result, Step, TensorId};
 
 /// Reserves the scratch memory that the steps of a program need, for every number of samples up to its batch: a smaller
 /// batch is cut up in another way and may need more.
@@ -12,7 +12,9 @@ use program::{Executable, Op, Result, Shape, Step};
 pub(crate) fn reserve(cpu: &Cpu, program: &Executable) -> Result<()> {
     let (mut scratch, mut channels) = (0, 0);
     for step in &program.program().steps {
-        scratch = (1..=program.batch()).map(|n| len(cpu, program, step, n)).fold(scratch, usize::max);
+        for n in 1..=program.batch() {
+            scratch = scratch.max(len(cpu, program, step, n)?);
+        }
         if let Op::Conv2dNormalized(op) = &step.op {
             channels = channels.max(2 * op.conv.outputs);
         }
@@ -21,40 +23,53 @@ pub(crate) fn reserve(cpu: &Cpu, program: &Executable) -> Result<()> {
 }
 
 /// The elements that a step needs for so many samples.
-fn len(cpu: &Cpu, program: &Executable, step: &Step, n: usize) -> usize {
-    let read = |k: usize| program.layout(step.operands[k], n);
-    let written = || program.layout(step.results[0], n);
-    let rows = |shape: Shape| (shape.rows(), shape.c);
-    match &step.op {
-        Op::Conv2dForward(op) => conv::scratch_len(cpu, Pass::Forward, &op.conv, read(0), written()),
-        Op::Conv2dNormalized(op) => conv::scratch_len(cpu, Pass::Forward, &op.conv, read(0), written()),
+fn len(cpu: &Cpu, program: &Executable, step: &Step, n: usize) -> Result<usize> {
+    let at = |id: TensorId| program.layout(id, n);
+    let rows = |id: TensorId| (at(id).shape.rows(), at(id).shape.c);
+    Ok(match &step.op {
+        Op::Conv2dForward(op) => {
+            let (of, to) = op.bind(step)?;
+            conv::scratch_len(cpu, Pass::Forward, &op.conv, at(of.x), at(to.y))
+        }
+        Op::Conv2dNormalized(op) => {
+            let (of, to) = op.bind(step)?;
+            conv::scratch_len(cpu, Pass::Forward, &op.conv, at(of.x), at(to.y))
+        }
         Op::Conv2dInputGradient(op) => {
-            conv::scratch_len(cpu, Pass::InputGradient, &op.conv, written(), read(0))
+            let (of, to) = op.bind(step)?;
+            conv::scratch_len(cpu, Pass::InputGradient, &op.conv, at(to.y), at(of.dy))
         }
         Op::Conv2dWeightGradient(op) => {
-            let of_weights = conv::scratch_len(cpu, Pass::WeightGradient, &op.conv, read(0), read(1));
-            of_weights.max(elementwise::sums_len(rows(read(1).shape)))
+            let (of, _) = op.bind(step)?;
+            let of_weights = conv::scratch_len(cpu, Pass::WeightGradient, &op.conv, at(of.x), at(of.dy));
+            of_weights.max(elementwise::sums_len(rows(of.dy)))
         }
-        Op::LinearForward(op) => linear::scratch_len(cpu, Pass::Forward, &op.linear, read(0), written()),
+        Op::LinearForward(op) => {
+            let (of, to) = op.bind(step)?;
+            linear::scratch_len(cpu, Pass::Forward, &op.linear, at(of.x), at(to.y))
+        }
         Op::LinearInputGradient(op) => {
-            linear::scratch_len(cpu, Pass::InputGradient, &op.linear, written(), read(0))
+            let (of, to) = op.bind(step)?;
+            linear::scratch_len(cpu, Pass::InputGradient, &op.linear, at(to.y), at(of.dy))
         }
         Op::LinearWeightGradient(op) => {
-            let of_weights = linear::scratch_len(cpu, Pass::WeightGradient, &op.linear, read(0), read(1));
-            of_weights.max(elementwise::sums_len(rows(read(1).shape)))
+            let (of, _) = op.bind(step)?;
+            let of_weights = linear::scratch_len(cpu, Pass::WeightGradient, &op.linear, at(of.x), at(of.dy));
+            of_weights.max(elementwise::sums_len(rows(of.dy)))
         }
-        Op::BatchNormTrain(_) | Op::BatchNormMoments(_) | Op::SyncBatchNorm(_) => {
-            normalization::statistics_len(rows(read(0).shape))
-        }
-        Op::BatchNormInfer(_) | Op::BatchNormRecompute(_) => read(0).shape.c,
-        Op::BatchNormWeightGradient(_) | Op::BatchNormInputGradient(_) => {
-            normalization::gradients_len(rows(read(0).shape))
-        }
-        Op::GroupNorm(_) | Op::GroupNormGradient(_) => normalization::groups_len(read(0).shape),
-        Op::MaxPoolGradient(op) => pooling::sums_len(cpu, &op.pool, written().shape),
-        Op::AveragePoolGradient(op) => pooling::sums_len(cpu, &op.pool, written().shape),
+        Op::BatchNormTrain(op) => normalization::statistics_len(rows(op.bind(step)?.0.x)),
+        Op::BatchNormMoments(op) => normalization::statistics_len(rows(op.bind(step)?.0.x)),
+        Op::SyncBatchNorm(op) => normalization::statistics_len(rows(op.bind(step)?.0.x)),
+        Op::BatchNormInfer(op) => at(op.bind(step)?.0.x).shape.c,
+        Op::BatchNormRecompute(op) => at(op.bind(step)?.0.x).shape.c,
+        Op::BatchNormWeightGradient(op) => normalization::gradients_len(rows(op.bind(step)?.0.x)),
+        Op::BatchNormInputGradient(op) => normalization::gradients_len(rows(op.bind(step)?.0.x)),
+        Op::GroupNorm(op) => normalization::groups_len(at(op.bind(step)?.0.x).shape),
+        Op::GroupNormGradient(op) => normalization::groups_len(at(op.bind(step)?.0.x).shape),
+        Op::MaxPoolGradient(op) => pooling::sums_len(cpu, &op.pool, at(op.bind(step)?.1.y).shape),
+        Op::AveragePoolGradient(op) => pooling::sums_len(cpu, &op.pool, at(op.bind(step)?.1.y).shape),
         _ => 0,
-    }
+    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use crate::format::Format;
 use crate::layer::Layer;
 use crate::memory;
 use core::ops::Range;
-use program::ops::{Conv2dForward, Conv2dNormalized};
 use program::{
     Backend, Bytes, CapturedGraph, Error, Executable, ImageSet, Ints, LoadImages, Memory, Op, OptimizerStep,
     ParamRun, Precision, Result, Span, StepArgs, Storage, View, ViewMut, Write,
@@ -108,13 +107,13 @@ impl Backend for Cuda {
     fn prepare(&self, program: &Executable) -> Result<()> {
         let (batch, training) = (program.batch(), program.program().trains());
         for step in &program.program().steps {
-            let layer = match &step.op {
-                Op::Conv2dForward(Conv2dForward { conv, .. })
-                | Op::Conv2dNormalized(Conv2dNormalized { conv, .. }) => Layer::Conv(conv),
-                Op::LinearForward(op) => Layer::Linear(&op.linear),
+            let (layer, x) = match &step.op {
+                Op::Conv2dForward(op) => (Layer::Conv(&op.conv), op.bind(step)?.0.x),
+                Op::Conv2dNormalized(op) => (Layer::Conv(&op.conv), op.bind(step)?.0.x),
+                Op::LinearForward(op) => (Layer::Linear(&op.linear), op.bind(step)?.0.x),
                 _ => continue,
             };
-            self.op_prepare(layer, program.layout(step.operands[0], batch).shape, training)?;
+            self.op_prepare(layer, program.layout(x, batch).shape, training)?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::ops::convolution::Weights;
 use crate::ops::normalization::{Saved, Training};
 use crate::place::Place;
 use core::ops::Range;
-use program::ops::{Reshape, Slice};
+use program::ops::Reshape;
 use program::{Arena, Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, Write};
 
 impl Cuda {
@@ -41,95 +41,167 @@ impl Cuda {
         let write = if step.onto.is_some() { Write::Add } else { Write::Set };
         match &step.op {
             Op::Conv2dForward(op) => {
-                self.op_forward(Layer::Conv(&op.conv), op.act, at.read(0), at.weights(2), at.write(0))
+                let (of, to) = op.bind(step)?;
+                let weights = at.weights(of.w, of.b);
+                self.op_forward(Layer::Conv(&op.conv), op.act, at.read(of.x), weights, at.write(to.y))
             }
             Op::Conv2dNormalized(op) => {
-                let (x, weights, norm) = (at.read(0), at.weights(6), at.runs(2));
-                self.op_conv2d_bn_act_fwd_infer(&op.conv, &op.bn, x, weights, norm, at.write(0))
+                let (of, to) = op.bind(step)?;
+                let norm = [of.gamma, of.beta, of.mean, of.var].map(|id| at.run(id));
+                let (x, weights) = (at.read(of.x), at.weights(of.w, of.b));
+                self.op_conv2d_bn_act_fwd_infer(&op.conv, &op.bn, x, weights, norm, at.write(to.y))
             }
             Op::Conv2dInputGradient(op) => {
-                self.op_input_gradient(Layer::Conv(&op.conv), at.read(0), at.run(1), at.write(0), write)
+                let (of, to) = op.bind(step)?;
+                let (dy, w) = (at.read(of.dy), at.run(of.w));
+                self.op_input_gradient(Layer::Conv(&op.conv), dy, w, at.write(to.y), write)
             }
             Op::Conv2dWeightGradient(op) => {
-                self.op_weight_gradient(Layer::Conv(&op.conv), at.read(0), at.read(1), at.weight_grads())
+                let (of, to) = op.bind(step)?;
+                let (x, dy) = (at.read(of.x), at.read(of.dy));
+                self.op_weight_gradient(Layer::Conv(&op.conv), x, dy, at.weights(to.dw, to.db))
             }
             Op::LinearForward(op) => {
-                self.op_forward(Layer::Linear(&op.linear), op.act, at.read(0), at.weights(2), at.write(0))
+                let (of, to) = op.bind(step)?;
+                let weights = at.weights(of.w, of.b);
+                self.op_forward(Layer::Linear(&op.linear), op.act, at.read(of.x), weights, at.write(to.y))
             }
             Op::LinearInputGradient(op) => {
-                self.op_input_gradient(Layer::Linear(&op.linear), at.read(0), at.run(1), at.write(0), write)
+                let (of, to) = op.bind(step)?;
+                let (dy, w) = (at.read(of.dy), at.run(of.w));
+                self.op_input_gradient(Layer::Linear(&op.linear), dy, w, at.write(to.y), write)
             }
             Op::LinearWeightGradient(op) => {
-                self.op_weight_gradient(Layer::Linear(&op.linear), at.read(0), at.read(1), at.weight_grads())
+                let (of, to) = op.bind(step)?;
+                let (x, dy) = (at.read(of.x), at.read(of.dy));
+                self.op_weight_gradient(Layer::Linear(&op.linear), x, dy, at.weights(to.dw, to.db))
             }
             Op::BatchNormTrain(op) => {
-                self.op_bn_act_fwd_train(&op.bn, at.read(0), at.training(1), at.write(0))
+                let (of, to) = op.bind(step)?;
+                let training = at.training([of.gamma, of.beta], of.bias, [to.saved, to.sums]);
+                self.op_bn_act_fwd_train(&op.bn, at.read(of.x), training, at.write(to.y))
             }
-            Op::BatchNormInfer(op) => self.op_bn_act_fwd_infer(&op.bn, at.read(0), at.runs(1), at.write(0)),
+            Op::BatchNormInfer(op) => {
+                let (of, to) = op.bind(step)?;
+                let norm = [of.gamma, of.beta, of.mean, of.var].map(|id| at.run(id));
+                self.op_bn_act_fwd_infer(&op.bn, at.read(of.x), norm, at.write(to.y))
+            }
             Op::BatchNormInferGradient(op) => {
-                self.op_bn_infer_bwd(op, at.read(0), at.run(1), at.run(2), at.write(0))
+                let (of, to) = op.bind(step)?;
+                let (dy, gamma, var) = (at.read(of.dy), at.run(of.gamma), at.run(of.var));
+                self.op_bn_infer_bwd(op, dy, gamma, var, at.write(to.y))
             }
-            Op::BatchNormRecompute(op) => self.op_bn_act_fwd_recompute(&op.bn, at.saved(), at.write(0)),
-            Op::BatchNormMoments(_) => self.op_bn_statistics(at.read(0), at.result(0)),
+            Op::BatchNormRecompute(op) => {
+                let (of, to) = op.bind(step)?;
+                let saved = at.saved(of.x, [of.gamma, of.beta], of.saved);
+                self.op_bn_act_fwd_recompute(&op.bn, saved, at.write(to.y))
+            }
+            Op::BatchNormMoments(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_bn_statistics(at.read(of.x), at.run(to.stats))
+            }
             Op::SyncBatchNorm(op) => {
-                self.op_bn_act_fwd_synchronized(&op.bn, at.read(0), at.run(1), at.training(2), at.write(0))
+                let (of, to) = op.bind(step)?;
+                let training = at.training([of.gamma, of.beta], of.bias, [to.saved, to.sums]);
+                let (x, stats) = (at.read(of.x), at.run(of.stats));
+                self.op_bn_act_fwd_synchronized(&op.bn, x, stats, training, at.write(to.y))
             }
             Op::BatchNormWeightGradient(op) => {
-                self.op_bn_act_bwd_params(&op.bn, at.saved(), at.read(4), [at.result(0), at.result(1)])
+                let (of, to) = op.bind(step)?;
+                let saved = at.saved(of.x, [of.gamma, of.beta], of.saved);
+                let gradients = [to.dgamma, to.dbeta].map(|id| at.run(id));
+                self.op_bn_act_bwd_params(&op.bn, saved, at.read(of.dy), gradients)
             }
             Op::BatchNormInputGradient(op) => {
-                let count = op.count(args, at.read(0).layout.shape);
-                let (saved, dy) = (at.saved(), at.read(4));
-                let c = saved.x.layout.shape.c;
-                let grads = match op.shared {
-                    true => [at.run(5).part(0, c), at.run(5).part(c, c)],
-                    false => at.runs(5),
+                let (of, to) = op.bind(step)?;
+                let saved = at.saved(of.x, [of.gamma, of.beta], of.saved);
+                let (shape, sums) = (saved.x.layout.shape, at.run(of.sums));
+                let grads = match of.dbeta {
+                    None => [sums.part(0, shape.c), sums.part(shape.c, shape.c)],
+                    Some(dbeta) => [sums, at.run(dbeta)],
                 };
-                self.op_bn_act_bwd_data(&op.bn, saved, dy, grads, count, at.write(0), write)
+                let (count, dy) = (op.count(args, shape), at.read(of.dy));
+                self.op_bn_act_bwd_data(&op.bn, saved, dy, grads, count, at.write(to.y), write)
             }
-            Op::GroupNorm(op) => self.op_group_norm(op, at.read(0), at.runs(1), at.write(0)),
+            Op::GroupNorm(op) => {
+                let (of, to) = op.bind(step)?;
+                let affine = [of.gamma, of.beta].map(|id| at.run(id));
+                self.op_group_norm(op, at.read(of.x), affine, at.write(to.y))
+            }
             Op::GroupNormGradient(op) => {
-                let tensors = [at.read(0), at.read(3), at.write(0)];
-                let gradients = [at.result(1), at.result(2)];
-                self.op_group_norm_gradient(&op.norm, tensors, at.runs(1), gradients, write)
+                let (of, to) = op.bind(step)?;
+                let tensors = [at.read(of.x), at.read(of.dy), at.write(to.dx)];
+                let affine = [of.gamma, of.beta].map(|id| at.run(id));
+                let gradients = [to.dgamma, to.dbeta].map(|id| at.run(id));
+                self.op_group_norm_gradient(&op.norm, tensors, affine, gradients, write)
             }
-            Op::Activate(op) => self.op_act_fwd(op.act, at.read(0), at.write(0)),
-            Op::ActivationGradient(op) if program.is_in_place(step, 1) => {
-                self.op_act_bwd_in_place(op.act, at.read(0), at.write(0))
+            Op::Activate(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_act_fwd(op.act, at.read(of.x), at.write(to.y))
             }
-            Op::ActivationGradient(op) => self.op_act_bwd(op.act, at.read(0), at.read(1), at.write(0), write),
-            Op::Add(op) => {
-                let y = at.write(0);
-                let in_place = [0, 1].into_iter().find(|&operand| program.is_in_place(step, operand));
-                if in_place.is_none() {
-                    self.op_copy(1.0, at.read(1), y, Write::Set)?;
+            Op::ActivationGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                let (y, dx) = (at.read(of.of), at.write(to.y));
+                if program.is_in_place(step, of.dy) {
+                    self.op_act_bwd_in_place(op.act, y, dx)
+                } else {
+                    self.op_act_bwd(op.act, y, at.read(of.dy), dx, write)
                 }
-                self.op_add_act(op.act, at.read(1 - in_place.unwrap_or(1)), y)
             }
-            Op::MaxPool(op) => self.op_maxpool_fwd(&op.pool, at.read(0), at.write(0)),
+            Op::Add(op) => {
+                let (of, to) = op.bind(step)?;
+                let y = at.write(to.y);
+                let other = if program.is_in_place(step, of.a) { of.b } else { of.a };
+                if other == of.a && !program.is_in_place(step, of.b) {
+                    self.op_copy(1.0, at.read(of.b), y, Write::Set)?;
+                }
+                self.op_add_act(op.act, at.read(other), y)
+            }
+            Op::MaxPool(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_maxpool_fwd(&op.pool, at.read(of.x), at.write(to.y))
+            }
             Op::MaxPoolGradient(op) => {
-                self.op_maxpool_bwd(&op.pool, at.read(0), at.read(1), at.read(2), at.write(0), write)
+                let (of, to) = op.bind(step)?;
+                let (x, y, dy) = (at.read(of.x), at.read(of.y), at.read(of.dy));
+                self.op_maxpool_bwd(&op.pool, x, y, dy, at.write(to.y), write)
             }
-            Op::AveragePool(op) => self.op_avgpool_fwd(&op.pool, at.read(0), at.write(0)),
-            Op::AveragePoolGradient(op) => self.op_avgpool_bwd(&op.pool, at.read(0), at.write(0), write),
-            Op::Dropout(op) => self.op_dropout(&op.mask(args), at.read(0), at.write(0), write),
-            Op::Scale(op) => self.op_copy(op.factor, at.read(0), at.write(0), write),
-            Op::Reshape(_) => {
-                let (x, y) = (at.read(0), at.write(0));
+            Op::AveragePool(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_avgpool_fwd(&op.pool, at.read(of.x), at.write(to.y))
+            }
+            Op::AveragePoolGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_avgpool_bwd(&op.pool, at.read(of.dy), at.write(to.y), write)
+            }
+            Op::Dropout(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_dropout(&op.mask(args), at.read(of.x), at.write(to.y), write)
+            }
+            Op::Scale(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_copy(op.factor, at.read(of.x), at.write(to.y), write)
+            }
+            Op::Reshape(op) => {
+                let (of, to) = op.bind(step)?;
+                let (x, y) = (at.read(of.x), at.write(to.y));
                 let [from, to] = Reshape::layouts(x.layout, y.layout);
                 self.op_copy(1.0, View::new(x.data, from), View::new(y.data, to), write)
             }
             Op::Concat(_) => program.copied_parts(step, at.n).try_for_each(|(part, layout)| {
-                self.op_copy(1.0, at.read(part), View::new(arenas.activations(), layout), Write::Set)
+                let part = at.read(step.operands[part]);
+                self.op_copy(1.0, part, View::new(arenas.activations(), layout), Write::Set)
             }),
-            Op::Slice(Slice { from, .. }) if program.is_inside(step, *from) => Ok(()),
-            Op::Slice(Slice { from, channels }) => {
-                let View { data, layout } = at.read(0);
-                let x = View::new(data, layout.channels(*from..from + channels));
-                self.op_copy(1.0, x, at.write(0), Write::Set)
+            Op::Slice(op) if program.is_inside(step, op.from) => Ok(()),
+            Op::Slice(op) => {
+                let (of, to) = op.bind(step)?;
+                let View { data, layout } = at.read(of.x);
+                let x = View::new(data, layout.channels(op.from..op.from + op.channels));
+                self.op_copy(1.0, x, at.write(to.y), Write::Set)
             }
-            Op::Join(_) => {
-                let (a, b, joined) = (at.run(0), at.run(1), at.result(0));
+            Op::Join(op) => {
+                let (of, to) = op.bind(step)?;
+                let (a, b, joined) = (at.run(of.a), at.run(of.b), at.run(to.joined));
                 self.copy_run(a, joined.part(0, a.at.len))?;
                 self.copy_run(b, joined.part(a.at.len, b.at.len))
             }
@@ -138,9 +210,9 @@ impl Cuda {
                 Ok(())
             }
             Op::CrossEntropy(op) => {
-                let dlogits = op.gradient.then(|| at.write(0));
-                let metrics = at.result(usize::from(op.gradient));
-                self.op_softmax_xent(&op.loss(args), at.read(0), arenas.labels, dlogits, metrics)
+                let (logits, dlogits, metrics) = op.bind(step)?;
+                let dlogits = dlogits.map(|dlogits| at.write(dlogits));
+                self.op_softmax_xent(&op.loss(args), at.read(logits), arenas.labels, dlogits, at.run(metrics))
             }
         }
     }
@@ -164,7 +236,7 @@ impl<'a> Arenas<'a> {
     }
 }
 
-/// The operands and results of a step, by their numbers.
+/// The operands and results of a step, in memory.
 #[derive(Clone, Copy)]
 struct Operands<'a> {
     program: &'a Executable,
@@ -175,53 +247,44 @@ struct Operands<'a> {
 
 impl<'a> Operands<'a> {
     /// A tensor of activations that the step reads.
-    fn read(&self, operand: usize) -> View<'a, Buffer> {
-        self.view(self.step.operands[operand])
+    fn read(&self, operand: TensorId) -> View<'a, Buffer> {
+        View::new(self.arenas.activations(), self.program.layout(operand, self.n))
     }
 
     /// A tensor of activations that the step writes.
-    fn write(&self, result: usize) -> View<'a, Buffer> {
-        self.view(self.step.results[result])
+    fn write(&self, result: TensorId) -> View<'a, Buffer> {
+        self.read(result)
     }
 
-    /// A run of f32 that the step reads.
-    fn run(&self, operand: usize) -> Run<'a> {
-        self.run_of(self.step.operands[operand])
+    /// A run of f32.
+    fn run(&self, id: TensorId) -> Run<'a> {
+        let arena = self.program.program().tensor(id).arena;
+        Run::new(self.arenas.numbers[arena as usize], self.program.span(id))
     }
 
-    /// Runs of f32 that the step reads, from operand `from` on.
-    fn runs<const N: usize>(&self, from: usize) -> [Run<'a>; N] {
-        core::array::from_fn(|k| self.run(from + k))
+    /// The weights of a convolution or a dense layer, and the bias if there is one; or their gradients.
+    fn weights(&self, w: TensorId, b: Option<TensorId>) -> Weights<'a> {
+        Weights { w: self.run(w), b: b.map(|b| self.run(b)) }
     }
 
-    /// A run of f32 that the step writes.
-    fn result(&self, result: usize) -> Run<'a> {
-        self.run_of(self.step.results[result])
-    }
-
-    /// The weights of a convolution or a dense layer, and the bias if there is one: operand `bias`.
-    fn weights(&self, bias: usize) -> Weights<'a> {
-        Weights { w: self.run(1), b: self.step.operands.get(bias).map(|&bias| self.run_of(bias)) }
-    }
-
-    /// The gradients of weights, and of the bias if there is one.
-    fn weight_grads(&self) -> Weights<'a> {
-        Weights { w: self.result(0), b: self.step.results.get(1).map(|&b| self.run_of(b)) }
-    }
-
-    /// The operands of batch normalization in training, from its gamma on, and its results.
-    fn training(&self, gamma: usize) -> Training<'a> {
+    /// What batch normalization reads in training, and its results.
+    fn training(
+        &self,
+        affine: [TensorId; 2],
+        bias: Option<TensorId>,
+        [saved, sums]: [TensorId; 2],
+    ) -> Training<'a> {
         Training {
-            affine: self.runs(gamma),
-            bias: self.step.operands.get(gamma + 2).map(|&bias| self.run_of(bias)),
-            saved: self.result(1),
-            sums: self.result(2),
+            affine: affine.map(|id| self.run(id)),
+            bias: bias.map(|bias| self.run(bias)),
+            saved: self.run(saved),
+            sums: self.run(sums),
         }
     }
 
     /// The operands of its backward pass.
-    fn saved(&self) -> Saved<'a> {
-        Saved { x: self.read(0), affine: self.runs(1), saved: self.run(3) }
+    fn saved(&self, x: TensorId, affine: [TensorId; 2], saved: TensorId) -> Saved<'a> {
+        Saved { x: self.read(x), affine: affine.map(|id| self.run(id)), saved: self.run(saved) }
     }
 
     /// The memory that the step reads and writes, which decides its dependencies.
@@ -233,7 +296,7 @@ impl<'a> Operands<'a> {
     fn region(&self, id: TensorId) -> Region {
         match self.program.program().tensor(id).arena {
             Arena::Activations => {
-                let View { data, layout } = self.view(id);
+                let View { data, layout } = self.read(id);
                 let ptr = data.memory.ptr().offset(layout.offset * data.format.bytes());
                 Region::tensor(
                     &Place { ptr, shape: layout.shape, stride: layout.stride },
@@ -244,19 +307,10 @@ impl<'a> Operands<'a> {
                 Region::run(self.arenas.labels.memory.ptr(), self.arenas.labels.len() * size_of::<u32>())
             }
             _ => {
-                let Run { data, at } = self.run_of(id);
+                let Run { data, at } = self.run(id);
                 let bytes = data.format.bytes();
                 Region::run(data.memory.ptr().offset(at.offset * bytes), at.len * bytes)
             }
         }
-    }
-
-    fn view(&self, id: TensorId) -> View<'a, Buffer> {
-        View::new(self.arenas.activations(), self.program.layout(id, self.n))
-    }
-
-    fn run_of(&self, id: TensorId) -> Run<'a> {
-        let arena = self.program.program().tensor(id).arena;
-        Run::new(self.arenas.numbers[arena as usize], self.program.span(id))
     }
 }

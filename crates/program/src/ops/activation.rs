@@ -1,8 +1,8 @@
-use super::operands;
 use crate::Op;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Activation, Error, Kind, Result, Shape, Step, TensorId};
+use crate::signature::signatures;
+use crate::{Activation, Error, Result, Shape, Step, TensorId};
 
 /// `y = act(x)`. Reads x.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +19,11 @@ pub struct ActivationGradient {
     pub act: Activation,
 }
 
+signatures! {
+    Activate { x: batch "the input" }
+    ActivationGradient { of: batch "the function's output or input", dy: batch "dy" }
+}
+
 impl Rule for Activate {
     fn name(&self) -> &'static str {
         "activate"
@@ -28,25 +33,19 @@ impl Rule for Activate {
         self.act.name().to_owned()
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x] = operands(self.name(), shapes)?;
+        let operands::Activate { x } = self.operands_of(shapes)?;
         Ok(vec![x])
     }
-}
 
-impl Activate {
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let x = step.operands[0];
         let of = if self.act.reads_input() { x } else { step.results[0] };
         to.add_op(x, ActivationGradient { act: self.act }, &[of, to.of(step)])
     }
 
-    /// Only where the backward pass keeps the input: otherwise it would be kept for this alone.
-    pub(crate) fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
+    // Only where the backward pass keeps the input: otherwise it would be kept for this alone.
+    fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
         self.act.reads_input().then(|| (step.op, step.operands.clone()))
     }
 }
@@ -60,12 +59,8 @@ impl Rule for ActivationGradient {
         self.act.name().to_owned()
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the function's output or input"), Kind::batch("dy")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [of, dy] = operands(self.name(), shapes)?;
+        let operands::ActivationGradient { of, dy } = self.operands_of(shapes)?;
         Error::check_shape(self.name(), "dy", dy, of)?;
         Ok(vec![of])
     }

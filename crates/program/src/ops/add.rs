@@ -1,14 +1,18 @@
 use super::activation::before_activation;
-use super::operands;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Activation, Error, Kind, Op, Result, Shape, Step, TensorId};
+use crate::signature::signatures;
+use crate::{Activation, Error, Op, Result, Shape, Step, TensorId};
 
 /// `y = act(a + b)`: the end of a residual block, and gradients that come together. Reads a and b.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Add {
     /// The activation after the sum.
     pub act: Activation,
+}
+
+signatures! {
+    Add { a: batch "the first operand", b: batch "the second operand" }
 }
 
 impl Rule for Add {
@@ -20,12 +24,8 @@ impl Rule for Add {
         if self.act == Activation::None { String::new() } else { self.act.name().to_owned() }
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the first operand"), Kind::batch("the second operand")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [a, b] = operands(self.name(), shapes)?;
+        let operands::Add { a, b } = self.operands_of(shapes)?;
         Error::check_shape(self.name(), "the second operand", b, a)?;
         Ok(vec![a])
     }
@@ -33,10 +33,12 @@ impl Rule for Add {
     fn in_place(&self) -> &'static [usize] {
         &[1, 0]
     }
-}
 
-impl Add {
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    fn fused_activation(&mut self) -> Option<&mut Activation> {
+        Some(&mut self.act)
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let dy = before_activation(self.act, step.results[0], to.of(step), to)?;
         for &operand in &step.operands {
             to.add(operand, dy)?;

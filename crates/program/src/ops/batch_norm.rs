@@ -1,9 +1,10 @@
 use super::activation::before_activation;
-use super::{count, operands, per_channel};
+use super::{count, per_channel};
 use crate::Op;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{BatchNorm, Error, Kind, Result, Shape, Step, StepArgs, TensorId};
+use crate::signature::signatures;
+use crate::{Activation, BatchNorm, Error, Result, Shape, Step, StepArgs, TensorId};
 
 /// Batch normalization with the batch's own statistics.
 ///
@@ -54,6 +55,34 @@ pub struct BatchNormInputGradient {
     pub shared: bool,
 }
 
+signatures! {
+    BatchNormTrain {
+        x: batch "the input", gamma: parameter "gamma", beta: parameter "beta"; bias: parameter "the bias"
+    } -> {
+        y: batch "the output", saved: statistic "the saved statistics", sums: gradient "the sums"
+    }
+    BatchNormInfer {
+        x: batch "the input", gamma: parameter "gamma", beta: parameter "beta",
+        mean: average "the mean", var: average "the variance"
+    }
+    BatchNormInferGradient { dy: batch "dy", gamma: parameter "gamma", var: average "the variance" }
+    BatchNormRecompute {
+        x: batch "the input", gamma: parameter "gamma", beta: parameter "beta",
+        saved: statistic "the saved statistics"
+    }
+    BatchNormWeightGradient {
+        x: batch "the input", gamma: parameter "gamma", beta: parameter "beta",
+        saved: statistic "the saved statistics", dy: batch "dy"
+    } -> {
+        dgamma: gradient "the gradient of gamma", dbeta: gradient "the gradient of beta"
+    }
+    BatchNormInputGradient {
+        x: batch "the input", gamma: parameter "gamma", beta: parameter "beta",
+        saved: statistic "the saved statistics", dy: batch "dy",
+        sums: sum "the gradients of gamma and beta"; dbeta: gradient "the gradient of beta"
+    }
+}
+
 impl BatchNormInputGradient {
     /// How many numbers each channel has in the whole batch, for an input of this shape.
     pub fn count(&self, args: &StepArgs, x: Shape) -> usize {
@@ -85,34 +114,15 @@ impl Rule for BatchNormTrain {
         options(&self.bn)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const {
-            &[
-                Kind::batch("the input"),
-                Kind::parameter("gamma"),
-                Kind::parameter("beta"),
-                Kind::parameter("the bias").optional(),
-            ]
-        }
-    }
-
-    fn results(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the output"), Kind::statistic("the saved statistics"), Kind::gradient("the sums")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let (&[x, gamma, beta, ref bias @ ..], 3..=4) = (shapes, shapes.len()) else {
-            return Err(count(self.name(), shapes.len(), 4));
-        };
+        let operands::BatchNormTrain { x, gamma, beta, bias } = self.operands_of(shapes)?;
         affine(self.name(), x, gamma, beta)?;
-        bias.iter().try_for_each(|&bias| per_channel(self.name(), "the bias", bias, x.c))?;
+        bias.map_or(Ok(()), |bias| per_channel(self.name(), "the bias", bias, x.c))?;
         Ok(vec![x, Shape::vectors(1, 2 * x.c), Shape::vectors(1, 2 * x.c)])
     }
-}
 
-impl BatchNormTrain {
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
-        let &[x, gamma, beta, ..] = &step.operands[..] else { return Ok(()) };
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let operands::BatchNormTrain { x, gamma, beta, .. } = self.operands_of(&step.operands)?;
         let (saved, dy) = (step.results[1], to.of(step));
         let given = to.of_parameters(&[gamma, beta])?;
         let sums = to.push(BatchNormWeightGradient { bn: self.bn }, &[x, gamma, beta, saved, dy], &given)?;
@@ -120,8 +130,8 @@ impl BatchNormTrain {
         to.add_op(x, op, &[x, gamma, beta, saved, dy, sums[0], sums[1]])
     }
 
-    pub(crate) fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
-        let &[x, gamma, beta, ..] = &step.operands[..] else { return None };
+    fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
+        let operands::BatchNormTrain { x, gamma, beta, .. } = self.operands_of(&step.operands).ok()?;
         Some((BatchNormRecompute { bn: self.bn }.into(), vec![x, gamma, beta, step.results[1]]))
     }
 }
@@ -135,31 +145,21 @@ impl Rule for BatchNormInfer {
         options(&self.bn)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const {
-            &[
-                Kind::batch("the input"),
-                Kind::parameter("gamma"),
-                Kind::parameter("beta"),
-                Kind::average("the mean"),
-                Kind::average("the variance"),
-            ]
-        }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x, gamma, beta, mean, var] = operands(self.name(), shapes)?;
+        let operands::BatchNormInfer { x, gamma, beta, mean, var } = self.operands_of(shapes)?;
         affine(self.name(), x, gamma, beta)?;
         per_channel(self.name(), "the mean", mean, x.c)?;
         per_channel(self.name(), "the variance", var, x.c)?;
         Ok(vec![x])
     }
-}
 
-impl BatchNormInfer {
-    /// The gradient of the input alone: in training only a frozen layer uses running averages.
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
-        let &[x, gamma, beta, _, variance] = &step.operands[..] else { return Ok(()) };
+    fn fused_activation(&mut self) -> Option<&mut Activation> {
+        Some(&mut self.bn.act)
+    }
+
+    // The gradient of the input alone: in training only a frozen layer uses running averages.
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let operands::BatchNormInfer { x, gamma, beta, var, .. } = self.operands_of(&step.operands)?;
         for (what, parameter) in [("gamma", gamma), ("beta", beta)] {
             if to.wants(parameter) {
                 let (value, accepted) = ("trained", "frozen: running averages have no gradient for it");
@@ -167,7 +167,7 @@ impl BatchNormInfer {
             }
         }
         let dy = before_activation(self.bn.act, step.results[0], to.of(step), to)?;
-        to.add_op(x, BatchNormInferGradient { epsilon: self.bn.epsilon }, &[dy, gamma, variance])
+        to.add_op(x, BatchNormInferGradient { epsilon: self.bn.epsilon }, &[dy, gamma, var])
     }
 }
 
@@ -180,12 +180,8 @@ impl Rule for BatchNormInferGradient {
         format!("epsilon {}", self.epsilon)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("dy"), Kind::parameter("gamma"), Kind::average("the variance")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [dy, gamma, var] = operands(self.name(), shapes)?;
+        let operands::BatchNormInferGradient { dy, gamma, var } = self.operands_of(shapes)?;
         per_channel(self.name(), "gamma", gamma, dy.c)?;
         per_channel(self.name(), "the variance", var, dy.c)?;
         Ok(vec![dy])
@@ -201,19 +197,8 @@ impl Rule for BatchNormRecompute {
         options(&self.bn)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const {
-            &[
-                Kind::batch("the input"),
-                Kind::parameter("gamma"),
-                Kind::parameter("beta"),
-                Kind::statistic("the saved statistics"),
-            ]
-        }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x, gamma, beta, of_batch] = operands(self.name(), shapes)?;
+        let operands::BatchNormRecompute { x, gamma, beta, saved: of_batch } = self.operands_of(shapes)?;
         affine(self.name(), x, gamma, beta)?;
         saved(self.name(), x, of_batch)?;
         Ok(vec![x])
@@ -229,24 +214,9 @@ impl Rule for BatchNormWeightGradient {
         options(&self.bn)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const {
-            &[
-                Kind::batch("the input"),
-                Kind::parameter("gamma"),
-                Kind::parameter("beta"),
-                Kind::statistic("the saved statistics"),
-                Kind::batch("dy"),
-            ]
-        }
-    }
-
-    fn results(&self) -> &'static [Kind] {
-        const { &[Kind::gradient("the gradient of gamma"), Kind::gradient("the gradient of beta")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x, gamma, beta, of_batch, dy] = operands(self.name(), shapes)?;
+        let operands::BatchNormWeightGradient { x, gamma, beta, saved: of_batch, dy } =
+            self.operands_of(shapes)?;
         affine(self.name(), x, gamma, beta)?;
         saved(self.name(), x, of_batch)?;
         Error::check_shape(self.name(), "dy", dy, x)?;
@@ -263,42 +233,14 @@ impl Rule for BatchNormInputGradient {
         options(&self.bn)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        if self.shared {
-            const {
-                &[
-                    Kind::batch("the input"),
-                    Kind::parameter("gamma"),
-                    Kind::parameter("beta"),
-                    Kind::statistic("the saved statistics"),
-                    Kind::batch("dy"),
-                    Kind::statistic("the gradients of gamma and beta"),
-                ]
-            }
-        } else {
-            const {
-                &[
-                    Kind::batch("the input"),
-                    Kind::parameter("gamma"),
-                    Kind::parameter("beta"),
-                    Kind::statistic("the saved statistics"),
-                    Kind::batch("dy"),
-                    Kind::gradient("the gradient of gamma"),
-                    Kind::gradient("the gradient of beta"),
-                ]
-            }
-        }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let &[x, gamma, beta, of_batch, dy, ref sums @ ..] = shapes else {
-            return Err(count(self.name(), shapes.len(), self.operands().len()));
-        };
+        let operands::BatchNormInputGradient { x, gamma, beta, saved: of_batch, dy, sums, dbeta } =
+            self.operands_of(shapes)?;
         affine(self.name(), x, gamma, beta)?;
-        match (self.shared, sums) {
-            (true, &[both]) => saved(self.name(), x, both)?,
-            (false, &[dgamma, dbeta]) => affine(self.name(), x, dgamma, dbeta)?,
-            _ => return Err(count(self.name(), shapes.len(), self.operands().len())),
+        match (self.shared, dbeta) {
+            (true, None) => saved(self.name(), x, sums)?,
+            (false, Some(dbeta)) => affine(self.name(), x, sums, dbeta)?,
+            (shared, _) => return Err(count(self.name(), shapes.len(), if shared { 6 } else { 7 })),
         }
         saved(self.name(), x, of_batch)?;
         Error::check_shape(self.name(), "dy", dy, x)?;

@@ -1,7 +1,7 @@
-use super::operands;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Error, Kind, Result, Shape, Step};
+use crate::signature::signatures;
+use crate::{Error, Kind, Result, Shape, Signature, Step};
 
 /// Several tensors side by side, along the channels. Reads them. What lies inside of the result already is not copied.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,13 +16,23 @@ pub struct Slice {
     pub channels: usize,
 }
 
+signatures! {
+    Slice { x: batch "the input" }
+}
+
+impl Signature for Concat {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("an operand").any()] }
+    }
+
+    fn results(&self) -> &'static [Kind] {
+        super::results::Output::<()>::KINDS
+    }
+}
+
 impl Rule for Concat {
     fn name(&self) -> &'static str {
         "concat"
-    }
-
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("an operand").any()] }
     }
 
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
@@ -32,10 +42,8 @@ impl Rule for Concat {
         }
         Ok(vec![first.with_c(shapes.iter().map(|shape| shape.c).sum())])
     }
-}
 
-impl Concat {
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let (dy, mut from) = (to.of(step), 0);
         for &x in &step.operands {
             let channels = to.shape(x).c;
@@ -55,12 +63,8 @@ impl Rule for Slice {
         format!("{}..{}", self.from, self.from + self.channels)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x] = operands(self.name(), shapes)?;
+        let operands::Slice { x } = self.operands_of(shapes)?;
         if self.from.saturating_add(self.channels) > x.c {
             let (value, accepted) = (self.from as f64, "a channel of the input, with the others behind it");
             return Err(Error::Value { op: self.name(), what: "the first channel", value, accepted });

@@ -1,8 +1,9 @@
 use super::activation::before_activation;
-use super::{and_activation, count, operands, per_channel};
+use super::{and_activation, per_channel};
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Activation, BatchNorm, Conv2d, Error, Kind, Pad, Result, Shape, Step};
+use crate::signature::signatures;
+use crate::{Activation, BatchNorm, Conv2d, Error, Pad, Result, Shape, Step};
 
 /// `y = act(conv(x, w) + b)`. Reads x, w and, if there is one, b.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,6 +42,18 @@ pub struct Conv2dWeightGradient {
     pub bias: bool,
 }
 
+signatures! {
+    Conv2dForward { x: batch "the input", w: parameter "the weights"; b: parameter "the bias" }
+    Conv2dNormalized {
+        x: batch "the input", w: parameter "the weights", gamma: parameter "gamma", beta: parameter "beta",
+        mean: average "the mean", var: average "the variance"; b: parameter "the bias"
+    }
+    Conv2dInputGradient { dy: batch "dy", w: parameter "the weights" }
+    Conv2dWeightGradient { x: batch "the input", dy: batch "dy" } -> {
+        dw: gradient "the gradient of the weights"; db: gradient "the gradient of the bias"
+    }
+}
+
 fn options(conv: &Conv2d) -> String {
     let [kh, kw] = conv.kernel;
     let stride = match conv.stride {
@@ -74,36 +87,24 @@ impl Rule for Conv2dForward {
         options(&self.conv) + &and_activation(self.act)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const {
-            &[
-                Kind::batch("the input"),
-                Kind::parameter("the weights"),
-                Kind::parameter("the bias").optional(),
-            ]
-        }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let (x, w, b) = match *shapes {
-            [x, w] => (x, w, None),
-            [x, w, b] => (x, w, Some(b)),
-            _ => return Err(count(self.name(), shapes.len(), 3)),
-        };
+        let operands::Conv2dForward { x, w, b } = self.operands_of(shapes)?;
         Ok(vec![output(self.name(), &self.conv, x, w, b)?])
     }
 
     fn multiply_adds(&self, shapes: &[Shape]) -> usize {
         shapes.first().map_or(0, |&x| self.conv.multiply_adds(x))
     }
-}
 
-impl Conv2dForward {
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
-        let (&[x, w], b) = step.operands.split_at(2) else { return Ok(()) };
-        let dy = before_activation(self.act, step.results[0], to.of(step), to)?;
-        if to.wants(w) || b.iter().any(|&b| to.wants(b)) {
-            let op = Conv2dWeightGradient { conv: self.conv, bias: !b.is_empty() };
+    fn fused_activation(&mut self) -> Option<&mut Activation> {
+        Some(&mut self.act)
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let (operands::Conv2dForward { x, w, b }, super::results::Output { y }) = self.bind(step)?;
+        let dy = before_activation(self.act, y, to.of(step), to)?;
+        if to.wants(w) || b.is_some_and(|b| to.wants(b)) {
+            let op = Conv2dWeightGradient { conv: self.conv, bias: b.is_some() };
             let given = to.of_parameters(&step.operands[1..])?;
             to.push(op, &[x, dy], &given)?;
         }
@@ -120,25 +121,9 @@ impl Rule for Conv2dNormalized {
         options(&self.conv) + &and_activation(self.bn.act)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const {
-            &[
-                Kind::batch("the input"),
-                Kind::parameter("the weights"),
-                Kind::parameter("gamma"),
-                Kind::parameter("beta"),
-                Kind::average("the mean"),
-                Kind::average("the variance"),
-                Kind::parameter("the bias").optional(),
-            ]
-        }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let (&[x, w, gamma, beta, mean, var, ref b @ ..], 6..=7) = (shapes, shapes.len()) else {
-            return Err(count(self.name(), shapes.len(), 6));
-        };
-        let y = output(self.name(), &self.conv, x, w, b.first().copied())?;
+        let operands::Conv2dNormalized { x, w, gamma, beta, mean, var, b } = self.operands_of(shapes)?;
+        let y = output(self.name(), &self.conv, x, w, b)?;
         let runs = [("gamma", gamma), ("beta", beta), ("the mean", mean), ("the variance", var)];
         runs.into_iter().try_for_each(|(what, run)| per_channel(self.name(), what, run, y.c))?;
         Ok(vec![y])
@@ -158,12 +143,8 @@ impl Rule for Conv2dInputGradient {
         options(&self.conv)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("dy"), Kind::parameter("the weights")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [dy, w] = operands(self.name(), shapes)?;
+        let operands::Conv2dInputGradient { dy, w } = self.operands_of(shapes)?;
         let y = output(self.name(), &self.conv, self.x, w, None)?;
         Error::check_shape(self.name(), "dy", dy, y)?;
         Ok(vec![self.x])
@@ -187,21 +168,8 @@ impl Rule for Conv2dWeightGradient {
         options(&self.conv)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input"), Kind::batch("dy")] }
-    }
-
-    fn results(&self) -> &'static [Kind] {
-        const {
-            &[
-                Kind::gradient("the gradient of the weights"),
-                Kind::gradient("the gradient of the bias").optional(),
-            ]
-        }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x, dy] = operands(self.name(), shapes)?;
+        let operands::Conv2dWeightGradient { x, dy } = self.operands_of(shapes)?;
         Error::check_shape(self.name(), "dy", dy, self.conv.output(x)?)?;
         let bias = self.bias.then(|| Shape::vectors(1, self.conv.outputs));
         Ok([Shape::vectors(1, self.conv.weights())].into_iter().chain(bias).collect())

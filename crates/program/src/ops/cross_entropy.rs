@@ -1,6 +1,5 @@
-use super::operands;
 use crate::rule::Rule;
-use crate::{Error, Kind, Result, Shape, SoftmaxXent, StepArgs, Target};
+use crate::{Error, Kind, Result, Shape, Signature, SoftmaxXent, Step, StepArgs, Target, TensorId};
 
 /// Softmax cross-entropy. Reads the logits (a vector a sample) and the labels. Writes the gradient of the logits, in training, then two
 /// numbers: the sum of the losses, and how many samples have their label as their largest logit.
@@ -12,7 +11,39 @@ pub struct CrossEntropy {
     pub gradient: bool,
 }
 
+/// The operands of the loss, by name.
+pub mod operands {
+    crate::signature::names! { CrossEntropy, "operands", logits: batch "the logits", labels: labels "the labels" }
+}
+
+impl Signature for CrossEntropy {
+    fn operands(&self) -> &'static [Kind] {
+        operands::CrossEntropy::<()>::KINDS
+    }
+
+    fn results(&self) -> &'static [Kind] {
+        let all = const { &[Kind::batch("the gradient of the logits"), Kind::gradient("the metrics")] };
+        if self.gradient { all } else { &all[1..] }
+    }
+}
+
 impl CrossEntropy {
+    /// The logits, and the results: their gradient, if it is computed, and the metrics.
+    ///
+    /// # Errors
+    /// If their number is wrong. That of a placed program was checked.
+    pub fn bind(&self, step: &Step) -> Result<(TensorId, Option<TensorId>, TensorId)> {
+        let operands::CrossEntropy { logits, .. } = operands::CrossEntropy::of(self.name(), &step.operands)?;
+        match step.results[..] {
+            [dlogits, metrics] if self.gradient => Ok((logits, Some(dlogits), metrics)),
+            [metrics] if !self.gradient => Ok((logits, None, metrics)),
+            _ => {
+                let (what, expected, got) = ("the list of results", self.results().len(), step.results.len());
+                Err(Error::Length { op: self.name(), what, expected, got })
+            }
+        }
+    }
+
     /// The loss of a step.
     pub fn loss(&self, args: &StepArgs) -> SoftmaxXent {
         let scale = if self.gradient { 1.0 / args.global_batch as f32 } else { 1.0 };
@@ -25,17 +56,8 @@ impl Rule for CrossEntropy {
         "cross_entropy"
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the logits"), Kind::labels()] }
-    }
-
-    fn results(&self) -> &'static [Kind] {
-        let all = const { &[Kind::batch("the gradient of the logits"), Kind::gradient("the metrics")] };
-        if self.gradient { all } else { &all[1..] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [logits, labels] = operands(self.name(), shapes)?;
+        let operands::CrossEntropy { logits, labels } = operands::CrossEntropy::of(self.name(), shapes)?;
         Error::check_shape(self.name(), "the logits", logits, logits.flatten())?;
         Error::check_shape(self.name(), "the labels", labels, Shape::vectors(1, Target::WORDS))?;
         Ok(self.gradient.then_some(logits).into_iter().chain([Shape::vectors(1, 2)]).collect())

@@ -1,7 +1,7 @@
-use super::operands;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{DropoutMask, Kind, Result, Shape, Step, StepArgs};
+use crate::signature::signatures;
+use crate::{DropoutMask, Result, Shape, Step, StepArgs};
 
 /// `y = x * mask / (1 - rate)`, on activations and on gradients alike. Reads x.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,16 +12,15 @@ pub struct Dropout {
     pub domain: u32,
 }
 
+signatures! {
+    Dropout { x: batch "the input" }
+}
+
 impl Dropout {
     /// The mask of a training step.
     pub fn mask(&self, args: &StepArgs) -> DropoutMask {
         let key = philox::key(args.seed, self.domain);
         DropoutMask { rate: self.rate, key, step: args.step, first_sample: args.first_sample }
-    }
-
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
-        let x = step.operands[0];
-        to.add_op(x, *self, &[to.of(step)])
     }
 }
 
@@ -34,12 +33,8 @@ impl Rule for Dropout {
         format!("rate {}", self.rate)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x] = operands(self.name(), shapes)?;
+        let operands::Dropout { x } = self.operands_of(shapes)?;
         let mask = DropoutMask { rate: self.rate, key: [0; 2], step: 0, first_sample: 0 };
         mask.check(self.name())?;
         Ok(vec![x])
@@ -47,5 +42,10 @@ impl Rule for Dropout {
 
     fn adds(&self) -> bool {
         true
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let x = step.operands[0];
+        to.add_op(x, *self, &[to.of(step)])
     }
 }

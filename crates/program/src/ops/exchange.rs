@@ -1,9 +1,10 @@
 //! Exchanges between replicas or stages. The caller runs these; a device never does.
 
-use super::operands;
+use super::count;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Kind, Result, Shape, Step};
+use crate::signature::signatures;
+use crate::{Kind, Result, Shape, Signature, Step};
 
 /// Two runs of numbers, one behind the other. Reads both.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,21 +56,49 @@ pub struct Receive {
     pub shape: Shape,
 }
 
+signatures! {
+    Join { a: gradient "the first run", b: gradient "the second run" } -> { joined: statistic "the joined run" }
+    AllGather { own: statistic "the run" } -> { all: statistic "the runs" }
+    AllReduce { own: statistic "the run" } -> { sum: statistic "the sum" }
+}
+
+impl Signature for AllReduceStart {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::gradient("a gradient").any()] }
+    }
+
+    fn results(&self) -> &'static [Kind] {
+        const { &[Kind::gradient("the bucket")] }
+    }
+}
+
+impl Signature for Receive {
+    fn operands(&self) -> &'static [Kind] {
+        &[]
+    }
+
+    fn results(&self) -> &'static [Kind] {
+        super::results::Output::<()>::KINDS
+    }
+}
+
+impl Signature for Send {
+    fn operands(&self) -> &'static [Kind] {
+        const { &[Kind::batch("the input")] }
+    }
+
+    fn results(&self) -> &'static [Kind] {
+        &[]
+    }
+}
+
 impl Rule for Join {
     fn name(&self) -> &'static str {
         "join"
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::gradient("the first run"), Kind::gradient("the second run")] }
-    }
-
-    fn results(&self) -> &'static [Kind] {
-        const { &[Kind::statistic("the joined run")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [a, b] = operands(self.name(), shapes)?;
+        let operands::Join { a, b } = self.operands_of(shapes)?;
         Ok(vec![Shape::vectors(1, a.len() + b.len())])
     }
 }
@@ -83,16 +112,8 @@ impl Rule for AllGather {
         format!("rank {} of {}", self.rank, self.replicas)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::statistic("the run")] }
-    }
-
-    fn results(&self) -> &'static [Kind] {
-        const { &[Kind::statistic("the runs")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [own] = operands(self.name(), shapes)?;
+        let operands::AllGather { own } = self.operands_of(shapes)?;
         Ok(vec![own.with_c(own.c.saturating_mul(self.replicas))])
     }
 }
@@ -102,16 +123,8 @@ impl Rule for AllReduce {
         "all_reduce"
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::statistic("the run")] }
-    }
-
-    fn results(&self) -> &'static [Kind] {
-        const { &[Kind::statistic("the sum")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [own] = operands(self.name(), shapes)?;
+        let operands::AllReduce { own } = self.operands_of(shapes)?;
         Ok(vec![own])
     }
 
@@ -123,14 +136,6 @@ impl Rule for AllReduce {
 impl Rule for AllReduceStart {
     fn name(&self) -> &'static str {
         "all_reduce_start"
-    }
-
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::gradient("a gradient").any()] }
-    }
-
-    fn results(&self) -> &'static [Kind] {
-        const { &[Kind::gradient("the bucket")] }
     }
 
     fn shapes(&self, _: &[Shape]) -> Result<Vec<Shape>> {
@@ -147,21 +152,14 @@ impl Rule for Send {
         format!("to {}", self.to.name())
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input")] }
-    }
-
-    fn results(&self) -> &'static [Kind] {
-        &[]
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        operands::<1>(self.name(), shapes).map(|_| Vec::new())
+        match shapes {
+            [_] => Ok(Vec::new()),
+            _ => Err(count(self.name(), shapes.len(), 1)),
+        }
     }
-}
 
-impl Send {
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let x = step.operands[0];
         let receive = Receive { from: self.to, shape: to.shape(x) };
         let gradient = to.push(receive, &[], &[])?[0];
@@ -178,17 +176,14 @@ impl Rule for Receive {
         format!("from {}", self.from.name())
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        &[]
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        operands::<0>(self.name(), shapes).map(|_| vec![self.shape])
+        match shapes {
+            [] => Ok(vec![self.shape]),
+            _ => Err(count(self.name(), shapes.len(), 0)),
+        }
     }
-}
 
-impl Receive {
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let gradient = to.of(step);
         to.push(Send { to: self.from }, &[gradient], &[]).map(drop)
     }

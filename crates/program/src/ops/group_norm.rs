@@ -1,7 +1,8 @@
-use super::{count, operands, per_channel};
+use super::per_channel;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Activation, Error, Kind, Op, Result, Shape, Step, TensorId};
+use crate::signature::signatures;
+use crate::{Activation, Error, Op, Result, Shape, Step, TensorId};
 
 /// Normalization of each sample by itself, over rows, columns and the channels of a group, then an activation:
 /// `y = act(gamma * (x - mean) / sqrt(var + epsilon) + beta)`, one mean and variance a group, one gamma and beta a channel. Reads x, gamma, beta.
@@ -24,6 +25,16 @@ pub struct GroupNormGradient {
     pub norm: GroupNorm,
 }
 
+signatures! {
+    GroupNorm { x: batch "the input", gamma: parameter "gamma", beta: parameter "beta" }
+    GroupNormGradient {
+        x: batch "the input", gamma: parameter "gamma", beta: parameter "beta", dy: batch "dy"
+    } -> {
+        dx: batch "the gradient of the input", dgamma: gradient "the gradient of gamma",
+        dbeta: gradient "the gradient of beta"
+    }
+}
+
 impl GroupNorm {
     fn check(&self, op: &'static str, x: Shape, gamma: Shape, beta: Shape) -> Result<()> {
         per_channel(op, "gamma", gamma, x.c)?;
@@ -33,19 +44,6 @@ impl GroupNorm {
         }
         let (what, accepted) = ("the number of groups", "a divisor of the number of channels");
         Err(Error::Value { op, what, value: self.groups as f64, accepted })
-    }
-
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
-        let &[x, gamma, beta] = &step.operands[..] else {
-            return Err(count(self.name(), step.operands.len(), 3));
-        };
-        let (given, dy) = (to.of_parameters(&[gamma, beta])?, to.of(step));
-        let dx = to.push(GroupNormGradient { norm: *self }, &[x, gamma, beta, dy], &given)?[0];
-        to.add(x, dx)
-    }
-
-    pub(crate) fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
-        Some(((*self).into(), step.operands.clone()))
     }
 }
 
@@ -58,14 +56,21 @@ impl Rule for GroupNorm {
         format!("{} groups, epsilon {}{}", self.groups, self.epsilon, super::and_activation(self.act))
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input"), Kind::parameter("gamma"), Kind::parameter("beta")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x, gamma, beta] = operands(self.name(), shapes)?;
+        let operands::GroupNorm { x, gamma, beta } = self.operands_of(shapes)?;
         self.check(self.name(), x, gamma, beta)?;
         Ok(vec![x])
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let operands::GroupNorm { x, gamma, beta } = self.operands_of(&step.operands)?;
+        let (given, dy) = (to.of_parameters(&[gamma, beta])?, to.of(step));
+        let dx = to.push(GroupNormGradient { norm: *self }, &[x, gamma, beta, dy], &given)?[0];
+        to.add(x, dx)
+    }
+
+    fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
+        Some(((*self).into(), step.operands.clone()))
     }
 }
 
@@ -78,22 +83,8 @@ impl Rule for GroupNormGradient {
         self.norm.options()
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input"), Kind::parameter("gamma"), Kind::parameter("beta"), Kind::batch("dy")] }
-    }
-
-    fn results(&self) -> &'static [Kind] {
-        const {
-            &[
-                Kind::batch("the gradient of the input"),
-                Kind::gradient("the gradient of gamma"),
-                Kind::gradient("the gradient of beta"),
-            ]
-        }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x, gamma, beta, dy] = operands(self.name(), shapes)?;
+        let operands::GroupNormGradient { x, gamma, beta, dy } = self.operands_of(shapes)?;
         self.norm.check(self.name(), x, gamma, beta)?;
         Error::check_shape(self.name(), "dy", dy, x)?;
         Ok(vec![x, gamma, beta])

@@ -1,8 +1,9 @@
 use super::activation::before_activation;
-use super::{count, operands, per_channel};
+use super::per_channel;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Activation, Error, Kind, Linear, Result, Shape, Step};
+use crate::signature::signatures;
+use crate::{Activation, Error, Linear, Result, Shape, Step};
 
 /// `y = act(x w + b)`. Reads x, w and, if there is one, b.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,6 +30,14 @@ pub struct LinearWeightGradient {
     pub bias: bool,
 }
 
+signatures! {
+    LinearForward { x: batch "the input", w: parameter "the weights"; b: parameter "the bias" }
+    LinearInputGradient { dy: batch "dy", w: parameter "the weights" }
+    LinearWeightGradient { x: batch "the input", dy: batch "dy" } -> {
+        dw: gradient "the gradient of the weights"; db: gradient "the gradient of the bias"
+    }
+}
+
 impl Linear {
     const fn weights(&self) -> usize {
         self.inputs.saturating_mul(self.outputs)
@@ -44,22 +53,8 @@ impl Rule for LinearForward {
         if self.act == Activation::None { String::new() } else { self.act.name().to_owned() }
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const {
-            &[
-                Kind::batch("the input"),
-                Kind::parameter("the weights"),
-                Kind::parameter("the bias").optional(),
-            ]
-        }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let (x, w, b) = match *shapes {
-            [x, w] => (x, w, None),
-            [x, w, b] => (x, w, Some(b)),
-            _ => return Err(count(self.name(), shapes.len(), 3)),
-        };
+        let operands::LinearForward { x, w, b } = self.operands_of(shapes)?;
         Error::check_shape(self.name(), "the input", x, Shape::vectors(x.n, self.linear.inputs))?;
         Error::check_shape(self.name(), "the weights", w, Shape::vectors(1, self.linear.weights()))?;
         b.map_or(Ok(()), |b| per_channel(self.name(), "the bias", b, self.linear.outputs))?;
@@ -69,15 +64,17 @@ impl Rule for LinearForward {
     fn multiply_adds(&self, _: &[Shape]) -> usize {
         self.linear.weights()
     }
-}
 
-impl LinearForward {
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
-        let (&[x, w], b) = step.operands.split_at(2) else { return Ok(()) };
-        let dy = before_activation(self.act, step.results[0], to.of(step), to)?;
-        if to.wants(w) || b.iter().any(|&b| to.wants(b)) {
+    fn fused_activation(&mut self) -> Option<&mut Activation> {
+        Some(&mut self.act)
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let (operands::LinearForward { x, w, b }, super::results::Output { y }) = self.bind(step)?;
+        let dy = before_activation(self.act, y, to.of(step), to)?;
+        if to.wants(w) || b.is_some_and(|b| to.wants(b)) {
             let given = to.of_parameters(&step.operands[1..])?;
-            to.push(LinearWeightGradient { linear: self.linear, bias: !b.is_empty() }, &[x, dy], &given)?;
+            to.push(LinearWeightGradient { linear: self.linear, bias: b.is_some() }, &[x, dy], &given)?;
         }
         to.add_op(x, LinearInputGradient { linear: self.linear }, &[dy, w])
     }
@@ -88,12 +85,8 @@ impl Rule for LinearInputGradient {
         "linear_input_gradient"
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("dy"), Kind::parameter("the weights")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [dy, w] = operands(self.name(), shapes)?;
+        let operands::LinearInputGradient { dy, w } = self.operands_of(shapes)?;
         Error::check_shape(self.name(), "dy", dy, Shape::vectors(dy.n, self.linear.outputs))?;
         Error::check_shape(self.name(), "the weights", w, Shape::vectors(1, self.linear.weights()))?;
         Ok(vec![Shape::vectors(dy.n, self.linear.inputs)])
@@ -113,21 +106,8 @@ impl Rule for LinearWeightGradient {
         "linear_weight_gradient"
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input"), Kind::batch("dy")] }
-    }
-
-    fn results(&self) -> &'static [Kind] {
-        const {
-            &[
-                Kind::gradient("the gradient of the weights"),
-                Kind::gradient("the gradient of the bias").optional(),
-            ]
-        }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x, dy] = operands(self.name(), shapes)?;
+        let operands::LinearWeightGradient { x, dy } = self.operands_of(shapes)?;
         Error::check_shape(self.name(), "the input", x, Shape::vectors(x.n, self.linear.inputs))?;
         Error::check_shape(self.name(), "dy", dy, Shape::vectors(x.n, self.linear.outputs))?;
         let bias = self.bias.then(|| Shape::vectors(1, self.linear.outputs));

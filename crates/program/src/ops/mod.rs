@@ -33,13 +33,45 @@ pub use reshape::Reshape;
 pub use scale::Scale;
 pub use sync_batch_norm::{BatchNormMoments, SyncBatchNorm};
 
+/// The operands of each op, by name.
+///
+/// ```
+/// use program::operands;
+///
+/// let given = operands::Conv2dForward { x: "x", w: "kernel", b: None };
+/// assert_eq!(given.list(), ["x", "kernel"]);
+/// ```
+pub mod operands {
+    pub use super::activation::operands::*;
+    pub use super::add::operands::*;
+    pub use super::batch_norm::operands::*;
+    pub use super::channels::operands::*;
+    pub use super::conv2d::operands::*;
+    pub use super::cross_entropy::operands::*;
+    pub use super::dropout::operands::*;
+    pub use super::exchange::operands::*;
+    pub use super::group_norm::operands::*;
+    pub use super::linear::operands::*;
+    pub use super::pool::operands::*;
+    pub use super::reshape::operands::*;
+    pub use super::scale::operands::*;
+    pub use super::sync_batch_norm::operands::*;
+}
+
+/// The results of each op that has more than one, by name.
+pub mod results {
+    pub use super::batch_norm::results::*;
+    pub use super::conv2d::results::*;
+    pub use super::exchange::results::*;
+    pub use super::group_norm::results::*;
+    pub use super::linear::results::*;
+    pub use super::sync_batch_norm::results::*;
+
+    crate::signature::names! { Output, "results", y: batch "the output" }
+}
+
 use crate::rule::Rule;
 use crate::{Activation, Error, Result, Shape};
-
-/// Operands of a fixed number, or an error that says how many there should be.
-fn operands<const N: usize>(op: &'static str, shapes: &[Shape]) -> Result<[Shape; N]> {
-    shapes.try_into().map_err(|_| count(op, shapes.len(), N))
-}
 
 fn count(op: &'static str, got: usize, expected: usize) -> Error {
     Error::Length { op, what: "the list of operands", expected, got }
@@ -67,6 +99,14 @@ macro_rules! ops {
             type Target = dyn Rule;
 
             fn deref(&self) -> &Self::Target {
+                match self {
+                    $(Op::$op(op) => op),+
+                }
+            }
+        }
+
+        impl core::ops::DerefMut for Op {
+            fn deref_mut(&mut self) -> &mut Self::Target {
                 match self {
                     $(Op::$op(op) => op),+
                 }

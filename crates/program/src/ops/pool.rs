@@ -1,7 +1,7 @@
-use super::operands;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Error, Kind, Pad, Pool2d, Result, Shape, Step};
+use crate::signature::signatures;
+use crate::{Error, Pad, Pool2d, Result, Shape, Step};
 
 /// The largest element of each window. Reads x.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,6 +34,13 @@ pub struct AveragePoolGradient {
     pub x: Shape,
 }
 
+signatures! {
+    MaxPool { x: batch "the input" }
+    MaxPoolGradient { x: batch "the input", y: batch "the output", dy: batch "dy" }
+    AveragePool { x: batch "the input" }
+    AveragePoolGradient { dy: batch "dy" }
+}
+
 fn options(pool: &Pool2d) -> String {
     let ([kh, kw], [sh, sw]) = (pool.kernel, pool.stride);
     let counted = if pool.counted == Pad::VALID { "" } else { ", with padding" };
@@ -50,18 +57,12 @@ impl Rule for MaxPool {
         options(&self.pool)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x] = operands(self.name(), shapes)?;
+        let operands::MaxPool { x } = self.operands_of(shapes)?;
         Ok(vec![self.pool.output(x)?])
     }
-}
 
-impl MaxPool {
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let (x, y) = (step.operands[0], step.results[0]);
         to.add_op(x, MaxPoolGradient { pool: self.pool }, &[x, y, to.of(step)])
     }
@@ -76,12 +77,8 @@ impl Rule for MaxPoolGradient {
         options(&self.pool)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input"), Kind::batch("the output"), Kind::batch("dy")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x, y, dy] = operands(self.name(), shapes)?;
+        let operands::MaxPoolGradient { x, y, dy } = self.operands_of(shapes)?;
         Error::check_shape(self.name(), "the output", y, self.pool.output(x)?)?;
         Error::check_shape(self.name(), "dy", dy, y)?;
         Ok(vec![x])
@@ -101,18 +98,12 @@ impl Rule for AveragePool {
         options(&self.pool)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x] = operands(self.name(), shapes)?;
+        let operands::AveragePool { x } = self.operands_of(shapes)?;
         Ok(vec![self.pool.output(x)?])
     }
-}
 
-impl AveragePool {
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let x = step.operands[0];
         to.add_op(x, AveragePoolGradient { pool: self.pool, x: to.shape(x) }, &[to.of(step)])
     }
@@ -127,12 +118,8 @@ impl Rule for AveragePoolGradient {
         options(&self.pool)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("dy")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [dy] = operands(self.name(), shapes)?;
+        let operands::AveragePoolGradient { dy } = self.operands_of(shapes)?;
         Error::check_shape(self.name(), "dy", dy, self.pool.output(self.x)?)?;
         Ok(vec![self.x])
     }

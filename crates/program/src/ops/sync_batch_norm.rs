@@ -2,13 +2,12 @@
 
 use super::batch_norm::options;
 use super::exchange::{AllReduce, Join};
-use super::{
-    BatchNormInputGradient, BatchNormRecompute, BatchNormWeightGradient, count, operands, per_channel,
-};
+use super::{BatchNormInputGradient, BatchNormRecompute, BatchNormWeightGradient, per_channel};
 use crate::Op;
 use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{BatchNorm, Error, Kind, Result, Shape, Step, TensorId};
+use crate::signature::signatures;
+use crate::{BatchNorm, Error, Result, Shape, Step, TensorId};
 
 /// One replica's statistics: of each channel the mean, then of each the sum of squared differences from it, then the number of samples.
 /// Reads x.
@@ -25,21 +24,23 @@ pub struct SyncBatchNorm {
     pub bn: BatchNorm,
 }
 
+signatures! {
+    BatchNormMoments { x: batch "the input" } -> { stats: statistic "the statistics" }
+    SyncBatchNorm {
+        x: batch "the input", stats: statistic "the replicas' statistics", gamma: parameter "gamma",
+        beta: parameter "beta"; bias: parameter "the bias"
+    } -> {
+        y: batch "the output", saved: statistic "the saved statistics", sums: gradient "the sums"
+    }
+}
+
 impl Rule for BatchNormMoments {
     fn name(&self) -> &'static str {
         "batch_norm_moments"
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the input")] }
-    }
-
-    fn results(&self) -> &'static [Kind] {
-        const { &[Kind::statistic("the statistics")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [x] = operands(self.name(), shapes)?;
+        let operands::BatchNormMoments { x } = self.operands_of(shapes)?;
         Ok(vec![Shape::vectors(1, BatchNorm::stats_len(x.c))])
     }
 }
@@ -53,42 +54,22 @@ impl Rule for SyncBatchNorm {
         options(&self.bn)
     }
 
-    fn operands(&self) -> &'static [Kind] {
-        const {
-            &[
-                Kind::batch("the input"),
-                Kind::statistic("the replicas' statistics"),
-                Kind::parameter("gamma"),
-                Kind::parameter("beta"),
-                Kind::parameter("the bias").optional(),
-            ]
-        }
-    }
-
-    fn results(&self) -> &'static [Kind] {
-        const { &[Kind::batch("the output"), Kind::statistic("the saved statistics"), Kind::gradient("the sums")] }
-    }
-
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let (&[x, stats, gamma, beta, ref bias @ ..], 4..=5) = (shapes, shapes.len()) else {
-            return Err(count(self.name(), shapes.len(), 5));
-        };
+        let operands::SyncBatchNorm { x, stats, gamma, beta, bias } = self.operands_of(shapes)?;
         let replicas = stats.c.div_ceil(BatchNorm::stats_len(x.c)).max(1);
         let expected = Shape::vectors(1, replicas.saturating_mul(BatchNorm::stats_len(x.c)));
         Error::check_shape(self.name(), "the replicas' statistics", stats, expected)?;
         for (what, run) in [("gamma", gamma), ("beta", beta)] {
             per_channel(self.name(), what, run, x.c)?;
         }
-        bias.iter().try_for_each(|&bias| per_channel(self.name(), "the bias", bias, x.c))?;
+        bias.map_or(Ok(()), |bias| per_channel(self.name(), "the bias", bias, x.c))?;
         Ok(vec![x, Shape::vectors(1, 2 * x.c), Shape::vectors(1, 2 * x.c)])
     }
-}
 
-impl SyncBatchNorm {
-    /// The gradients of gamma and beta remain this replica's: they are added up with all others when the pass is done. What the input's
-    /// gradient needs is added up here.
-    pub(crate) fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
-        let &[x, _, gamma, beta, ..] = &step.operands[..] else { return Ok(()) };
+    // The gradients of gamma and beta remain this replica's: they are added up with all others when the pass is done. What the input's
+    // gradient needs is added up here.
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let operands::SyncBatchNorm { x, gamma, beta, .. } = self.operands_of(&step.operands)?;
         let (saved, dy) = (step.results[1], to.of(step));
         let given = to.of_parameters(&[gamma, beta])?;
         let own = to.push(BatchNormWeightGradient { bn: self.bn }, &[x, gamma, beta, saved, dy], &given)?;
@@ -103,8 +84,8 @@ impl SyncBatchNorm {
         Ok(())
     }
 
-    pub(crate) fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
-        let &[x, _, gamma, beta, ..] = &step.operands[..] else { return None };
+    fn recompute(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
+        let operands::SyncBatchNorm { x, gamma, beta, .. } = self.operands_of(&step.operands).ok()?;
         Some((BatchNormRecompute { bn: self.bn }.into(), vec![x, gamma, beta, step.results[1]]))
     }
 }

@@ -1,6 +1,6 @@
 use super::Gradients;
 use crate::ops::Activate;
-use crate::{Activation, Error, Home, Op, Phase, Program, Result, Step, TensorId};
+use crate::{Home, Op, Phase, Program, Result, Step, TensorId};
 
 /// Adds the backward pass: for each op, from the last to the first, those of its gradient.
 ///
@@ -32,7 +32,7 @@ pub fn differentiate(program: Program, input_gradient: bool) -> Result<Program> 
         // A step without a result sends one: its gradient comes back.
         if step.results.first().is_none_or(is_known) {
             gradients.layer = step.layer;
-            gradient(step, &mut gradients)?;
+            step.op.gradient(step, &mut gradients)?;
         }
     }
     let input_gradient = gradients.of[gradients.program.input.index()].filter(|_| input_gradient);
@@ -43,7 +43,7 @@ pub fn differentiate(program: Program, input_gradient: bool) -> Result<Program> 
 fn split_activations(mut program: Program) -> Program {
     let mut k = 0;
     while k < program.steps.len() {
-        let fused = fused_activation(&mut program.steps[k].op).filter(|act| act.reads_input());
+        let fused = program.steps[k].op.fused_activation().filter(|act| act.reads_input());
         if let Some(act) = fused.map(core::mem::take) {
             let y = program.steps[k].results[0];
             let z = program.add_tensor(program.shape(y), program.tensor(y).arena, Home::Free);
@@ -58,49 +58,12 @@ fn split_activations(mut program: Program) -> Program {
     program
 }
 
-/// The activation of an op that keeps only its output.
-fn fused_activation(op: &mut Op) -> Option<&mut Activation> {
-    match op {
-        Op::Conv2dForward(op) => Some(&mut op.act),
-        Op::LinearForward(op) => Some(&mut op.act),
-        Op::BatchNormInfer(op) => Some(&mut op.bn.act),
-        Op::Add(op) => Some(&mut op.act),
-        _ => None,
-    }
-}
-
-/// Adds the ops that compute the gradients of a step's operands from that of its first result.
-fn gradient(step: &Step, to: &mut Gradients) -> Result<()> {
-    match &step.op {
-        Op::Conv2dForward(op) => op.gradient(step, to),
-        Op::LinearForward(op) => op.gradient(step, to),
-        Op::BatchNormTrain(op) => op.gradient(step, to),
-        Op::BatchNormInfer(op) => op.gradient(step, to),
-        Op::SyncBatchNorm(op) => op.gradient(step, to),
-        Op::GroupNorm(op) => op.gradient(step, to),
-        Op::Activate(op) => op.gradient(step, to),
-        Op::Add(op) => op.gradient(step, to),
-        Op::MaxPool(op) => op.gradient(step, to),
-        Op::AveragePool(op) => op.gradient(step, to),
-        Op::Dropout(op) => op.gradient(step, to),
-        Op::Scale(op) => op.gradient(step, to),
-        Op::Reshape(op) => op.gradient(step, to),
-        Op::Concat(op) => op.gradient(step, to),
-        Op::Send(op) => op.gradient(step, to),
-        Op::Receive(op) => op.gradient(step, to),
-        op => {
-            let (what, value, accepted) = ("the gradient", "asked for", "left alone: this op has none");
-            Err(Error::Option { op: op.name(), what, value, accepted })
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ops::{Neighbor, Receive, Send};
     use crate::testing::{Layers, training_step};
-    use crate::{Arena, Builder, Shape, ops::Scale};
+    use crate::{Activation, Arena, Builder, Shape, ops::Scale};
 
     #[test]
     fn a_convolution_has_two_gradients_and_the_first_needs_one() {
@@ -167,7 +130,7 @@ a, backward:
             let mut net = Layers::new([4, 4, 3]);
             let x = net.conv("a", 2, net.input());
             let mut forward = net.loss(x);
-            *fused_activation(&mut forward.steps[0].op).unwrap() = act;
+            *forward.steps[0].op.fused_activation().unwrap() = act;
             let (input, name) = (forward.tensors.len(), act.name());
             let text = differentiate(forward, false).unwrap().to_string();
             let apart = text.contains(&format!("%3 (4, 4, 2) = activate {name} %{input}\n"));

@@ -1,15 +1,15 @@
 use crate::{Error, Op, Phase, Program, Result, Shape, Step, TensorId};
 
 /// The gradients that are known so far, for an op that computes those of its operands.
-pub(crate) struct Gradients {
+pub struct Gradients {
     /// The forward pass, and the steps of the backward pass so far.
-    pub program: Program,
+    pub(crate) program: Program,
     /// Of each tensor, whether anything reads its gradient.
-    pub wanted: Vec<bool>,
+    pub(crate) wanted: Vec<bool>,
     /// Of each tensor, its gradient.
-    pub of: Vec<Option<TensorId>>,
+    pub(crate) of: Vec<Option<TensorId>>,
     /// The layer to which new steps belong.
-    pub layer: usize,
+    pub(crate) layer: usize,
 }
 
 impl Gradients {

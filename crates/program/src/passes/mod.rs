@@ -26,7 +26,7 @@ pub use bias::leave_out_biases;
 pub use bucket::{BUCKET, bucket};
 pub use differentiate::differentiate;
 pub use fold::fold;
-pub(crate) use gradients::Gradients;
+pub use gradients::Gradients;
 pub use recompute::recompute;
 pub(crate) use share::is_executable;
 pub use share::share;

@@ -25,7 +25,10 @@ fn repeated(program: &Program, k: usize, again: &[TensorId]) -> Option<Vec<usize
         return None;
     }
     let is_kept = |k: usize| {
-        let (_, operands) = recomputed(&program.steps[k])?;
+        let (_, operands) = {
+            let step = &program.steps[k];
+            step.op.recompute(step)
+        }?;
         operands.iter().all(|operand| !again.contains(operand)).then_some(k)
     };
     if !matches!(step.op, Op::Concat(Concat)) {
@@ -41,18 +44,6 @@ fn repeated(program: &Program, k: usize, again: &[TensorId]) -> Option<Vec<usize
     })
 }
 
-/// For an op that costs little: the op and the operands that compute the first result of `step` once more, with
-/// the same bits, where all results are still there but the first one.
-fn recomputed(step: &Step) -> Option<(Op, Vec<TensorId>)> {
-    match &step.op {
-        Op::Activate(op) => op.recompute(step),
-        Op::BatchNormTrain(op) => op.recompute(step),
-        Op::SyncBatchNorm(op) => op.recompute(step),
-        Op::GroupNorm(op) => op.recompute(step),
-        _ => None,
-    }
-}
-
 fn first_backward_reader(program: &Program, id: TensorId) -> Option<usize> {
     program.readers(id).find(|&k| program.steps[k].phase == Phase::Backward)
 }
@@ -62,7 +53,7 @@ fn insert(program: &mut Program, id: TensorId, from: &[usize], reader: usize) {
     let mut renamed: Vec<(TensorId, TensorId)> = Vec::new();
     for (at, &k) in from.iter().enumerate() {
         let step = program.steps[k].clone();
-        let (op, operands) = recomputed(&step).unwrap_or((step.op, step.operands.clone()));
+        let (op, operands) = step.op.recompute(&step).unwrap_or((step.op, step.operands.clone()));
         let new = |id: TensorId| renamed.iter().find(|(old, _)| *old == id).map_or(id, |(_, new)| *new);
         let operands = operands.into_iter().map(new).collect();
         let old = step.results[0];

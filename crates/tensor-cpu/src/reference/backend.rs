@@ -1,10 +1,10 @@
 //! `trait Backend`: memory, and the work beside programs.
 
 use super::operand::pair;
+use super::run;
 use super::{Reference, elementwise, images, optimizer, softmax};
 use crate::buffer::filled;
 use crate::operand::{optimizer_step, run, run_mut};
-use crate::run::run_reference;
 use core::ops::Range;
 use program::{
     Backend, Bytes, Error, Executable, ImageSet, Ints, LoadImages, Memory, OptimizerStep, ParamRun, Result,
@@ -86,7 +86,7 @@ impl Backend for Reference {
                 averages,
                 labels,
             };
-            run_reference(program, step, args, memory)?;
+            run::run(program, step, args, memory)?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ pub(crate) mod normalization;
 pub(crate) mod operand;
 pub(crate) mod optimizer;
 pub(crate) mod pooling;
+mod run;
 pub(crate) mod softmax;
 pub(crate) mod window;
 

@@ -1,6 +1,5 @@
-use crate::norm_operands::{Infer, Saved, Train};
 use program::{
-    Arena, Error, Executable, Layout, Memory, Result, Shape, Span, Step, TensorId, View, ViewMut, Write,
+    Arena, Error, Executable, Layout, Memory, Result, Shape, Step, TensorId, View, ViewMut, Write,
 };
 
 /// A tensor to read, whose layout is known to fit its buffer.
@@ -95,85 +94,148 @@ pub(crate) fn put(y: &mut f64, value: f64, mode: Write) {
     }
 }
 
-/// What a step reads: copies of its operands.
+/// The operands of a step, as copies.
 pub(crate) struct Operands<'a> {
-    pub(crate) values: Vec<(Vec<f64>, Layout)>,
-    step: &'a Step,
+    op: &'static str,
+    values: Vec<(TensorId, Vec<f64>, Layout)>,
+    labels: &'a [u32],
+}
+
+/// The results of a step, as copies that [`Results::store`] writes back.
+pub(crate) struct Results {
+    op: &'static str,
+    values: Vec<(TensorId, Vec<f64>, Layout)>,
+}
+
+/// The results of a step, each of which is lent once.
+pub(crate) struct Lent<'a> {
+    op: &'static str,
+    values: Vec<(TensorId, Option<&'a mut Vec<f64>>, Layout)>,
+}
+
+/// Copies of tensors, each with its place in memory.
+fn copies<'a>(
     program: &'a Executable,
+    ids: &'a [TensorId],
     n: usize,
+    memory: &'a Memory<Vec<f64>, Vec<u32>>,
+) -> impl Iterator<Item = (TensorId, Vec<f64>, Layout)> {
+    ids.iter().map(move |&id| {
+        let layout = program.layout(id, n);
+        let from: &[f64] = match program.program().tensor(id).arena {
+            Arena::Activations => memory.activations,
+            Arena::Statistics => memory.statistics,
+            Arena::Parameters => memory.params,
+            Arena::Gradients => memory.grads,
+            Arena::Averages => memory.averages,
+            Arena::Labels => return (id, Vec::new(), layout),
+        };
+        (id, from[layout.offset..layout.end()].to_vec(), layout)
+    })
 }
 
 impl<'a> Operands<'a> {
     pub(crate) fn new(
-        program: &'a Executable,
-        step: &'a Step,
+        program: &Executable,
+        step: &Step,
+        n: usize,
+        memory: &Memory<'a, Vec<f64>, Vec<u32>>,
+    ) -> Self {
+        let values = copies(program, &step.operands, n, memory).collect();
+        Operands { op: step.op.name(), values, labels: memory.labels }
+    }
+
+    fn find(&self, id: TensorId) -> (&Vec<f64>, Layout) {
+        let found = self.values.iter().find(|(operand, ..)| *operand == id);
+        let (_, data, layout) = found.expect("a step reads its operands");
+        (data, Layout { offset: 0, ..*layout })
+    }
+
+    pub(crate) fn read(&self, operand: TensorId) -> Result<Input<'_>> {
+        let (data, layout) = self.find(operand);
+        Input::new(self.op, "an operand", View::new(data, layout))
+    }
+
+    /// The same with another layout of the copy.
+    pub(crate) fn read_as(&self, operand: TensorId, layout: impl Fn(Layout) -> Layout) -> Result<Input<'_>> {
+        let (data, own) = self.find(operand);
+        Input::new(self.op, "an operand", View::new(data, layout(own)))
+    }
+
+    pub(crate) fn run(&self, operand: TensorId) -> &[f64] {
+        self.find(operand).0
+    }
+
+    pub(crate) fn labels(&self) -> &'a [u32] {
+        self.labels
+    }
+}
+
+impl Results {
+    pub(crate) fn new(
+        program: &Executable,
+        step: &Step,
         n: usize,
         memory: &Memory<Vec<f64>, Vec<u32>>,
     ) -> Self {
-        let copy = |&id: &TensorId| {
-            let layout = program.layout(id, n);
-            let from: &[f64] = match program.program().tensor(id).arena {
-                Arena::Activations => memory.activations,
-                Arena::Statistics => memory.statistics,
-                Arena::Parameters => memory.params,
-                Arena::Gradients => memory.grads,
-                Arena::Averages => memory.averages,
-                Arena::Labels => return (Vec::new(), layout),
+        Results { op: step.op.name(), values: copies(program, &step.results, n, memory).collect() }
+    }
+
+    pub(crate) fn lend(&mut self) -> Lent<'_> {
+        let values = self.values.iter_mut().map(|(id, data, layout)| (*id, Some(data), *layout)).collect();
+        Lent { op: self.op, values }
+    }
+
+    pub(crate) fn store(self, program: &Executable, memory: Memory<Vec<f64>, Vec<u32>>) {
+        for (id, data, layout) in self.values {
+            let to = match program.program().tensor(id).arena {
+                Arena::Activations => &mut *memory.activations,
+                Arena::Statistics => &mut *memory.statistics,
+                Arena::Gradients => &mut *memory.grads,
+                Arena::Parameters | Arena::Averages | Arena::Labels => continue,
             };
-            (from[layout.offset..layout.end()].to_vec(), Layout { offset: 0, ..layout })
-        };
-        Operands { values: step.operands.iter().map(copy).collect(), step, program, n }
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.values.len()
-    }
-
-    pub(crate) fn read(&self, operand: usize) -> Result<Input<'_>> {
-        let (data, layout) = &self.values[operand];
-        Input::new(self.step.op.name(), "an operand", View::new(data, *layout))
-    }
-
-    pub(crate) fn run(&self, operand: usize) -> &[f64] {
-        &self.values[operand].0
-    }
-
-    pub(crate) fn optional_run(&self, operand: usize) -> Option<&[f64]> {
-        (operand < self.count()).then(|| self.run(operand))
-    }
-
-    pub(crate) fn infer(&self, gamma: usize) -> Infer<'_, f64> {
-        let [gamma, beta, mean, var] = [0, 1, 2, 3].map(|k| self.run(gamma + k));
-        Infer { gamma, beta, mean, var }
-    }
-
-    pub(crate) fn saved(&self) -> Saved<'_, f64> {
-        Saved { gamma: self.run(1), beta: self.run(2), saved: self.run(3) }
-    }
-
-    /// The first result.
-    pub(crate) fn write<'m>(&self, activations: &'m mut Vec<f64>) -> Result<Output<'m>> {
-        let layout = self.program.layout(self.step.results[0], self.n);
-        Output::new(self.step.op.name(), "the result", ViewMut::new(activations, layout))
-    }
-
-    pub(crate) fn train<'m>(
-        &'m self,
-        gamma: usize,
-        statistics: &'m mut [f64],
-        grads: &'m mut [f64],
-    ) -> Train<'m, f64> {
-        Train {
-            gamma: self.run(gamma),
-            beta: self.run(gamma + 1),
-            bias: self.optional_run(gamma + 2),
-            saved: &mut statistics[self.span(1).range()],
-            sums: &mut grads[self.span(2).range()],
+            to[layout.offset..layout.end()].copy_from_slice(&data);
         }
     }
+}
 
-    /// Where a result lies.
-    pub(crate) fn span(&self, result: usize) -> Span {
-        self.program.span(self.step.results[result])
+impl<'a> Lent<'a> {
+    fn take(&mut self, id: TensorId) -> (&'a mut Vec<f64>, Layout) {
+        let found = self.values.iter_mut().find(|(result, ..)| *result == id);
+        let (_, data, layout) = found.expect("a step writes its results");
+        (data.take().expect("a result is lent once"), *layout)
+    }
+
+    /// A tensor of activations.
+    pub(crate) fn write(&mut self, result: TensorId) -> Result<Output<'a>> {
+        let (data, layout) = self.take(result);
+        Output::new(self.op, "the result", ViewMut::new(data, Layout { offset: 0, ..layout }))
+    }
+
+    /// The same with another layout of the copy.
+    pub(crate) fn write_as(
+        &mut self,
+        result: TensorId,
+        layout: impl Fn(Layout) -> Layout,
+    ) -> Result<Output<'a>> {
+        let (data, own) = self.take(result);
+        Output::new(self.op, "the result", ViewMut::new(data, layout(Layout { offset: 0, ..own })))
+    }
+
+    /// A part of the first result, whose place in memory is told.
+    pub(crate) fn write_part(&mut self, part: Layout) -> Result<Output<'_>> {
+        let (_, data, whole) = self.values.first_mut().expect("the op has a result");
+        let data = data.as_mut().expect("parts are not lent as a whole");
+        let layout = Layout { offset: part.offset - whole.offset, ..part };
+        Output::new(self.op, "the result", ViewMut::new(data, layout))
+    }
+
+    pub(crate) fn run(&mut self, result: TensorId) -> &'a mut [f64] {
+        self.take(result).0
+    }
+
+    /// The same for a result that the step may lack: nothing then.
+    pub(crate) fn optional_run(&mut self, result: Option<TensorId>) -> &'a mut [f64] {
+        result.map_or_else(Default::default, |result| self.run(result))
     }
 }
