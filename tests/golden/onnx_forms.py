@@ -384,7 +384,8 @@ def shapes():
     for op in ["GlobalAveragePool", "GlobalMaxPool"]:
         form(op, node(op, "images"))
         form(f"{op}_attribute", node(op, "images", axis=1), {}, f"is a {op} with the attribute `axis`")
-    form("GlobalAveragePool_plus_image", [pooled, node("Add", "p images")], {}, "layer y: cannot add")
+    refusal = "layer y: add: the second operand has shape"
+    form("GlobalAveragePool_plus_image", [pooled, node("Add", "p images")], {}, refusal)
 
 
 def values():

@@ -2,7 +2,8 @@
 
 use interchange::keras::KerasWeights;
 use layers::{
-    BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Mode, Padding, Result, Value,
+    BatchNormalization, Concatenate, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Mode, Padding,
+    Result, Value,
 };
 use models::Model;
 use program::Activation::Relu;
@@ -41,7 +42,7 @@ fn tiny(ones: usize, stride: usize) -> Result<Model> {
     let x = conv_module(g, g.input(), 4, 3, 1)?;
     let a = conv_module(g, x, ones, 1, 1)?;
     let b = conv_module(g, x, 5, 3, 1)?;
-    let x = g.concat(&[a, b])?;
+    let x = g.add(Concatenate, [a, b])?;
     let a = conv_module(g, x, 6, 3, stride)?;
     let b = g.add(
         MaxPooling2D::new(3).strides(stride).padding(if stride == 1 {
@@ -51,7 +52,7 @@ fn tiny(ones: usize, stride: usize) -> Result<Model> {
         }),
         x,
     )?;
-    let x = g.concat(&[a, b])?;
+    let x = g.add(Concatenate, [a, b])?;
     let x = g.add(Flatten, x)?;
     let x = g.add(Dropout::new(0.5), x)?;
     let x = g.add(Dense::new(3), x)?;

@@ -408,12 +408,12 @@ fn layers_of_any_name_make_sound_graphs() {
 struct Secret;
 
 impl Layer for Secret {
-    fn params(&self, _x: Shape) -> Vec<ParamSpec> {
+    fn params(&self, _inputs: &[Shape]) -> Vec<ParamSpec> {
         vec![ParamSpec { name: "scale", shape: vec![1], init: Initializer::Ones, role: Role::Trainable }]
     }
 
-    fn lower(&self, to: &mut Lower, x: TensorId) -> program::Result<TensorId> {
-        to.push(ops::Scale { factor: 2.0 }, &[x])
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> program::Result<TensorId> {
+        to.push(ops::Scale { factor: 2.0 }, inputs)
     }
 }
 

@@ -10,9 +10,9 @@ use program::{Activation, Result, TensorId, ops};
 #[derive(Debug)]
 struct Residual;
 impl Layer for Residual {
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        let relu = to.push(ops::Activate { act: Activation::Relu }, &[x])?;
-        to.push(ops::Add { act: Activation::None }, &[x, relu])
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        let relu = to.push(ops::Activate { act: Activation::Relu }, inputs)?;
+        to.push(ops::Add { act: Activation::None }, &[inputs[0], relu])
     }
 }
 

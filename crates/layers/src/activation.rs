@@ -19,8 +19,8 @@ impl Layer for Activation {
         self.label().into()
     }
 
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        to.push(ops::Activate { act: *self }, &[x])
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        to.push(ops::Activate { act: *self }, inputs)
     }
 }
 

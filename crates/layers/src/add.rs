@@ -1,11 +1,27 @@
-use crate::activation::fused;
-use program::Activation;
+use crate::activation::{check_fused, fused};
+use crate::{Layer, Lower};
+use core::ops::RangeInclusive;
+use program::{Activation, Result, TensorId, ops};
 use std::borrow::Cow;
 
-/// The sum of two tensors, with an activation fused into it: the end of a residual block. [`Graph::merge`](crate::Graph::merge)
-/// takes it.
+/// The sum of two tensors of one shape, with an activation fused into it: the end of a residual block. Keras'
+/// `Add()([a, b])`.
 ///
-/// Not a [`Layer`](crate::Layer), which reads one tensor.
+/// If no other layer reads one of them, the sum is computed in its place, and the gradient of the sum
+/// serves as both gradients.
+///
+/// ```
+/// use layers::{Add, BatchNormalization, Conv2D, Graph};
+/// use program::Activation::Relu;
+///
+/// let mut graph = Graph::new("residual", [8, 8, 3]);
+/// let x = graph.add(Conv2D::new(16, 3).same(), graph.input())?;
+/// let y = graph.add(Conv2D::new(16, 3).same(), x)?;
+/// let y = graph.add(BatchNormalization::new(), y)?;
+/// let sum = graph.add(Add::new().activation(Relu), [y, x])?;
+/// assert_eq!(graph.shape(sum), graph.shape(x));
+/// # Ok::<(), layers::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Add {
     activation: Activation,
@@ -21,12 +37,19 @@ impl Add {
     pub fn activation(self, activation: Activation) -> Self {
         Add { activation }
     }
+}
 
-    pub(crate) fn kind(self) -> Cow<'static, str> {
+impl Layer for Add {
+    fn kind(&self) -> Cow<'static, str> {
         fused("Add", self.activation)
     }
 
-    pub(crate) fn act(self) -> Activation {
-        self.activation
+    fn inputs(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        check_fused("add", self.activation)?;
+        to.push(ops::Add { act: self.activation }, inputs)
     }
 }

@@ -118,15 +118,15 @@ impl Conv2D {
 }
 
 impl Layer for Conv2D {
-    fn params(&self, x: Shape) -> Vec<ParamSpec> {
-        let shape = vec![self.kernel[0], self.kernel[1], x.c, self.filters];
+    fn params(&self, inputs: &[Shape]) -> Vec<ParamSpec> {
+        let shape = vec![self.kernel[0], self.kernel[1], inputs[0].c, self.filters];
         let mut params = weights_and_bias(shape, self.kernel_initializer, self.use_bias);
         params[0].role = Role::trained(self.kernel_trainable);
         params
     }
 
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        let shape = to.shape(x);
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        let shape = to.shape(inputs[0]);
         at_least_one("conv2d", "filters", self.filters)?;
         check_fused("conv2d", self.activation)?;
         let twice = self.kernel.iter().fold(2, |n, &side| side.saturating_mul(n)).saturating_mul(shape.c);
@@ -135,7 +135,7 @@ impl Layer for Conv2D {
                 (self.filters as f64, "twice the numbers of a patch, for its initializer");
             return Err(Error::Value { op: "conv2d", what: "filters", value, accepted });
         }
-        let operands = [&[x], to.params()].concat();
+        let operands = [inputs, to.params()].concat();
         to.push(ops::Conv2dForward { conv: self.spec(shape), act: self.activation }, &operands)
     }
 }

@@ -38,17 +38,17 @@ impl Dense {
 }
 
 impl Layer for Dense {
-    fn params(&self, x: Shape) -> Vec<ParamSpec> {
-        weights_and_bias(vec![x.c, self.units], self.kernel_initializer, self.use_bias)
+    fn params(&self, inputs: &[Shape]) -> Vec<ParamSpec> {
+        weights_and_bias(vec![inputs[0].c, self.units], self.kernel_initializer, self.use_bias)
     }
 
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        let shape = to.shape(x);
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        let shape = to.shape(inputs[0]);
         Error::check_shape("dense", "the input (flatten it first)", shape, shape.flatten())?;
         at_least_one("dense", "units", self.units)?;
         check_fused("dense", self.activation)?;
         let linear = Linear { inputs: shape.c, outputs: self.units };
-        let operands = [&[x], to.params()].concat();
+        let operands = [inputs, to.params()].concat();
         to.push(ops::LinearForward { linear, act: self.activation }, &operands)
     }
 

@@ -19,11 +19,11 @@ impl Dropout {
 }
 
 impl Layer for Dropout {
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
         DropoutMask { rate: self.rate, key: [0; 2], step: 0, first_sample: 0 }.check("dropout")?;
         if !to.is_training() {
-            return Ok(x);
+            return Ok(inputs[0]);
         }
-        to.push(ops::Dropout { rate: self.rate, domain: philox::domain(to.name()) }, &[x])
+        to.push(ops::Dropout { rate: self.rate, domain: philox::domain(to.name()) }, inputs)
     }
 }

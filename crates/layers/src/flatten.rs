@@ -6,8 +6,8 @@ use program::{Result, TensorId, ops};
 pub struct Flatten;
 
 impl Layer for Flatten {
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        to.push(ops::Reshape { to: to.shape(x).flatten() }, &[x])
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        to.push(ops::Reshape { to: to.shape(inputs[0]).flatten() }, inputs)
     }
 
     fn makes_vectors(&self) -> bool {

@@ -1,4 +1,5 @@
 use crate::parameter::{ParamPlace, ParamSpec, Role};
+use core::ops::RangeInclusive;
 use program::{Arena, Builder, Error, Op, Parameter, Result, Shape, Span, TensorId};
 use std::borrow::Cow;
 
@@ -16,9 +17,9 @@ use std::borrow::Cow;
 /// struct Residual;
 ///
 /// impl Layer for Residual {
-///     fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-///         let relu = to.push(ops::Activate { act: Activation::Relu }, &[x])?;
-///         to.push(ops::Add { act: Activation::None }, &[x, relu])
+///     fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+///         let relu = to.push(ops::Activate { act: Activation::Relu }, inputs)?;
+///         to.push(ops::Add { act: Activation::None }, &[inputs[0], relu])
 ///     }
 /// }
 ///
@@ -35,21 +36,49 @@ pub trait Layer: core::fmt::Debug + Send + Sync {
         name.rsplit("::").next().unwrap_or(name).into()
     }
 
-    /// The parameters for inputs of shape `x`, in the order in which [`Lower::params`] counts them.
-    fn params(&self, _x: Shape) -> Vec<ParamSpec> {
+    /// How many tensors it may read, at least one. By default one. [`params`](Layer::params) and
+    /// [`lower`](Layer::lower) are never called with another number.
+    fn inputs(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    /// The parameters for inputs of these shapes, in the order in which [`Lower::params`] counts them.
+    fn params(&self, _inputs: &[Shape]) -> Vec<ParamSpec> {
         Vec::new()
     }
 
     /// Adds the layer's ops to a program, and returns its output.
     ///
     /// # Errors
-    /// If the layer can't take an input of this shape.
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId>;
+    /// If the layer can't take inputs of these shapes.
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId>;
 
-    /// Whether the output is a batch of vectors, not of images, for the summary. By default as for the input.
+    /// Whether the output is a batch of vectors, not of images, for the summary. By default as for the first input.
     fn makes_vectors(&self) -> bool {
         false
     }
+
+    /// Whether it only joins what the layers before it write into its output. It isn't among the layers that
+    /// [work](crate::Graph::work), and where it must copy, this counts for the layer before it. By default not.
+    fn only_joins(&self) -> bool {
+        false
+    }
+}
+
+/// Refuses a number of inputs that a layer can't read.
+pub(crate) fn check_inputs(layer: &dyn Layer, given: usize) -> Result<(), String> {
+    let (least, most) = layer.inputs().into_inner();
+    let least = least.max(1);
+    if (least..=most).contains(&given) {
+        return Ok(());
+    }
+    let count = match most {
+        _ if most == least => least.to_string(),
+        usize::MAX => format!("{least} or more"),
+        _ => format!("{least} to {most}"),
+    };
+    let tensors = if most == 1 { "tensor" } else { "tensors" };
+    Err(format!("it reads {count} {tensors}, but was given {given}"))
 }
 
 /// The program to which a layer adds its ops, with the layer's parameters.
@@ -72,7 +101,6 @@ impl<'a> Lower<'a> {
         specs: &[ParamSpec],
         places: &[ParamPlace],
     ) -> Self {
-        builder.layer(name);
         let param = |(ParamSpec { name: param, role, .. }, place): (&ParamSpec, &ParamPlace)| {
             let full = format!("{name}/{param}");
             if role.is_running() {
@@ -146,12 +174,17 @@ impl<'a> Lower<'a> {
     ///
     /// # Errors
     /// As [`Layer::lower`].
-    pub fn lower(&mut self, layer: &dyn Layer, first: usize, x: TensorId) -> Result<TensorId> {
-        let count = layer.params(self.shape(x)).len();
+    pub fn lower(&mut self, layer: &dyn Layer, first: usize, inputs: &[TensorId]) -> Result<TensorId> {
+        if check_inputs(layer, inputs.len()).is_err() {
+            let (op, what, expected) = ("a layer of another", "the list of inputs", *layer.inputs().start());
+            return Err(Error::Length { op, what, expected, got: inputs.len() });
+        }
+        let shapes: Vec<Shape> = inputs.iter().map(|&x| self.shape(x)).collect();
+        let count = layer.params(&shapes).len();
         let own = first..first + count;
         let (params, sums) = (self.params[own.clone()].to_vec(), self.sums[own].to_vec());
         let (name, training, frozen) = (self.name, self.training, self.frozen);
-        layer.lower(&mut Lower { builder: &mut *self.builder, name, training, frozen, params, sums }, x)
+        layer.lower(&mut Lower { builder: &mut *self.builder, name, training, frozen, params, sums }, inputs)
     }
 }
 

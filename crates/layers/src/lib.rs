@@ -33,6 +33,7 @@
 
 mod activation;
 mod add;
+mod concatenate;
 mod conv2d;
 mod dense;
 mod dropout;
@@ -47,6 +48,7 @@ mod pooling;
 mod rescaling;
 
 pub use add::Add;
+pub use concatenate::Concatenate;
 pub use conv2d::{Conv2D, Padding};
 pub use dense::Dense;
 pub use dropout::Dropout;

@@ -61,7 +61,7 @@ impl Layer for BatchNormalization {
         fused("BatchNormalization", self.activation)
     }
 
-    fn params(&self, x: Shape) -> Vec<ParamSpec> {
+    fn params(&self, inputs: &[Shape]) -> Vec<ParamSpec> {
         let running = Role::Running { momentum: self.momentum };
         [
             ("gamma", Initializer::Ones, Role::trained(self.scale)),
@@ -69,11 +69,11 @@ impl Layer for BatchNormalization {
             ("moving_mean", Initializer::Zeros, running),
             ("moving_variance", Initializer::Ones, running),
         ]
-        .map(|(name, init, role)| ParamSpec { name, shape: vec![x.c], init, role })
+        .map(|(name, init, role)| ParamSpec { name, shape: vec![inputs[0].c], init, role })
         .into()
     }
 
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
         let (op, what, accepted) = ("batch normalization", "momentum", "from 0 to 1");
         if !(0.0..=1.0).contains(&self.momentum) {
             return Err(program::Error::Value { op, what, value: self.momentum.into(), accepted });
@@ -84,9 +84,9 @@ impl Layer for BatchNormalization {
             unreachable!("a layer has the parameters that it asks for")
         };
         if to.is_training() && !to.is_frozen() {
-            return to.push_with_sums(ops::BatchNormTrain { bn }, &[x, gamma, beta]);
+            return to.push_with_sums(ops::BatchNormTrain { bn }, &[inputs[0], gamma, beta]);
         }
-        to.push(ops::BatchNormInfer { bn }, &[x, gamma, beta, mean, variance])
+        to.push(ops::BatchNormInfer { bn }, &[inputs[0], gamma, beta, mean, variance])
     }
 }
 
@@ -149,22 +149,22 @@ impl Layer for GroupNormalization {
         fused("GroupNormalization", self.activation)
     }
 
-    fn params(&self, x: Shape) -> Vec<ParamSpec> {
+    fn params(&self, inputs: &[Shape]) -> Vec<ParamSpec> {
         [("gamma", Initializer::Ones, self.scale), ("beta", Initializer::Zeros, self.center)]
             .map(|(name, init, trained)| ParamSpec {
                 name,
-                shape: vec![x.c],
+                shape: vec![inputs[0].c],
                 init,
                 role: Role::trained(trained),
             })
             .into()
     }
 
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
         check_epsilon("group normalization", self.epsilon)?;
         let &[gamma, beta] = to.params() else { unreachable!("a layer has the parameters that it asks for") };
         let (groups, epsilon, act) = (self.groups, self.epsilon, self.activation);
-        to.push(ops::GroupNorm { groups, epsilon, act }, &[x, gamma, beta])
+        to.push(ops::GroupNorm { groups, epsilon, act }, &[inputs[0], gamma, beta])
     }
 }
 

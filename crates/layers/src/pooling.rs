@@ -73,17 +73,17 @@ pooling! {
 }
 
 impl Layer for MaxPooling2D {
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        to.push(ops::MaxPool { pool: self.spec(to.shape(x)) }, &[x])
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        to.push(ops::MaxPool { pool: self.spec(to.shape(inputs[0])) }, inputs)
     }
 }
 
 impl Layer for AveragePooling2D {
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        let pool = self.spec(to.shape(x));
-        let given = self.padding.resolve(to.shape(x), self.pool_size, self.strides);
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        let x = to.shape(inputs[0]);
+        let given = self.padding.resolve(x, self.pool_size, self.strides);
         let counted = if self.count_include_pad { given } else { Pad::VALID };
-        to.push(ops::AveragePool { pool: Pool2d { counted, ..pool } }, &[x])
+        to.push(ops::AveragePool { pool: Pool2d { counted, ..self.spec(x) } }, inputs)
     }
 }
 
@@ -92,8 +92,8 @@ impl Layer for AveragePooling2D {
 pub struct GlobalAveragePooling2D;
 
 impl Layer for GlobalAveragePooling2D {
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        to.push(ops::AveragePool { pool: over_all(to.shape(x)) }, &[x])
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        to.push(ops::AveragePool { pool: over_all(to.shape(inputs[0])) }, inputs)
     }
 
     fn makes_vectors(&self) -> bool {

@@ -28,19 +28,23 @@ impl Rescaling {
 }
 
 impl Layer for Rescaling {
-    fn params(&self, x: Shape) -> Vec<ParamSpec> {
+    fn params(&self, inputs: &[Shape]) -> Vec<ParamSpec> {
         // A NaN is left to the op, which refuses it.
         let alike = self.scale.iter().all(|scale| scale.to_bits() == self.scale[0].to_bits());
         if self.offset == [0.0; 3] && alike {
             return Vec::new();
         }
-        let kernel = ("kernel", vec![1, 1, x.c, x.c], Initializer::Identity(self.scale));
-        let bias = ("bias", vec![x.c], Initializer::PerChannel(self.offset));
+        let c = inputs[0].c;
+        let kernel = ("kernel", vec![1, 1, c, c], Initializer::Identity(self.scale));
+        let bias = ("bias", vec![c], Initializer::PerChannel(self.offset));
         [kernel, bias].map(|(name, shape, init)| ParamSpec { name, shape, init, role: Role::Frozen }).into()
     }
 
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        let &[kernel, bias] = to.params() else { return to.push(ops::Scale { factor: self.scale[0] }, &[x]) };
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
+        let &[kernel, bias] = to.params() else {
+            return to.push(ops::Scale { factor: self.scale[0] }, inputs);
+        };
+        let x = inputs[0];
         let c = to.shape(x).c;
         let conv = Conv2d { inputs: c, outputs: c, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
         to.push(ops::Conv2dForward { conv, act: Activation::None }, &[x, kernel, bias])

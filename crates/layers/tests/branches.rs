@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Value,
+    AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D,
+    Value,
 };
 use program::Activation::Relu as Rectified;
 use testkit::GradientCheck;
@@ -28,7 +29,7 @@ fn two_inception_modules() {
     for (ones, threes) in [(2, 3), (3, 2)] {
         let a = conv_module(&mut graph, x, ones, 1);
         let b = conv_module(&mut graph, x, threes, 3);
-        x = graph.concat(&[a, b]).unwrap();
+        x = graph.add(Concatenate, [a, b]).unwrap();
     }
     check(graph, x);
 }
@@ -39,7 +40,7 @@ fn a_downsampling_module() {
     let x = graph.add(Conv2D::new(3, 1), graph.input()).unwrap();
     let a = graph.add(Conv2D::new(2, 3).strides(2), x).unwrap();
     let b = graph.add(MaxPooling2D::new(3).strides(2), x).unwrap();
-    let x = graph.concat(&[a, b]).unwrap();
+    let x = graph.add(Concatenate, [a, b]).unwrap();
     check(graph, x);
 }
 
@@ -57,7 +58,7 @@ fn a_value_that_layers_of_every_kind_read() {
         graph.add(Dropout::new(0.4), x),
         graph.add(Conv2D::new(2, 1), x),
     ];
-    let x = graph.concat(&readers.map(Result::unwrap)).unwrap();
+    let x = graph.add(Concatenate, readers.map(Result::unwrap)).unwrap();
     check(graph, x);
 }
 
@@ -67,7 +68,7 @@ fn vectors_that_several_dense_layers_read() {
     let x = graph.add(Flatten, graph.input()).unwrap();
     let x = graph.add(Dense::new(5).activation(Rectified), x).unwrap();
     let heads = [3, 1, 2].map(|units| graph.add(Dense::new(units), x).unwrap());
-    let logits = graph.concat(&heads).unwrap();
+    let logits = graph.add(Concatenate, heads).unwrap();
     GradientCheck::new().batch(3).assert(&graph, logits);
 }
 
@@ -77,12 +78,12 @@ fn a_flattened_slice_of_a_concatenation() {
     let mut graph = Graph::new("slices", [3, 3, 2]);
     let a = graph.add(Conv2D::new(2, 1), graph.input()).unwrap();
     let b = graph.add(Conv2D::new(3, 1), graph.input()).unwrap();
-    let both = graph.concat(&[a, b]).unwrap();
+    let both = graph.add(Concatenate, [a, b]).unwrap();
     let heads = [both, b].map(|x| {
         let x = graph.add(Flatten, x).unwrap();
         graph.add(Dense::new(2), x).unwrap()
     });
-    let logits = graph.concat(&heads).unwrap();
+    let logits = graph.add(Concatenate, heads).unwrap();
     GradientCheck::new().assert(&graph, logits);
 }
 
@@ -94,14 +95,14 @@ fn half_written_gradients() {
         for which in [0, 1] {
             let mut graph = Graph::new("half", [3, 3, 2]);
             let parts = [2, 3].map(|filters| graph.add(Conv2D::new(filters, 1), graph.input()).unwrap());
-            let whole = graph.concat(&parts).unwrap();
+            let whole = graph.add(Concatenate, parts).unwrap();
             let mut read = |x: Value, filters| graph.add(Conv2D::new(filters, 3).same(), x).unwrap();
             let ends = if slice_first {
                 [read(parts[which], 2), read(whole, 3)]
             } else {
                 [read(whole, 3), read(parts[which], 2)]
             };
-            let x = graph.concat(&ends).unwrap();
+            let x = graph.add(Concatenate, ends).unwrap();
             check(graph, x);
         }
     }
@@ -111,10 +112,10 @@ fn half_written_gradients() {
 fn a_concatenation_of_concatenations() {
     let mut graph = Graph::new("nested", [3, 3, 2]);
     let [a, b, c] = [2, 3, 1].map(|filters| graph.add(Conv2D::new(filters, 1), graph.input()).unwrap());
-    let inner = graph.concat(&[a, b]).unwrap();
-    let outer = graph.concat(&[c, inner]).unwrap();
+    let inner = graph.add(Concatenate, [a, b]).unwrap();
+    let outer = graph.add(Concatenate, [c, inner]).unwrap();
     let ends = [inner, outer, b].map(|x| graph.add(Conv2D::new(2, 3).same(), x).unwrap());
-    let x = graph.concat(&ends).unwrap();
+    let x = graph.add(Concatenate, ends).unwrap();
     check(graph, x);
 }
 
@@ -130,6 +131,6 @@ fn a_long_chain_with_a_long_skip() {
         x = graph.add(if k % 2 == 0 { conv } else { conv.activation(Rectified) }, x).unwrap();
     }
     let short = graph.add(Rectified, start).unwrap();
-    let x = graph.concat(&[x, short]).unwrap();
+    let x = graph.add(Concatenate, [x, short]).unwrap();
     check(graph, x);
 }

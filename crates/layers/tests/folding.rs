@@ -1,7 +1,9 @@
 //! In inference, a convolution with a folded normalization computes the same as both one after the other.
 #![allow(clippy::unwrap_used)]
 
-use layers::{BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode, Value};
+use layers::{
+    BatchNormalization, Concatenate, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode, Value,
+};
 use program::{Activation, Device};
 use testkit::{Tolerance, compare, on_every_device, pattern};
 
@@ -25,7 +27,7 @@ fn graph(apart: bool) -> (Graph, Value) {
     let a = module(&mut g, x, Conv2D::new(17, 1).use_bias(false), apart);
     let b = module(&mut g, x, Conv2D::new(20, 3).same(), apart);
     let c = module(&mut g, b, Conv2D::new(9, 3).same(), apart);
-    let x = g.concat(&[a, b, c]).unwrap();
+    let x = g.add(Concatenate, [a, b, c]).unwrap();
     let x = module(&mut g, x, Conv2D::new(6, 3).strides(2), apart);
     let x = g.add(Flatten, x).unwrap();
     let logits = g.add(Dense::new(4), x).unwrap();

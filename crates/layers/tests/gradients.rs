@@ -80,10 +80,10 @@ fn custom_layers_that_fuse_an_activation() {
     struct Custom(Fused, Activation);
 
     impl Layer for Custom {
-        fn params(&self, x: Shape) -> Vec<ParamSpec> {
+        fn params(&self, inputs: &[Shape]) -> Vec<ParamSpec> {
             let shape = match self.0 {
-                Fused::Conv => vec![1, 1, x.c, 2],
-                Fused::Dense => vec![x.c, 2],
+                Fused::Conv => vec![1, 1, inputs[0].c, 2],
+                Fused::Dense => vec![inputs[0].c, 2],
                 Fused::Sum => return Vec::new(),
             };
             let [kernel, bias] = [("kernel", shape), ("bias", vec![2])].map(|(name, shape)| ParamSpec {
@@ -95,19 +95,21 @@ fn custom_layers_that_fuse_an_activation() {
             vec![kernel, ParamSpec { init: Initializer::Zeros, ..bias }]
         }
 
-        fn lower(&self, to: &mut Lower, x: TensorId) -> program::Result<TensorId> {
+        fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> program::Result<TensorId> {
             let Custom(op, act) = *self;
-            let (inputs, operands) = (to.shape(x).c, [&[x], to.params()].concat());
-            let conv = Conv2d { inputs, outputs: 2, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+            let operands = [inputs, to.params()].concat();
+            let channels = to.shape(inputs[0]).c;
+            let conv =
+                Conv2d { inputs: channels, outputs: 2, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
             match op {
                 Fused::Conv => to.push(ops::Conv2dForward { conv, act }, &operands),
                 Fused::Dense => {
-                    let linear = Linear { inputs, outputs: 2 };
+                    let linear = Linear { inputs: channels, outputs: 2 };
                     to.push(ops::LinearForward { linear, act }, &operands)
                 }
                 Fused::Sum => {
-                    let half = to.push(ops::Scale { factor: 0.5 }, &[x])?;
-                    to.push(ops::Add { act }, &[x, half])
+                    let half = to.push(ops::Scale { factor: 0.5 }, inputs)?;
+                    to.push(ops::Add { act }, &[inputs[0], half])
                 }
             }
         }

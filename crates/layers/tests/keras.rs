@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode, Padding,
-    Result, Role, Value,
+    AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D,
+    Mode, Padding, Result, Role, Value,
 };
 use program::{Activation, Device, Span, View};
 use testkit::{Golden, Tolerance, on_every_device, pattern, read};
@@ -114,7 +114,7 @@ fn normalization_and_concatenation() {
         let a = g.add(BatchNormalization::new(), a)?;
         let a = g.add(Activation::Relu, a)?;
         let b = g.add(AveragePooling2D::new(3).strides(2), g.input())?;
-        let x = g.concat(&[a, b])?;
+        let x = g.add(Concatenate, [a, b])?;
         let x = g.add(Flatten, x)?;
         g.add(Dense::new(4), x)
     });

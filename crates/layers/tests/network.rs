@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Error, Exchange, Flatten, Graph,
-    Initializer, Layer, Lower, MaxPooling2D, Metrics, Mode, Network, Padding, ParamSpec, Value,
+    AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Draws, Dropout, Error, Exchange,
+    Flatten, Graph, Initializer, Layer, Lower, MaxPooling2D, Metrics, Mode, Network, Padding, ParamSpec,
+    Value,
 };
 use program::{
     Activation::{Gelu, Relu},
@@ -25,7 +26,7 @@ fn graph(normalized: bool) -> (Graph, Value) {
     x = g.add(Dropout::new(0.25), x).unwrap();
     let a = g.add(Conv2D::new(5, 3).strides(2).padding(Padding::Same), x).unwrap();
     let b = g.add(MaxPooling2D::new(3).strides(2).padding(Padding::Same), x).unwrap();
-    x = g.concat(&[a, b]).unwrap();
+    x = g.add(Concatenate, [a, b]).unwrap();
     x = g.add(Relu, x).unwrap();
     x = g.add(AveragePooling2D::new(2).strides(1), x).unwrap();
     x = g.add(Flatten, x).unwrap();
@@ -110,13 +111,13 @@ fn the_place_in_the_global_batch_decides_the_dropout() {
 struct Nested(Dense);
 
 impl Layer for Nested {
-    fn params(&self, x: Shape) -> Vec<ParamSpec> {
-        let nested = ["dense/kernel", "dense/bias"].into_iter().zip(self.0.params(x));
+    fn params(&self, inputs: &[Shape]) -> Vec<ParamSpec> {
+        let nested = ["dense/kernel", "dense/bias"].into_iter().zip(self.0.params(inputs));
         nested.map(|(name, spec)| ParamSpec { name, ..spec }).collect()
     }
 
-    fn lower(&self, to: &mut Lower, x: TensorId) -> program::Result<TensorId> {
-        to.lower(&self.0, 0, x)
+    fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> program::Result<TensorId> {
+        to.lower(&self.0, 0, inputs)
     }
 }
 

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    Add, AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Graph, Initializer, Layer, Lower,
-    MaxPooling2D, Padding, ParamSpec, Rescaling, Role, Value,
+    Add, AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Dropout, Graph, Initializer,
+    Layer, Lower, MaxPooling2D, Padding, ParamSpec, Rescaling, Role, Value,
 };
 use program::Activation::Gelu;
 use program::{Activation, BatchNorm, Shape, TensorId, ops};
@@ -18,14 +18,16 @@ fn graphs_refuse_what_they_cannot_join() {
     }
     type Build = fn(&mut Graph, Value) -> layers::Result<Value>;
     let gelu = "must be a layer of its own behind this one";
-    let cases: [(Build, &str); 15] = [
-        (|g, _| g.concat(&[]), "layer concatenate: there is nothing to join"),
+    let cases: [(Build, &str); 17] = [
+        (|g, _| g.add(Concatenate, []), "layer concatenate: it reads 1 or more tensors, but was given 0"),
+        (|g, x| g.add(Add::new(), [x; 3]), "layer add: it reads 2 tensors, but was given 3"),
+        (|g, x| g.add(conv(2), [x, x]), "layer conv2d: it reads 1 tensor, but was given 2"),
         (
             |g, x| {
                 let (a, b) = (g.add(conv(2), x)?, g.add(Conv2D::new(2, 3), x)?);
-                g.concat(&[a, b])
+                g.add(Concatenate, [a, b])
             },
-            "cannot join (1, 6, 6, 2) and (1, 4, 4, 2)",
+            "layer concatenate: concat: an operand has shape (1, 4, 4, 2), but (1, 6, 6, 2) is needed",
         ),
         (
             |g, x| {
@@ -53,7 +55,7 @@ fn graphs_refuse_what_they_cannot_join() {
         ),
         (|g, x| g.add(conv(2).kernel_initializer(WHITENING), x), "filters is 2, but must be twice"),
         (|g, x| g.add(conv(2).activation(Gelu), x), gelu),
-        (|g, x| g.merge(Add::new().activation(Gelu), [x, x]), gelu),
+        (|g, x| g.add(Add::new().activation(Gelu), [x, x]), gelu),
         (|g, x| g.add(Dropout::new(1.0), x), "the rate is 1, but must be at least 0 and below 1"),
         (
             |g, x| g.add(BatchNormalization::new().momentum(1.5), x),
@@ -82,15 +84,15 @@ fn graphs_refuse_layers_whose_ops_do_not_fit() {
     struct Custom(Ops);
 
     impl Layer for Custom {
-        fn params(&self, x: Shape) -> Vec<ParamSpec> {
-            let (shape, init) = (vec![x.c], Initializer::Ones);
+        fn params(&self, inputs: &[Shape]) -> Vec<ParamSpec> {
+            let (shape, init) = (vec![inputs[0].c], Initializer::Ones);
             ["gamma", "beta"]
                 .map(|name| ParamSpec { name, shape: shape.clone(), init, role: Role::Trainable })
                 .into()
         }
 
-        fn lower(&self, to: &mut Lower, x: TensorId) -> program::Result<TensorId> {
-            (self.0)(to, x)
+        fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> program::Result<TensorId> {
+            (self.0)(to, inputs[0])
         }
     }
 

@@ -1,7 +1,7 @@
 use crate::{IMAGE, Model};
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, GlobalAveragePooling2D, Graph,
-    MaxPooling2D, Padding, Result, Value,
+    AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Dropout, Flatten,
+    GlobalAveragePooling2D, Graph, MaxPooling2D, Padding, Result, Value,
 };
 use program::Activation::Relu;
 
@@ -60,12 +60,12 @@ fn conv_module(
 fn inception(g: &mut Graph, x: Value, ones: usize, threes: usize) -> Result<Value> {
     let a = conv_module(g, x, ones, 1, 1, Padding::Same)?;
     let b = conv_module(g, x, threes, 3, 1, Padding::Same)?;
-    g.concat(&[a, b])
+    g.add(Concatenate, [a, b])
 }
 
 /// A 3x3 convolution and a maximum, both with stride 2, side by side.
 fn downsample(g: &mut Graph, x: Value, filters: usize) -> Result<Value> {
     let a = conv_module(g, x, filters, 3, 2, Padding::Valid)?;
     let b = g.add(MaxPooling2D::new(3).strides(2), x)?;
-    g.concat(&[a, b])
+    g.add(Concatenate, [a, b])
 }

@@ -84,5 +84,5 @@ fn basic_block(g: &mut Graph, norm: Norm, x: Value, filters: usize, stride: usiz
     let shortcut = if same { x } else { norm.after_conv(g, x, filters, 1, stride, Activation::None)? };
     let y = norm.after_conv(g, x, filters, 3, stride, Relu)?;
     let y = norm.after_conv(g, y, filters, 3, 1, Activation::None)?;
-    g.merge(Add::new().activation(Relu), [y, shortcut])
+    g.add(Add::new().activation(Relu), [y, shortcut])
 }

@@ -2,8 +2,8 @@
 
 use super::on_gpus;
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Flatten, Graph, MaxPooling2D, Mode,
-    Network, Value,
+    AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Draws, Dropout, Flatten, Graph,
+    MaxPooling2D, Mode, Network, Value,
 };
 use optim::{Adam, Optimizer, OptimizerState, Sgd};
 use program::{Activation, Device, GraphCache, Precision, ReplayArgs};
@@ -22,12 +22,12 @@ fn network(device: &Device) -> Network {
     let mut x = conv_module(g, g.input(), 16, 3);
     for _ in 0..2 {
         let [ones, threes] = [(8, 1), (16, 3)].map(|(filters, kernel)| conv_module(g, x, filters, kernel));
-        x = g.concat(&[ones, threes]).unwrap();
+        x = g.add(Concatenate, [ones, threes]).unwrap();
     }
     let strided = Conv2D::new(8, 3).strides(2).activation(Activation::Relu);
     let convolved = g.add(strided, x).unwrap();
     let pooled = g.add(MaxPooling2D::new(3).strides(2), x).unwrap();
-    x = g.concat(&[convolved, pooled]).unwrap();
+    x = g.add(Concatenate, [convolved, pooled]).unwrap();
     x = g.add(AveragePooling2D::new(4), x).unwrap();
     x = g.add(Dropout::new(0.5), x).unwrap();
     x = g.add(Flatten, x).unwrap();

@@ -284,7 +284,9 @@ mod tests {
     use super::*;
     use crate::Pixels;
     use checkpoint::Tensors;
-    use layers::{BatchNormalization, Conv2D, Dense, Dropout, Flatten, GlobalAveragePooling2D, Graph};
+    use layers::{
+        BatchNormalization, Concatenate, Conv2D, Dense, Dropout, Flatten, GlobalAveragePooling2D, Graph,
+    };
 
     /// PyTorch normalizes vectors and images by different modules.
     #[test]
@@ -299,7 +301,7 @@ mod tests {
         x = graph.add(Dense::new(4).activation(Activation::Relu), x).unwrap();
         x = graph.add(Dropout::new(0.5), x).unwrap();
         x = graph.add_named("of_vectors", norm(), x).unwrap();
-        let logits = graph.concat(&[x, pooled]).unwrap();
+        let logits = graph.add(Concatenate, [x, pooled]).unwrap();
         let source = Source {
             name: "mine",
             image: [8, 8, 3],

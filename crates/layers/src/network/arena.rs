@@ -1,4 +1,4 @@
-use super::graph::{Graph, Kind, elements};
+use super::graph::{Graph, elements};
 use crate::parameter::ParamPlace;
 use crate::{Initializer, ParamSpec, Result, Role};
 use program::{Device, Span, Storage};
@@ -243,7 +243,7 @@ impl Graph {
 
 /// The parameters of every layer, with the layer's number in [`Graph::work`] and its name.
 pub(super) fn specs(graph: &Graph) -> impl Iterator<Item = (usize, &str, ParamSpec)> {
-    let layers = graph.nodes.iter().filter(|node| !matches!(node.kind, Kind::Concatenate));
+    let layers = graph.nodes.iter().filter(|node| !node.layer.only_joins());
     layers.enumerate().flat_map(|(number, node)| {
         node.params(&graph.shapes).into_iter().map(move |spec| (number, node.name.as_str(), spec))
     })

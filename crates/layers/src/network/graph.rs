@@ -1,14 +1,22 @@
-use crate::activation::check_fused;
 use crate::error::InLayer;
+use crate::layer::check_inputs;
 use crate::parameter::ParamPlace;
-use crate::{Add, Error, Layer, Lower, ParamSpec, Result, Role};
-use program::{Builder, Program, Shape, Span};
+use crate::{Error, Layer, Lower, ParamSpec, Result, Role};
+use program::ops::{Neighbor, Receive};
+use program::{Builder, Program, Shape, Span, TensorId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A tensor of a [`Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Value(pub(super) usize);
+
+/// One value, as the inputs of a layer.
+impl AsRef<[Value]> for Value {
+    fn as_ref(&self) -> &[Value] {
+        std::slice::from_ref(self)
+    }
+}
 
 /// The use that a network is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +49,8 @@ pub struct Graph {
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) name: String,
-    pub(super) kind: Kind,
+    /// Shared with the stages that the graph was cut into.
+    pub(super) layer: Arc<dyn Layer>,
     pub(super) inputs: Vec<Value>,
     pub(super) output: Value,
     /// The parameters that [`Graph::freeze`] took, by their names in the layer.
@@ -52,8 +61,8 @@ impl Node {
     /// The parameters of its layer, for a graph with these shapes. If none is left to train, the running averages
     /// are frozen too.
     pub(super) fn params(&self, shapes: &[Shape]) -> Vec<ParamSpec> {
-        let Kind::Layer(layer) = &self.kind else { return Vec::new() };
-        let mut specs = layer.params(shapes[self.inputs[0].0]);
+        let inputs: Vec<Shape> = self.inputs.iter().map(|value| shapes[value.0]).collect();
+        let mut specs = self.layer.params(&inputs);
         for spec in specs.iter_mut().filter(|spec| self.frozen.contains(&spec.name)) {
             spec.role = Role::Frozen;
         }
@@ -71,14 +80,6 @@ impl Node {
             |spec: &&ParamSpec| if trains { spec.role == Role::Trainable } else { spec.role.is_running() };
         specs.iter().filter(changes).map(|spec| spec.name).collect()
     }
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Kind {
-    /// Shared with the stages that the graph was cut into.
-    Layer(Arc<dyn Layer>),
-    Concatenate,
-    Add(Add),
 }
 
 impl Graph {
@@ -104,112 +105,50 @@ impl Graph {
         self.shapes[value.0]
     }
 
-    /// Adds a layer that reads `x`, named as Keras would: `conv2d`, `conv2d_1`, ...
+    /// Adds a layer that reads a value, or several, named as Keras would: `conv2d`, `conv2d_1`, ...
+    ///
+    /// ```
+    /// use layers::{Add, Conv2D, Graph};
+    ///
+    /// let mut graph = Graph::new("residual", [8, 8, 3]);
+    /// let x = graph.add(Conv2D::new(16, 3).same(), graph.input())?;
+    /// let y = graph.add(Conv2D::new(16, 3).same(), x)?;
+    /// let sum = graph.add(Add::new(), [x, y])?;
+    /// # Ok::<(), layers::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// If the layer can't take inputs of this shape.
-    pub fn add(&mut self, layer: impl Layer + 'static, x: Value) -> Result<Value> {
+    /// If the layer can't take inputs of these shapes, or so many.
+    pub fn add(&mut self, layer: impl Layer + 'static, inputs: impl AsRef<[Value]>) -> Result<Value> {
         let name = self.next_name(&layer.kind());
-        self.add_named(&name, layer, x)
+        self.add_named(&name, layer, inputs)
     }
 
     /// Adds a layer under the given name, which identifies its parameters and dropout masks.
     ///
     /// # Errors
-    /// If the layer can't take inputs of this shape, or the name is taken.
-    pub fn add_named(&mut self, name: &str, layer: impl Layer + 'static, x: Value) -> Result<Value> {
-        let alone = alone(&layer, name, self.shapes[x.0]).in_layer(name)?;
-        let shape = alone.shape(alone.output);
-        let flat = self.flat[x.0] || layer.makes_vectors();
-        self.push(name, Kind::Layer(Arc::new(layer)), vec![x], shape, flat)
-    }
-
-    /// Joins tensors along their channels. This costs nothing if each layer before it can write into its
-    /// slice of the result. A tensor that is joined twice is copied. So is one that a layer reads to write
-    /// another slice.
-    ///
-    /// # Errors
-    /// If there are none, or their sizes differ.
-    pub fn concat(&mut self, values: &[Value]) -> Result<Value> {
-        let name = self.next_name("Concatenate");
-        self.concat_named(&name, values)
-    }
-
-    /// As [`concat`](Graph::concat), under the given name.
-    ///
-    /// # Errors
-    /// As [`concat`](Graph::concat), or if the name is taken.
-    pub fn concat_named(&mut self, name: &str, values: &[Value]) -> Result<Value> {
-        let refuse = |what: String| Err(Error::Graph { layer: name.to_owned(), what });
-        let Some(first) = values.first() else {
-            return refuse("there is nothing to join".into());
-        };
-        let size = self.shapes[first.0];
-        for value in values {
-            let shape = self.shapes[value.0];
-            if shape.with_c(1) != size.with_c(1) {
-                return refuse(format!("cannot join {size} and {shape} along the channels"));
-            }
-        }
-        let channels = values.iter().map(|v| self.shapes[v.0].c).sum();
-        let flat = self.flat[first.0];
-        self.push(name, Kind::Concatenate, values.to_vec(), size.with_c(channels), flat)
-    }
-
-    /// Adds two tensors of one shape, named as Keras would: `add`, `add_1`, ... Keras' `Add()([a, b])`.
-    ///
-    /// If no other layer reads one of them, the sum is computed in its place, and the gradient of the sum
-    /// serves as both gradients.
-    ///
-    /// ```
-    /// use layers::{Add, BatchNormalization, Conv2D, Graph};
-    /// use program::Activation::Relu;
-    ///
-    /// let mut graph = Graph::new("residual", [8, 8, 3]);
-    /// let x = graph.add(Conv2D::new(16, 3).same(), graph.input())?;
-    /// let y = graph.add(Conv2D::new(16, 3).same(), x)?;
-    /// let y = graph.add(BatchNormalization::new(), y)?;
-    /// let sum = graph.merge(Add::new().activation(Relu), [y, x])?;
-    /// assert_eq!(graph.shape(sum), graph.shape(x));
-    /// # Ok::<(), layers::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the tensors' shapes differ.
-    pub fn merge(&mut self, add: Add, values: [Value; 2]) -> Result<Value> {
-        let name = self.next_name(&add.kind());
-        self.merge_named(&name, add, values)
-    }
-
-    /// As [`merge`](Graph::merge), under the given name.
-    ///
-    /// # Errors
-    /// As [`merge`](Graph::merge), or if the name is taken.
-    pub fn merge_named(&mut self, name: &str, add: Add, values: [Value; 2]) -> Result<Value> {
-        let [a, b] = values.map(|value| self.shapes[value.0]);
-        if a != b {
-            return Err(Error::Graph { layer: name.to_owned(), what: format!("cannot add {a} and {b}") });
-        }
-        check_fused("add", add.act()).in_layer(name)?;
-        let flat = self.flat[values[0].0];
-        self.push(name, Kind::Add(add), values.to_vec(), a, flat)
-    }
-
-    fn push(
+    /// As [`add`](Graph::add), or if the name is taken.
+    pub fn add_named(
         &mut self,
         name: &str,
-        kind: Kind,
-        inputs: Vec<Value>,
-        shape: Shape,
-        flat: bool,
+        layer: impl Layer + 'static,
+        inputs: impl AsRef<[Value]>,
     ) -> Result<Value> {
+        let refuse = |what: String| Err(Error::Graph { layer: name.to_owned(), what });
+        let inputs = inputs.as_ref().to_vec();
+        if let Err(what) = check_inputs(&layer, inputs.len()) {
+            return refuse(what);
+        }
+        let shapes: Vec<Shape> = inputs.iter().map(|value| self.shapes[value.0]).collect();
+        let alone = Alone::new(&layer, name, &shapes).in_layer(name)?.program;
         if self.nodes.iter().any(|node| node.name == name) {
-            return Err(Error::Graph { layer: name.to_owned(), what: "this name is taken".into() });
+            return refuse("this name is taken".into());
         }
         let output = Value(self.shapes.len());
-        self.shapes.push(shape);
-        self.flat.push(flat);
-        self.nodes.push(Node { name: name.to_owned(), kind, inputs, output, frozen: Vec::new() });
+        self.shapes.push(alone.shape(alone.output));
+        self.flat.push(self.flat[inputs[0].0] || layer.makes_vectors());
+        let (name, layer, frozen) = (name.to_owned(), Arc::new(layer), Vec::new());
+        self.nodes.push(Node { name, layer, inputs, output, frozen });
         Ok(output)
     }
 
@@ -284,19 +223,31 @@ pub fn keras_name(class: &str) -> String {
 }
 
 /// A single layer, in training.
-pub(super) fn alone(layer: &dyn Layer, name: &str, x: Shape) -> program::Result<Program> {
-    let mut builder = Builder::new(x);
-    let specs = layer.params(x);
-    let mut end = 0;
-    let place = |spec: &ParamSpec| {
-        let span = Span::new(end, elements(&spec.shape));
-        end = span.end();
-        ParamPlace { span, sums: if spec.role.is_running() { span } else { Span::new(0, 0) } }
-    };
-    let places: Vec<ParamPlace> = specs.iter().map(place).collect();
-    let input = builder.input();
-    let y = layer.lower(&mut Lower::new(&mut builder, name, true, &specs, &places), input)?;
-    Ok(builder.finish(y))
+pub(super) struct Alone {
+    pub(super) program: Program,
+    pub(super) inputs: Vec<TensorId>,
+}
+
+impl Alone {
+    /// For inputs of these shapes. The first is the program's input; the others are [received](Receive).
+    pub(super) fn new(layer: &dyn Layer, name: &str, shapes: &[Shape]) -> program::Result<Self> {
+        let mut builder = Builder::new(shapes[0]);
+        let mut inputs = vec![builder.input()];
+        for &shape in shapes.iter().skip(1) {
+            inputs.extend(builder.push(Receive { from: Neighbor::Previous, shape }, &[], &[])?);
+        }
+        let specs = layer.params(shapes);
+        let mut end = 0;
+        let place = |spec: &ParamSpec| {
+            let span = Span::new(end, elements(&spec.shape));
+            end = span.end();
+            ParamPlace { span, sums: if spec.role.is_running() { span } else { Span::new(0, 0) } }
+        };
+        let places: Vec<ParamPlace> = specs.iter().map(place).collect();
+        builder.layer(name);
+        let y = layer.lower(&mut Lower::new(&mut builder, name, true, &specs, &places), &inputs)?;
+        Ok(Alone { program: builder.finish(y), inputs })
+    }
 }
 
 /// The number of elements of a tensor. An absurd shape has too many for any memory.

@@ -1,8 +1,9 @@
 //! From a graph to programs: the training step and the inference pass of a network.
 
 use super::arena::Slots;
-use super::graph::{Graph, Kind, Mode, Node, Value};
+use super::graph::{Graph, Mode, Node, Value};
 use crate::error::InLayer;
+use crate::parameter::ParamPlace;
 use crate::{Error, Lower, Result};
 use program::ops::Neighbor;
 use program::passes::{self, Training};
@@ -94,9 +95,10 @@ impl Graph {
         let mut number = 0;
         for node in &self.nodes {
             let inputs: Vec<TensorId> = node.inputs.iter().filter_map(|value| tensors[value.0]).collect();
-            let y = lower_node(self, node, &mut builder, &inputs, slots.of(number), training);
+            let places = if node.layer.only_joins() { Vec::new() } else { slots.of(number) };
+            let y = lower_node(self, node, &mut builder, &inputs, &places, training);
             tensors[node.output.0] = Some(y.in_layer(&node.name)?);
-            number += usize::from(!matches!(node.kind, Kind::Concatenate));
+            number += usize::from(!node.layer.only_joins());
         }
         let y = tensors[output.0].unwrap_or(input);
         if self.sends {
@@ -127,20 +129,14 @@ fn lower_node(
     node: &Node,
     builder: &mut Builder,
     inputs: &[TensorId],
-    places: Vec<crate::parameter::ParamPlace>,
+    places: &[ParamPlace],
     training: bool,
 ) -> program::Result<TensorId> {
-    match &node.kind {
-        Kind::Layer(layer) => {
-            let specs = node.params(&graph.shapes);
-            layer.lower(&mut Lower::new(builder, &node.name, training, &specs, &places), inputs[0])
-        }
-        Kind::Add(add) => {
-            builder.layer(&node.name);
-            Ok(builder.push(ops::Add { act: add.act() }, inputs, &[])?[0])
-        }
-        Kind::Concatenate => Ok(builder.push(ops::Concat, inputs, &[])?[0]),
+    if !node.layer.only_joins() {
+        builder.layer(&node.name);
     }
+    let specs = node.params(&graph.shapes);
+    node.layer.lower(&mut Lower::new(builder, &node.name, training, &specs, places), inputs)
 }
 
 /// Ends a program with the loss of its class scores.

@@ -1,6 +1,6 @@
 //! A traced pass, to time each step, and the work of each layer.
 
-use super::graph::{Graph, Kind, elements};
+use super::graph::{Graph, elements};
 use super::instance::Network;
 use crate::{Draws, Result, Role};
 use program::{Program, Shape};
@@ -30,7 +30,8 @@ pub struct Work {
 }
 
 impl Graph {
-    /// The work of each layer, in the order of the forward pass. Concatenations are left out.
+    /// The work of each layer, in the order of the forward pass. Layers that [only join](crate::Layer::only_joins) others are
+    /// left out.
     pub fn work(&self) -> Vec<Work> {
         // By value: whether it depends on a trained parameter.
         let mut trains = vec![false; self.shapes.len()];
@@ -39,11 +40,9 @@ impl Graph {
             let specs = node.params(&self.shapes);
             let reaches = node.inputs.iter().any(|input| trains[input.0]);
             trains[node.output.0] = reaches || specs.iter().any(|spec| spec.role == Role::Trainable);
-            let kind = match &node.kind {
-                Kind::Layer(layer) => layer.kind(),
-                Kind::Add(add) => add.kind(),
-                Kind::Concatenate => return None,
-            };
+            if node.layer.only_joins() {
+                return None;
+            }
             let count = |trainable: bool| {
                 let of_kind = specs.iter().filter(|spec| (spec.role == Role::Trainable) == trainable);
                 of_kind.map(|spec| elements(&spec.shape)).sum()
@@ -57,7 +56,7 @@ impl Graph {
             let of_input = if reaches { weights } else { 0 };
             Some(Work {
                 name: node.name.clone(),
-                kind,
+                kind: node.layer.kind(),
                 x,
                 y,
                 multiply_adds: weights * y.h * y.w,
@@ -113,7 +112,7 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BatchNormalization, Conv2D, Dense, Flatten, Mode, Value};
+    use crate::{BatchNormalization, Concatenate, Conv2D, Dense, Flatten, Mode, Value};
     use program::Phase;
 
     /// A convolution, a normalization, and the same again beside it, into a dense layer.
@@ -123,7 +122,7 @@ mod tests {
         let a = graph.add(BatchNormalization::new(), x).unwrap();
         let b = graph.add(Conv2D::new(5, 3).strides(2).same(), a).unwrap();
         let c = graph.add(Conv2D::new(6, 1).strides(2), a).unwrap();
-        let both = graph.concat(&[b, c]).unwrap();
+        let both = graph.add(Concatenate, [b, c]).unwrap();
         let flat = graph.add(Flatten, both).unwrap();
         let logits = graph.add(Dense::new(10), flat).unwrap();
         (graph, logits)

@@ -140,7 +140,7 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BatchNormalization, Conv2D, Dense, Flatten};
+    use crate::{BatchNormalization, Concatenate, Conv2D, Dense, Flatten};
     use program::Activation::Relu;
 
     /// Convolution and normalization, two branches that are joined, a dense layer.
@@ -150,7 +150,7 @@ mod tests {
         let x = graph.add(BatchNormalization::new(), x).unwrap();
         let a = graph.add(Conv2D::new(2, 1), x).unwrap();
         let b = graph.add(Conv2D::new(3, 3).same(), x).unwrap();
-        let x = graph.concat(&[a, b]).unwrap();
+        let x = graph.add(Concatenate, [a, b]).unwrap();
         let x = graph.add(Flatten, x).unwrap();
         let logits = graph.add(Dense::new(10), x).unwrap();
         (graph, logits)
@@ -200,7 +200,7 @@ mod tests {
         let mut graph = Graph::new("test", [6, 6, 3]);
         let x = graph.add(Relu, graph.input()).unwrap();
         let y = graph.add(Conv2D::new(2, 1), x).unwrap();
-        let both = graph.concat(&[x, y]).unwrap();
+        let both = graph.add(Concatenate, [x, y]).unwrap();
         let names: Vec<_> = graph.cuts(both).into_iter().map(|cut| cut.layer).collect();
         assert_eq!(names, ["re_lu"]);
     }

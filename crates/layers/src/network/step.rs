@@ -1,8 +1,8 @@
 //! The ops of a graph's layers, for exporters.
 
-use super::graph::{Graph, Kind, Value, alone};
+use super::graph::{Alone, Graph, Value};
 use crate::{ParamSpec, Role};
-use program::{Op, Program, Shape, ops};
+use program::{Op, Shape};
 use std::borrow::Cow;
 
 /// One layer of a graph, from [`Graph::steps`].
@@ -12,8 +12,8 @@ pub struct Step {
     pub name: String,
     /// The layer's type, as Keras spells it.
     pub kind: Cow<'static, str>,
-    /// Its op in training. `None` unless the layer is one op that reads its input and its parameters in their
-    /// order.
+    /// Its op in training. `None` unless the layer is one op that reads its inputs and then its parameters,
+    /// in their order.
     pub op: Option<Op>,
     /// Its parameters.
     pub params: Vec<ParamSpec>,
@@ -55,16 +55,11 @@ impl Graph {
         let nodes = self.nodes.iter().filter(|node| node.output.0 <= output.0);
         nodes
             .map(|node| {
-                let x = self.shapes[node.inputs[0].0];
-                let (kind, op, params) = match &node.kind {
-                    Kind::Layer(layer) => {
-                        let (alone, params) = (alone(&**layer, &node.name, x), node.params(&self.shapes));
-                        (layer.kind(), alone.ok().and_then(|alone| only(&alone, &node.name, &params)), params)
-                    }
-                    Kind::Concatenate => ("Concatenate".into(), Some(ops::Concat.into()), Vec::new()),
-                    Kind::Add(add) => (add.kind(), Some(ops::Add { act: add.act() }.into()), Vec::new()),
-                };
-                let (name, inputs) = (node.name.clone(), node.inputs.clone());
+                let shapes: Vec<Shape> = node.inputs.iter().map(|value| self.shapes[value.0]).collect();
+                let (kind, params) = (node.layer.kind(), node.params(&self.shapes));
+                let alone = Alone::new(&*node.layer, &node.name, &shapes).ok();
+                let op = alone.and_then(|alone| only(&alone, &node.name, &params));
+                let (name, inputs, x) = (node.name.clone(), node.inputs.clone(), shapes[0]);
                 let (output, flat) = (node.output, self.flat[node.output.0]);
                 Step { name, kind, op, params, inputs, x, output, flat }
             })
@@ -72,14 +67,14 @@ impl Graph {
     }
 }
 
-/// The op of a layer's program, if it is the only one and reads the input and the parameters in their order.
-fn only(program: &Program, layer: &str, params: &[ParamSpec]) -> Option<Op> {
-    let [step] = &program.steps[..] else { return None };
-    let (first, rest) = step.operands.split_first()?;
-    let read = rest.iter().map(|&id| program.tensor(id).name.clone());
+/// The op of a layer's program, if it is the only one and reads the inputs and then the parameters in their order.
+fn only(Alone { program, inputs }: &Alone, layer: &str, params: &[ParamSpec]) -> Option<Op> {
+    // The inputs but the first are received.
+    let [step] = program.steps.get(inputs.len() - 1..)? else { return None };
+    let parameters = step.operands.strip_prefix(&inputs[..])?;
+    let read = parameters.iter().map(|&id| program.tensor(id).name.clone());
     let own = params.iter().filter(|spec| !spec.role.is_running());
-    let is_plain = *first == program.input
-        && step.results.first() == Some(&program.output)
+    let is_plain = step.results.first() == Some(&program.output)
         && read.eq(own.map(|spec| Some(format!("{layer}/{}", spec.name))));
     is_plain.then_some(step.op)
 }

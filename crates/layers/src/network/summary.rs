@@ -1,5 +1,5 @@
 use super::arena::specs;
-use super::graph::{Graph, Kind, Value};
+use super::graph::{Graph, Value};
 use crate::Role;
 use core::fmt;
 use program::Shape;
@@ -54,13 +54,8 @@ impl Graph {
                 params += len;
                 *if spec.role == Role::Trainable { &mut trainable } else { &mut non_trainable } += len;
             }
-            let kind = match &node.kind {
-                Kind::Layer(layer) => layer.kind(),
-                Kind::Concatenate => "Concatenate".into(),
-                Kind::Add(add) => add.kind(),
-            };
             let inputs = node.inputs.iter().map(producer).collect();
-            let (name, kind, shape) = (node.name.clone(), kind.into_owned(), shape(node.output));
+            let (name, kind, shape) = (node.name.clone(), node.layer.kind().into_owned(), shape(node.output));
             rows.push(SummaryRow { name, kind, shape, params, inputs });
         }
         Summary { name: self.name.clone(), rows, trainable, non_trainable }

@@ -3,8 +3,9 @@
 use super::options::Options;
 use super::zeros::Tensor;
 use layers::{
-    Add, AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, GlobalAveragePooling2D,
-    Graph, GroupNormalization, Layer, MaxPooling2D, Padding, Rescaling, Result, Value,
+    Add, AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Dropout, Flatten,
+    GlobalAveragePooling2D, Graph, GroupNormalization, Layer, MaxPooling2D, Padding, Rescaling, Result,
+    Value,
 };
 use program::Activation;
 
@@ -199,14 +200,14 @@ fn add(site: &mut Site<'_>) -> Result<Tensor> {
         let last = k + 1 == inputs.len();
         let part = if last { name.to_owned() } else { format!("{name}_part{k}") };
         let add = Add::new().activation(if last { site.act } else { Activation::None });
-        sum = site.graph.merge_named(&part, add, [sum, x])?;
+        sum = site.graph.add_named(&part, add, [sum, x])?;
     }
     Ok(Tensor::of(sum))
 }
 
 fn concatenate(site: &mut Site<'_>) -> Result<Tensor> {
     let inputs = site.values()?;
-    Ok(Tensor::of(site.graph.concat_named(site.options.name, &inputs)?))
+    Ok(Tensor::of(site.graph.add_named(site.options.name, Concatenate, inputs)?))
 }
 
 fn conv2d(site: &mut Site<'_>) -> Result<Tensor> {
