@@ -4,13 +4,16 @@
 //! may have any length. What the network needs of preprocessing is in the graph. Initializers have the names and the
 //! layout of [`pytorch`](crate::pytorch).
 
+mod activations;
 mod constants;
+mod dense;
 mod elementwise;
 mod extent;
 mod folded;
 mod graph;
 mod node;
 mod nodes;
+mod normalizations;
 mod operators;
 mod proto;
 mod read;

@@ -43,12 +43,12 @@ pub(super) struct Nodes<'s> {
 }
 
 /// A node's attribute.
-enum Attribute<'a> {
+pub(super) enum Attribute<'a> {
     Float(&'a str, f32),
     Number(&'a str, usize),
     Numbers(&'a str, &'a [usize]),
 }
-use Attribute::{Float, Number, Numbers};
+pub(super) use Attribute::{Float, Number, Numbers};
 
 impl Attribute<'_> {
     /// As an `AttributeProto`, with its type.
@@ -223,7 +223,7 @@ impl<'s> Nodes<'s> {
     }
 
     /// A node with its activation; returns the name of the result.
-    fn activated(
+    pub(super) fn activated(
         &mut self,
         step: &Step,
         op: &str,
@@ -239,38 +239,8 @@ impl<'s> Nodes<'s> {
         if act == Activation::None { y } else { self.activate(step, y, act) }
     }
 
-    fn activate(&mut self, step: &Step, x: String, act: Activation) -> String {
-        let output = self.output(step);
-        match act {
-            Activation::None => self.node("Identity", &[&x], &[], output),
-            Activation::Relu => self.node("Relu", &[&x], &[], output),
-            Activation::Gelu => self.gelu(step, &x, output),
-            Activation::Silu => {
-                let logistic = self.helper(step, "sigmoid");
-                let logistic = self.node("Sigmoid", &[&x], &[], logistic);
-                self.node("Mul", &[&x, &logistic], &[], output)
-            }
-            Activation::Elu => self.node("Elu", &[&x], &[], output),
-            Activation::Sigmoid => self.node("Sigmoid", &[&x], &[], output),
-            Activation::Tanh => self.node("Tanh", &[&x], &[], output),
-        }
-    }
-
-    /// `x (1 + erf(x / sqrt(2))) / 2`, in the steps that onnxruntime fuses: operator sets before 20 have no
-    /// `Gelu`.
-    fn gelu(&mut self, step: &Step, x: &str, output: String) -> String {
-        let [root, one, half] = [("sqrt2", core::f32::consts::SQRT_2), ("one", 1.0), ("half", 0.5)]
-            .map(|(what, value)| self.constant(step, what, value));
-        let [scaled, erf, sum, twice] = ["scaled", "erf", "sum", "twice"].map(|what| self.helper(step, what));
-        let scaled = self.node("Div", &[x, &root], &[], scaled);
-        let erf = self.node("Erf", &[&scaled], &[], erf);
-        let sum = self.node("Add", &[&erf, &one], &[], sum);
-        let twice = self.node("Mul", &[x, &sum], &[], twice);
-        self.node("Mul", &[&twice, &half], &[], output)
-    }
-
     /// What a layer's result is called: as the layer, and the last one as the graph's output.
-    fn output(&self, step: &Step) -> String {
+    pub(super) fn output(&self, step: &Step) -> String {
         match self.layers.get(&step.name) {
             Some(own) if step.output != self.source.logits => own.clone(),
             _ => OUTPUT.to_owned(),
@@ -278,12 +248,12 @@ impl<'s> Nodes<'s> {
     }
 
     /// A name for a part of a layer.
-    fn helper(&mut self, step: &Step, part: &str) -> String {
+    pub(super) fn helper(&mut self, step: &Step, part: &str) -> String {
         self.unique(&format!("{}_{part}", step.name))
     }
 
     /// This name, or a numbered one if it is taken. It is taken then.
-    fn unique(&mut self, wanted: &str) -> String {
+    pub(super) fn unique(&mut self, wanted: &str) -> String {
         let numbered = (1..).map(|k| format!("{wanted}_{k}"));
         let mut free = core::iter::once(wanted.to_owned()).chain(numbered);
         let name = free.find(|name| !self.taken.contains(name)).unwrap_or_default();
@@ -292,7 +262,13 @@ impl<'s> Nodes<'s> {
     }
 
     /// Adds a `NodeProto`; returns the name of its result.
-    fn node(&mut self, op: &str, operands: &[&str], attributes: &[Attribute<'_>], output: String) -> String {
+    pub(super) fn node(
+        &mut self,
+        op: &str,
+        operands: &[&str],
+        attributes: &[Attribute<'_>],
+        output: String,
+    ) -> String {
         self.graph.node.push(NodeProto {
             input: operands.iter().map(|&operand| operand.to_owned()).collect(),
             output: vec![output.clone()],
@@ -305,13 +281,13 @@ impl<'s> Nodes<'s> {
     }
 
     /// A number for a layer; returns its name.
-    fn constant(&mut self, step: &Step, what: &str, value: f32) -> String {
+    pub(super) fn constant(&mut self, step: &Step, what: &str, value: f32) -> String {
         let name = format!("{}_{what}", step.name);
         self.initializer(Weights { name, shape: Vec::new(), data: vec![value] })
     }
 
     /// Adds a tensor; returns its name.
-    fn initializer(&mut self, weights: Weights) -> String {
+    pub(super) fn initializer(&mut self, weights: Weights) -> String {
         let name = self.unique(&weights.name);
         self.graph.initializer.push(tensor(&Weights { name: name.clone(), ..weights }));
         name
