@@ -317,8 +317,9 @@ fn activations_come_back() {
     let file = folder.path().join("net.onnx");
     let written = |model: &Model, tensors: &Tensors| {
         let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
-        std::fs::write(&file, onnx::write(&source(model, "net", tensors, &classes(3), pixels)).unwrap())
-            .unwrap();
+        let classes = classes(3);
+        let source = Source { image: [8, 8, 3], ..source(model, "net", tensors, &classes, pixels) };
+        std::fs::write(&file, onnx::write(&source).unwrap()).unwrap();
         OnnxNetwork::read(&file)
     };
     let mut graph = Graph::new("activations", [8, 8, 3]);

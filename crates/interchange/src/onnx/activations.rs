@@ -3,7 +3,6 @@
 //! One with an operator of its own, without attributes, is a line in [`PLAIN`]. Another one is a function in the table
 //! of [operators](super::operators), and an arm of [`Nodes::activate`].
 
-use super::extent::Extent;
 use super::graph::{Of, Reader};
 use super::node::Node;
 use super::nodes::Nodes;
@@ -15,11 +14,21 @@ pub(super) const PLAIN: [(&str, Activation); 3] =
     [("Relu", Activation::Relu), ("Sigmoid", Activation::Sigmoid), ("Tanh", Activation::Tanh)];
 
 impl<'g> Reader<'g> {
-    /// An activation with an operator of its own.
-    pub(super) fn plain_activation(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        let own = PLAIN.iter().find(|(op, _)| *op == node.op());
-        let (_, activation) = own.ok_or_else(|| node.unknown())?;
-        self.activation(node, activation.name())
+    /// An activation with an operator of its own, or a part of one.
+    pub(super) fn function(&mut self, node: &Node<'g>) -> Result<Of, String> {
+        let name = match PLAIN.iter().find(|(op, _)| *op == node.op()) {
+            Some((_, activation)) => activation.name(),
+            None => match node.op() {
+                "Erf" => "erf",
+                "Reciprocal" => "reciprocal",
+                "Sqrt" => "sqrt",
+                "HardSwish" => "hard_silu",
+                "Mish" => "mish",
+                "Softplus" => "softplus",
+                _ => return Err(node.unknown()),
+            },
+        };
+        self.activation(node, name)
     }
 
     /// Both have an `alpha`, which is 1 here.
@@ -36,33 +45,6 @@ impl<'g> Reader<'g> {
             "none" => self.activation(node, "gelu"),
             _ => Err(node.form("with an approximation")),
         }
-    }
-
-    /// Only with the limits of a ReLU.
-    pub(super) fn clip(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        let [least, most] = match node.since(11) {
-            true => [self.number(node, 1)?, self.number(node, 2)?],
-            false => [node.given_float("min")?, node.given_float("max")?],
-        };
-        if least == Some(0.0) && most.is_none_or(|most| most >= f32::MAX) {
-            return self.activation(node, "relu");
-        }
-        let shown = |limit: Option<f32>, none: &str| limit.map_or(none.to_owned(), |limit| limit.to_string());
-        let (least, most) = (shown(least, "-inf"), shown(most, "inf"));
-        Err(node.refuse(format!("is a Clip from {least} to {most}, but must be a ReLU, from 0 to inf")))
-    }
-
-    /// A softmax over the channels. The loss has it.
-    pub(super) fn softmax(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        let x = self.layer(node, 0)?;
-        let shape = self.shape(&x);
-        // Before version 13, of all that is behind the axis.
-        let axis = node.int("axis", if node.since(13) { -1 } else { 1 })?;
-        let is_vector = shape.iter().skip(2).all(|side| *side == Extent::number(1));
-        if !is_vector || ![1, 1 - shape.len() as i64].contains(&axis) {
-            return Err(node.form(format!("of the axis {axis} of {}", super::extent::shown(&shape))));
-        }
-        Ok(self.activate(node, "softmax", x))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Dense layers: `Gemm`, `MatMul`.
 
-use super::constants::Constant;
-use super::extent::Extent;
+use super::axes::Axis;
+use super::constants::{Constant, Values};
+use super::extent::{Extent, shown};
 use super::graph::{Of, Reader};
 use super::node::Node;
 use serde_json::json;
@@ -21,37 +22,75 @@ impl<'g> Reader<'g> {
         }
     }
 
+    /// A product with a matrix: of vectors, or of the channels of each pixel where these are the last axis.
     pub(super) fn dense(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        let kernel = self.kernel(node, 2)?;
-        let bias = if node.op() == "Gemm" { self.constant(node, 2)?.cloned() } else { None };
+        let mut kernel = self.kernel(node, 2)?;
+        let mut bias = if node.op() == "Gemm" { self.constant(node, 2)?.cloned() } else { None };
         let mut outputs_first = false;
         if node.op() == "Gemm" {
             let (alpha, beta) = (node.float("alpha", 1.0)?, node.float("beta", 1.0)?);
-            if alpha != 1.0 || (beta != 1.0 && bias.is_some()) {
-                return Err(node.form(format!("with alpha={alpha} and beta={beta}")));
-            }
+            kernel = times(kernel, alpha)?;
+            bias = bias.map(|bias| times(bias, beta)).transpose()?;
             if node.flag("transA", false)? {
                 return Err(node.form("with transA=1"));
             }
             outputs_first = node.flag("transB", false)?;
+            if !node.since(7) {
+                node.flag("broadcast", true)?;
+            }
         }
-        let x = self.layer(node, 0)?;
-        let mut shape = self.shape(&x);
-        if shape.len() != 2 {
-            return Err(node.form(format!("of an image, {}", super::extent::shown(&shape))));
+        let [inputs, units] = (if outputs_first { [1, 0] } else { [0, 1] }).map(|k: usize| kernel.shape[k]);
+        kernel.inputs_first = !outputs_first;
+        let x = self.tensor(node, 0)?;
+        let seen = x.seen();
+        let is_pixels = x.axes.len() > 2 && x.kinds().last() == Some(&Axis::Channels);
+        if (x.axes.len() != 2 && !is_pixels) || (is_pixels && node.op() == "Gemm") {
+            return Err(node.form(format!("of an image, {}", shown(&seen))));
         }
-        // As PyTorch has it.
-        let kernel = if outputs_first { Some(kernel) } else { kernel.transposed() };
-        let kernel = kernel.ok_or_else(|| node.unknown())?;
-        let units = kernel.shape[0];
-        shape[1] = Extent::number(units as i64);
+        if seen.last().and_then(Extent::known).is_some_and(|own| own != inputs as i64) {
+            return Err(node.form(format!("of {} and {:?}", shown(&seen), kernel.shape)));
+        }
         let mut weights = vec![("kernel", kernel)];
-        let about = json!({"units": units, "use_bias": bias.is_some()});
+        let has_bias = bias.is_some();
         if let Some(bias) = bias {
-            let vector = bias.vector(units, 0);
-            weights
-                .push(("bias", vector.ok_or_else(|| node.form(format!("with a bias of {:?}", bias.shape)))?));
+            let numbers = match bias.float() {
+                Some(number) => Some(Constant::of(vec![units], vec![number; units])),
+                None => bias.vector(units, 0),
+            };
+            let numbers = numbers.ok_or_else(|| node.form(format!("with a bias of {:?}", bias.shape)))?;
+            weights.push(("bias", numbers));
         }
-        Ok(self.weighted(node, "Dense", about, x, shape, weights))
+        if !is_pixels {
+            let layer = self.layer(node, 0)?;
+            let shape = vec![seen[0].clone(), Extent::number(units as i64)];
+            let about = json!({"units": units, "use_bias": has_bias});
+            return Ok(self.weighted(node, "Dense", about, layer, shape, weights));
+        }
+        let x = self.base(x)?;
+        let mut shape = x.shape.clone();
+        shape[1] = Extent::number(units as i64);
+        let y = match shape.len() {
+            2 => {
+                let about = json!({"units": units, "use_bias": has_bias});
+                self.weighted(node, "Dense", about, x.layer.clone(), shape.clone(), weights)
+            }
+            _ => {
+                let about = json!({"filters": units, "kernel_size": [1, 1], "use_bias": has_bias});
+                self.weighted(node, "Conv2D", about, x.layer.clone(), shape.clone(), weights)
+            }
+        };
+        match y {
+            Of::Layer(layer) => Ok(x.beside(layer, shape).into()),
+            other => Ok(other),
+        }
     }
+}
+
+/// A matrix or a vector times a number.
+fn times(constant: Constant, factor: f32) -> Result<Constant, String> {
+    if factor == 1.0 {
+        return Ok(constant);
+    }
+    let floats: Vec<f32> = constant.floats()?.into_iter().map(|x| x * factor).collect();
+    Ok(Constant { values: Values::Floats(floats.into()), ..constant })
 }

@@ -5,19 +5,26 @@
 //! layout of [`pytorch`](crate::pytorch).
 
 mod activations;
+mod axes;
 mod constants;
 mod dense;
 mod elementwise;
 mod extent;
-mod folded;
+mod external;
+mod fold;
 mod graph;
+mod joins;
+mod lower;
 mod node;
 mod nodes;
 mod normalizations;
 mod operators;
+mod patterns;
 mod proto;
 mod read;
-mod reshapes;
+mod reductions;
+mod shapes;
+mod term;
 mod windows;
 
 pub use nodes::{INPUT, OUTPUT};

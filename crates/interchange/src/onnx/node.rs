@@ -58,6 +58,11 @@ impl<'g> Node<'g> {
         format!("its {} {}", self.label(), what.as_ref())
     }
 
+    /// What it is, for errors.
+    pub(super) fn told(&self) -> String {
+        self.refuse(format!("is a {}", shortened(self.op())))
+    }
+
     /// The error of a known operator in a form that nothing here computes.
     pub(super) fn form(&self, what: impl AsRef<str>) -> String {
         self.refuse(format!("is a {} {}, which is not supported", shortened(self.op()), what.as_ref()))

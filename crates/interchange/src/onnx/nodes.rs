@@ -304,7 +304,13 @@ fn tensor(weights: &Weights) -> TensorProto {
         dims: integers(&weights.shape),
         data_type: FLOAT,
         name: weights.name.clone(),
-        raw_data: weights.data.iter().map(|value| value.to_le_bytes()).collect::<Vec<_>>().into_flattened(),
+        raw_data: weights
+            .data
+            .iter()
+            .map(|value| value.to_le_bytes())
+            .collect::<Vec<_>>()
+            .into_flattened()
+            .into(),
         ..TensorProto::default()
     }
 }

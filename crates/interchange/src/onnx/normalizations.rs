@@ -1,10 +1,13 @@
 //! Normalizations: `BatchNormalization`, `GroupNormalization`, `InstanceNormalization`.
 
+use super::axes::Axis;
 use super::constants::Constant;
-use super::extent::Extent;
-use super::graph::{Of, Part, Reader};
+use super::extent::{Extent, shown};
+use super::graph::{Of, Reader};
 use super::node::Node;
+use super::term::{Kind, Term};
 use serde_json::json;
+use std::sync::Arc;
 
 impl<'g> Reader<'g> {
     pub(super) fn batch_normalization(&mut self, node: &Node<'g>) -> Result<Of, String> {
@@ -13,13 +16,21 @@ impl<'g> Reader<'g> {
         // A graph that PyTorch wrote for training says so.
         node.flag("training_mode", false)?;
         node.only("spatial", 1)?;
-        let x = self.layer(node, 0)?;
-        let shape = self.shape(&x);
-        if ![2, 4].contains(&shape.len()) {
-            return Err(node.form(format!("of {} axes", shape.len())));
+        if !node.since(7) {
+            node.given("is_test")?;
+            node.ints("consumed_inputs")?;
+        }
+        let x = self.tensor(node, 0)?;
+        if ![2, 4].contains(&x.axes.len()) {
+            return Err(node.form(format!("of {} axes", x.axes.len())));
         }
         let names = ["gamma", "beta", "moving_mean", "moving_variance"];
         let weights = self.vectors(node, &names)?;
+        if x.kinds()[1] == Axis::Channels {
+            return self.pointwise(node, "BatchNormalization", about, weights);
+        }
+        let x = self.layer(node, 0)?;
+        let shape = self.shape(&x);
         Ok(self.weighted(node, "BatchNormalization", about, x, shape, weights))
     }
 
@@ -42,13 +53,16 @@ impl<'g> Reader<'g> {
     pub(super) fn instance_normalization(&mut self, node: &Node<'g>) -> Result<Of, String> {
         let epsilon = node.float("epsilon", 1e-5)?;
         let weights = self.vectors(node, &["gamma", "beta"])?;
-        if let Some(Of::Part(Part::Grouped(groups), x)) = self.value(node, 0)?.cloned() {
+        // PyTorch's group normalization: of groups of channels as channels, with its weights behind it.
+        let groups = self.tensor(node, 0)?;
+        if let Some(count) = groups.axes.grouped(&groups.shape).filter(|_| groups.axes.len() == 3) {
             let all = |k: usize, number: f32| {
-                let floats: Option<&[f32]> = weights[k].1.few_floats(usize::MAX);
-                floats.is_some_and(|all| all.len() as i64 == groups && all.iter().all(|&x| x == number))
+                let floats = weights[k].1.as_floats();
+                floats.is_some_and(|all| all.len() as i64 == count && all.iter().all(|&x| x == number))
             };
+            let term = Term::kind(Kind::Grouped(count, epsilon, Arc::clone(&groups.term)), node);
             return match all(0, 1.0) && all(1, 0.0) {
-                true => Ok(Of::Part(Part::Normalized(groups, epsilon), x)),
+                true => Ok(groups.with_term(term).into()),
                 false => Err(node.form("of groups with a scale for each of them")),
             };
         }
@@ -74,5 +88,24 @@ impl<'g> Reader<'g> {
             ))
         };
         names.iter().enumerate().map(of).collect()
+    }
+
+    /// Over the channels, which are the last axis.
+    pub(super) fn layer_normalization(&mut self, node: &Node<'g>) -> Result<Of, String> {
+        let axis = node.int("axis", -1)?;
+        node.only("stash_type", 1)?;
+        let epsilon = node.float("epsilon", 1e-5)?;
+        let x = self.tensor(node, 0)?;
+        let kinds = x.kinds();
+        if kinds.last() != Some(&Axis::Channels) || ![-1, kinds.len() as i64 - 1].contains(&axis) {
+            return Err(node.form(format!("of the axis {axis} of {}", shown(&x.seen()))));
+        }
+        let mut weights = self.vectors(node, &["gamma"])?;
+        let has_beta = node.operand(2).is_some();
+        if has_beta {
+            weights = self.vectors(node, &["gamma", "beta"])?;
+        }
+        let about = json!({"epsilon": epsilon, "center": has_beta});
+        self.pointwise(node, "LayerNormalization", about, weights)
     }
 }

@@ -13,11 +13,15 @@ use checkpoint::Tensors;
 use layers::{ParamSpec, Role, Step, Value};
 use program::{Op, Shape};
 use prost::Message;
+use prost::bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 /// The most nodes of a graph: GELU has five.
 const MOST_NODES: usize = 10_000;
+
+/// The largest file: protobuf has no larger ones. More weights lie in files beside it.
+const MOST_BYTES: u64 = 1 << 31;
 
 /// A graph as an architecture, with its weights.
 #[derive(Debug)]
@@ -35,7 +39,7 @@ impl OnnxNetwork {
     /// [`Error::Io`]; [`Error::File`] for a file of another format, and for an operator that is not there.
     pub fn read(path: &Path) -> Result<Self> {
         let refuse = |reason: String| Error::file(path, reason);
-        let model = ModelProto::decode(&file::read(path)?[..]);
+        let model = ModelProto::decode(Bytes::from(file::read_up_to(path, MOST_BYTES)?));
         let model = model.map_err(|error| refuse(format!("it is no ONNX file: {error}")))?;
         let opset = opset(&model);
         let metadata: BTreeMap<String, String> =
@@ -140,7 +144,7 @@ impl OnnxNetwork {
 }
 
 /// The versions of the operators that are read.
-const OPSETS: core::ops::RangeInclusive<i64> = 7..=28;
+const OPSETS: core::ops::RangeInclusive<i64> = 3..=28;
 
 /// The version of the operators of a model.
 fn opset(model: &ModelProto) -> Result<i64, String> {
@@ -174,9 +178,17 @@ fn order_matters(step: &Step) -> String {
 
 /// The values of a parameter in our layout.
 fn values(constant: &Constant, spec: &ParamSpec) -> Result<Vec<f32>, String> {
+    let name = shortened(&constant.name);
+    if constant.inputs_first {
+        let needs = spec.shape.strip_prefix(&[1, 1]).unwrap_or(&spec.shape);
+        return match constant.shape == needs {
+            true => constant.floats(),
+            false => Err(format!("its `{name}` has the shape {:?}, but must have {needs:?}", constant.shape)),
+        };
+    }
     let (is, needs) = (&constant.shape, layout::shape(&spec.shape));
     if *is != needs {
-        return Err(format!("its `{}` has the shape {is:?}, but must have {needs:?}", constant.name));
+        return Err(format!("its `{name}` has the shape {is:?}, but must have {needs:?}"));
     }
     Ok(layout::from_torch(&spec.shape, &constant.floats()?))
 }
