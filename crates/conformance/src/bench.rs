@@ -118,13 +118,24 @@ impl<'a> Ops<'a> {
     }
 
     /// Adds a step that sets its results.
-    pub fn set(&mut self, op: impl Into<Op>, operands: &[TensorId], results: &[TensorId]) {
+    pub fn set(
+        &mut self,
+        op: impl Into<Op>,
+        operands: impl Into<Vec<TensorId>>,
+        results: impl Into<Vec<TensorId>>,
+    ) {
         self.write(op, operands, results, Write::Set);
     }
 
     /// Adds a step that sets its results, or adds to the first.
-    pub fn write(&mut self, op: impl Into<Op>, operands: &[TensorId], results: &[TensorId], mode: Write) {
-        self.trial.step(op, operands, results, mode);
+    pub fn write(
+        &mut self,
+        op: impl Into<Op>,
+        operands: impl Into<Vec<TensorId>>,
+        results: impl Into<Vec<TensorId>>,
+        mode: Write,
+    ) {
+        self.trial.step(op, &operands.into(), &results.into(), mode);
     }
 
     /// Runs the steps in inference's way.

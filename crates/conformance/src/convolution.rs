@@ -3,7 +3,7 @@
 use crate::operand::*;
 use crate::{Bench, Case, Ops, Output, Subject};
 use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dNormalized, Conv2dWeightGradient};
-use program::{Activation, Arena, BatchNorm, Conv2d, Pad, Result, Shape, TensorId, Write};
+use program::{Activation, Arena, BatchNorm, Conv2d, Pad, Result, Shape, TensorId, Write, operands, results};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
 
@@ -37,19 +37,18 @@ impl Case for Convolution {
         let (len, c) = (conv.weights(), conv.outputs);
         let (w, dw) = (ops.weights("w", len), ops.numbers(Arena::Gradients, "dw", len));
         let (b, db) = (ops.weights("b", c), ops.numbers(Arena::Gradients, "db", c));
-        let bias = usize::from(self.bias);
-        let (weights, gradients) = ([x, w, b], [dw, db]);
-        let (weights, gradients) = (&weights[..2 + bias], &gradients[..1 + bias]);
-        ops.set(Conv2dForward { conv, act }, weights, &[y]);
+        let b = self.bias.then_some(b);
+        let gradients = results::Conv2dWeightGradient { dw, db: self.bias.then_some(db) };
+        ops.set(Conv2dForward { conv, act }, operands::Conv2dForward { x, w, b }, &[y]);
         ops.write(Conv2dInputGradient { conv, x: self.shape.with_n(1) }, &[dy, w], &[dx], self.mode);
         ops.set(Conv2dWeightGradient { conv, bias: self.bias }, &[x, dy], gradients);
         let bn = BatchNorm { epsilon: 1e-3, act };
-        let norm = running_norm(&mut ops, c);
-        let operands = [&weights[..2], &norm, &weights[2..]].concat();
-        ops.set(Conv2dNormalized { conv, bn }, &operands, &[of_inference]);
+        let [gamma, beta, mean, var] = running_norm(&mut ops, c);
+        let normalized = operands::Conv2dNormalized { x, w, gamma, beta, mean, var, b };
+        ops.set(Conv2dNormalized { conv, bn }, normalized, &[of_inference]);
         let done = ops.run()?;
         let mut outputs = vec![done.output(y, "y", TOLERANCE)?, done.output(dx, "dx", TOLERANCE)?];
-        for (&gradient, name) in gradients.iter().zip(["dw", "db"]) {
+        for (gradient, name) in gradients.list().into_iter().zip(["dw", "db"]) {
             outputs.push(done.output(gradient, name, TOLERANCE)?);
         }
         outputs = outputs.into_iter().map(Output::of_products).collect();

@@ -7,7 +7,7 @@ use program::ops::{
     BatchNormInfer, BatchNormInferGradient, BatchNormInputGradient, BatchNormMoments, BatchNormRecompute,
     BatchNormTrain, BatchNormWeightGradient, GroupNorm, GroupNormGradient,
 };
-use program::{Activation, Arena, BatchNorm, Result, Shape, Write};
+use program::{Activation, Arena, BatchNorm, Result, Shape, Write, operands, results};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
 
@@ -80,12 +80,17 @@ impl Case for Normalization {
         let mean = ops.numbers(Arena::Averages, "mean", c);
         let variance: Vec<f32> = numbers("variance", c).into_iter().map(f32::abs).collect();
         let variance = ops.run_of(Arena::Averages, &variance);
-        ops.set(BatchNormTrain { bn }, &[x, gamma, beta, bias], &[y, saved, sums]);
-        ops.set(BatchNormRecompute { bn }, &[x, gamma, beta, saved], &[again]);
-        ops.set(BatchNormWeightGradient { bn }, &[x, gamma, beta, saved, dy], &[dgamma, dbeta]);
+        let training = operands::BatchNormTrain { x, gamma, beta, bias: Some(bias) };
+        ops.set(BatchNormTrain { bn }, training, results::BatchNormTrain { y, saved, sums });
+        ops.set(BatchNormRecompute { bn }, operands::BatchNormRecompute { x, gamma, beta, saved }, &[again]);
+        let of_weights = operands::BatchNormWeightGradient { x, gamma, beta, saved, dy };
+        ops.set(BatchNormWeightGradient { bn }, of_weights, &[dgamma, dbeta]);
         let of_input = BatchNormInputGradient { bn, shared: false };
-        ops.write(of_input, &[x, gamma, beta, saved, dy, dgamma, dbeta], &[dx], self.mode);
-        ops.set(BatchNormInfer { bn }, &[x, gamma, beta, mean, variance], &[of_inference]);
+        let operands =
+            operands::BatchNormInputGradient { x, gamma, beta, saved, dy, sums: dgamma, dbeta: Some(dbeta) };
+        ops.write(of_input, operands, &[dx], self.mode);
+        let inference = operands::BatchNormInfer { x, gamma, beta, mean, var: variance };
+        ops.set(BatchNormInfer { bn }, inference, &[of_inference]);
         let gradient = BatchNormInferGradient { epsilon: bn.epsilon };
         ops.set(gradient, &[dy, gamma, variance], &[dx_of_inference]);
         let done = ops.run()?;
@@ -124,7 +129,9 @@ impl Case for Grouped {
         let [gamma, beta] = ["gamma", "beta"].map(|name| ops.numbers(Arena::Parameters, name, c));
         let [dgamma, dbeta] = ["dgamma", "dbeta"].map(|name| ops.numbers(Arena::Gradients, name, c));
         ops.set(op, &[x, gamma, beta], &[y]);
-        ops.write(GroupNormGradient { norm: op }, &[x, gamma, beta, dy], &[dx, dgamma, dbeta], mode);
+        let gradients = results::GroupNormGradient { dx, dgamma, dbeta };
+        let operands = operands::GroupNormGradient { x, gamma, beta, dy };
+        ops.write(GroupNormGradient { norm: op }, operands, gradients, mode);
         let done = ops.run()?;
         let Tolerances { of_numbers, lost, .. } = self.norm.tolerances();
         Ok(vec![

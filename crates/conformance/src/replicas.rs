@@ -7,7 +7,7 @@ use crate::shown::brief;
 use crate::{Bench, Case, Ops, Output, Source, Subject};
 use core::ops::Range;
 use program::ops::{BatchNormInputGradient, BatchNormMoments, BatchNormWeightGradient, SyncBatchNorm};
-use program::{Activation, Arena, BatchNorm, Result, Shape, StepArgs, Write};
+use program::{Activation, Arena, BatchNorm, Result, Shape, StepArgs, Write, operands};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
 
@@ -59,8 +59,10 @@ impl Case for Parts {
             let [gamma, beta, bias] = params(&mut ops);
             let [dgamma, dbeta] = ["dgamma", "dbeta"].map(|name| ops.numbers(Arena::Gradients, name, c));
             let sums = ops.numbers(Arena::Gradients, "sums", 2 * c);
-            ops.set(SyncBatchNorm { bn }, &[x, all, gamma, beta, bias], &[own_y, of_batch, sums]);
-            ops.set(BatchNormWeightGradient { bn }, &[x, gamma, beta, of_batch, dy], &[dgamma, dbeta]);
+            let joined = operands::SyncBatchNorm { x, stats: all, gamma, beta, bias: Some(bias) };
+            ops.set(SyncBatchNorm { bn }, joined, &[own_y, of_batch, sums]);
+            let of_weights = operands::BatchNormWeightGradient { x, gamma, beta, saved: of_batch, dy };
+            ops.set(BatchNormWeightGradient { bn }, of_weights, &[dgamma, dbeta]);
             let done = ops.run()?;
             let own = [dgamma, dbeta, sums].map(|id| done.output(id, "sums", 0.0));
             let own = own.into_iter().collect::<Result<Vec<Output>>>()?;
@@ -78,7 +80,16 @@ impl Case for Parts {
             let gradients = ops.run_of(Arena::Statistics, &added[..2 * c]);
             let [gamma, beta, _] = params(&mut ops);
             let op = BatchNormInputGradient { bn, shared: true };
-            ops.write(op, &[x, gamma, beta, of_batch, dy, gradients], &[own], mode);
+            let of_all = operands::BatchNormInputGradient {
+                x,
+                gamma,
+                beta,
+                saved: of_batch,
+                dy,
+                sums: gradients,
+                dbeta: None,
+            };
+            ops.write(op, of_all, &[own], mode);
             let args = StepArgs { global_batch: shape.n, ..StepArgs::inference(rows.len()) };
             dx.extend(ops.run_with(&args)?.output(own, "dx", 0.0)?.values);
         }
