@@ -1,4 +1,4 @@
-"""Golden values of ops on rows and columns, from PyTorch: writes spatial.safetensors next to this file.
+"""Golden values of ops on rows and columns, and on the channels of pixels, from PyTorch: writes spatial.safetensors next to this file.
 
 Run with Python packages torch, numpy and safetensors:
 
@@ -58,5 +58,35 @@ def windows():
         both_ways((name, "average"), image, mean)
 
 
+def sides():
+    """Zeros around images, and images without their borders: a number below 0 cuts off."""
+    for case, (top, bottom, left, right) in [("around", (1, 2, 0, 3)), ("cut", (-1, 0, -2, -1)), ("both", (-1, 2, 1, -2))]:
+        both_ways((f"pad.{case}",), draw(2, 5, 6, 3), lambda x: F.pad(x, (left, right, top, bottom)))
+
+
+def larger():
+    for case, by, mode in [("nearest", (2, 3), "nearest"), ("bilinear", (2, 2), "bilinear"), ("bilinear3", (3, 4), "bilinear")]:
+        image = draw(2, 4, 3, 3)
+        both_ways((f"upsample.{case}",), image, lambda x: F.interpolate(x, scale_factor=by, mode=mode))
+
+
+def pixels():
+    """Normalizations of a pixel by its own channels."""
+    x, dy = draw(3, 4, 3, 21) * 2.0 + 1.0, draw(3, 4, 3, 21)
+    gamma, beta = (torch.tensor(draw(21) + one, requires_grad=True) for one in (1.0, 0.0))
+    t = torch.tensor(x, requires_grad=True)
+    y = F.layer_norm(t, (21,), gamma, beta, eps=2**-10)
+    y.backward(torch.tensor(dy))
+    golden["ln.x"], golden["ln.dy"] = x, dy
+    for name, value in [("gamma", gamma), ("beta", beta), ("y", y), ("dx", t.grad), ("dgamma", gamma.grad), ("dbeta", beta.grad)]:
+        golden[f"ln.{name}"] = np.ascontiguousarray(value.detach().numpy())
+    norm = torch.nn.LocalResponseNorm(5, alpha=0.5, beta=0.75, k=1.0)
+    both_ways(("lrn",), draw(2, 3, 2, 9), norm)
+    both_ways(("lrn3",), draw(2, 3, 2, 9), torch.nn.LocalResponseNorm(3, alpha=1.0, beta=1.25, k=2.0))
+
+
 windows()
+sides()
+larger()
+pixels()
 save_file(golden, pathlib.Path(__file__).with_name("spatial.safetensors"))

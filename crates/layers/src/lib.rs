@@ -44,8 +44,10 @@ mod layer;
 mod network;
 mod normalization;
 mod parameter;
+mod pixel_norm;
 mod pooling;
 mod rescaling;
+mod sides;
 
 pub use add::Add;
 pub use concatenate::Concatenate;
@@ -62,8 +64,10 @@ pub use network::{
 };
 pub use normalization::*;
 pub use parameter::{ParamSpec, Role};
+pub use pixel_norm::{LayerNormalization, LocalResponseNormalization};
 pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};
 pub use rescaling::Rescaling;
+pub use sides::{Cropping2D, UpSampling2D, ZeroPadding2D};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

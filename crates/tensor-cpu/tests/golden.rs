@@ -15,7 +15,7 @@ use program::{
     Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, Velocity, View, ViewMut, WeightDecay, Write,
 };
 use safetensors::SafeTensors;
-use spatial::windows;
+use spatial::{pixels, sides, windows};
 use tensor_cpu::Buffer;
 
 /// The golden file.
@@ -333,4 +333,14 @@ macro_rules! on_every_device {
     };
 }
 
-on_every_device!(batch_norm, cross_entropy, pooling, optimizers, activations, group_norm, windows);
+on_every_device!(
+    batch_norm,
+    cross_entropy,
+    pooling,
+    optimizers,
+    activations,
+    group_norm,
+    windows,
+    sides,
+    pixels
+);

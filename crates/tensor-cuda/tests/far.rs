@@ -4,8 +4,8 @@
 use crate::harness::*;
 use program::ops::*;
 use program::{
-    Activation, Arena, Backend, BatchNorm, Executable, Home, Layout, Linear, Memory, Pad, Pool2d, Precision,
-    Result, Shape, Span, StepArgs, Storage, TensorId, Trial, View, ViewMut, Write,
+    Activation, Arena, Backend, BatchNorm, Executable, Home, Layout, Linear, Memory, Noise, Pad, Pool2d,
+    Precision, Result, Shape, Span, StepArgs, Storage, TensorId, Trial, View, ViewMut, Write,
 };
 use tensor_cuda::Cuda;
 
@@ -166,7 +166,7 @@ fn pooling() {
 fn dropout() {
     let (shape, mut trial) = (Shape::vectors(3, PACK), Trial::new(3));
     let [x, y] = ["x", "y"].map(|name| batch(&mut trial, name, shape));
-    trial.step(Dropout { rate: 0.5, domain: 1 }, &[x], &[y], Write::Add);
+    trial.step(Dropout { rate: 0.5, noise: Noise::Element, domain: 1 }, &[x], &[y], Write::Add);
     same_far_and_near("dropout", 3, &trial);
 }
 

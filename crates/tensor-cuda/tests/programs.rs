@@ -9,8 +9,8 @@ use program::ops::{
 use program::passes::{Training, inference, training};
 use program::{
     Activation, Arena, Backend, BatchNorm, Builder, CapturedGraph as _, Conv2d, Executable, Ints, Linear,
-    Memory, Op, Pad, Parameter, Phase, Pool2d, Precision, Program, ReplayArgs, Result, Shape, Span, Step,
-    StepArgs, Storage, Target, TensorId,
+    Memory, Noise, Op, Pad, Parameter, Phase, Pool2d, Precision, Program, ReplayArgs, Result, Shape, Span,
+    Step, StepArgs, Storage, Target, TensorId,
 };
 use tensor_cpu::Reference;
 
@@ -115,7 +115,11 @@ impl Net {
         let twice = net.push("sum of one", Add { act: None }, &[x, x]);
         let x = net.push("gelu", Activate { act: Gelu }, &[twice]);
         let x = if trains {
-            net.push("dropout", Dropout { rate: 0.3, domain: philox::domain("dropout") }, &[x])
+            net.push(
+                "dropout",
+                Dropout { rate: 0.3, noise: Noise::Element, domain: philox::domain("dropout") },
+                &[x],
+            )
         } else {
             x
         };

@@ -1,8 +1,14 @@
 //! Convolutions, poolings, and zeros around images.
 
+use super::axes::Axis;
 use super::extent::Extent;
 use super::graph::{Of, Reader};
+use super::lower::Tensor;
 use super::node::Node;
+use super::nodes::{Nodes, Numbers, pads};
+use super::proto::{INT64, TensorProto};
+use layers::Step;
+use program::{Activation, Pad, Pool2d};
 use serde_json::{Value, json};
 
 /// Zeros around an image.
@@ -60,6 +66,9 @@ impl Windows {
         Ok(Windows { size, strides, padding: Padding::of(node)?, ceil: false })
     }
 }
+
+/// More rows or columns than any image has.
+const MOST: i64 = 65_536;
 
 impl<'g> Reader<'g> {
     /// Rows and columns behind windows over an image.
@@ -125,7 +134,12 @@ impl<'g> Reader<'g> {
     }
 
     /// The shape of images with other rows and columns than those of a layer, and maybe other channels.
-    fn with_sides(&self, x: &str, channels: Option<usize>, [rows, columns]: [Extent; 2]) -> Vec<Extent> {
+    pub(super) fn with_sides(
+        &self,
+        x: &str,
+        channels: Option<usize>,
+        [rows, columns]: [Extent; 2],
+    ) -> Vec<Extent> {
         let mut shape = self.shape(x);
         shape.truncate(2);
         if let (Some(channels), Some(own)) = (channels, shape.get_mut(1)) {
@@ -158,7 +172,7 @@ impl<'g> Reader<'g> {
 
     /// Zeros around images.
     pub(super) fn pad(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        let (x, [_, rows, columns]) = self.image(node, 0)?;
+        let (x, _) = self.image(node, 0)?;
         let (pads, value) = match node.since(11) {
             true => {
                 let pads = self.constant(node, 1)?.and_then(|pads| pads.known_numbers());
@@ -172,14 +186,121 @@ impl<'g> Reader<'g> {
             [0, 0, top, left, 0, 0, bottom, right] => [top, left, bottom, right],
             _ => return Err(node.form(format!("of {pads:?}"))),
         };
-        if mode != "constant" || value != 0.0 || zeros.iter().any(|&n| n < 0) {
+        if mode != "constant" || value != 0.0 {
             return Err(node.form("of anything but zeros around an image"));
         }
-        let windows = Windows { size: [1, 1], strides: [1, 1], padding: Padding::Zeros(zeros), ceil: false };
-        let sides = self.windowed(node, [rows, columns], &windows)?;
-        let [top, left, bottom, right] = zeros;
-        let about = json!({"padding": [[top, bottom], [left, right]]});
+        // A number below 0 cuts off.
+        let [cut, zeros] = [-1, 1].map(|sign| zeros.map(|n| (sign * n.clamp(-MOST, MOST)).max(0)));
+        let x = if cut == [0; 4] { x } else { self.cropped(node, x, cut)? };
+        if zeros == [0; 4] {
+            return Ok(Of::Layer(x));
+        }
+        let (sides, about) = self.beside(node, &x, zeros, "padding")?;
         let shape = self.with_sides(&x, None, sides);
         Ok(self.plain(node, "ZeroPadding2D", about, vec![x], shape))
+    }
+
+    /// An image without rows above, columns to the left, rows below, and columns to the right.
+    pub(super) fn cropped(&mut self, node: &Node<'g>, x: String, cut: [i64; 4]) -> Result<String, String> {
+        let (sides, about) = self.beside(node, &x, cut.map(|n| -n), "cropping")?;
+        let shape = self.with_sides(&x, None, sides);
+        match self.plain(node, "Cropping2D", about, vec![x], shape) {
+            Of::Layer(cropped) => Ok(cropped),
+            _ => Err(node.unknown()),
+        }
+    }
+
+    /// An image without some of the first or last rows or columns: from `start` to `end` of an axis, as of a `Slice`. `None` for
+    /// another axis.
+    pub(super) fn without_border(
+        &mut self,
+        node: &Node<'g>,
+        x: &Tensor,
+        axis: usize,
+        [start, end]: [i64; 2],
+    ) -> Result<Option<Tensor>, String> {
+        let kinds = x.kinds();
+        let is_last = match kinds[..] {
+            [Axis::Batch, Axis::Channels, Axis::Rows, Axis::Columns] => false,
+            [Axis::Batch, Axis::Rows, Axis::Columns, Axis::Channels] => true,
+            _ => return Ok(None),
+        };
+        let side = match kinds[axis] {
+            Axis::Rows => 0,
+            Axis::Columns => 1,
+            _ => return Ok(None),
+        };
+        // How much is cut off at the front and at the back, for which the extent need not be known.
+        let extent = x.seen()[axis].known();
+        let front =
+            if start >= 0 { Some(start) } else { extent.map(|extent| extent.saturating_add(start).max(0)) };
+        let back = match end {
+            _ if end < 0 => Some(end.saturating_neg()),
+            _ if end >= i64::from(i32::MAX) => Some(0),
+            _ => extent.map(|extent| extent.saturating_sub(end).max(0)),
+        };
+        let (Some(front), Some(back)) = (front, back) else { return Ok(None) };
+        let mut cut = [0; 4];
+        (cut[side], cut[side + 2]) = (front.min(MOST), back.min(MOST));
+        let own = self.base(x.clone())?;
+        let layer = self.cropped(node, own.layer, cut)?;
+        let shape = self.shape(&layer);
+        let cut = Tensor::of(layer, shape);
+        if !is_last {
+            return Ok(Some(cut));
+        }
+        let axes = cut.axes.permuted(&[0, 2, 3, 1]).ok_or_else(|| node.unknown())?;
+        Ok(Some(Tensor { axes, ..cut }))
+    }
+
+    /// Rows and columns of an image with other sides, and their numbers as an option of Keras' layers.
+    fn beside(
+        &mut self,
+        node: &Node<'g>,
+        x: &str,
+        more: [i64; 4],
+        option: &str,
+    ) -> Result<([Extent; 2], Value), String> {
+        let [_, _, rows, columns] = &self.shape(x)[..] else { return Err(node.unknown()) };
+        let windows = Windows { size: [1, 1], strides: [1, 1], padding: Padding::Zeros(more), ceil: false };
+        let sides = self.windowed(node, [rows.clone(), columns.clone()], &windows)?;
+        let [top, left, bottom, right] = more.map(i64::abs);
+        Ok((sides, json!({option: [[top, bottom], [left, right]]})))
+    }
+}
+
+impl Nodes<'_> {
+    /// A pooling, with the padding that counts before it.
+    pub(super) fn pooled(&mut self, step: &Step, op: &str, operands: &[&str], pool: Pool2d) -> String {
+        // Padding that counts is part of the image: `count_include_pad` counts all padding, or none.
+        if pool.counted != Pad::VALID {
+            let part = self.helper(step, "padded");
+            let x = self.padded(step, operands[0], pads(pool.counted).map(|side| side as i64), part);
+            let pool = Pool2d::new(pool.kernel, pool.stride, pool.pad.without(pool.counted));
+            return self.pooled(step, op, &[&x], pool);
+        }
+        let (kernel, stride, pads) = (pool.kernel, pool.stride, pads(pool.pad));
+        let about = [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
+        self.activated(step, op, operands, &about, Activation::None)
+    }
+
+    /// Zeros around an image, or pixels less where a number is negative.
+    pub(super) fn padded(
+        &mut self,
+        step: &Step,
+        x: &str,
+        [top, left, bottom, right]: [i64; 4],
+        output: String,
+    ) -> String {
+        let name = self.helper(step, "pads");
+        let all = [0, 0, top, left, 0, 0, bottom, right];
+        self.graph.initializer.push(TensorProto {
+            dims: vec![all.len() as i64],
+            data_type: INT64,
+            name: name.clone(),
+            raw_data: all.map(i64::to_le_bytes).concat().into(),
+            ..TensorProto::default()
+        });
+        self.node("Pad", &[x, &name], &[], output)
     }
 }

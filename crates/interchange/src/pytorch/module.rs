@@ -3,7 +3,7 @@
 use super::about;
 use crate::{Error, Result, Source};
 use layers::{Step, Value};
-use program::{Activation, Op, Pad, Pool2d, Shape, ops};
+use program::{Activation, Noise, Op, Pad, Pool2d, Shape, ops};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -196,6 +196,24 @@ fn lines(
             let layer = format!("nn.GroupNorm({groups}, {}, eps={epsilon})", step.x.c);
             (Some(layer), activated(&own(x), act))
         }
+        Op::LayerNorm(ops::LayerNorm { epsilon }) => {
+            let layer = format!("nn.LayerNorm({}, eps={epsilon})", step.x.c);
+            let last = own(&format!("{x}.permute(0, 2, 3, 1)"));
+            (Some(layer), if vectors { own(x) } else { format!("{last}.permute(0, 3, 1, 2)") })
+        }
+        Op::LocalResponseNorm(norm) if norm.size.is_multiple_of(2) => {
+            return Err(refuse("PyTorch has more neighbours before a channel, of an even number"));
+        }
+        Op::LocalResponseNorm(ops::LocalResponseNorm { size, alpha, beta, bias }) => {
+            (None, format!("F.local_response_norm({x}, {size}, alpha={alpha}, beta={beta}, k={bias})"))
+        }
+        Op::ZeroPad(ops::ZeroPad { top, bottom, left, right }) => {
+            (None, format!("F.pad({x}, ({left}, {right}, {top}, {bottom}))"))
+        }
+        Op::Upsample(ops::Upsample { by: [down, across], bilinear }) => {
+            let mode = if bilinear { "bilinear" } else { "nearest" };
+            (None, format!("F.interpolate({x}, scale_factor=({down}, {across}), mode=\"{mode}\")"))
+        }
         Op::MaxPool(ops::MaxPool { pool }) => {
             let (x, padding) = padded(x, pool.pad, ", value=float(\"-inf\")");
             (None, format!("F.max_pool2d({x}, {}{padding})", window(pool)))
@@ -209,7 +227,15 @@ fn lines(
         // In the order (row, column, channel), which the layer behind was trained with.
         Op::Reshape(_) if step.x.h * step.x.w > 1 => (None, format!("{x}.permute(0, 2, 3, 1).flatten(1)")),
         Op::Reshape(_) => (None, format!("{x}.flatten(1)")),
-        Op::Dropout(ops::Dropout { rate, .. }) => (Some(format!("nn.Dropout({rate})")), own(x)),
+        // Of whole samples, as torchvision's StochasticDepth.
+        Op::Dropout(ops::Dropout { rate, noise: Noise::Sample, .. }) => {
+            let ones = if vectors { "1" } else { "1, 1, 1" };
+            (None, format!("{x} * F.dropout({x}.new_ones((len({x}), {ones})), {rate}, self.training)"))
+        }
+        Op::Dropout(ops::Dropout { rate, noise, .. }) => {
+            let of = if noise == Noise::Channel && !vectors { "2d" } else { "" };
+            (Some(format!("nn.Dropout{of}({rate})")), own(x))
+        }
         Op::Activate(ops::Activate { act }) => (None, activated(x, act)),
         Op::Scale(ops::Scale { factor }) => (None, format!("{x} * {factor}")),
         Op::Concat(_) => (None, format!("torch.cat([{}], 1)", inputs.join(", "))),
