@@ -53,13 +53,16 @@ mod fetch;
 mod files;
 mod find;
 pub mod folder;
+pub mod idx;
 mod jpeg;
 mod layout;
 mod listing;
 pub mod memory;
+mod npz;
 mod on_demand;
 mod panics;
 mod pickle;
+mod pixels;
 mod progress;
 mod python;
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod output;
 mod shown;
 mod subject;
 
+pub mod channels;
 pub mod convolution;
 pub mod dense;
 pub mod dropout;
@@ -67,7 +68,8 @@ macro_rules! suite {
 macro_rules! topics {
     ($macro:ident ($($argument:tt)*)) => {
         $crate::$macro! { ($($argument)*)
-            convolution: layers_of_real_networks an_empty_batch nan_stays, any_convolution;
+            channels: parts_of_real_networks, any_part;
+            convolution: layers_of_real_networks groups_and_dilation an_empty_batch nan_stays, any_convolution;
             dense: layers_of_real_networks an_empty_batch, any_dense_layer;
             dropout: a_slice_of_the_batch_has_its_own_part_of_the_mask channels_and_samples_stay_together
                 the_rate_is_kept, any_mask;

@@ -43,6 +43,12 @@ pub(crate) struct Weights {
 }
 
 impl Source<'_> {
+    /// Whether its one output is the logit of the second of two classes, whose sigmoid is a probability.
+    pub(crate) fn has_one_output(&self) -> bool {
+        let last = self.steps.iter().rev().find_map(|step| step.params.first());
+        self.classes.len() == 2 && last.is_some_and(|spec| spec.shape.last() == Some(&1))
+    }
+
     /// The shift as PyTorch lays out images: `(channels, 1, 1)`, or `(channels, rows, columns)`.
     pub(crate) fn shift(&self) -> Weights {
         let [h, w, c] = self.image;

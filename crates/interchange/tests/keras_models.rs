@@ -266,11 +266,7 @@ fn what_cannot_be_read_is_one_sentence() {
             sequential(&[layer("Lambda", json!({"name": "a"}))]),
             "its layer `a` is a Lambda, which is not supported",
         ),
-        (
-            conv("dilation_rate", json!([2, 2])),
-            "its layer `c` has dilation_rate=[2,2], which is not supported",
-        ),
-        (conv("groups", json!(3)), "its layer `c` has groups=3, which is not supported"),
+        (conv("groups", json!(2)), "the number of groups is 2, but must be a divisor of its input channels"),
         (
             conv("data_format", json!("channels_first")),
             "its layer `c` has data_format=\"channels_first\", and towers",

@@ -345,7 +345,7 @@ fn activations_come_back() {
     let (_, tensors) = predicted(&model, None);
     let mut architecture = written(&model, &tensors).unwrap().network().architecture.clone();
     let error = architecture.build("net", [8, 8, 3], 3).unwrap_err().to_string();
-    assert!(error.contains("sigmoid is not possible in the last layer"), "{error}");
+    assert!(error.contains("sigmoid is not possible in the last layer of several outputs"), "{error}");
     // A new head has none.
     assert!(architecture.take_sigmoid());
     architecture.build("net", [8, 8, 3], 5).unwrap();

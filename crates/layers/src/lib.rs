@@ -33,6 +33,7 @@
 
 mod activation;
 mod add;
+mod channels;
 mod concatenate;
 mod conv2d;
 mod dense;
@@ -50,6 +51,7 @@ mod rescaling;
 mod sides;
 
 pub use add::Add;
+pub use channels::{ChannelShuffle, ChannelSlice};
 pub use concatenate::Concatenate;
 pub use conv2d::{Conv2D, Padding};
 pub use dense::Dense;

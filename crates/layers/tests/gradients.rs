@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Cropping2D, Dense, Dropout, Flatten, Graph,
-    GroupNormalization, Initializer, Layer, LayerNormalization, LocalResponseNormalization, Lower,
-    MaxPooling2D, Mode, Padding, ParamSpec, Rescaling, Role, UpSampling2D, Value, ZeroPadding2D,
+    AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Cropping2D,
+    Dense, Dropout, Flatten, Graph, GroupNormalization, Initializer, Layer, LayerNormalization,
+    LocalResponseNormalization, Lower, MaxPooling2D, Mode, Padding, ParamSpec, Rescaling, Role, UpSampling2D,
+    Value, ZeroPadding2D,
 };
 use program::{Activation, Conv2d, Linear, Noise, Pad, Shape, TensorId, ops};
 use testkit::{GradientCheck, Report};
@@ -48,6 +49,39 @@ fn conv2d_without_bias_and_with_relu() {
     check([5, 4, 2], Conv2D::new(5, 3).same().use_bias(false));
     check([5, 4, 2], Conv2D::new(5, 3).same().activation(Activation::Relu));
     check([5, 4, 2], Conv2D::new(5, 3).strides(2).use_bias(false).activation(Activation::Relu));
+}
+
+#[test]
+fn conv2d_with_groups_and_dilation() {
+    for groups in [1, 3] {
+        for (padding, dilation) in
+            [(Padding::Valid, [2, 1]), (Padding::Same, [1, 2]), (Padding::Same, [2, 3])]
+        {
+            for stride in [1, 2] {
+                let conv = Conv2D::new(6, 3).groups(groups).dilation_rate(dilation).padding(padding);
+                check([6, 7, 2], conv.strides(stride));
+            }
+        }
+        check([5, 4, 2], Conv2D::new(3, 3).groups(groups).same().activation(Activation::Relu));
+    }
+}
+
+#[test]
+fn channels_that_are_shuffled_and_sliced() {
+    check([3, 2, 2], ChannelShuffle::new(3));
+    check([3, 2, 2], ChannelSlice::new(1, 2));
+    // A unit of ShuffleNetV2: one half passes by.
+    let mut graph = Graph::new("unit", [4, 3, 2]);
+    let x = graph.add(Conv2D::new(8, 1), graph.input()).unwrap();
+    let halves = [0, 4].map(|start| graph.add(ChannelSlice::new(start, 4), x).unwrap());
+    let y = graph.add(Conv2D::new(4, 3).same().activation(Activation::Relu), halves[1]).unwrap();
+    let x = graph.add(Concatenate, [halves[0], y]).unwrap();
+    let x = graph.add(ChannelShuffle::new(2), x).unwrap();
+    let half = graph.add(ChannelSlice::new(2, 4), x).unwrap();
+    let x = graph.add(Conv2D::new(3, 2), half).unwrap();
+    let x = graph.add(Flatten, x).unwrap();
+    let logits = graph.add(Dense::new(4), x).unwrap();
+    GradientCheck::new().assert(&graph, logits);
 }
 
 #[test]
@@ -100,8 +134,7 @@ fn custom_layers_that_fuse_an_activation() {
             let Custom(op, act) = *self;
             let operands = [inputs, to.params()].concat();
             let channels = to.shape(inputs[0]).c;
-            let conv =
-                Conv2d { inputs: channels, outputs: 2, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+            let conv = Conv2d::new(channels, 2, [1; 2]);
             match op {
                 Fused::Conv => to.push(ops::Conv2dForward { conv, act }, &operands),
                 Fused::Dense => {

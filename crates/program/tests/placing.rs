@@ -46,8 +46,7 @@ impl Net {
         let bn = BatchNorm { epsilon: 1e-3, act };
         match op {
             0 | 1 => {
-                let conv =
-                    Conv2d { inputs: shape.c, outputs: 2, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+                let conv = Conv2d::new(shape.c, 2, [1; 2]);
                 let mut operands = vec![x, self.parameter(conv.weights())];
                 operands.extend((op == 1).then(|| self.parameter(2)));
                 self.push(Conv2dForward { conv, act }, &operands, &[]);

@@ -6,7 +6,7 @@ use program::{
     Parameter, Pool2d, Shape, Span, Step, Target, TensorId, Trial, Write,
 };
 
-const CONV: Conv2d = Conv2d { inputs: 2, outputs: 3, kernel: [3; 2], stride: [1; 2], pad: Pad::VALID };
+const CONV: Conv2d = Conv2d::new(2, 3, [3; 2]);
 const POOL: Pool2d = Pool2d::new([2; 2], [2; 2], Pad::VALID);
 const RELU: Activation = Activation::Relu;
 const BN: BatchNorm = BatchNorm { epsilon: 1e-3, act: RELU };
@@ -62,7 +62,7 @@ fn absurd_convolutions() {
     // Three times this overflows a word by 1.
     const THIRD: usize = MAX / 3 * 2 + 1;
     assert_eq!(THIRD.wrapping_mul(3), 1);
-    let valid = Conv2d { inputs: 1, outputs: 1, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+    let valid = Conv2d::new(1, 1, [1; 2]);
     let forward = |conv| Conv2dForward { conv, act: RELU };
     let tall = Conv2d { kernel: [3, 1], pad: Pad { top: 1, bottom: 1, ..Pad::VALID }, ..valid };
     refused(forward(tall), &[Shape::new(3, THIRD, 1, 1), run(3)], "the kernel");

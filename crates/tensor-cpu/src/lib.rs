@@ -7,6 +7,7 @@
 mod activation;
 mod backend;
 mod buffer;
+mod channels;
 mod conv;
 mod cpu;
 mod dispatch;

@@ -6,7 +6,7 @@ use crate::memory::{Arenas, Operands};
 use crate::norm_operands::{Infer, Saved, Train};
 use crate::normalization::Groups;
 use crate::{
-    Buffer, Cpu, activation, conv, dropout, elementwise, layer_norm, linear, local_response_norm,
+    Buffer, Cpu, activation, channels, conv, dropout, elementwise, layer_norm, linear, local_response_norm,
     normalization, pooling, softmax, upsample, zero_pad,
 };
 use core::ops::Range;
@@ -51,12 +51,12 @@ fn run_step<E: Convolved>(
         }
         Op::Conv2dInputGradient(op) => {
             let (of, to) = op.bind(step)?;
-            E::backward_data(cpu, &op.conv, at.read(of.dy), at.run(of.w), at.write(to.y), write);
+            conv::backward_data(cpu, &op.conv, at.read(of.dy), at.run(of.w), at.write(to.y), write);
         }
         Op::Conv2dWeightGradient(op) => {
             let (of, to) = op.bind(step)?;
             let (x, dy) = (at.read(of.x), at.read(of.dy));
-            E::backward_filter(cpu, &op.conv, x, dy, at.run_mut(to.dw));
+            conv::backward_filter(cpu, &op.conv, x, dy, at.run_mut(to.dw));
             elementwise::column_sums(cpu, dy, at.optional_run_mut(to.db));
         }
         Op::LinearForward(op) => {
@@ -228,6 +228,14 @@ fn run_step<E: Convolved>(
             let x = at.read(of.x);
             let x = View::new(x.data, x.layout.channels(op.from..op.from + op.channels));
             elementwise::copy(cpu, 1.0, x, at.write(to.y), Write::Set);
+        }
+        Op::SliceGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            channels::widen(cpu, op.slice.from, at.read(of.dy), at.write(to.y), write);
+        }
+        Op::ChannelShuffle(op) => {
+            let (of, to) = op.bind(step)?;
+            channels::shuffle(cpu, op.groups, at.read(of.x), at.write(to.y), write);
         }
         Op::Join(op) => {
             let (of, to) = op.bind(step)?;

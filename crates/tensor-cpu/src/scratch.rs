@@ -10,7 +10,7 @@ use program::{Executable, Op, Result, Step, TensorId};
 /// # Errors
 /// If the memory can't be had.
 pub(crate) fn reserve(cpu: &Cpu, program: &Executable) -> Result<()> {
-    let (mut scratch, mut channels) = (0, 0);
+    let (mut scratch, mut channels, mut weights) = (0, 0, 0);
     for step in &program.program().steps {
         for n in 1..=program.batch() {
             scratch = scratch.max(len(cpu, program, step, n)?);
@@ -18,8 +18,9 @@ pub(crate) fn reserve(cpu: &Cpu, program: &Executable) -> Result<()> {
         if let Op::Conv2dNormalized(op) = &step.op {
             channels = channels.max(2 * op.conv.outputs);
         }
+        weights = weights.max(step.op.conv().map_or(0, conv::weights_len));
     }
-    cpu.reserve(scratch, channels)
+    cpu.reserve([scratch, channels, weights])
 }
 
 /// The elements that a step needs for so many samples.

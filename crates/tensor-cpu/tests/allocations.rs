@@ -48,7 +48,7 @@ fn every_op(cpu: &Cpu) -> Result<TrialRun<'_>> {
     let (n, shape, mode) = (4, Shape::new(4, 16, 16, 24), Write::Add);
     let (one, mut to) = (shape.with_n(1), Trial::new(n));
     let pad = Pad::same(16, 16, [3; 2], [1; 2]);
-    let conv = Conv2d { inputs: 24, outputs: 24, kernel: [3; 2], stride: [1; 2], pad };
+    let conv = Conv2d { pad, ..Conv2d::new(24, 24, [3; 2]) };
     let (linear, pool) = (Linear { inputs: 24, outputs: 10 }, Pool2d::new([3; 2], [2; 2], Pad::VALID));
     let (vectors, classes, pooled) = (Shape::vectors(n, 24), Shape::vectors(n, 10), pool.output(shape)?);
     let (bn, act) = (BatchNorm { epsilon: 1e-3, act: RELU }, RELU);

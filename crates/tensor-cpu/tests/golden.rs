@@ -7,12 +7,13 @@ mod spatial;
 
 use program::ops::{
     Activate, ActivationGradient, AveragePool, AveragePoolGradient, BatchNormInfer, BatchNormInputGradient,
-    BatchNormTrain, BatchNormWeightGradient, CrossEntropy, GroupNorm, GroupNormGradient, MaxPool,
-    MaxPoolGradient,
+    BatchNormTrain, BatchNormWeightGradient, ChannelShuffle, Conv2dForward, Conv2dInputGradient,
+    Conv2dWeightGradient, CrossEntropy, GroupNorm, GroupNormGradient, MaxPool, MaxPoolGradient,
 };
 use program::{
-    Activation, Arena, BatchNorm, Device, Layout, Op, OptimizerStep, Pad, ParamRun, Pool2d, Rmsprop, Sgd,
-    Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, Arena, BatchNorm, Conv2d, Device, Layout, Op, OptimizerStep, Pad, ParamRun, Pool2d, Rmsprop,
+    Sgd, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, Velocity, View, ViewMut, WeightDecay,
+    Write,
 };
 use safetensors::SafeTensors;
 use spatial::{pixels, sides, windows};
@@ -23,13 +24,13 @@ struct Golden(Vec<u8>);
 
 impl Golden {
     fn open() -> Self {
-        Golden::named("ops")
+        Golden::of("ops")
     }
 
-    fn named(name: &str) -> Self {
+    fn of(name: &str) -> Self {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden");
-        let bytes = std::fs::read(format!("{folder}/{name}.safetensors"));
-        Golden(bytes.expect("the golden file is in the repository"))
+        let path = format!("{folder}/{name}.safetensors");
+        Golden(std::fs::read(path).expect("the golden file is in the repository"))
     }
 
     fn bytes(&self, name: &str) -> (Vec<usize>, Vec<u8>) {
@@ -186,6 +187,54 @@ fn batch_norm(device: &Device) {
     expect(device, &golden, "bn.infer", &left(&run, y));
 }
 
+/// Convolutions with groups and dilation, by `tests/golden/grouped.py`.
+fn grouped_convolutions(device: &Device) {
+    let golden = Golden::of("grouped");
+    let pad = |v: usize, u: usize| Pad { top: v, bottom: v, left: u, right: u };
+    for (name, conv) in [
+        ("groups", Conv2d { groups: 4, pad: pad(1, 1), ..Conv2d::new(8, 12, [3, 3]) }),
+        ("uneven", Conv2d { groups: 3, stride: [2; 2], pad: pad(1, 0), ..Conv2d::new(12, 6, [3, 2]) }),
+        ("dilation", Conv2d { dilation: [2, 3], pad: pad(2, 3), ..Conv2d::new(3, 4, [3, 3]) }),
+        (
+            "both",
+            Conv2d {
+                groups: 2,
+                dilation: [2; 2],
+                stride: [2, 1],
+                pad: pad(2, 2),
+                ..Conv2d::new(6, 6, [2, 3])
+            },
+        ),
+    ] {
+        let name = |what: &str| format!("{name}.{what}");
+        let (of_x, of_y) = (golden.layout(&name("x")), golden.layout(&name("dy")));
+        let mut ops = Ops::new(&golden, of_x.shape.n);
+        let (x, dy, w) = (ops.batch(&name("x")), ops.batch(&name("dy")), ops.parameter(&name("w")));
+        let (y, dx) = (ops.room(of_y), ops.room(of_x));
+        let dw = ops.run_of(Arena::Gradients, &vec![0.0; conv.weights()]);
+        ops.set(Conv2dForward { conv, act: Activation::None }, &[x, w], &[y]);
+        ops.set(Conv2dInputGradient { conv, x: of_x.shape.with_n(1) }, &[dy, w], &[dx]);
+        ops.set(Conv2dWeightGradient { conv, bias: false }, &[x, dy], &[dw]);
+        let run = ops.run(device, &StepArgs::inference(of_x.shape.n));
+        for (what, id) in [("y", y), ("dx", dx), ("dw", dw)] {
+            expect(device, &golden, &name(what), &left(&run, id));
+        }
+    }
+}
+
+fn channel_shuffle(device: &Device) {
+    let golden = Golden::of("grouped");
+    let at = golden.layout("shuffle.x");
+    let mut ops = Ops::new(&golden, at.shape.n);
+    let (x, y, back) = (ops.batch("shuffle.x"), ops.room(at), ops.room(at));
+    let shuffle = ChannelShuffle { groups: 3 };
+    ops.set(shuffle, &[x], &[y]);
+    ops.set(shuffle.inverse(at.shape.c), &[y], &[back]);
+    let run = ops.run(device, &StepArgs::inference(at.shape.n));
+    expect(device, &golden, "shuffle.y", &left(&run, y));
+    expect(device, &golden, "shuffle.x", &left(&run, back));
+}
+
 /// The activations that are no pieces of straight lines, alone and behind a normalization.
 fn activations(device: &Device) {
     Activation::ALL.into_iter().filter(|act| act.reads_input()).for_each(|act| activation(device, act));
@@ -233,22 +282,33 @@ fn group_norm(device: &Device) {
 }
 
 fn cross_entropy(device: &Device) {
+    for loss in ["xent", "bce"] {
+        cross_entropy_of(device, loss);
+    }
+}
+
+/// `xent` of several logits, or `bce` of a single one.
+fn cross_entropy_of(device: &Device, loss: &str) {
     let golden = Golden::open();
-    let at = golden.layout("xent.logits");
+    let key = |what: &str| format!("{loss}.{what}");
+    let at = golden.layout(&key("logits"));
     for (name, label_smoothing) in [("hard", 0.0), ("smooth", 0.125)] {
         let mut ops = Ops::new(&golden, at.shape.n);
-        let (logits, dlogits) = (ops.batch("xent.logits"), ops.room(at));
-        let labels = ops.trial.labels(&golden.labels("xent.labels"));
+        let (logits, dlogits) = (ops.batch(&key("logits")), ops.room(at));
+        let labels = ops.trial.labels(&golden.labels(&key("labels")));
         let metrics = ops.run_of(Arena::Gradients, &[0.0; 2]);
         ops.set(CrossEntropy { gradient: true }, &[logits, labels], &[dlogits, metrics]);
         let args = StepArgs { label_smoothing, global_batch: 8, ..StepArgs::inference(at.shape.n) };
         let run = ops.run(device, &args);
-        expect(device, &golden, &format!("xent.{name}.dlogits"), &left(&run, dlogits));
-        expect(device, &golden, &format!("xent.{name}.loss"), &left(&run, metrics)[..1]);
+        expect(device, &golden, &key(&format!("{name}.dlogits")), &left(&run, dlogits));
+        expect(device, &golden, &key(&format!("{name}.loss")), &left(&run, metrics)[..1]);
+        if loss == "bce" {
+            expect(device, &golden, "bce.correct", &left(&run, metrics)[1..]);
+        }
     }
-    let (logits, mut y) = (load(device, &golden, "xent.logits"), device.alloc(at.end()).unwrap());
+    let (logits, mut y) = (load(device, &golden, &key("logits")), device.alloc(at.end()).unwrap());
     device.softmax(View::new(&logits, at), ViewMut::new(&mut y, at)).unwrap();
-    expect(device, &golden, "xent.probabilities", &read(&y));
+    expect(device, &golden, &key("probabilities"), &read(&y));
 }
 
 fn pooling(device: &Device) {
@@ -338,6 +398,8 @@ on_every_device!(
     cross_entropy,
     pooling,
     optimizers,
+    grouped_convolutions,
+    channel_shuffle,
     activations,
     group_norm,
     windows,

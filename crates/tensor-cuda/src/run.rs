@@ -231,6 +231,14 @@ impl Cuda {
                 let x = View::new(data, layout.channels(op.from..op.from + op.channels));
                 self.op_copy(1.0, x, at.write(to.y), Write::Set)
             }
+            Op::SliceGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_slice_gradient(*op, at.read(of.dy), at.write(to.y), write)
+            }
+            Op::ChannelShuffle(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_channel_shuffle(*op, at.read(of.x), at.write(to.y), write)
+            }
             Op::Join(op) => {
                 let (of, to) = op.bind(step)?;
                 let (a, b, joined) = (at.run(of.a), at.run(of.b), at.run(to.joined));

@@ -67,7 +67,7 @@ impl Net {
     ) -> TensorId {
         let shape = self.builder.shape(x);
         let pad = Pad::same(shape.h, shape.w, [kernel; 2], [1; 2]);
-        let conv = Conv2d { inputs: shape.c, outputs, kernel: [kernel; 2], stride: [1; 2], pad };
+        let conv = Conv2d { pad, ..Conv2d::new(shape.c, outputs, [kernel; 2]) };
         let mut operands = vec![x, self.parameter(&format!("{name}/kernel"), conv.weights())];
         operands.extend(bias.then(|| self.parameter(&format!("{name}/bias"), outputs)));
         self.push(name, Conv2dForward { conv, act }, &operands)

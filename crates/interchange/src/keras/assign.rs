@@ -1,6 +1,6 @@
 //! Which layer of a file is which of a network.
 
-use super::place::Place;
+use super::place::{Place, around};
 use super::unit::{Array, Kind, Unit, has_order, kind, number, told};
 use crate::text::shortened;
 use checkpoint::Tensors;
@@ -118,6 +118,8 @@ pub(super) fn undescribed(units: &[Unit], named: bool, steps: &[Step]) -> Result
 /// model has the names of both here, and in the file at least its own.
 fn by_names(own: &[&Step], units: &[Unit]) -> Option<Vec<usize>> {
     let joined = |name: &str| name.replace('/', "_");
+    // The network may be the inner model of the file's.
+    let is_inner = around(units, true).is_some();
     let mut members: HashMap<&str, usize> = HashMap::new();
     units.iter().for_each(|unit| *members.entry(&unit.group).or_default() += 1);
     let names: Vec<[String; 2]> =
@@ -128,6 +130,9 @@ fn by_names(own: &[&Step], units: &[Unit]) -> Option<Vec<usize>> {
             return Some(usize::MAX);
         }
         let [around, path] = &names[k];
+        if is_inner && own == path {
+            return Some(usize::MAX);
+        }
         let between = own.strip_prefix(around)?.strip_suffix(path)?;
         (between.is_empty() || between.ends_with('_')).then_some(path.len())
     };

@@ -64,6 +64,13 @@ impl<'a> Layer<'a> {
         ["Sequential", "Functional", "Model"].contains(&self.class)
     }
 
+    /// The policy of a layer that computes in another format than its weights have, as `mixed_float16`.
+    pub(super) fn policy(&self) -> Option<&'a str> {
+        let dtype = &self.value["config"]["dtype"];
+        let name = dtype.as_str().or(dtype["config"]["name"].as_str())?;
+        name.starts_with("mixed_").then_some(name)
+    }
+
     /// Whether files have weights of it.
     pub(super) fn has_weights(&self) -> bool {
         ["Conv2D", "Dense", "BatchNormalization", "GroupNormalization", "LayerNormalization"]
@@ -76,7 +83,7 @@ impl<'a> Layer<'a> {
     }
 
     /// The layers of a model.
-    fn inner(&self) -> impl Iterator<Item = Layer<'a>> + use<'a> {
+    pub(super) fn inner(&self) -> impl Iterator<Item = Layer<'a>> + use<'a> {
         let config = &self.value["config"];
         let layers = config["layers"].as_array().or(config.as_array()).filter(|_| self.is_model());
         layers.map(Vec::as_slice).unwrap_or_default().iter().map(Layer::of)
@@ -191,19 +198,19 @@ impl<'a> Layer<'a> {
             .collect()
     }
 
-    /// Height and width of the images, in the configuration of an input layer, or of the first layer in Keras 2.
+    /// Height and width, and the channels of the images, in the configuration of an input layer, or of the first layer in Keras 2.
     /// `name` is the layer's name for people.
-    pub(super) fn image_size(&self, name: &str) -> Result<Option<[usize; 2]>, String> {
+    pub(super) fn image_shape(&self, name: &str) -> Result<(Option<[usize; 2]>, Option<usize>), String> {
         let side =
             |side: &Value| side.as_u64().filter(|&side| side > 0).and_then(|side| side.try_into().ok());
         let shapes = ["batch_shape", "batch_input_shape"].map(|key| self.value["config"][key].as_array());
-        let Some(shape) = shapes.into_iter().flatten().next() else { return Ok(None) };
+        let Some(shape) = shapes.into_iter().flatten().next() else { return Ok((None, None)) };
         match shape.as_slice() {
-            [_, h, w, channels] if *channels == 3 || channels.is_null() => {
-                Ok(side(h).zip(side(w)).map(|(h, w)| [h, w]))
+            [_, h, w, channels] if *channels == 1 || *channels == 3 || channels.is_null() => {
+                Ok((side(h).zip(side(w)).map(|(h, w)| [h, w]), side(channels)))
             }
             _ => Err(format!(
-                "its input `{name}` has the shape {}, but must have rows, columns and 3 channels",
+                "its input `{name}` has the shape {}, but must have rows, columns and 1 or 3 channels",
                 shortened(&Value::from(shape.clone()).to_string())
             )),
         }
@@ -296,8 +303,7 @@ impl<'a> Layer<'a> {
             "function" => self.value["class_name"] == "TFOpLambda",
             "data_format" => value == "channels_last",
             "groups" => ones(value),
-            // A kernel of one pixel has no gaps.
-            "dilation_rate" => ones(value) || ones(&self.value["config"]["kernel_size"]),
+            "dilation_rate" => ones(value),
             "axis" => self.is_last(value) || of_vectors && [json!(1), json!([1])].contains(value),
             "bias_initializer" | "beta_initializer" | "moving_mean_initializer" => initializer() == "zeros",
             "gamma_initializer" | "moving_variance_initializer" => initializer() == "ones",
@@ -349,6 +355,22 @@ pub(super) fn tensors_in(value: &Value, found: &mut Vec<(String, usize)>) {
         Value::Array(values) => values.iter().for_each(|value| tensors_in(value, found)),
         Value::Object(values) => values.values().for_each(|value| tensors_in(value, found)),
         _ => (),
+    }
+}
+
+/// The inputs or outputs of a functional model, of which there must be `count`.
+pub(super) fn ends(listed: &Value, what: &str, count: usize) -> Result<Vec<(String, usize)>, String> {
+    let mut ends = Vec::new();
+    tensors_in(listed, &mut ends);
+    if count > 1 && listed.is_object() {
+        return Err(format!(
+            "a model in it has {what}s by name; build it with a list of them, and save it anew"
+        ));
+    }
+    match ends.len() {
+        found if found == count => Ok(ends),
+        found if count == 1 => Err(format!("it has {found} {what}s, but a network has one")),
+        found => Err(format!("a model in it has {found} {what}s, but reads {count} tensors")),
     }
 }
 

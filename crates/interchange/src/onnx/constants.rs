@@ -184,9 +184,13 @@ impl Constant {
 
     /// Its floats in row-major order.
     pub(super) fn floats(&self) -> Result<Vec<f32>, String> {
-        self.as_floats().map(|floats| floats.to_vec()).ok_or_else(|| {
-            format!("its `{}` must have floats as its values", crate::keras::shortened(&self.name))
-        })
+        match &self.values {
+            Values::Floats(floats) => Ok(floats.to_vec()),
+            Values::Raw(raw, float) => Ok(float.numbers(raw)),
+            Values::Numbers(_) | Values::Other => {
+                Err(format!("its `{}` must have floats as its values", crate::keras::shortened(&self.name)))
+            }
+        }
     }
 
     /// Its floats, if it has such.

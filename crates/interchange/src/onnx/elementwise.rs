@@ -152,6 +152,17 @@ impl<'g> Reader<'g> {
         if a.axes.len() != b.axes.len() {
             return Err(node.form("of an image and a vector"));
         }
+        // Images of sizes that the graph leaves open: they are compared when they come.
+        let is_open = a.is_plain() && b.is_plain() && alike(&a.shape, &b.shape);
+        if is_open && a.axes != b.axes {
+            b = Tensor {
+                axes: a.axes.clone(),
+                shape: a.shape.clone(),
+                layer: self.base(b)?.layer,
+                term: Term::leaf(),
+                len: None,
+            };
+        }
         if a.axes.beside(&b.axes).is_none() {
             // As far as they are images or vectors by themselves.
             for x in [&mut a, &mut b] {
@@ -258,6 +269,12 @@ impl<'g> Reader<'g> {
         let term = Term::clip(0.0, 1.0, &line, node);
         Ok(x.with_term(term).into())
     }
+}
+
+/// Whether two shapes may be the same when open sizes are known.
+fn alike(a: &[Extent], b: &[Extent]) -> bool {
+    let fits = |(a, b): (&Extent, &Extent)| a == b || a.known().is_none() && b.known().is_none();
+    a.len() == b.len() && a[0] == b[0] && a.iter().zip(b).all(fits)
 }
 
 /// The larger extents of two shapes, where an extent of 1 fits any other one.

@@ -278,9 +278,11 @@ fn concat(parts: &[&Constant], axis: i64) -> Option<Constant> {
     let mut shape = first.shape.clone();
     shape[axis] = 0;
     for part in parts {
-        let same = part.shape.len() == shape.len()
-            && (0..shape.len()).all(|k| k == axis || part.shape[k] == shape[k]);
-        shape[axis] += same.then_some(part.shape[axis])?;
+        let own = |k: usize| k == axis || part.shape[k] == shape[k];
+        if part.shape.len() != shape.len() || !(0..shape.len()).all(own) {
+            return None;
+        }
+        shape[axis] += part.shape[axis];
     }
     let rows: usize = shape[..axis].iter().product();
     let behind: usize = shape[axis + 1..].iter().product();

@@ -392,7 +392,8 @@ impl<'g> Reader<'g> {
         if self.is_half {
             notes.push("it computes with 16-bit floats, but here its weights become float32".to_owned());
         }
-        let network = Imported { name, architecture, classes, image, notes, compiled: None };
+        let channels = Some(self.image[2]);
+        let network = Imported { name, architecture, classes, image, channels, notes, ..Imported::default() };
         Ok(Graph { network, weights: self.weights, pixels, flattened: self.flattened })
     }
 
@@ -449,11 +450,14 @@ fn images(input: &ValueInfoProto) -> Result<Images, String> {
         shape.dim.iter().map(side).collect()
     });
     let (batch, image, channels_last) = match sides.unwrap_or_default()[..] {
-        [batch, channels @ 3, h, w] => (batch, [h, w, channels], false),
-        [batch, h, w, channels @ 3] => (batch, [h, w, channels], true),
+        [batch, channels @ (1 | 3), h, w] => (batch, [h, w, channels], false),
+        [batch, h, w, channels @ (1 | 3)] => (batch, [h, w, channels], true),
         _ => {
-            return Err("its input must be images of (batch, 3, rows, columns) or (batch, rows, columns, 3)"
-                .to_owned());
+            return Err(
+                "its input must be images of (batch, channels, rows, columns) or (batch, rows, columns, \
+                        channels) with 1 or 3 channels"
+                    .to_owned(),
+            );
         }
     };
     let is_half = match kind.map(|kind| kind.elem_type) {

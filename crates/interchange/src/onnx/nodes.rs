@@ -1,6 +1,6 @@
 //! From layers to the nodes of a graph.
 
-use super::proto::{AttributeProto, AttributeType, FLOAT, GraphProto, NodeProto, TensorProto};
+use super::proto::{AttributeProto, AttributeType, FLOAT, GraphProto, INT64, NodeProto, TensorProto};
 use crate::source::Weights;
 use crate::{Error, Result, Source, layout};
 use layers::{Step, Value};
@@ -128,8 +128,17 @@ impl<'s> Nodes<'s> {
         {
             Op::Conv2dForward(ops::Conv2dForward { conv, act }) => {
                 let (kernel, stride, pads) = (conv.kernel, conv.stride, pads(conv.pad));
-                let about =
-                    [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
+                let mut about = vec![
+                    Numbers("kernel_shape", &kernel),
+                    Numbers("strides", &stride),
+                    Numbers("pads", &pads),
+                ];
+                if conv.dilation != [1, 1] {
+                    about.push(Numbers("dilations", &conv.dilation));
+                }
+                if conv.groups != 1 {
+                    about.push(Number("group", conv.groups));
+                }
                 self.activated(step, "Conv", &operands, &about, act)
             }
             Op::LinearForward(ops::LinearForward { act, .. }) => {
@@ -175,6 +184,21 @@ impl<'s> Nodes<'s> {
                 let factor = self.constant(step, "factor", factor);
                 self.activated(step, "Mul", &[operands[0], &factor], &[], Activation::None)
             }
+            Op::ChannelShuffle(ops::ChannelShuffle { groups }) => {
+                let [h, w, c] = [step.x.h, step.x.w, step.x.c];
+                // 0: as many samples as before.
+                let parts = self.integers(step, "parts", &[0, groups, c / groups, h, w]);
+                let whole = self.integers(step, "whole", &[0, c, h, w]);
+                let [split, turned] = ["split", "turned"].map(|part| self.helper(step, part));
+                let split = self.node("Reshape", &[operands[0], &parts], &[], split);
+                let turned = self.node("Transpose", &[&split], &[Numbers("perm", &[0, 2, 1, 3, 4])], turned);
+                self.activated(step, "Reshape", &[&turned, &whole], &[], Activation::None)
+            }
+            Op::Slice(ops::Slice { from, channels }) => {
+                let [start, end, axis] = [("start", from), ("end", from + channels), ("axis", 1)]
+                    .map(|(what, value)| self.integers(step, what, &[value]));
+                self.activated(step, "Slice", &[operands[0], &start, &end, &axis], &[], Activation::None)
+            }
             Op::Concat(_) => {
                 self.activated(step, "Concat", &operands, &[Number("axis", 1)], Activation::None)
             }
@@ -191,6 +215,7 @@ impl<'s> Nodes<'s> {
             }
             Some(Op::Concat(_)) => step.inputs.iter().map(|x| self.widths.get(x).copied()).sum(),
             Some(Op::Reshape(_)) => Some(step.x.per_sample()),
+            Some(Op::Slice(ops::Slice { channels, .. })) => Some(channels),
             _ => Some(step.x.c),
         };
         self.widths.insert(step.output, width.unwrap_or(step.x.c));
@@ -202,6 +227,12 @@ impl<'s> Nodes<'s> {
     }
 
     /// The `GraphProto` so far, and the operators that it needs.
+    /// The sigmoid of the one output; returns its name.
+    pub(super) fn probability(&mut self) -> String {
+        let output = self.unique("probability");
+        self.node("Sigmoid", &[OUTPUT], &[], output)
+    }
+
     pub(super) fn finish(self) -> (GraphProto, Opset) {
         (self.graph, self.opset)
     }
@@ -268,6 +299,19 @@ impl<'s> Nodes<'s> {
     pub(super) fn constant(&mut self, step: &Step, what: &str, value: f32) -> String {
         let name = format!("{}_{what}", step.name);
         self.initializer(Weights { name, shape: Vec::new(), data: vec![value] })
+    }
+
+    /// Whole numbers for a layer, such as a shape; returns their name.
+    fn integers(&mut self, step: &Step, what: &str, values: &[usize]) -> String {
+        let name = self.unique(&format!("{}_{what}", step.name));
+        self.graph.initializer.push(TensorProto {
+            dims: vec![values.len() as i64],
+            data_type: INT64,
+            name: name.clone(),
+            int64_data: integers(values),
+            ..TensorProto::default()
+        });
+        name
     }
 
     /// Adds a tensor; returns its name.

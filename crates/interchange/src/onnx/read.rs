@@ -29,6 +29,7 @@ pub struct OnnxNetwork {
     path: PathBuf,
     graph: Graph,
     metadata: BTreeMap<String, String>,
+    producer: String,
 }
 
 impl OnnxNetwork {
@@ -42,6 +43,7 @@ impl OnnxNetwork {
         let model = ModelProto::decode(Bytes::from(file::read_up_to(path, MOST_BYTES)?));
         let model = model.map_err(|error| refuse(format!("it is no ONNX file: {error}")))?;
         let opset = opset(&model);
+        let producer = model.producer_name.clone();
         let metadata: BTreeMap<String, String> =
             model.metadata_props.into_iter().map(|entry| (entry.key, entry.value)).collect();
         let mut graph = model.graph.ok_or_else(|| refuse("there is no graph in it".to_owned()))?;
@@ -59,12 +61,17 @@ impl OnnxNetwork {
         let mut nodes = graph.node.iter().enumerate();
         let nodes = nodes.try_for_each(|(k, node)| reader.node(&Node::new(node, k + 1, opset)?));
         let graph = nodes.and_then(|()| reader.finish(&graph)).map_err(refuse)?;
-        Ok(OnnxNetwork { path: path.to_owned(), graph, metadata })
+        Ok(OnnxNetwork { path: path.to_owned(), graph, metadata, producer })
     }
 
     /// The network that the graph describes.
     pub fn network(&self) -> &Imported {
         &self.graph.network
+    }
+
+    /// Whether PyTorch wrote the file.
+    pub fn is_of_pytorch(&self) -> bool {
+        self.producer == "pytorch"
     }
 
     /// What happens to pixels first, where the graph has it as the writer puts it.

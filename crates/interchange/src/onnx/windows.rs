@@ -52,6 +52,7 @@ impl Padding {
 struct Windows {
     size: [i64; 2],
     strides: [i64; 2],
+    dilations: [i64; 2],
     padding: Padding,
     /// Whether a last window may reach over the edge, if it begins inside or in the zeros before.
     ceil: bool,
@@ -59,11 +60,9 @@ struct Windows {
 
 impl Windows {
     fn of(node: &Node<'_>, size: [i64; 2]) -> Result<Self, String> {
-        if let Some(dilations) = node.pair("dilations")?.filter(|&all| all != [1, 1]) {
-            return Err(node.form(format!("with dilations={dilations:?}")));
-        }
-        let strides = node.pair("strides")?.unwrap_or([1, 1]);
-        Ok(Windows { size, strides, padding: Padding::of(node)?, ceil: false })
+        let [strides, dilations] =
+            [node.pair("strides")?, node.pair("dilations")?].map(|all| all.unwrap_or([1; 2]));
+        Ok(Windows { size, strides, dilations, padding: Padding::of(node)?, ceil: false })
     }
 }
 
@@ -78,7 +77,8 @@ impl<'g> Reader<'g> {
         sides: [Extent; 2],
         windows: &Windows,
     ) -> Result<[Extent; 2], String> {
-        let Windows { size, strides, padding, ceil } = windows;
+        let Windows { size, strides, dilations, padding, ceil } = windows;
+        let reach = |k: usize| (size[k] - 1).saturating_mul(dilations[k]);
         let mut all = sides;
         for (k, side) in all.iter_mut().enumerate() {
             let long = match (side.known(), padding) {
@@ -88,7 +88,8 @@ impl<'g> Reader<'g> {
                 }
                 (Some(long), Padding::Same) => long + strides[k] - 1,
                 (Some(long), Padding::Zeros(zeros)) => {
-                    long.saturating_add(zeros[k]).saturating_add(zeros[k + 2]) - size[k] + strides[k]
+                    long.saturating_add(zeros[k]).saturating_add(zeros[k + 2]).saturating_sub(reach(k)) - 1
+                        + strides[k]
                 }
             };
             if long < strides[k] {
@@ -108,7 +109,10 @@ impl<'g> Reader<'g> {
         let bias = self.constant(node, 2)?.cloned();
         let (x, [_, rows, columns]) = self.image(node, 0)?;
         let [filters, _, h, w] = kernel.shape[..] else { return Err(node.unknown()) };
-        node.only("group", 1)?;
+        let groups = node.int("group", 1)?;
+        if groups < 1 {
+            return Err(node.refuse("must have a number from 1 on as its `group`"));
+        }
         let own = [h as i64, w as i64];
         if let Some(named) = node.ints("kernel_shape")?
             && named != own
@@ -119,7 +123,7 @@ impl<'g> Reader<'g> {
         let sides = self.windowed(node, [rows, columns], &windows)?;
         let about = json!({
             "filters": filters, "kernel_size": own, "strides": windows.strides, "padding": windows.padding.option(),
-            "use_bias": bias.is_some(),
+            "dilation_rate": windows.dilations, "groups": groups, "use_bias": bias.is_some(),
         });
         let mut weights = vec![("kernel", kernel)];
         if let Some(bias) = bias {
@@ -159,6 +163,9 @@ impl<'g> Reader<'g> {
         });
         if ceil {
             about["ceil_mode"] = true.into();
+        }
+        if windows.dilations != [1, 1] {
+            return Err(node.form(format!("with dilations={:?}", windows.dilations)));
         }
         if node.op() == "MaxPool" {
             node.only("storage_order", 0)?;
@@ -262,7 +269,8 @@ impl<'g> Reader<'g> {
         option: &str,
     ) -> Result<([Extent; 2], Value), String> {
         let [_, _, rows, columns] = &self.shape(x)[..] else { return Err(node.unknown()) };
-        let windows = Windows { size: [1, 1], strides: [1, 1], padding: Padding::Zeros(more), ceil: false };
+        let (size, padding) = ([1; 2], Padding::Zeros(more));
+        let windows = Windows { size, strides: size, dilations: size, padding, ceil: false };
         let sides = self.windowed(node, [rows.clone(), columns.clone()], &windows)?;
         let [top, left, bottom, right] = more.map(i64::abs);
         Ok((sides, json!({option: [[top, bottom], [left, right]]})))

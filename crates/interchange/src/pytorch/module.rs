@@ -3,7 +3,7 @@
 use super::about;
 use crate::{Error, Result, Source};
 use layers::{Step, Value};
-use program::{Activation, Noise, Op, Pad, Pool2d, Shape, ops};
+use program::{Activation, Conv2d, Noise, Op, Pad, Pool2d, Shape, ops};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -28,10 +28,14 @@ pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
     let (name, shift) = (source.name, source.shift().shape);
     let (classes, metadata) = (serde_json::Value::from(source.classes.to_vec()), about::lines(source));
     let logits = names.get(&source.logits).map_or("x", String::as_str);
+    let (value, what) = match source.has_one_output() {
+        true => (format!("torch.sigmoid({logits})"), "the probability of the second class"),
+        false => (logits.to_owned(), "logits"),
+    };
     // Nothing may end the text that they stand in.
     let [name, weights] = [name, weights].map(|text| text.replace(['"', '\\'], "'"));
     Ok(format!(
-        r#""""{name} as towers trained it: pictures of ({c}, {h}, {w}) in, of values from 0 to 255; logits out.
+        r#""""{name} as towers trained it: pictures of ({c}, {h}, {w}) in, of values from 0 to 255; {what} out.
 
 The weights are in {weights}. METADATA is for save_file of safetensors.torch: with it the file knows its classes and
 the size of its pictures.
@@ -55,7 +59,7 @@ class Network(nn.Module):
 {layers}
     def forward(self, x):
         x = x * self.pixel_scale + self.pixel_shift
-{forward}        return {logits}
+{forward}        return {value}
 "#,
         shift[0], shift[1], shift[2]
     ))
@@ -173,10 +177,11 @@ fn lines(
             let (x, padding) = padded(x, conv.pad, "");
             let [kh, kw] = conv.kernel;
             let layer = format!(
-                "nn.Conv2d({}, {}, ({kh}, {kw}){}{padding}{bias})",
+                "nn.Conv2d({}, {}, ({kh}, {kw}){}{padding}{}{bias})",
                 conv.inputs,
                 conv.outputs,
-                stride(conv.stride)
+                stride(conv.stride),
+                spread(conv)
             );
             (Some(layer), activated(&own(&x), act))
         }
@@ -238,6 +243,10 @@ fn lines(
         }
         Op::Activate(ops::Activate { act }) => (None, activated(x, act)),
         Op::Scale(ops::Scale { factor }) => (None, format!("{x} * {factor}")),
+        Op::ChannelShuffle(ops::ChannelShuffle { groups }) => {
+            (None, format!("F.channel_shuffle({x}, {groups})"))
+        }
+        Op::Slice(ops::Slice { from, channels }) => (None, format!("{x}[:, {from}:{}]", from + channels)),
         Op::Concat(_) => (None, format!("torch.cat([{}], 1)", inputs.join(", "))),
         Op::Add(ops::Add { act }) => (None, activated(&inputs.join(" + "), act)),
         _ => return Err(refuse("what it computes has no module there")),
@@ -249,6 +258,14 @@ fn activated(value: &str, act: Activation) -> String {
         Activation::None => value.to_owned(),
         act => format!("F.{}({value})", act.name()),
     }
+}
+
+/// Dilation and groups, where they are not 1.
+fn spread(conv: Conv2d) -> String {
+    let [down, across] = conv.dilation;
+    let dilation =
+        if [down, across] == [1, 1] { String::new() } else { format!(", dilation=({down}, {across})") };
+    if conv.groups == 1 { dilation } else { format!("{dilation}, groups={}", conv.groups) }
 }
 
 fn stride(stride: [usize; 2]) -> String {

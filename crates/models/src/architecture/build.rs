@@ -33,7 +33,7 @@ impl Architecture {
     /// The network, under this name, for images of `[height, width, channels]` and this number of classes.
     ///
     /// The last dense layer has as many units as there are classes, unless it has `units` of its own. A softmax
-    /// at the end is left out, since the loss computes it.
+    /// at the end is left out, since the loss computes it, and so is the sigmoid of one output, which is for two classes.
     ///
     /// # Errors
     /// An error that names the layer, the option and the accepted values. [`Error::Images`] for images that are
@@ -64,6 +64,17 @@ impl Architecture {
             return Err(options.refuse(format!(
                 "it is the last layer, so its output must be one number a class, but is {}x{}x{}",
                 shape.h, shape.w, shape.c
+            )));
+        }
+        if self.ends_in_sigmoid() && shape.c != 1 {
+            return Err(options.refuse(
+                "sigmoid is not possible in the last layer of several outputs, where a softmax tells the classes apart",
+            ));
+        }
+        if self.ends_in_sigmoid() && classes != 2 {
+            return Err(options.refuse(format!(
+                "its one sigmoid output tells 2 classes apart, but there are {classes}; a Dense layer with `units` {classes} and \
+                 softmax has an output for each"
             )));
         }
         let model = Model::new(graph, logits);
@@ -224,7 +235,7 @@ fn is_activation(class: &Class) -> bool {
     ["Activation", "ELU", "ReLU", "Softmax"].contains(&class.name)
 }
 
-/// The activation that a layer computes by itself. A softmax at the end is none.
+/// The activation that a layer computes by itself. A softmax or a sigmoid at the end is none: the loss has it.
 fn activation(node: &Node<'_>, is_last: bool) -> Result<Activation> {
     let options = Options { name: &node.name, spec: node.spec };
     let own = match node.class.name {
@@ -246,8 +257,8 @@ fn activation(node: &Node<'_>, is_last: bool) -> Result<Activation> {
         _ => options.activation()?,
     };
     match own {
-        Some(Activation::Sigmoid) if is_last => Err(options
-            .refuse("sigmoid is not possible in the last layer, where a softmax tells the classes apart")),
+        // That of one output, which is checked where the shape is known.
+        Some(Activation::Sigmoid) if is_last => Ok(Activation::None),
         Some(act) => Ok(act),
         None if is_last => Ok(Activation::None),
         None => {

@@ -3,11 +3,11 @@
 use super::options::Options;
 use super::zeros::Tensor;
 use layers::{
-    Add, AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Cropping2D, Dense, Dropout, Flatten,
-    GlobalAveragePooling2D, Graph, GroupNormalization, Layer, LayerNormalization, LocalResponseNormalization,
-    MaxPooling2D, Padding, Rescaling, Result, UpSampling2D, Value, ZeroPadding2D,
+    Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Cropping2D,
+    Dense, Dropout, Flatten, GlobalAveragePooling2D, Graph, GroupNormalization, Layer, LayerNormalization,
+    LocalResponseNormalization, MaxPooling2D, Padding, Rescaling, Result, UpSampling2D, Value, ZeroPadding2D,
 };
-use program::{Activation, Noise};
+use program::{Activation, Conv2d, Noise};
 
 /// A class of layers.
 #[derive(Clone, Copy)]
@@ -94,6 +94,14 @@ const TABLE: &[Class] = &[
         build: batch_normalization,
         ..PLAIN
     },
+    Class { name: "ChannelShuffle", options: &["groups"], keeps_sign: true, build: channel_shuffle, ..PLAIN },
+    Class {
+        name: "ChannelSlice",
+        options: &["start", "channels"],
+        keeps_sign: true,
+        build: channel_slice,
+        ..PLAIN
+    },
     Class { name: "Concatenate", joins: true, keeps_sign: true, build: concatenate, ..PLAIN },
     Class {
         name: "Conv2D",
@@ -102,6 +110,8 @@ const TABLE: &[Class] = &[
             "kernel_size",
             "strides",
             "padding",
+            "dilation_rate",
+            "groups",
             "activation",
             "use_bias",
             "kernel_initializer",
@@ -112,6 +122,14 @@ const TABLE: &[Class] = &[
         ..PLAIN
     },
     Class { name: "Cropping2D", options: &["cropping"], keeps_sign: true, build: cropping, ..PLAIN },
+    Class {
+        name: "CustomScaleLayer",
+        options: &["scale"],
+        joins: true,
+        fuses: without_input,
+        build: scaled_add,
+        ..PLAIN
+    },
     Class {
         name: "Dense",
         options: &["units", "activation", "use_bias", "kernel_initializer"],
@@ -241,19 +259,44 @@ fn add(site: &mut Site<'_>) -> Result<Tensor> {
     Ok(Tensor::of(sum))
 }
 
+/// The second input times a number, added to the first: the layer of Keras' InceptionResNetV2.
+fn scaled_add(site: &mut Site<'_>) -> Result<Tensor> {
+    let &[x, residual] = &site.values()?[..] else {
+        return Err(site.options.refuse("it takes two inputs"));
+    };
+    let name = site.options.name;
+    let scaled = Rescaling::new(site.options.number("scale", 1.0)?);
+    let scaled = site.graph.add_named(&format!("{name}_scaled"), scaled, residual)?;
+    Ok(Tensor::of(site.graph.add_named(name, Add::new().activation(site.act), [x, scaled])?))
+}
+
 fn concatenate(site: &mut Site<'_>) -> Result<Tensor> {
     let inputs = site.values()?;
     Ok(Tensor::of(site.graph.add_named(site.options.name, Concatenate, inputs)?))
+}
+
+fn channel_shuffle(site: &mut Site<'_>) -> Result<Tensor> {
+    let groups = site.options.needed("groups")?;
+    site.add(ChannelShuffle::new(groups))
+}
+
+fn channel_slice(site: &mut Site<'_>) -> Result<Tensor> {
+    let (start, channels) = (site.options.place("start")?, site.options.needed("channels")?);
+    site.add(ChannelSlice::new(start, channels))
 }
 
 fn conv2d(site: &mut Site<'_>) -> Result<Tensor> {
     let options = &site.options;
     let (filters, kernel) = (options.needed("filters")?, options.needed_pair("kernel_size")?);
     let strides = options.pair("strides")?.unwrap_or([1; 2]);
-    let padding = site.inputs[0].padding(site.graph, options.padding()?, kernel, strides);
+    let dilation = options.pair("dilation_rate")?.unwrap_or([1; 2]);
+    let extent = Conv2d { dilation, ..Conv2d::new(1, 1, kernel) }.extent();
+    let padding = site.inputs[0].padding(site.graph, options.padding()?, extent, strides);
     let conv = Conv2D::new(filters, 1)
         .kernel_size(kernel)
         .strides_by(strides)
+        .dilation_rate(dilation)
+        .groups(options.size("groups")?.unwrap_or(1))
         .padding(padding)
         .use_bias(options.flag("use_bias", true)?)
         .kernel_initializer(options.initializer("kernel_initializer")?)

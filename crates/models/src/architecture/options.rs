@@ -41,6 +41,13 @@ impl Options<'_> {
         self.size(key)?.ok_or_else(|| self.missing(key))
     }
 
+    /// A place in a tensor: a number from 0 on; 0 if it is not given.
+    pub(super) fn place(&self, key: &str) -> Result<usize> {
+        let refuse = || self.refuse_value(key, "a whole number from 0 to 65536");
+        let place = |value: &Value| value.as_u64().filter(|&n| n <= MOST).map(|n| n as usize);
+        self.get(key).map_or(Ok(0), |value| place(value).ok_or_else(refuse))
+    }
+
     fn missing(&self, key: &str) -> Error {
         self.refuse(format!("`{key}` is missing"))
     }
@@ -92,7 +99,7 @@ impl Options<'_> {
         self.get(key).map(|value| number(value).ok_or_else(refuse)).transpose()
     }
 
-    /// A finite number for all channels, or a list with one for each of the three of a picture.
+    /// A finite number for all channels, or a list with one for each of the one or three of a picture.
     pub(super) fn numbers(&self, key: &str, channels: usize, default: f64) -> Result<[f32; 3]> {
         let Some(list) = self.get(key).and_then(Value::as_array) else {
             return Ok([self.number(key, default)?; 3]);
@@ -100,7 +107,8 @@ impl Options<'_> {
         let numbers: Vec<f32> = list.iter().filter_map(number).collect();
         match numbers[..] {
             [r, g, b] if list.len() == 3 && channels == 3 => Ok([r, g, b]),
-            _ => Err(self.refuse_value(key, "a number, or a list of three for pictures of three channels")),
+            [grey] if list.len() == 1 && channels == 1 => Ok([grey; 3]),
+            _ => Err(self.refuse_value(key, "a number, or a list with one for each channel of a picture")),
         }
     }
 

@@ -25,7 +25,7 @@ pub use batch_norm::{
     BatchNormInfer, BatchNormInferGradient, BatchNormInputGradient, BatchNormRecompute, BatchNormTrain,
     BatchNormWeightGradient,
 };
-pub use channels::{Concat, Slice};
+pub use channels::{ChannelShuffle, Concat, Slice, SliceGradient};
 pub use conv2d::{Conv2dForward, Conv2dInputGradient, Conv2dNormalized, Conv2dWeightGradient};
 pub use cross_entropy::CrossEntropy;
 pub use dropout::Dropout;
@@ -207,6 +207,10 @@ ops! {
     Concat,
     /// Some channels of a tensor.
     Slice,
+    /// The gradient of a slice's input.
+    SliceGradient,
+    /// Channels in another order.
+    ChannelShuffle,
     /// Two runs of numbers, one behind the other.
     Join,
     /// The runs of all replicas, one behind the other.

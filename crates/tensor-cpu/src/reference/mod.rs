@@ -1,5 +1,6 @@
 pub(crate) mod activation;
 mod backend;
+pub(crate) mod channels;
 pub(crate) mod conv;
 pub(crate) mod elementwise;
 pub(crate) mod images;

@@ -1,7 +1,9 @@
 //! Programs on the reference: each op in front of its loop. Operands and results are copied, so that none needs `unsafe`.
 
 use super::operand::{Lent, Operands, Results};
-use super::{activation, conv, elementwise, linear, normalization, pixel_norm, pooling, softmax, spatial};
+use super::{
+    activation, channels, conv, elementwise, linear, normalization, pixel_norm, pooling, softmax, spatial,
+};
 use crate::norm_operands::{Infer, Saved, Train};
 use program::ops::Reshape;
 use program::{Executable, Layout, Memory, Op, Result, Step, StepArgs, TensorId, Write};
@@ -211,6 +213,14 @@ fn run_step<'a, 'm: 'a>(
             let (of, to) = op.bind(step)?;
             let x = at.read_as(of.x, |layout| layout.channels(op.from..op.from + op.channels))?;
             elementwise::copy(1.0, x, into.write(to.y)?, Write::Set);
+        }
+        Op::SliceGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            channels::widen(op.slice.from, at.read(of.dy)?, into.write(to.y)?, write);
+        }
+        Op::ChannelShuffle(op) => {
+            let (of, to) = op.bind(step)?;
+            channels::shuffle(op.groups, at.read(of.x)?, into.write(to.y)?, write);
         }
         Op::Join(op) => {
             let (of, to) = op.bind(step)?;

@@ -5,18 +5,19 @@ use program::{Conv2d, Pad, Pool2d, Shape};
 pub(crate) struct Window {
     kernel: [usize; 2],
     stride: [usize; 2],
+    dilation: [usize; 2],
     pad: Pad,
 }
 
 impl From<&Conv2d> for Window {
     fn from(conv: &Conv2d) -> Self {
-        Window { kernel: conv.kernel, stride: conv.stride, pad: conv.pad }
+        Window { kernel: conv.kernel, stride: conv.stride, dilation: conv.dilation, pad: conv.pad }
     }
 }
 
 impl From<&Pool2d> for Window {
     fn from(pool: &Pool2d) -> Self {
-        Window { kernel: pool.kernel, stride: pool.stride, pad: pool.pad }
+        Window { kernel: pool.kernel, stride: pool.stride, dilation: [1; 2], pad: pool.pad }
     }
 }
 
@@ -27,8 +28,8 @@ impl Window {
         let [height, width] = self.kernel;
         (0..height * width).filter_map(move |tap| {
             let (u, v) = (tap / width, tap % width);
-            let row = (i * self.stride[0] + u).checked_sub(self.pad.top)?;
-            let column = (j * self.stride[1] + v).checked_sub(self.pad.left)?;
+            let row = (i * self.stride[0] + u * self.dilation[0]).checked_sub(self.pad.top)?;
+            let column = (j * self.stride[1] + v * self.dilation[1]).checked_sub(self.pad.left)?;
             (row < x.h && column < x.w).then_some((tap, row, column))
         })
     }

@@ -32,7 +32,7 @@ impl Steps {
 
     fn convolution(&mut self, kernel: usize, stride: usize) {
         let pad = Pad::same(SHAPE.h, SHAPE.w, [kernel; 2], [stride; 2]);
-        let conv = Conv2d { inputs: 20, outputs: 20, kernel: [kernel; 2], stride: [stride; 2], pad };
+        let conv = Conv2d { stride: [stride; 2], pad, ..Conv2d::new(20, 20, [kernel; 2]) };
         let small = conv.output(SHAPE).expect("it fits");
         let ([x, dx], y) = ([(); 2].map(|()| self.batch(SHAPE)), self.batch(small));
         let [w] = self.runs(Arena::Parameters, conv.weights());

@@ -9,7 +9,7 @@ use program::{Arena, Device, Op, Pad, Pool2d, StepArgs, TensorId};
 
 /// Windows over the edge, and padding that counts.
 pub(super) fn windows(device: &Device) {
-    let golden = Golden::named("spatial");
+    let golden = Golden::of("spatial");
     for (case, kernel, stride, pad, counts) in [
         ("3s2", 3, 2, 0, false),
         ("2s2p1", 2, 2, 1, false),
@@ -40,7 +40,7 @@ pub(super) fn windows(device: &Device) {
 
 /// Zeros around images, images without their borders, larger images.
 pub(super) fn sides(device: &Device) {
-    let golden = Golden::named("spatial");
+    let golden = Golden::of("spatial");
     let pad = |top, bottom, left, right| ZeroPad { top, bottom, left, right };
     let larger = |by, bilinear| Upsample { by, bilinear };
     let gradient = |upsample| Op::from(UpsampleGradient { upsample });
@@ -58,7 +58,7 @@ pub(super) fn sides(device: &Device) {
 
 /// Normalizations of each pixel by its own channels.
 pub(super) fn pixels(device: &Device) {
-    let golden = Golden::named("spatial");
+    let golden = Golden::of("spatial");
     for (case, norm) in [
         ("lrn", LocalResponseNorm { size: 5, alpha: 0.5, beta: 0.75, bias: 1.0 }),
         ("lrn3", LocalResponseNorm { size: 3, alpha: 1.0, beta: 1.25, bias: 2.0 }),

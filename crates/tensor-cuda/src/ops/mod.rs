@@ -1,5 +1,6 @@
 //! One topic a file: the host's side of the kernels.
 
+pub(crate) mod channels;
 pub(crate) mod convolution;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;

@@ -53,7 +53,7 @@ fn errors(cpu: &Cpu, size: Size, conv: &Conv2d, x: Shape, extra: usize) -> [[f64
 }
 
 fn conv(inputs: usize, outputs: usize, pad: Pad) -> Conv2d {
-    Conv2d { inputs, outputs, kernel: [3; 2], stride: [1; 2], pad }
+    Conv2d { pad, ..Conv2d::new(inputs, outputs, [3; 2]) }
 }
 
 const SAME: Pad = Pad { top: 1, bottom: 1, left: 1, right: 1 };
