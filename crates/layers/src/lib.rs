@@ -46,9 +46,11 @@ mod multiply;
 mod network;
 mod normalization;
 mod parameter;
+mod pixel_norm;
 mod pooling;
 mod rescaling;
 mod reshape;
+mod sides;
 
 pub use add::Add;
 pub use channels::{ChannelShuffle, ChannelSlice};
@@ -67,9 +69,11 @@ pub use network::{
 };
 pub use normalization::*;
 pub use parameter::{ParamSpec, Role};
+pub use pixel_norm::{LayerNormalization, LocalResponseNormalization};
 pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};
 pub use rescaling::Rescaling;
 pub use reshape::Reshape;
+pub use sides::{Cropping2D, UpSampling2D, ZeroPadding2D};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

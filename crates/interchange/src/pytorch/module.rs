@@ -3,7 +3,7 @@
 use super::about;
 use crate::{Error, Result, Source};
 use layers::{Step, Value};
-use program::{Activation, Conv2d, Op, Pad, Pool2d, ops};
+use program::{Activation, Conv2d, Noise, Op, Pad, Pool2d, Shape, ops};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -201,6 +201,24 @@ fn lines(
             let layer = format!("nn.GroupNorm({groups}, {}, eps={epsilon})", step.x.c);
             (Some(layer), activated(&own(x), act))
         }
+        Op::LayerNorm(ops::LayerNorm { epsilon }) => {
+            let layer = format!("nn.LayerNorm({}, eps={epsilon})", step.x.c);
+            let last = own(&format!("{x}.permute(0, 2, 3, 1)"));
+            (Some(layer), if vectors { own(x) } else { format!("{last}.permute(0, 3, 1, 2)") })
+        }
+        Op::LocalResponseNorm(norm) if norm.size.is_multiple_of(2) => {
+            return Err(refuse("PyTorch has more neighbours before a channel, of an even number"));
+        }
+        Op::LocalResponseNorm(ops::LocalResponseNorm { size, alpha, beta, bias }) => {
+            (None, format!("F.local_response_norm({x}, {size}, alpha={alpha}, beta={beta}, k={bias})"))
+        }
+        Op::ZeroPad(ops::ZeroPad { top, bottom, left, right }) => {
+            (None, format!("F.pad({x}, ({left}, {right}, {top}, {bottom}))"))
+        }
+        Op::Upsample(ops::Upsample { by: [down, across], bilinear }) => {
+            let mode = if bilinear { "bilinear" } else { "nearest" };
+            (None, format!("F.interpolate({x}, scale_factor=({down}, {across}), mode=\"{mode}\")"))
+        }
         Op::MaxPool(ops::MaxPool { pool }) => {
             let (x, padding) = padded(x, pool.pad, ", value=float(\"-inf\")");
             (None, format!("F.max_pool2d({x}, {}{padding})", window(pool)))
@@ -208,14 +226,8 @@ fn lines(
         // Of all of an image: a vector.
         Op::AveragePool(_) if step.flat => (None, format!("{x}.mean((2, 3))")),
         Op::AveragePool(ops::AveragePool { pool }) => {
-            let Some(padding) = symmetric(pool.pad) else {
-                return Err(refuse(
-                    "its padding differs from side to side, which PyTorch's average can't leave out",
-                ));
-            };
-            let padding =
-                if padding.is_empty() { padding } else { format!("{padding}, count_include_pad=False") };
-            (None, format!("F.avg_pool2d({x}, {}{padding})", window(pool)))
+            let average = averaged(x, pool, step.x);
+            (None, average.ok_or_else(|| refuse("PyTorch's average can't leave its padding out"))?)
         }
         // From and to the order (row, column, channel).
         Op::Reshape(ops::Reshape { to }) if !step.flat => {
@@ -225,7 +237,15 @@ fn lines(
         // In the order (row, column, channel), which the layer behind was trained with.
         Op::Reshape(_) if step.x.h * step.x.w > 1 => (None, format!("{x}.permute(0, 2, 3, 1).flatten(1)")),
         Op::Reshape(_) => (None, format!("{x}.flatten(1)")),
-        Op::Dropout(ops::Dropout { rate, .. }) => (Some(format!("nn.Dropout({rate})")), own(x)),
+        // Of whole samples, as torchvision's StochasticDepth.
+        Op::Dropout(ops::Dropout { rate, noise: Noise::Sample, .. }) => {
+            let ones = if vectors { "1" } else { "1, 1, 1" };
+            (None, format!("{x} * F.dropout({x}.new_ones((len({x}), {ones})), {rate}, self.training)"))
+        }
+        Op::Dropout(ops::Dropout { rate, noise, .. }) => {
+            let of = if noise == Noise::Channel && !vectors { "2d" } else { "" };
+            (Some(format!("nn.Dropout{of}({rate})")), own(x))
+        }
         Op::Activate(ops::Activate { act }) => (None, activated(x, act)),
         Op::Scale(ops::Scale { factor }) => (None, format!("{x} * {factor}")),
         Op::ChannelShuffle(ops::ChannelShuffle { groups }) => {
@@ -267,6 +287,32 @@ fn stride(stride: [usize; 2]) -> String {
 
 fn window(pool: Pool2d) -> String {
     format!("({}, {}), stride=({}, {})", pool.kernel[0], pool.kernel[1], pool.stride[0], pool.stride[1])
+}
+
+/// The mean of each window of an image of shape `image`. `None` for padding that PyTorch can't leave out.
+fn averaged(x: &str, pool: Pool2d, image: Shape) -> Option<String> {
+    // PyTorch counts all padding or none, and never what `ceil_mode` adds.
+    let with = |pad: Pad, counts: &str| {
+        let padding = symmetric(pad)?;
+        let counts = if pad == Pad::VALID { "" } else { counts };
+        let ceil = match pool.pad {
+            all if all == pad => "",
+            all if all == (Pool2d { pad, ..pool }).ceil(image).pad => ", ceil_mode=True",
+            _ => return None,
+        };
+        Some(format!("F.avg_pool2d({x}, {}{padding}{ceil}{counts})", window(pool)))
+    };
+    if pool.counted == Pad::VALID {
+        let Pad { top, left, .. } = pool.pad;
+        return with(Pad { top, bottom: top, left, right: left }, ", count_include_pad=False");
+    }
+    with(pool.counted, "").or_else(|| {
+        let Pad { top, bottom, left, right } = pool.counted;
+        let x = format!("F.pad({x}, ({left}, {right}, {top}, {bottom}))");
+        let rest = Pool2d::new(pool.kernel, pool.stride, pool.pad.without(pool.counted));
+        let image = Shape::new(image.n, image.h + top + bottom, image.w + left + right, image.c);
+        averaged(&x, rest, image)
+    })
 }
 
 /// The argument for a padding that is the same on opposite sides.
