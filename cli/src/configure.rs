@@ -66,6 +66,7 @@ impl TrainArgs {
         }
         self.options.apply(config)?;
         let mut applied = Applied::default();
+        let named = self.options.has("preprocessing").then_some(config.training.preprocessing);
         if let Some(model) = self.model(config) {
             config.training.model = model;
             config.training.layer = Architecture::default();
@@ -76,6 +77,8 @@ impl TrainArgs {
                 applied.notes.push(self.take_compiled(config, of_model));
             }
         }
+        // Before what a network says of its pixels.
+        config.training.preprocessing = named.unwrap_or(config.training.preprocessing);
         self.apply_short_forms(config)?;
         if self.options.has("devices.pipeline_stages") && !self.options.has("devices.split_at") {
             config.placement.devices.split_at.clear();

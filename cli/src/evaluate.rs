@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use train::Config;
 use train::cifar::Dataset;
-use trained::{Classifier, Evaluation, ImageSize, MODEL_FILE};
+use trained::{Classifier, ColorMode, Evaluation, MODEL_FILE};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
@@ -70,9 +70,12 @@ pub fn data_of<K: Keys>(
     if !flags.has("data.dataset") {
         data.check_folder(named_by)?;
     }
-    // Pictures are scaled to the input size of the network, whatever the run's configuration says.
+    // Pictures become images of the network, whatever the run's configuration says.
     let is_folder = Path::new(&data.dataset).is_dir();
-    data.image_size = if is_folder { classifier.image_size() } else { ImageSize::default() };
+    if is_folder && data.color_mode.is_none() {
+        data.color_mode = ColorMode::of(classifier.image()[2]);
+    }
+    data.image_size = (is_folder || data.is_scaled()).then(|| classifier.image_size());
     Ok((config, whole))
 }
 

@@ -61,9 +61,11 @@ macro_rules! keys {
 
 keys! {
     /// Where the data are.
-    Origin: ["data.dataset", "data.skip_unreadable", "data.data_dir", "data.data_url", "data.offline"];
+    Origin: ["data.dataset", "data.color_mode", "data.skip_unreadable", "data.data_dir", "data.data_url", "data.offline"];
     /// When pictures are decoded.
     Stream: ["data.stream"];
+    /// The names of classes.
+    Names: ["data.class_names"];
     /// One device.
     Compute: ["devices.device", "devices.threads", "devices.precision", "devices.no_winograd", "devices.kernels"];
     /// The ways of a training step on a GPU.
@@ -82,7 +84,7 @@ impl<A: Keys, B: Keys> Keys for (A, B) {
 }
 
 /// The data.
-pub type Source = (Origin, Stream);
+pub type Source = (Origin, (Stream, Names));
 
 /// The data to test on.
 pub type TestData = (Source, Limit);

@@ -8,7 +8,7 @@ use crate::print::note;
 use std::path::{Path, PathBuf};
 use train::augment::TestTime;
 use train::{Config, ModelKind, open_model};
-use trained::{Assumed, Classifier, ImageSize, Preprocessing, Trained, names_classes};
+use trained::{Assumed, ClassNames, Classifier, ColorMode, ImageSize, Preprocessing, Trained, names_classes};
 
 /// The properties that a file with only weights does not hold.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -23,7 +23,7 @@ pub struct WeightsArgs {
     /// Height and width of the images, as in 64 or 48x40; by default those of the file, or 32x32
     #[arg(long, value_name = "N|HxW", allow_hyphen_values = true, value_parser = image_size)]
     pub image_size: Option<ImageSize>,
-    /// The preprocessing of pixels: none, divide-by-255, subtract-pixel-mean or standardize; by default that of the file, or of the recipe
+    /// The preprocessing of pixels: none, divide-by-255, subtract-pixel-mean, standardize, caffe, tf or torch; by default that of the file, of its network, or of the recipe
     #[arg(long, value_name = "NAME", value_parser = one_of::<Preprocessing>(&Preprocessing::NAMES), hide_possible_values = true)]
     pub preprocessing: Option<Preprocessing>,
 }
@@ -52,6 +52,13 @@ impl ClassifierArgs {
         warn_of_unused_gpu(&config.placement.devices);
         let devices = train::open_devices(&config.placement.devices, &config.training.arithmetic)?;
         let trained = open(path, &self.weights, &self.data)?;
+        if let Some(mode) = color_mode(&self.data)? {
+            ColorMode::check(
+                mode.channels(),
+                &format!("the network of {}", path.display()),
+                trained.image()[2],
+            )?;
+        }
         let open = |device| {
             let mut classifier = Classifier::new(&trained, device, batch)?;
             classifier.set_test_time(self.tta);
@@ -67,17 +74,25 @@ fn test_time(text: &str) -> Result<TestTime, String> {
     text.parse().map_err(|error| format!("{}{}", must_be(&error), near()))
 }
 
+/// The channels of the images that flags name.
+fn color_mode(data: &Flags<Source>) -> anyhow::Result<Option<ColorMode>> {
+    Ok(data.config()?.training.data.color_mode)
+}
+
 /// Reads the network at `path`, and the data if its file lacks something that they provide.
 pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow::Result<Trained> {
+    let names = data.get("data.class_names").map(|file| ClassNames::read(Path::new(file))).transpose()?;
     let assumed = Assumed {
         weights: weights.weights.clone(),
         network: weights.network.clone(),
         image_size: weights.image_size,
+        color_mode: color_mode(data)?,
         preprocessing: weights.preprocessing,
-        dataset: data.get("data.dataset").map(str::to_owned),
+        // Names of classes need no data.
+        dataset: data.get("data.dataset").filter(|_| names.is_none()).map(str::to_owned),
     };
     // The folders to search. The data to measure on may differ from the training data.
-    let places = data.without("data.dataset");
+    let places = data.without("data.dataset").without("data.color_mode");
     places.config()?;
     train::skipped_checkpoints(path).iter().for_each(|line| note(format_args!("warning: {line}")));
     let trained = open_model(path, &assumed, |set| {
@@ -86,6 +101,11 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
         places.apply(&mut config).map_err(|error| train::Error::Device(error.to_string()))?;
         data::load(&config.training.data, &config.placement.files, true)
     })?;
+    let trained = match names {
+        Some(names) => trained.with_class_names(&names)?,
+        None => trained,
+    };
+    trained.notes().iter().for_each(|told| note(format_args!("{}: {told}", path.display())));
     if let Some(assumed) = trained.assumed_preprocessing() {
         note(format_args!("{}: {assumed}; --preprocessing names another one", path.display()));
     }

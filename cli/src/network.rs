@@ -2,7 +2,7 @@
 
 use crate::data::image_size;
 use std::path::Path;
-use train::{Config, ImageSize};
+use train::{ColorMode, Config, ImageSize};
 
 /// The network of `towers bench` and `towers program`.
 #[derive(Debug, clap::Args)]
@@ -31,7 +31,7 @@ impl NetworkArgs {
             }
             None => {
                 let data = &mut config.training.data;
-                data.image_size = self.image_size.unwrap_or(data.image_size);
+                data.image_size = self.image_size.or(data.image_size);
             }
         }
         Ok(config)
@@ -45,7 +45,9 @@ pub fn take_network(config: &mut Config, size: Option<ImageSize>) -> anyhow::Res
     let training = &mut config.training;
     let of_file = network.as_ref().and_then(|network| network.image);
     let of_file = of_file.map(|[height, width]| ImageSize { height, width });
-    training.data.image_size = size.or(of_file).unwrap_or(training.data.image_size);
+    training.data.image_size = size.or(of_file).or(training.data.image_size);
+    let channels = network.as_ref().and_then(|network| network.channels);
+    training.data.color_mode = channels.and_then(ColorMode::of).or(training.data.color_mode);
     let Some(network) = network else { return Ok(10) };
     (training.model, training.layer) = (network.name, network.architecture);
     Ok(network.classes.unwrap_or(10))

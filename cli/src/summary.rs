@@ -31,6 +31,6 @@ pub fn run(args: SummaryArgs) -> anyhow::Result<ExitCode> {
     let mut config = Config::default();
     config.set("model", &args.model.to_string_lossy().into())?;
     let classes = take_network(&mut config, args.image_size)?;
-    let model = config.network(config.training.data.image_size.shape(), args.classes.unwrap_or(classes))?;
+    let model = config.network(config.training.data.image(), args.classes.unwrap_or(classes))?;
     print::text(&bench::summary(&model, args.batch)?)
 }

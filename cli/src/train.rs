@@ -283,7 +283,7 @@ fn load(
         config.training.data.check_folder("the run's config.json")?;
     }
     if resume.is_none() {
-        let warning = config.take_weights()?;
+        let warning = config.take_weights(args.options.has("preprocessing"))?;
         warning.iter().for_each(|warning| warn(&format!("warning: {warning}")));
     }
     let trial = args.quick && resume.is_none();
@@ -332,8 +332,11 @@ fn announce(
 ) -> anyhow::Result<()> {
     let run = output.run.display();
     let images = images(config, data);
-    let size = ImageSize::of(data.train.shape());
-    let at = if size == ImageSize::default() { String::new() } else { format!(" at {size}") };
+    let (size, [_, _, channels]) = (ImageSize::of(data.train.shape()), data.train.shape());
+    let mut at = if size == ImageSize::default() { String::new() } else { format!(" at {size}") };
+    if channels == 1 {
+        at += " in grey";
+    }
     note(format_args!(
         "{}: {} on {}{at} ({images}), into {run}",
         config.recipe, config.training.model, data.name

@@ -40,12 +40,22 @@ def scalar(value):
     return floats(value, dims=[])
 
 
+# The types of floats of a constant, by the key that it is given by.
+TYPES = {"floats": TensorProto.FLOAT, "halves": TensorProto.FLOAT16, "brains": TensorProto.BFLOAT16, "doubles": TensorProto.DOUBLE}
+
+
+def typed(key, *values, dims=None):
+    return {"dims": [len(values)] if dims is None else dims, key: list(values)}
+
+
 def tensor(name, about):
     if isinstance(about, list):
         return numpy_helper.from_array(numbers(name, about), name)
     if "ints" in about:
         return numpy_helper.from_array(np.array(about["ints"], np.int64).reshape(about["dims"]), name)
-    return numpy_helper.from_array(np.array(about["floats"], np.float32).reshape(about["dims"]), name)
+    (key,) = about.keys() - {"dims"}
+    values = np.array(about[key], np.float32).reshape(about["dims"])
+    return numpy_helper.from_array(values.astype(helper.tensor_dtype_to_np_dtype(TYPES[key])), name)
 
 
 def tail(form):
@@ -60,12 +70,16 @@ def proto(form):
     for op, inputs, outputs, name, domain, attributes in form["nodes"] + tail(form):
         inputs = inputs.split(" ") if inputs else []
         nodes.append(helper.make_node(op, inputs, outputs.split(), name=name, domain=domain, **attributes))
-    images = helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 3, SIDE, SIDE])
+    shape = ["batch", SIDE, SIDE, 3] if form.get("channels_last") else ["batch", 3, SIDE, SIDE]
+    images = helper.make_tensor_value_info("images", TensorProto.FLOAT, shape)
     output = "logits" if "head" in form else "y"
     logits = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
     constants = [tensor(name, about) for name, about in form["constants"].items()]
     constants += [tensor("head", [form["head"], CLASSES])] if "head" in form else []
-    graph = helper.make_graph(nodes, "form", [images], [logits], constants)
+    inputs = [images]
+    if form.get("inputs"):
+        inputs += [helper.make_tensor_value_info(own.name, own.data_type, own.dims) for own in constants]
+    graph = helper.make_graph(nodes, "form", inputs, [logits], constants)
     sets = [helper.make_opsetid("", form["opset"])]
     sets += [helper.make_opsetid(domain, 1) for domain in {made[4] for made in form["nodes"]} - {""}]
     return helper.make_model(graph, opset_imports=sets, ir_version=10)
@@ -76,21 +90,25 @@ def computed(form):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    images = numbers("images", (BATCH, SIDE, SIDE, 3)).transpose(0, 3, 1, 2)
+    images = numbers("images", (BATCH, SIDE, SIDE, 3))
+    images = images if form.get("channels_last") else images.transpose(0, 3, 1, 2)
     try:
         session = onnxruntime.InferenceSession(proto(form).SerializeToString(), options, ["CPUExecutionProvider"])
         return session.run(None, {"images": images})[0]
-    except Exception:
+    except Exception as error:
+        form["refused"] = str(error)
         return None
 
 
 FORMS = []
 
 
-def form(name, nodes, constants=None, says="", opset=20, whole=False):
-    """A graph of these nodes, from `images` to `y`, with a dense layer behind it unless it is whole."""
+def form(name, nodes, constants=None, says="", opset=20, whole=False, half=False, **more):
+    """A graph of these nodes, from `images` to `y`, with a dense layer behind it unless it is whole. `half` tells of 16-bit floats,
+    which are rounded there."""
     nodes = [nodes] if isinstance(nodes[0], str) else nodes
-    made = {"name": name, "opset": opset, "nodes": nodes, "constants": dict(constants or {})}
+    made = {"name": name, "opset": opset, "nodes": nodes, "constants": dict(constants or {}), **more}
+    made |= {"half": True} if half else {}
     before = computed(made)
     if not whole:
         made["head"] = 48 if before is None else before.size // BATCH
@@ -98,8 +116,9 @@ def form(name, nodes, constants=None, says="", opset=20, whole=False):
     if says:
         made |= {"says": says, "onnxruntime": "refuses" if logits is None else "accepts"}
     else:
-        assert logits is not None, f"{name}: ONNX Runtime refuses it"
+        assert logits is not None, f"{name}: ONNX Runtime refuses it: {made['refused']}"
         made["logits"] = [float(f"{x:.7g}") for x in logits.ravel()]
+    made.pop("refused", None)
     FORMS.append(made)
 
 
@@ -114,10 +133,14 @@ def sums():
         form(f"{op}_attribute", node(op, "images k", axis=1), k, f"is a {op} with the attribute `axis`")
         form(f"{op}_three", node(op, "images k k"), k, f"is a {op} of 3 operands")
     form("Add_left", node("Add", "k images"), k)
-    form("Sub_left", node("Sub", "k images"), k, "is a Sub in a form")
+    form("Sub_left", node("Sub", "k images"), k)
     form("Div_left", node("Div", "k images"), k, "is a Div in a form")
     form("Add_layers", [node("Relu", "images", "a"), node("Add", "a images")])
-    form("Mul_layers", [node("Relu", "images", "a", "a"), node("Mul", "a images")], says="is a Mul in a form")
+    form("Mul_layers", [node("Relu", "images", "a", "a"), node("Mul", "a images")])
+    gate = [node("GlobalAveragePool", "images", "p", "p"), node("Sigmoid", "p", "s", "s")]
+    form("Mul_gate", [*gate, node("Mul", "images s")])
+    form("Mul_gate_left", [*gate, node("Mul", "s images")])
+    form("Add_gate", [*gate, node("Add", "s images")])
     one = [node("Conv", "images w", "c", "c"), node("Add", "c k")]
     form("Add_to_one_channel", one, {"w": [1, 3, 1, 1], "k": floats(0.1, 0.2, 0.3, dims=[3, 1, 1])}, "is a Add of")
     same = {"w": [1, 3, 1, 1], "k": floats(0.1, 0.1, 0.1, dims=[3, 1, 1])}
@@ -129,7 +152,7 @@ def sums():
     twice = [node("Conv", "images w", "c", "c"), node("Identity", "c", "d", "d"), node("Add", "d b", "e", "e"), node("Add", "c e")]
     form("Add_bias_beside_another_reader", twice, {"w": [2, 3, 1, 1], "b": [2, 1, 1]}, "its node `e` is a Add of")
     output = [node("Flatten", "images", "v", "v"), node("MatMul", "v w", "y", "m"), node("Add", "y b", "z", "z")]
-    form("Add_bias_behind_the_output", output, {"w": [48, 3], "b": [3]}, "its node `z` is a Add of", whole=True)
+    form("Add_bias_behind_the_output", output, {"w": [48, 3], "b": [3]}, whole=True)
 
 
 def activations():
@@ -142,46 +165,57 @@ def activations():
     form("Elu_alpha", node("Elu", "images", alpha=2.0), {}, "is a Elu with alpha=2")
     form("Elu_alpha_of_another_type", node("Elu", "images", alpha=1), {}, "must have a float as its `alpha`")
     form("Gelu_tanh", node("Gelu", "images", approximate="tanh"), {}, "is a Gelu with an approximation")
-    form("LeakyRelu", node("LeakyRelu", "images", alpha=0.1), {}, "is a LeakyRelu, which is not supported; supported are Add, ")
+    form("LeakyRelu", node("LeakyRelu", "images", alpha=0.1))
+    form("LeakyRelu_default", node("LeakyRelu", "images"))
+    form("HardSigmoid", node("HardSigmoid", "images"))
+    form("HardSigmoid_sixth", node("HardSigmoid", "images", alpha=1 / 6, beta=0.5))
+    form("HardSigmoid_offset", node("HardSigmoid", "images", beta=0.25), {}, "is a HardSigmoid from 0 to 1, but must be")
+    form("HardSwish", node("HardSwish", "images"))
+    form("Softplus", node("Softplus", "images"))
+    form("Mish", node("Mish", "images"))
+    form("Cos", node("Cos", "images"), {}, "is a Cos, which is not supported; supported are Abs, Add, ")
     form("Domain", node("Gelu", "images", domain="com.microsoft"), {}, "is a Gelu of the domain `com.microsoft`")
     zero, one = {"k": scalar(0.0)}, {"k": scalar(1.0), "l": scalar(0.1)}
     form("Max_zero", node("Max", "images k"), zero)
     form("Max_zero_left", node("Max", "k images"), zero)
-    form("Max_one", node("Max", "images k"), one, "is a Max of ")
-    form("Max_three", node("Max", "images k l"), {"k": scalar(0.0), "l": scalar(0.1)}, "is a Max of 3 operands")
+    form("Max_one", node("Max", "images k"), one, "is a Max from 1 to inf")
+    form("Max_three", node("Max", "images k l"), {"k": scalar(0.0), "l": scalar(0.1)}, "is a Max from 0.1 to inf")
     form("Clip_relu", node("Clip", "images k"), zero)
     form("Clip_largest", node("Clip", "images k l"), {**zero, "l": scalar(3.4028234663852886e38)})
-    form("Clip_six", node("Clip", "images k l"), {**zero, "l": scalar(0.3)}, "is a Clip from 0 to 0.3, but must be a ReLU")
+    form("Clip_six", node("Clip", "images k l"), {**zero, "l": scalar(0.3)})
     form("Clip_only_max", node("Clip", "images  l"), {"l": scalar(0.3)}, "is a Clip from -inf to 0.3")
     cast = [node("Constant", "", "i", "i", value_int=6), node("Cast", "i", "l", "l", to=1), node("Clip", "images k l")]
-    form("Clip_six_by_a_cast", cast, zero, "is a Clip from 0 to 6")
+    form("Clip_six_by_a_cast", cast, zero)
     high = [node("ReduceMax", "images", "l", "l", keepdims=0), node("Clip", "images k l")]
     form("Clip_by_the_images", high, zero, "its node `l` is a ReduceMax")
     low = [node("Identity", "images", "l", "l"), node("Clip", "images k l")]
     form("Clip_by_a_layer", low, zero, "is a Clip whose operand `l` is computed")
     form("Clip_attributes", node("Clip", "images", min=0.0), opset=10)
-    form("Clip_attributes_six", node("Clip", "images", min=0.0, max=0.3), {}, "is a Clip from 0 to 0.3", 10)
-    form("Clip_attributes_late", node("Clip", "images", min=0.0), {}, "is a Clip from -inf to inf", 11)
+    form("Clip_attributes_six", node("Clip", "images", min=0.0, max=0.3), opset=10)
+    form("Clip_attributes_late", node("Clip", "images", min=0.0), {}, "is a Clip with the attribute `min`", 11)
     gelu = lambda half="h", one="o", root="r": [
         node("Div", f"images {root}", "a", "a"), node("Erf", "a", "b", "b"), node("Add", f"b {one}", "c", "c"),
         node("Mul", "images c", "d", "d"), node("Mul", f"d {half}"),
     ]
     numbers_ = {"r": scalar(2**0.5), "o": scalar(1.0), "h": scalar(0.5), "z": scalar(0.4)}
     form("Gelu_parts", gelu(), numbers_)
-    form("Gelu_another_half", gelu(half="z"), numbers_, "is a Mul in a form")
-    form("Gelu_another_one", gelu(one="z"), numbers_, "its node `c` is a Add in a form")
+    form("Gelu_another_half", gelu(half="z"), numbers_, "its node `b` is a Erf in a form")
+    form("Gelu_another_one", gelu(one="z"), numbers_, "its node `b` is a Erf in a form")
     form("Gelu_another_root", gelu(root="z"), numbers_, "its node `b` is a Erf in a form")
     silu = [node("Sigmoid", "images", "s", "s"), node("Mul", "images s")]
     form("Silu", silu)
-    form("Silu_of_another", [node("Relu", "images", "r", "r"), silu[0], node("Mul", "r s")], {}, "is a Mul in a form")
+    form("Silu_of_another", [node("Relu", "images", "r", "r"), silu[0], node("Mul", "r s")], {})
 
 
 def types():
-    for to, what in [(6, "int32"), (7, "int64"), (9, "bool"), (10, "float16"), (11, "double")]:
+    for to, what in [(6, "int32"), (7, "int64"), (9, "bool")]:
         there = [node("Cast", "images", "i", "i", to=to), node("Cast", "i", to=1)]
-        form(f"Cast_{what}", there, {}, f"its node `i` is a Cast to another type than float32 (its `to` is {to})")
+        form(f"Cast_{what}", there, {}, f"its node `i` is a Cast to another type than floats (its `to` is {to})")
+    form("Cast_double", [node("Cast", "images", "i", "i", to=11), node("Cast", "i", to=1)])
+    for to, what in [(10, "float16"), (16, "bfloat16")]:
+        form(f"Cast_{what}", [node("Cast", "images", "i", "i", to=to), node("Cast", "i", to=1)], half=True)
     form("Cast_float", node("Cast", "images", to=1))
-    form("Cast_without", node("Cast", "images"), {}, "is a Cast to another type than float32 (its `to` is 0)")
+    form("Cast_without", node("Cast", "images"), {}, "is a Cast to another type than floats (its `to` is 0)")
 
 
 def windows():
@@ -194,14 +228,15 @@ def windows():
     form("Conv_negative", node("Conv", "images w", pads=[-1, 0, 2, 1]), w, "must have its padding in")
     form("Conv_two_pads", node("Conv", "images w", pads=[1, 1]), w, "must have its padding in")
     form("Conv_kernel_shape", node("Conv", "images w", kernel_shape=[1, 3]), w, "has the kernel_shape [1, 3], but weights of [3, 3]")
-    form("Conv_dilations", node("Conv", "images w", dilations=[1, 2]), w, "is a Conv with dilations=[1, 2]")
-    form("Conv_groups", node("Conv", "images w", group=3), {"w": [3, 1, 3, 3]}, "is a Conv with group=3")
+    form("Conv_dilations", node("Conv", "images w", dilations=[1, 2], pads=[0, 1, 0, 2]), w)
+    form("Conv_groups", node("Conv", "images w", group=3, pads=[1, 1, 1, 1], dilations=[2, 2]), {"w": [6, 1, 3, 3]})
+    form("Conv_no_groups", node("Conv", "images w", group=0), w, "must have a number from 1 on as its `group`")
     form("Conv_strides", node("Conv", "images w", strides=[2]), w, "must have two numbers from 1 on as its `strides`")
     form("Conv_types", node("Conv", "images w", strides=[1.0, 1.0]), w, "must have whole numbers as its `strides`")
     form("Conv_attribute", node("Conv", "images w", activation="Relu"), w, "is a Conv with the attribute `activation`")
     form("Conv_four", node("Conv", "images w b b"), b, "is a Conv with the operand `b`")
     form("Conv_bias_of_images", node("Conv", "images w b"), {"w": [2, 3, 3, 3], "b": [2, 1, 1]}, "must have a number for each filter")
-    form("Conv_computed", [node("Relu", "w", "v", "v"), node("Conv", "images v")], w, "its node `v` is a Relu")
+    form("Conv_computed", [node("Relu", "w", "v", "v"), node("Conv", "images v")], w)
     form("Conv_nothing", node("Conv", "images"), {}, "is a Conv without weights of 4 axes")
     form("Conv_of_a_vector", [node("Flatten", "images", "v", "v"), node("Conv", "v w")], w, "is a Conv of 2 axes")
     form("Conv_twice", [node("Conv", "images w", "c", "c"), node("Conv", "images w", "d", "d"), node("Add", "c d")], w, "its node `d` uses the weights `w` again")
@@ -213,12 +248,16 @@ def windows():
         form(f"{op}_pads", node(op, "images", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]))
         form(f"{op}_uneven", node(op, "images", kernel_shape=[3, 3], strides=[2, 2], pads=[0, 1, 1, 0]))
         form(f"{op}_same", node(op, "images", kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_UPPER"))
-        form(f"{op}_ceil", node(op, "images", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1), {}, f"is a {op} with ceil_mode=1")
+        form(f"{op}_ceil", node(op, "images", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1))
+        form(f"{op}_ceil_pads", node(op, "images", kernel_shape=[2, 2], strides=[2, 2], pads=[1, 1, 0, 0], ceil_mode=1))
         form(f"{op}_dilations", node(op, "images", kernel_shape=[2, 2], dilations=[2, 2]), {}, f"is a {op} with dilations=[2, 2]")
         form(f"{op}_nothing", node(op, "images"), {}, "lacks its `kernel_shape`")
-        form(f"{op}_unnamed", node(op, "images", "y", "", kernel_shape=[3, 3], ceil_mode=1), {}, f"its node with the output `y` is a {op} with ceil_mode=1")
+        form(f"{op}_unnamed", node(op, "images", "y", "", kernel_shape=[3, 3], dilations=[2, 2]), {}, f"its node with the output `y` is a {op} with dilations=[2, 2]")
     zeros = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
-    form("AveragePool_counts_zeros", node("AveragePool", "images", count_include_pad=1, **zeros), {}, "with count_include_pad=1")
+    form("AveragePool_counts_zeros", node("AveragePool", "images", count_include_pad=1, **zeros))
+    form("AveragePool_counts_one_side", node("AveragePool", "images", count_include_pad=1, kernel_shape=[3, 2], pads=[0, 1, 1, 0]))
+    form("AveragePool_counts_same", node("AveragePool", "images", count_include_pad=1, kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_UPPER"))
+    form("AveragePool_counts_ceil", node("AveragePool", "images", count_include_pad=1, ceil_mode=1, strides=[2, 2], **zeros))
     form("AveragePool_counts", node("AveragePool", "images", count_include_pad=1, kernel_shape=[2, 2]))
     form("MaxPool_order", node("MaxPool", "images", kernel_shape=[2, 2], storage_order=1), {}, "is a MaxPool with storage_order=1")
     form("MaxPool_places", node("MaxPool", "images", "y z", kernel_shape=[2, 2]))
@@ -226,7 +265,12 @@ def windows():
     pad = lambda **a: [node("Pad", "images p", "a", "pad", **a), node("Conv", "a w", "y", "c")]
     form("Pad", pad(), {**w, "p": ints(0, 0, 1, 0, 0, 0, 2, 1)})
     form("Pad_reflect", pad(mode="reflect"), {**w, "p": ints(0, 0, 1, 0, 0, 0, 2, 1)}, "its node `pad` is a Pad of anything but zeros")
-    form("Pad_negative", pad(), {**w, "p": ints(0, 0, 1, 0, 0, 0, -1, 1)}, "its node `pad` is a Pad of anything but zeros")
+    form("Pad_negative", pad(), {**w, "p": ints(0, 0, 1, 0, 0, 0, -1, 1)})
+    form("Pad_cuts", node("Pad", "images p"), {"p": ints(0, 0, -1, 0, 0, 0, 0, -2)})
+    form("Pad_cuts_all", node("Pad", "images p"), {"p": ints(0, 0, -3, 0, 0, 0, -1, 0)}, "has windows that are larger than its images")
+    form("Pad_alone", node("Pad", "images p"), {"p": ints(0, 0, 1, 0, 0, 0, 2, 1)})
+    zeros_before = [node("Pad", "images p", "a", "pad"), node("MaxPool", "a", kernel_shape=[3, 3], strides=[2, 2])]
+    form("Pad_before_a_pool", zeros_before, {"p": ints(0, 0, 1, 1, 0, 0, 1, 1)})
     form("Pad_channels", pad(), {"w": [2, 4, 3, 3], "p": ints(0, 1, 1, 0, 0, 0, 2, 1)}, "its node `pad` is a Pad of [0, 1, 1")
     values = lambda inputs: [node("Pad", inputs, "a", "pad"), node("Conv", "a w", "y", "c")]
     one = {**w, "p": ints(0, 0, 1, 0, 0, 0, 2, 1), "v": scalar(1.0), "z": scalar(0.0), "x": ints(0, 1, 2, 3)}
@@ -239,7 +283,31 @@ def windows():
     form("Pad_attributes", old, w, opset=10)
 
 
+def larger():
+    scales = {"s": floats(1, 1, 2, 3)}
+    resize = lambda inputs="images  s", **a: node("Resize", inputs, **a)
+    plain = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    form("Resize", resize(), scales)
+    form("Resize_asymmetric", resize(**plain), scales)
+    form("Resize_asymmetric_rounded", resize(coordinate_transformation_mode="asymmetric"), scales, "is a Resize with mode=nearest, asymmetric and round_prefer_floor")
+    form("Resize_linear", resize(mode="linear"), scales)
+    form("Resize_linear_pytorch", resize(mode="linear", coordinate_transformation_mode="pytorch_half_pixel"), scales)
+    form("Resize_linear_corners", resize(mode="linear", coordinate_transformation_mode="align_corners"), scales, "is a Resize with mode=linear, align_corners and")
+    form("Resize_cubic", resize(mode="cubic"), scales, "is a Resize with mode=cubic")
+    form("Resize_sizes", resize("images   z", **plain), {"z": ints(BATCH, 3, 2 * SIDE, 3 * SIDE)})
+    form("Resize_smaller", resize(), {"s": floats(1, 1, 0.5, 0.5)}, "is a Resize by anything but a whole number")
+    form("Resize_part", resize(), {"s": floats(1, 1, 1.5, 1.5)}, "is a Resize by anything but a whole number")
+    form("Resize_channels", resize(), {"s": floats(1, 2, 2, 2)}, "is a Resize by anything but a whole number")
+    form("Resize_10", node("Resize", "images s"), scales, opset=10)
+    form("Upsample", node("Upsample", "images s"), scales, opset=9)
+    form("Upsample_linear", node("Upsample", "images s", mode="linear"), scales, "is a Upsample with mode=linear, asymmetric", 9)
+    form("Upsample_attribute", node("Upsample", "images", scales=[1.0, 1.0, 2.0, 2.0]), opset=8)
+
+
 def normalizations():
+    form("LRN", node("LRN", "images", size=3))
+    form("LRN_options", node("LRN", "images", size=3, alpha=0.5, beta=0.6, bias=1.5))
+    form("LRN_nothing", node("LRN", "images"), {}, "lacks its `size`")
     bn = {"g": [3], "b": [3], "m": [3], "v": floats(0.5, 1.0, 2.0)}
     form("BatchNormalization", node("BatchNormalization", "images g b m v"), bn)
     form("BatchNormalization_epsilon", node("BatchNormalization", "images g b m v", epsilon=0.1, momentum=0.8), bn)
@@ -264,11 +332,11 @@ def normalizations():
     parts = {**w, "r": ints(0, 2, -1), "s": ints(-1, 4, 4, 4), "one": floats(1, 1), "zero": floats(0, 0), "g": [4, 1, 1], "b": [4, 1, 1]}
     form("Group_parts", steps(), parts)
     form("Group_parts_of_a_batch", steps(), {**parts, "g": [1, 4, 1, 1], "b": [1, 4, 1, 1]})
-    form("Group_parts_gamma_along_columns", steps(), {**parts, "g": [4]}, "its node `h` is a Mul with [4] instead of a number for each")
-    form("Group_parts_beta_along_rows", steps(), {**parts, "b": [4, 1]}, "is a Add with [4, 1] instead of a number for each")
+    form("Group_parts_gamma_along_columns", steps(), {**parts, "g": [4]}, "its node `h` is a Mul of (batch, 4, 4, 4) and [4]")
+    form("Group_parts_beta_along_rows", steps(), {**parts, "b": [4, 1]}, "is a Add of (batch, 4, 4, 4) and [4, 1]")
     form("Group_parts_scaled", steps(), {**parts, "one": floats(1, 2)}, "its node `e` is a InstanceNormalization of groups")
-    form("Group_parts_other_shape", steps(), {**parts, "s": ints(-1, 2, 8, 4), "g": [2, 1, 1], "b": [2, 1, 1]}, "its node `f` is a Reshape from (batch, 2, 32) to (-1, 2, 8, 4)")
-    form("Group_parts_other_rows", steps(), {**parts, "s": ints(0, 4, 2, 8)}, "its node `f` is a Reshape from")
+    form("Group_parts_other_shape", steps(), {**parts, "s": ints(-1, 2, 8, 4), "g": [2, 1, 1], "b": [2, 1, 1]}, "its node `h` is a Mul of (batch, 2, 8, 4) and [2, 1, 1]")
+    form("Group_parts_other_rows", steps(), {**parts, "s": ints(0, 4, 2, 8)})
     form("Group_parts_across_images", steps(), {**parts, "r": ints(1, 2, -1)}, "its node `d` is a Reshape from (batch, 4, 4, 4) to (1, 2, -1)")
     form("Group_parts_of_three", steps(), {**parts, "r": ints(0, 3, -1)}, "its node `d` is a Reshape from")
 
@@ -280,11 +348,11 @@ def dense():
     form("Gemm", [flat, node("Gemm", "v w")], w, **end)
     form("Gemm_bias", [flat, node("Gemm", "v w b", transB=1, alpha=1.0, beta=1.0, transA=0)], t, **end)
     form("Gemm_bias_of_rows", [flat, node("Gemm", "v w b")], {**w, "b": [1, 3]}, **end)
-    form("Gemm_one_bias", [flat, node("Gemm", "v w b")], {**w, "b": [1]}, "is a Gemm with a bias of [1]", **end)
-    form("Gemm_scalar_bias", [flat, node("Gemm", "v w b")], {**w, "b": []}, "is a Gemm with a bias of []", **end)
+    form("Gemm_one_bias", [flat, node("Gemm", "v w b")], {**w, "b": [1]}, **end)
+    form("Gemm_scalar_bias", [flat, node("Gemm", "v w b")], {**w, "b": []}, **end)
     form("Gemm_bias_along_the_batch", [flat, node("Gemm", "v w b")], {"w": [48, 2], "b": [2, 1]}, "is a Gemm with a bias of [2, 1]", **end)
-    form("Gemm_alpha", [flat, node("Gemm", "v w b", alpha=0.5)], w, "is a Gemm with alpha=0.5 and beta=1", **end)
-    form("Gemm_beta", [flat, node("Gemm", "v w b", beta=0.5)], w, "is a Gemm with alpha=1 and beta=0.5", **end)
+    form("Gemm_alpha", [flat, node("Gemm", "v w b", alpha=0.5)], w, **end)
+    form("Gemm_beta", [flat, node("Gemm", "v w b", beta=0.5)], w, **end)
     form("Gemm_beta_of_nothing", [flat, node("Gemm", "v w", beta=0.5)], w, **end)
     form("Gemm_trans", [flat, node("Gemm", "v w", transA=1)], {"w": [2, 3]}, "is a Gemm with transA=1", **end)
     form("Gemm_flag", [flat, node("Gemm", "v w", transB=2)], t, "must have 0 or 1 as its `transB`", **end)
@@ -295,7 +363,7 @@ def dense():
     form("MatMul_bias_of_rows", [flat, node("MatMul", "v w", "m", "m"), node("Add", "m b")], {**w, "b": [1, 3]}, **end)
     form("MatMul_bias_of_more_axes", [flat, node("MatMul", "v w", "m", "m"), node("Add", "m b")], {**w, "b": [1, 1, 3]}, "is a Add of", **end)
     form("MatMul_transposed", [flat, node("Transpose", "w", "t", "t", perm=[1, 0]), node("MatMul", "v t")], t, **end)
-    form("MatMul_attribute", [flat, node("MatMul", "v w", transB=1)], t, "is a MatMul with the attribute `transB`", **end)
+    form("MatMul_attribute", [flat, node("MatMul", "v w", transB=1)], w, "is a MatMul with the attribute `transB`", **end)
     form("MatMul_columns", node("MatMul", "images w"), {"w": [4, 4]}, "is a MatMul of an image, (batch, 3, 4, 4)")
     last = lambda *nodes: [flat, node("Gemm", "v w b", "z", "z"), *nodes]
     for op in ["Softmax", "LogSoftmax"]:
@@ -316,7 +384,7 @@ def dense():
     for name, to, says in [
         ("same", ints(-1, 3), ""), ("copied", ints(0, 0), ""), ("of_another_batch", ints(-1, 6), "is a Reshape from (batch, 3) to (-1, 6)"),
         ("of_one", ints(-1, 1), "is a Reshape from (batch, 3) to (-1, 1)"), ("of_all", ints(-1), "is a Reshape from (batch, 3) to (-1)"),
-        ("of_three", ints(0, 3, 1), "is a Reshape from (batch, 3) to (0, 3, 1)"),
+        ("of_three", ints(0, 3, 1), "its output has axes of (batch, 3, 1)"),
     ]:
         form(f"Reshape_behind_the_last_{name}", last(node("Reshape", "z to")), {**w, "to": to}, says, **end)
 
@@ -353,16 +421,16 @@ def shapes():
     form("Squeeze_negative", [pooled, node("Squeeze", "p a")], {"a": ints(-1, -2)})
     form("Squeeze_all", [pooled, node("Squeeze", "p")])
     form("Squeeze_two_steps", [pooled, node("Squeeze", "p a", "q", "q"), node("Squeeze", "q a")], {"a": ints(-1)})
-    form("Squeeze_one_step", [pooled, node("Squeeze", "p a")], {"a": ints(-1)}, "its node `flat` is a Flatten in a form")
+    form("Squeeze_one_step", [pooled, node("Squeeze", "p a")], {"a": ints(-1)})
     form("Squeeze_channels", [pooled, node("Squeeze", "p a")], {"a": ints(1)}, "is a Squeeze of (batch, 3, 1, 1) at the axes [1]")
     form("Squeeze_images", node("Squeeze", "images a"), {"a": ints(2, 3)}, "is a Squeeze of (batch, 3, 4, 4) at the axes [2, 3]")
     form("Squeeze_old", [pooled, node("Squeeze", "p", axes=[2, 3])], opset=12)
     form("Squeeze_late", [pooled, node("Squeeze", "p", axes=[2, 3])], {}, "is a Squeeze with the attribute `axes`")
     form("Transpose", [node("Transpose", "images", "t", "t", perm=[0, 2, 3, 1]), node("Flatten", "t")])
-    form("Transpose_columns", node("Transpose", "images", perm=[0, 1, 3, 2]), {}, "is a Transpose in a form")
-    form("Transpose_default", node("Transpose", "images"), {}, "is a Transpose in a form")
-    form("Transpose_then_relu", [node("Transpose", "images", "t", "t", perm=[0, 2, 3, 1]), node("Relu", "t")], {}, "is a Relu in a form")
-    form("Unsqueeze_images", node("Unsqueeze", "images a"), {"a": ints(0)}, "is a Unsqueeze in a form")
+    form("Transpose_columns", node("Transpose", "images", perm=[0, 1, 3, 2]), {}, "its node `logits` is a MatMul of axes of")
+    form("Transpose_default", node("Transpose", "images"), {}, "is a Transpose of (batch, 3, 4, 4) with perm=[3, 2, 1, 0]")
+    form("Transpose_then_relu", [node("Transpose", "images", "t", "t", perm=[0, 2, 3, 1]), node("Relu", "t")])
+    form("Unsqueeze_images", node("Unsqueeze", "images a"), {"a": ints(0)}, "is a Unsqueeze of (batch, 3, 4, 4) at the axes [0]")
     form("Concat", [node("Relu", "images", "r", "r"), node("Concat", "images r", axis=1)])
     form("Concat_negative", [node("Relu", "images", "r", "r"), node("Concat", "images r", axis=-3)])
     form("Concat_rows", [node("Relu", "images", "r", "r"), node("Concat", "images r", axis=2)], {}, "is a Concat of the axis 2")
@@ -376,7 +444,7 @@ def shapes():
         form(f"{op}_all", node(op, "images"), {}, f"is a {op} over the axes []")
         form(f"{op}_old", node(op, "images", axes=[2, 3]), opset=17)
         form(f"{op}_late", node(op, "images", axes=[2, 3]), {}, f"is a {op} ")
-        form(f"{op}_vectors", [node("Flatten", "images", "v", "v"), node(op, "v a")], {"a": ints(-1)}, f"is a {op} of 2 axes")
+        form(f"{op}_vectors", [node("Flatten", "images", "v", "v"), node(op, "v a")], {"a": ints(-1)}, f"is a {op} over the axes [-1] of (batch, 48)")
     for op in ["GlobalAveragePool", "GlobalMaxPool"]:
         form(op, node(op, "images"))
         form(f"{op}_attribute", node(op, "images", axis=1), {}, f"is a {op} with the attribute `axis`")
@@ -393,8 +461,103 @@ def values():
     form("Twice", [node("Relu", "images", "y", "a"), node("Tanh", "images")], {}, "gives `y`, which is there before it")
     form("Gives_the_images", [node("Relu", "images", "images"), node("Relu", "images")], {}, "gives `images`, which is there before it")
     form("Later", [node("Relu", "z", "y", "a"), node("Relu", "images", "z", "b")], {}, "its node `a` reads `z`, which nothing before it gives")
-    form("Version_old", node("Relu", "images"), {}, "its operators are of version 5, but must be of one from 7 to 28", 5)
+    form("Version_old", node("Relu", "images"), {}, "its operators are of version 2, but must be of one from 3 to 28", 2)
     form("Version_new", node("Relu", "images"), {}, "its operators are of version 99, but must be", 99)
+
+
+def more_types():
+    w = [round(0.01 * k * k - 0.4, 3) for k in range(12)]
+    there, back = node("Cast", "images", "i", "i", to=10), node("Cast", "c", to=1)
+    weights = {"w": typed("halves", *w, dims=[4, 3, 1, 1]), "b": typed("halves", 0.5, -0.25, 1.0, 0.125)}
+    form("Conv_halves", [there, node("Conv", "i w b", "c", "c"), back], weights, half=True)
+    for key in ["halves", "brains", "doubles"]:
+        cast = [node("Cast", "w", "v", "v", to=1), node("Conv", "images v")]
+        form(f"Conv_of_{key}_cast", cast, {"w": typed(key, *w, dims=[4, 3, 1, 1])})
+    form("Weights_are_inputs", node("Conv", "images w b"), {"w": [2, 3, 3, 3], "b": [2]}, inputs=True)
+
+
+def folded():
+    w = {"w": [2, 3, 3, 3]}
+    of = lambda *nodes: [*nodes, node("Conv", "images v")]
+    form("Fold_sum", of(node("Add", "w k", "v", "v")), {**w, "k": [3, 1, 3]})
+    standardized = [
+        node("ReduceMean", "w a", "m", "m"), node("Sub", "w m", "d", "d"), node("Mul", "d d", "q", "q"), node("ReduceMean", "q a", "e", "e"),
+        node("Add", "e k", "f", "f"), node("Sqrt", "f", "r", "r"), node("Div", "d r", "v", "v"),
+    ]
+    form("Fold_standardized", of(*standardized), {**w, "a": ints(1, 2, 3), "k": scalar(1e-3)})
+    form("Fold_transpose", of(node("Transpose", "w", "v", "v", perm=[3, 2, 0, 1])), {"w": [3, 3, 3, 2]})
+    form("Fold_reshape", of(node("Reshape", "w s", "v", "v")), {"w": [54], "s": ints(2, 3, -1, 3)})
+    form("Fold_full", of(node("ConstantOfShape", "s", "v", "v")), {"s": ints(2, 3, 3, 3)})
+    form("Fold_expand", of(node("Expand", "w s", "v", "v")), {"w": [3, 1, 1], "s": ints(2, 3, 2, 2)})
+    form("Fold_concat", of(node("Concat", "w x", "v", "v", axis=1)), {"w": [2, 1, 3, 3], "x": [2, 2, 3, 3]})
+    form("Fold_gather", of(node("Gather", "w s", "v", "v", axis=1)), {"w": [2, 4, 3, 3], "s": ints(3, 0, -2)})
+    form("Fold_slice", of(node("Slice", "w s e a t", "v", "v")), {"w": [2, 9, 3, 3], "s": ints(1), "e": ints(-1), "a": ints(1), "t": ints(3)})
+    form("Fold_pow", of(node("Pow", "w k", "v", "v")), {**w, "k": scalar(2.0)})
+    form("Fold_identity", of(node("Identity", "w", "v", "v")), w)
+    form("Fold_where", of(node("Equal", "s t", "c", "c"), node("Where", "c w x", "v", "v")), {**w, "x": [2, 3, 3, 3], "s": ints(0, 1, 2), "t": ints(1)})
+    form("Fold_unknown", of(node("Cos", "w", "v", "v")), w, "its node `v` is a Cos, which is not supported")
+    form("Fold_unlike", of(node("Add", "w k", "v", "v")), {**w, "k": [2]}, "its node `v` is a Add in a form")
+    sizes = [
+        node("Shape", "images", "s", "s"), node("Slice", "s from to", "b", "b"), node("Concat", "b rest", "t", "t", axis=0), node("Reshape", "images t"),
+    ]
+    form("Shape_slice", sizes, {"from": ints(0), "to": ints(1), "rest": ints(48)})
+    floor = [
+        node("Shape", "images", "s", "s"), node("Gather", "s two", "h", "h"), node("Div", "h half", "o", "o"), node("Mul", "o half", "p", "p"),
+        node("Concat", "p p", "t", "t", axis=0), node("Concat", "batch t", "u", "u", axis=0), node("Reshape", "v u"),
+    ]
+    conv = node("Conv", "images w", "v", "v")
+    form("Shape_computed", [conv, *floor], {"w": [1, 3, 1, 1], "two": ints(2), "half": ints(2), "batch": ints(0, -1)})
+    form("Shape_computed_channels", [conv, *floor], {"w": [5, 3, 1, 1], "two": ints(2), "half": ints(2), "batch": ints(0, 5)})
+
+
+def views():
+    there, back = {"perm": [0, 2, 3, 1]}, {"perm": [0, 3, 1, 2]}
+    w = {"w": [2, 3, 3, 3], "b": [2], "k": [3]}
+    wrapped = lambda *nodes: [node("Transpose", "images", "t", "t", **there), *nodes, node("Transpose", "u", "v", "v", **back), node("Conv", "v w")]
+    form("View_relu", wrapped(node("Relu", "t", "u", "u")), w)
+    form("View_colors", wrapped(node("Mul", "t k", "u", "u")), w)
+    form("View_sum", wrapped(node("Relu", "t", "r", "r"), node("Add", "t r", "u", "u")), w)
+    form("View_concat", wrapped(node("Relu", "t", "r", "r"), node("Concat", "t r", "u", "u", axis=3)), {"w": [2, 6, 3, 3]})
+    form("View_concat_rows", wrapped(node("Relu", "t", "r", "r"), node("Concat", "t r", "u", "u", axis=1)), w, "its node `u` is a Concat of axes of (batch, 4, 4, 3)")
+    form("View_matmul", wrapped(node("MatMul", "t m", "u", "u")), {"w": [2, 5, 3, 3], "m": [3, 5]})
+    form("View_matmul_bias", wrapped(node("MatMul", "t m", "x", "x"), node("Add", "x n", "u", "u")), {"w": [2, 5, 3, 3], "m": [3, 5], "n": [5]})
+    form("View_matmul_rows", [node("MatMul", "images m", "u", "u"), node("Conv", "u w")], {**w, "m": [4, 4]}, "its node `u` is a MatMul of an image")
+    form("View_norm", wrapped(node("MatMul", "t m", "u", "u"))[:-1] + [node("BatchNormalization", "v g h e f", "x", "x"), node("Relu", "x")], {"m": [3, 4], "g": [4], "h": [4], "e": [4], "f": floats(0.5, 1, 2, 1)})
+    form("View_mean", [node("Transpose", "images", "t", "t", **there), node("ReduceMean", "t a", keepdims=0)], {"a": ints(1, 2)})
+    form("View_mean_channels", [node("Transpose", "images", "t", "t", **there), node("ReduceMean", "t a")], {"a": ints(3)}, "is a ReduceMean over the channels")
+    form("View_tokens", [node("Reshape", "images s", "t", "t"), node("Transpose", "t", "u", "u", perm=[0, 2, 1]), node("MatMul", "u m", "x", "x"), node("ReduceMean", "x a", keepdims=0)], {"s": ints(0, 3, 16), "m": [3, 5], "a": ints(1)})
+    form("View_without_a_way_back", [node("Transpose", "images", "t", "t", **there), node("Conv", "t w")], {"w": [2, 4, 3, 3]}, "is a Conv of axes of (batch, 4, 4, 3)")
+    form("View_flat_sum", [node("Transpose", "images", "t", "t", **there), node("Flatten", "t", "f", "f"), node("Relu", "f", "r", "r"), node("Add", "f r")])
+    form("View_flat_and_last", [node("Transpose", "images", "t", "t", **there), node("Flatten", "t", "f", "f"), node("Flatten", "images", "g", "g"), node("Add", "f g")], {}, "reads flattened images in the order channel, row, column")
+    form("Channels_last", [node("Transpose", "images", "t", "t", **back), node("Conv", "t w")], w, channels_last=True)
+    form("Channels_last_dense", [node("MatMul", "images m", "u", "u"), node("Relu", "u")], {"m": [3, 5]}, channels_last=True)
+    form("Channels_last_flat", node("Flatten", "images"), channels_last=True)
+    form("Squeeze_and_back", [node("GlobalAveragePool", "images", "p", "p"), node("Squeeze", "p a", "s", "s"), node("Unsqueeze", "s a", "u", "u"), node("Conv", "u w")], {"a": ints(2, 3), "w": [5, 3, 1, 1]})
+    gather = lambda k: [node("Gather", f"images at{k}", f"g{k}", f"g{k}", axis=1), node("Unsqueeze", f"g{k} one", f"u{k}", f"u{k}"), node("Mul", f"u{k} s{k}", f"m{k}", f"m{k}"), node("Add", f"m{k} o{k}", f"a{k}", f"a{k}")]
+    colors = {"one": ints(1)} | {f"at{k}": ints(k, dims=[]) for k in range(3)} | {f"s{k}": scalar(0.5 + k) for k in range(3)} | {f"o{k}": scalar(0.1 * k) for k in range(3)}
+    form("Colors", [*gather(0), *gather(1), *gather(2), node("Concat", "a0 a1 a2", axis=1)], colors)
+    form("Colors_in_another_order", [*gather(0), *gather(1), *gather(2), node("Concat", "a1 a0 a2", axis=1)], colors, "in a form that needs a layer ChannelSlice")
+    slices = [node("Slice", "images z o c", "a", "a"), node("Slice", "images o t c", "b", "b"), node("Concat", "a b", axis=1)]
+    form("Slices_together", slices, {"z": ints(0), "o": ints(1), "t": ints(3), "c": ints(1)})
+    form("Slice_rows", node("Slice", "images z o c"), {"z": ints(0), "o": ints(1), "c": ints(2)})
+    form("Slice_sides", node("Slice", "images f t c"), {"f": ints(1, -3), "t": ints(99, -1), "c": ints(2, 3)})
+    form("Slice_no_rows", node("Slice", "images z o c"), {"z": ints(3), "o": ints(3), "c": ints(2)}, "has windows that are larger than its images")
+    form("Slice_every_second_row", node("Slice", "images z o c s"), {"z": ints(0), "o": ints(4), "c": ints(2), "s": ints(2)}, "is a Slice from 0 to 4 in steps of 2 of the axis 2")
+    last = [node("Transpose", "images", "l", "l", perm=[0, 2, 3, 1]), node("Slice", "l z o c", "m", "m"), node("Transpose", "m", perm=[0, 3, 1, 2])]
+    form("Slice_rows_with_channels_last", last, {"z": ints(1), "o": ints(9), "c": ints(1)})
+    form("Slice_all", node("Slice", "images z o c"), {"z": ints(0), "o": ints(99), "c": ints(2)})
+
+
+def old():
+    """Before version 7. ONNX Runtime computes some of these alone."""
+    w = {"w": [2, 3, 3, 3], "b": [2]}
+    conv = node("Conv", "images w", "c", "c")
+    form("Old_dropout", [node("Dropout", "images", "d m", "d", ratio=0.3), node("Conv", "d w")], w, opset=7)
+    bn = {"g": [3], "b": [3], "m": [3], "v": floats(0.5, 1.0, 2.0)}
+    form("Old_norm_outputs", node("BatchNormalization", "images g b m v", spatial=1, momentum=0.9), bn, opset=8)
+    form("Old_sum", [conv, node("Relu", "c", "r", "r"), node("Sum", "c r")], w)
+    form("Sum_three", [conv, node("Relu", "c", "r", "r"), node("Tanh", "c", "s", "s"), node("Sum", "c r s")], w)
+    form("Sum_one", [conv, node("Sum", "c")], w)
 
 
 def without_defaults(made):
@@ -408,7 +571,7 @@ def without_defaults(made):
 
 
 def main():
-    for group in [sums, activations, types, windows, normalizations, dense, shapes, values]:
+    for group in [sums, activations, types, windows, larger, normalizations, dense, shapes, values, more_types, folded, views, old]:
         group()
     names = [made["name"] for made in FORMS]
     assert len(set(names)) == len(names)

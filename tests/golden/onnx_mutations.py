@@ -25,7 +25,8 @@ from shared.numbers import numbers
 BATCH = 2
 OPERATORS = """Add AveragePool BatchNormalization Cast Clip Concat Conv Div Dropout Elu Erf Flatten Gather Gelu Gemm
 GlobalAveragePool GlobalMaxPool Identity LogSoftmax MatMul Max MaxPool Mul Pad ReduceMax ReduceMean Relu Reshape Shape Sigmoid
-Softmax Squeeze Sub Tanh Transpose Unsqueeze LeakyRelu Min Neg Exp Abs HardSwish""".split()
+Softmax Squeeze Sub Tanh Transpose Unsqueeze LeakyRelu Min Neg Exp Abs HardSwish HardSigmoid LayerNormalization Mish Pow Reciprocal
+ReduceSum Slice Softplus Sqrt Sum""".split()
 ATTRIBUTES = {
     "axis": [0, 1, 2, -1], "ceil_mode": [0, 1], "count_include_pad": [0, 1], "group": [1, 3], "transA": [0, 1], "transB": [0, 1],
     "alpha": [0.5, 1.0, 2.0], "beta": [0.5, 1.0], "epsilon": [1e-5, 0.1], "keepdims": [0, 1], "to": [1, 6, 7, 9, 10, 11],
@@ -42,7 +43,7 @@ def bases(folder):
     for file in sorted(golden.glob("*.onnx")):
         if "training" not in file.name:
             yield file.name, onnx.load(file)
-    for group in [onnx_forms.sums, onnx_forms.activations, onnx_forms.windows, onnx_forms.normalizations, onnx_forms.dense, onnx_forms.shapes]:
+    for group in [onnx_forms.sums, onnx_forms.activations, onnx_forms.windows, onnx_forms.normalizations, onnx_forms.dense, onnx_forms.shapes, onnx_forms.more_types, onnx_forms.folded, onnx_forms.views, onnx_forms.old]:
         group()
     for made in onnx_forms.FORMS:
         if "logits" in made:
@@ -214,12 +215,25 @@ def end(graph):
     return ""
 
 
+def is_last(graph):
+    """Whether the channels are the last axis of the images."""
+    dims = [dim.dim_value for dim in graph.input[0].type.tensor_type.shape.dim]
+    return dims[1] != 3
+
+
+def is_half(graph):
+    """Whether there are 16-bit floats, whose rounding is that of ONNX Runtime alone."""
+    casts = [own.i for node in graph.node if node.op_type == "Cast" for own in node.attribute if own.name == "to"]
+    return bool({10, 16} & {*casts, *[tensor.data_type for tensor in graph.initializer]})
+
+
 def computed(model, image):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    images = numbers("images", (BATCH, *image, 3)).transpose(0, 3, 1, 2)
+    images = numbers("images", (BATCH, *image, 3))
+    images = images if is_last(model.graph) else images.transpose(0, 3, 1, 2)
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
         own = session.get_inputs()[0]
@@ -243,12 +257,12 @@ def main():
         name, base = every[k % len(every)]
         model, told = changed(draw, base) if k >= len(every) else (base, "nothing")
         dims = base.graph.input[0].type.tensor_type.shape.dim
-        image = [dim.dim_value or 32 for dim in dims[2:]]
+        image = [dim.dim_value or 32 for dim in (dims[1:3] if is_last(base.graph) else dims[2:])]
         image = [4, 6] if name == "residual_sizes.onnx" else image
         logits, error = computed(model, image)
         file = folder / f"{k}.onnx"
         file.write_bytes(model.SerializeToString())
-        entries.append({"file": file.name, "change": f"{name}: {told}", "image": image, "end": end(model.graph), "logits": logits, "error": error})
+        entries.append({"file": file.name, "change": f"{name}: {told}", "image": image, "end": end(model.graph), "logits": logits, "error": error, "half": is_half(model.graph)})
     (folder / "all.json").write_text(json.dumps(entries))
     print(f"{len(entries)} graphs; ONNX Runtime computes {sum(entry['logits'] is not None for entry in entries)}")
 

@@ -81,6 +81,30 @@ def cross_entropy():
     save("xent.probabilities", torch.softmax(tensor(logits), 1))
 
 
+def binary_cross_entropy():
+    """One output for two classes: Keras' binary cross-entropy and accuracy, of a sigmoid's logits.
+
+    From probabilities Keras clips at 1e-7, which changes no loss of these logits but the last two by more than 1e-6.
+    """
+    logits = np.array([[-3.0], [-0.5], [0.0], [0.25], [1.5], [7.0], [-18.0], [30.0]])
+    labels = np.array([0, 1, 1, 1, 0, 1, 1, 0], dtype=np.uint32)
+    save("bce.logits", logits)
+    save("bce.labels", labels)
+    for name, smoothing in [("hard", 0.0), ("smooth", 0.125)]:
+        x = tensor(logits)
+        of = {"label_smoothing": smoothing, "reduction": "sum"}
+        y = torch.tensor(labels[:, None].astype(np.float64))
+        loss = keras.losses.BinaryCrossentropy(from_logits=True, **of)(y, x)
+        clipped = keras.losses.BinaryCrossentropy(**of)
+        assert abs(clipped(y[:6], torch.sigmoid(x[:6])) - keras.losses.BinaryCrossentropy(True, **of)(y[:6], x[:6])) < 1e-6
+        (loss / 8).backward()
+        save(f"bce.{name}.loss", loss.reshape(1))
+        save(f"bce.{name}.dlogits", x.grad)
+    right = keras.metrics.binary_accuracy(labels[:, None], torch.sigmoid(tensor(logits)))
+    save("bce.correct", right.sum().reshape(1))
+    save("bce.probabilities", torch.sigmoid(tensor(logits)))
+
+
 def pooling():
     """Windows that overlap, with padding, over numbers of which many are equal."""
     for name, side, kernel, stride, pad in [("3s2", 9, 3, 2, 0), ("3s2p1", 8, 3, 2, 1), ("2s2", 7, 2, 2, 0)]:
@@ -177,6 +201,7 @@ def group_norm():
 
 batch_norm()
 cross_entropy()
+binary_cross_entropy()
 pooling()
 optimizers()
 activation("gelu", F.gelu)

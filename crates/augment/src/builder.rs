@@ -140,6 +140,22 @@ impl ImageDataGenerator {
         Self { rescale: Some(factor), ..self }
     }
 
+    /// Makes blue, green, red of red, green, blue (default: off), after the augmentation and before `rescale`, in training and in
+    /// evaluation. Networks that were trained with Caffe take pictures so.
+    ///
+    /// ```
+    /// use augment::{Draws, ImageDataGenerator, Scratch};
+    ///
+    /// let pipeline = ImageDataGenerator::new().reverse_channels(true).build([1, 1, 3])?;
+    /// let mut image = [0.0; 3];
+    /// pipeline.apply(&Draws::default(), &[10, 20, 30], &mut image, &mut Scratch::default())?;
+    /// assert_eq!(image, [30.0, 20.0, 10.0]);
+    /// # Ok::<(), augment::Error>(())
+    /// ```
+    pub fn reverse_channels(self, reverse_channels: bool) -> Self {
+        Self { reverse_channels, ..self }
+    }
+
     /// Calls `function` on every image (height, width, channels) after its augmentation and before `rescale` (default: none), in
     /// training and in evaluation. See [`PreprocessingFunction`].
     pub fn preprocessing_function(

@@ -9,7 +9,7 @@ const BLOCK: usize = 64;
 
 impl ImageDataGenerator {
     /// Measures `images` (N, H, W, C) for `featurewise_center`, `featurewise_std_normalization` and
-    /// `zca_whitening`, as Keras' `fit` does: after [`Preprocess`](crate::Preprocess) and `rescale`, without
+    /// `zca_whitening`, as Keras' `fit` does: after [`Preprocess`](crate::Preprocess), `reverse_channels` and `rescale`, without
     /// augmentation and without the preprocessing function. Does nothing where none of them is on.
     ///
     /// ```

@@ -13,7 +13,7 @@ use crate::{
 /// 2. rotation, shift, shear and zoom as one map, with `interpolation_order` between pixels, `fill_mode` and `cval` beyond the edge;
 /// 3. channel shift; horizontal flip, vertical flip; brightness;
 /// 4. random crop* or random resized crop*;
-/// 5. the preprocessing function, `rescale`, the sample's own mean and deviation, those of the set, ZCA whitening;
+/// 5. the preprocessing function, the reversal of channels*, `rescale`, the sample's own mean and deviation, those of the set, ZCA whitening;
 /// 6. cutout*;
 /// 7. mixup* or cutmix* with another sample that passed 1 to 6: a [`Loader`](crate::Loader) does that.
 ///
@@ -87,6 +87,8 @@ pub struct ImageDataGenerator {
     pub alternating_flip: bool,
     /// Multiply every value; `None` and 0 are off.
     pub rescale: Option<f32>,
+    /// Reverse the channels: blue, green, red.
+    pub reverse_channels: bool,
     /// A caller's own step. It is not saved with the other options.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub preprocessing_function: Option<PreprocessingFunction>,
@@ -133,6 +135,7 @@ impl Default for ImageDataGenerator {
             vertical_flip: false,
             alternating_flip: false,
             rescale: None,
+            reverse_channels: false,
             preprocessing_function: None,
             validation_split: 0.0,
             random_crop: 0,
@@ -176,6 +179,7 @@ impl ImageDataGenerator {
             std,
             whitening,
             rescale: other.rescale,
+            reverse_channels: other.reverse_channels,
             preprocessing_function,
             ..self
         }
@@ -245,6 +249,11 @@ impl ImageDataGenerator {
         }
         if !(0.0..1.0).contains(&self.validation_split) {
             return Err(Error::option("validation_split", self.validation_split, "at least 0 and below 1"));
+        }
+        if self.reverse_channels && c != 3 {
+            let accepted =
+                format!("left out for images of {c} channels: it makes blue, green, red of red, green, blue");
+            return Err(Error::option("reverse_channels", true, accepted));
         }
         self.check_crops(h.min(w))?;
         if let Some(policy) = self.rand_augment {

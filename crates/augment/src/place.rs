@@ -57,6 +57,7 @@ impl Pipeline {
             ("zoom_range", !o.zoom_range.is_off()),
             ("channel_shift_range", o.channel_shift_range != 0.0),
             ("brightness_range", o.brightness_range.is_some()),
+            ("reverse_channels", o.reverse_channels),
             ("preprocessing_function", o.preprocessing_function.is_some()),
             ("samplewise_center", o.samplewise_center),
             ("samplewise_std_normalization", o.samplewise_std_normalization),

@@ -11,6 +11,7 @@ pub(crate) const EPSILON: f32 = 1e-6;
 pub(crate) struct Standardizer {
     shape: [usize; 3],
     function: Option<PreprocessingFunction>,
+    reverse: bool,
     pub(crate) factor: Option<f32>,
     samplewise_center: bool,
     samplewise_std: bool,
@@ -45,6 +46,7 @@ impl Standardizer {
         Ok(Standardizer {
             shape,
             function: options.preprocessing_function.clone(),
+            reverse: options.reverse_channels,
             factor: options.factor(),
             samplewise_center: options.samplewise_center || options.samplewise_std_normalization,
             samplewise_std: options.samplewise_std_normalization,
@@ -61,6 +63,9 @@ impl Standardizer {
             && let Ok(view) = ArrayViewMut3::from_shape((h, w, c), &mut *image)
         {
             function.call(view);
+        }
+        if self.reverse {
+            image.chunks_exact_mut(c).for_each(<[f32]>::reverse);
         }
         if let Some(factor) = self.factor {
             image.iter_mut().for_each(|value| *value *= factor);

@@ -72,7 +72,7 @@ fn facts(config: &Config, options: &BenchOptions) -> Agreement {
         .with("the network", &config.training.model)
         .with("the optimizer", config.training.optimizer);
     with_device_facts(facts, config)
-        .with("images of", config.training.data.image_size)
+        .with("images of", train::ImageSize::of(config.training.data.image()))
         .with("a batch of", batch_size(config, options))
         .with("a time of", format_args!("{} s, {} times", options.seconds, options.repeats))
 }
@@ -287,7 +287,7 @@ mod tests {
     fn benchmarks_are_of_images_of_one_size() {
         let of = |image_size: &str| {
             let mut config = recipe("quick").unwrap();
-            config.training.data.image_size = image_size.parse().unwrap();
+            config.training.data.image_size = Some(image_size.parse().unwrap());
             facts(&config, &BenchOptions::default())
         };
         assert_eq!(of("32"), of("32x32"));

@@ -33,7 +33,7 @@ impl Setup {
             version: env!("CARGO_PKG_VERSION"),
             model: config.training.model.clone(),
             mode: options.mode,
-            image: config.training.data.image_size.shape(),
+            image: config.training.data.image(),
             batch,
             device: device.kind().to_owned(),
             threads: device.threads(),

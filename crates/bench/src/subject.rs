@@ -54,7 +54,7 @@ pub(crate) fn device_with(config: &Config, arithmetic: &Arithmetic) -> Result<De
 
 /// The recipe's network, for ten classes, with its frozen layers.
 pub(crate) fn model(config: &Config) -> Result<Model> {
-    config.frozen(config.network(config.training.data.image_size.shape(), 10)?)
+    config.frozen(config.network(config.training.data.image(), config.some_classes())?)
 }
 
 /// Images and labels for a network.

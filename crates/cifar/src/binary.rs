@@ -17,8 +17,8 @@ pub(crate) fn record_bytes(kind: Kind) -> usize {
 
 fn label_bytes(kind: Kind) -> usize {
     match kind {
-        Kind::Cifar10 => 1,
         Kind::Cifar100 => 2,
+        _ => 1,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The front door: find the data or fetch it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 #[cfg(feature = "download")]
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::find::{Search, folders_in, other_programs};
 use crate::layout::Layout;
 use crate::progress::{Listener, Progress};
 
-/// CIFAR-10 or CIFAR-100, from wherever it can be had.
+/// CIFAR-10, CIFAR-100, MNIST or Fashion-MNIST, from wherever it can be had.
 ///
-/// [`load`](Cifar::load) looks for batch files in the data folder, then where Keras and torchvision keep
+/// [`load`](Cifar::load) looks for the files in the data folder, then where Keras and torchvision keep
 /// theirs. If there are none it unpacks an official archive that lies in the data folder, and else downloads
 /// one (with the feature `download`). Whatever it finds is checked completely before it is used.
 ///
@@ -52,7 +52,7 @@ impl<'a> Cifar<'a> {
         }
     }
 
-    /// Where the data is or goes: the folder of the batch files or its parent. It is created if need be.
+    /// Where the data is or goes: the folder of the files or its parent. It is created if need be.
     pub fn data_dir(self, dir: impl Into<PathBuf>) -> Self {
         Cifar { data_dir: dir.into(), ..self }
     }
@@ -81,7 +81,7 @@ impl<'a> Cifar<'a> {
         self.obtain().map(|(_, data)| data)
     }
 
-    /// Finds or fetches the data, checks it, and tells the folder of its batch files.
+    /// Finds or fetches the data, checks it, and tells the folder of its files.
     ///
     /// # Errors
     /// As [`load`](Cifar::load).
@@ -125,12 +125,9 @@ impl<'a> Cifar<'a> {
 
     /// The parent of the batch files' folder, whichever of the two the data folder names.
     fn root(&self) -> PathBuf {
-        let named =
-            Layout::both(self.kind).into_iter().any(|layout| self.data_dir.ends_with(layout.folder()));
-        match self.data_dir.parent() {
-            Some(parent) if named => parent.to_path_buf(),
-            _ => self.data_dir.clone(),
-        }
+        let named = Layout::all(self.kind).map(Layout::folder).find(|folder| self.data_dir.ends_with(folder));
+        let parents = named.map_or(0, |folder| Path::new(folder).components().count());
+        self.data_dir.ancestors().nth(parents).unwrap_or(&self.data_dir).to_path_buf()
     }
 }
 
@@ -138,7 +135,8 @@ impl<'a> Cifar<'a> {
 #[cfg(feature = "download")]
 impl Cifar<'_> {
     /// Download from these addresses instead of the public ones; their checksums are not known, see
-    /// [`sources`](Cifar::sources).
+    /// [`sources`](Cifar::sources). An address is an archive's; of MNIST and Fashion-MNIST it is the folder's that has the four
+    /// `.gz` files.
     pub fn urls(self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.sources(urls.into_iter().map(Source::new))
     }

@@ -1,22 +1,46 @@
-//! The two CIFAR data sets, and the names of their classes in the order of the labels.
+//! The known data sets, and the names of their classes in the order of the labels.
 
 use std::fmt;
 
-/// Which of the two CIFAR data sets.
+use crate::sizes::{CHANNELS, SIDE};
+
+/// Which of the known data sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// 50,000 + 10,000 images of 10 classes.
     Cifar10,
     /// 50,000 + 10,000 images of 100 classes, grouped into 20 coarse ones.
     Cifar100,
+    /// 60,000 + 10,000 grey images of 28 x 28 pixels: handwritten digits.
+    Mnist,
+    /// 60,000 + 10,000 grey images of 28 x 28 pixels: clothes of 10 classes.
+    FashionMnist,
 }
 
 impl Kind {
-    /// The name in file names and on command lines: `cifar10` or `cifar100`.
+    /// All of them.
+    pub const ALL: [Kind; 4] = [Kind::Cifar10, Kind::Cifar100, Kind::Mnist, Kind::FashionMnist];
+
+    /// The data set of this [name](Kind::name).
+    pub fn named(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The name in file names and on command lines: `cifar10`, `cifar100`, `mnist` or `fashion-mnist`.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Cifar10 => "cifar10",
             Kind::Cifar100 => "cifar100",
+            Kind::Mnist => "mnist",
+            Kind::FashionMnist => "fashion-mnist",
+        }
+    }
+
+    /// Height, width and channels of the images.
+    pub fn shape(self) -> [usize; 3] {
+        match self {
+            Kind::Cifar10 | Kind::Cifar100 => [SIDE, SIDE, CHANNELS],
+            Kind::Mnist | Kind::FashionMnist => [28, 28, 1],
         }
     }
 
@@ -31,6 +55,8 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Kind::Cifar10 => "CIFAR-10",
             Kind::Cifar100 => "CIFAR-100",
+            Kind::Mnist => "MNIST",
+            Kind::FashionMnist => "Fashion-MNIST",
         })
     }
 }
@@ -45,14 +71,16 @@ pub fn class_names(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Cifar10 => &CIFAR10,
         Kind::Cifar100 => &CIFAR100,
+        Kind::Mnist => &DIGITS,
+        Kind::FashionMnist => &CLOTHES,
     }
 }
 
-/// The names of the 20 coarse classes of CIFAR-100, in the order of the coarse labels; none for CIFAR-10.
+/// The names of the 20 coarse classes of CIFAR-100, in the order of the coarse labels; none for the others.
 pub fn coarse_class_names(kind: Kind) -> &'static [&'static str] {
     match kind {
-        Kind::Cifar10 => &[],
         Kind::Cifar100 => &CIFAR100_COARSE,
+        Kind::Cifar10 | Kind::Mnist | Kind::FashionMnist => &[],
     }
 }
 
@@ -63,6 +91,14 @@ pub(crate) fn owned(names: &[&str]) -> Vec<String> {
 #[rustfmt::skip]
 const CIFAR10: [&str; 10] =
     ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
+
+#[rustfmt::skip]
+const DIGITS: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+
+#[rustfmt::skip]
+const CLOTHES: [&str; 10] = [
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+];
 
 #[rustfmt::skip]
 const CIFAR100: [&str; 100] = [

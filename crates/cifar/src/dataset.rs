@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use ndarray::{Array1, Array4, Axis};
 
+use crate::decode;
 use crate::error::{Error, Result};
 use crate::on_demand::Files;
+use crate::pixels;
 use crate::sizes::{CHANNELS, SIDE};
 
 /// The most bytes of pixels that are decoded together, and the most images: a progress bar moves after each part.
@@ -17,8 +19,8 @@ const TOGETHER: (usize, usize) = (64 << 20, 1024);
 /// Labelled images, for training or for testing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// `[n, 32, 32, 3]`, or of class folders `[n, height, width, 3]`: image, row, column, channel (red, green, blue), 0..=255, in
-    /// standard (C) order. `[0, height, width, 3]` where `files` has the images.
+    /// `[n, height, width, channels]`: image, row, column, channel (red, green and blue, or grey alone), 0..=255, in standard (C)
+    /// order. `[0, height, width, channels]` where `files` has the images. CIFAR has 32 x 32 x 3, MNIST 28 x 28 x 1.
     pub images: Array4<u8>,
     /// The images, if they are decoded on demand. Only [class folders](crate::folder::ClassFolders::on_demand_above) can have them.
     pub files: Option<Files>,
@@ -143,19 +145,49 @@ impl Split {
         counts
     }
 
-    /// `images` holds `labels.len()` images in NHWC order; the readers of this crate guarantee it.
-    pub(crate) fn from_parts(images: Vec<u8>, labels: Vec<u16>, coarse: Option<Vec<u16>>) -> Split {
-        Split::of_size([SIDE; 2], images, labels, coarse)
+    /// The images with another height, width and channels: grey of colours as of [pictures](crate::folder::ClassFolders::channels),
+    /// three equal channels of grey, and scaled as pictures are.
+    ///
+    /// ```
+    /// let digits = cifar::synthetic(1, 20, 10).train.reshaped([28, 28, 1])?;
+    /// assert_eq!(digits.images.dim(), (20, 28, 28, 1));
+    /// # Ok::<(), cifar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Size`] and [`Error::Channels`] for a shape that no picture can have.
+    pub fn reshaped(self, shape: [usize; 3]) -> Result<Split> {
+        decode::check_shape(shape)?;
+        let old = self.shape();
+        if shape == old {
+            return Ok(self);
+        }
+        let Split { images, files, labels, coarse, paths } = self;
+        let images = match images.is_standard_layout() {
+            true => images.into_raw_vec_and_offset().0,
+            false => images.iter().copied().collect(),
+        };
+        let files = files.map(|files| files.reshaped(shape));
+        let images = pixels::reshaped(images, old, shape);
+        let len = if files.is_some() { 0 } else { labels.len() };
+        let images = Array4::from_shape_vec((len, shape[0], shape[1], shape[2]), images)
+            .expect("as many images as before");
+        Ok(Split { images, files, labels, coarse, paths })
     }
 
-    /// The same for images of another height and width.
-    pub(crate) fn of_size(
-        [height, width]: [usize; 2],
+    /// `images` holds `labels.len()` images in NHWC order; the readers of this crate guarantee it.
+    pub(crate) fn from_parts(images: Vec<u8>, labels: Vec<u16>, coarse: Option<Vec<u16>>) -> Split {
+        Split::of_shape([SIDE, SIDE, CHANNELS], images, labels, coarse)
+    }
+
+    /// The same for images of another height, width and channels.
+    pub(crate) fn of_shape(
+        [height, width, channels]: [usize; 3],
         images: Vec<u8>,
         labels: Vec<u16>,
         coarse: Option<Vec<u16>>,
     ) -> Split {
-        let images = Array4::from_shape_vec((labels.len(), height, width, CHANNELS), images)
+        let images = Array4::from_shape_vec((labels.len(), height, width, channels), images)
             .expect("a reader collects the bytes of an image for every label");
         let coarse = coarse.map(Array1::from);
         Split { images, files: None, labels: labels.into(), coarse, paths: None }
@@ -163,7 +195,7 @@ impl Split {
 
     /// Pictures that are decoded on demand.
     pub(crate) fn on_demand(files: Files, labels: Vec<u16>) -> Split {
-        let none = Split::of_size(files.size(), Vec::new(), Vec::new(), None);
+        let none = Split::of_shape(files.shape(), Vec::new(), Vec::new(), None);
         Split { files: Some(files), labels: labels.into(), ..none }
     }
 }
@@ -171,7 +203,7 @@ impl Split {
 /// A data set: a training split, a test split, maybe one to validate on, and the names of the classes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dataset {
-    /// `cifar10`, `cifar100`, `synthetic`, or the name of a folder of class folders.
+    /// `cifar10`, `cifar100`, `mnist`, `fashion-mnist`, `synthetic`, or the name of a folder.
     pub name: String,
     /// The data for training.
     pub train: Split,
@@ -221,6 +253,19 @@ impl fmt::Display for ValidationFrom {
 }
 
 impl Dataset {
+    /// All images with another height, width and channels, as [`Split::reshaped`] makes them.
+    ///
+    /// # Errors
+    /// As [`Split::reshaped`].
+    pub fn reshaped(self, shape: [usize; 3]) -> Result<Dataset> {
+        Ok(Dataset {
+            train: self.train.reshaped(shape)?,
+            validation: self.validation.map(|split| split.reshaped(shape)).transpose()?,
+            test: self.test.reshaped(shape)?,
+            ..self
+        })
+    }
+
     /// Whether the test split is the validation split too, as in a folder of class folders without a folder
     /// `test`.
     ///

@@ -21,8 +21,7 @@ use crate::files::open;
 use crate::jpeg;
 use crate::memory;
 use crate::panics::caught;
-use crate::resize::resize;
-use crate::sizes::CHANNELS;
+use crate::pixels::{self, grey, scale};
 
 /// The widest and highest picture that is decoded, or scaled to.
 const MAX_PIXELS_ASIDE: u32 = 16_384;
@@ -38,11 +37,11 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 /// how many are done. Returns the places of pictures that can't be decoded and why, in their order.
 pub(crate) fn all(
     paths: &[impl AsRef<Path> + Sync],
-    size: [usize; 2],
+    shape: [usize; 3],
     images: &mut [u8],
     tell: &mut dyn FnMut(usize),
 ) -> Result<Vec<(usize, Error)>> {
-    let bytes = bytes_of(size);
+    let bytes = bytes_of(shape);
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let share = paths.len().div_ceil(threads).max(1);
     let done = AtomicUsize::new(0);
@@ -57,7 +56,7 @@ pub(crate) fn all(
                 let mut bad = Vec::new();
                 for (k, (path, image)) in paths.iter().zip(images.chunks_mut(bytes)).enumerate() {
                     done.fetch_add(1, Ordering::Relaxed);
-                    bad.extend(one(path.as_ref(), size, image).err().map(|error| (k, error)));
+                    bad.extend(one(path.as_ref(), shape, image).err().map(|error| (k, error)));
                 }
                 bad
             };
@@ -91,8 +90,9 @@ pub(crate) fn refuse(mut bad: Vec<Error>) -> Result<()> {
     }
 }
 
-/// Refuses a height and width that no picture can be scaled to.
-pub(crate) fn check_size([height, width]: [usize; 2]) -> Result<()> {
+/// Refuses a height and width that no picture can be scaled to, and channels that it can't have.
+pub(crate) fn check_shape([height, width, channels]: [usize; 3]) -> Result<()> {
+    pixels::check_channels(channels)?;
     let sides = 1..=MAX_PIXELS_ASIDE as usize;
     match sides.contains(&height) && sides.contains(&width) {
         true => Ok(()),
@@ -100,20 +100,25 @@ pub(crate) fn check_size([height, width]: [usize; 2]) -> Result<()> {
     }
 }
 
-/// The bytes of a picture of this height and width.
-pub(crate) fn bytes_of([height, width]: [usize; 2]) -> usize {
-    height * width * CHANNELS
+/// The bytes of a picture of this height, width and channels.
+pub(crate) fn bytes_of(shape: [usize; 3]) -> usize {
+    shape.iter().product()
 }
 
-/// Decodes one picture into `to`, the bytes of a picture of this size.
+/// Decodes one picture into `to`, the bytes of a picture of this height, width and channels.
 ///
 /// # Panics
 /// If `to` has another length.
-pub(crate) fn one(path: &Path, size: [usize; 2], to: &mut [u8]) -> Result<()> {
-    assert_eq!(to.len(), bytes_of(size), "the pixels of a picture of {}x{} are wanted", size[0], size[1]);
+pub(crate) fn one(path: &Path, shape: [usize; 3], to: &mut [u8]) -> Result<()> {
+    let [height, width, channels] = shape;
+    assert_eq!(to.len(), bytes_of(shape), "the pixels of a picture of {height}x{width} are wanted");
     let picture = read(path)?;
     let own = [picture.height() as usize, picture.width() as usize];
-    resize(picture.as_raw(), own, size, to);
+    match channels {
+        // As in Keras, colours become grey before the picture is scaled.
+        1 => scale::<1>(&grey(picture.as_raw()), own, [height, width], to),
+        _ => scale::<3>(picture.as_raw(), own, [height, width], to),
+    }
     Ok(())
 }
 

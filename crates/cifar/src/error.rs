@@ -66,6 +66,22 @@ pub enum Error {
         found: u64,
     },
 
+    /// A file of arrays, as MNIST's, that is damaged or holds something else.
+    #[error("{}: {reason}", path.display())]
+    Array {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// A number of channels that no picture can have.
+    #[error("pictures can't have {channels} channels, only 1 for grey, or 3 for red, green and blue")]
+    Channels {
+        /// The number.
+        channels: usize,
+    },
+
     /// A label that names no class.
     #[error("{}: record {record} has label {label}, expected one below {classes}", path.display())]
     Label {
@@ -79,8 +95,8 @@ pub enum Error {
         classes: usize,
     },
 
-    /// A split without a single image of some class, which CIFAR never is.
-    #[error("{}: the {split} split has no image of class `{class}`; these are not CIFAR's files", dir.display())]
+    /// A split without a single image of some class, which no known data set has.
+    #[error("{}: the {split} split has no image of class `{class}`; these are not the official files", dir.display())]
     MissingClass {
         /// The folder of batch files.
         dir: PathBuf,
@@ -139,8 +155,8 @@ pub enum Error {
         found: u64,
     },
 
-    /// A download that isn't a `.tar.gz` archive, most often a web page.
-    #[error("{url}: not a .tar.gz archive; it begins with {start:?}")]
+    /// A download that isn't compressed by gzip, most often a web page.
+    #[error("{url}: not a {} file; it begins with {start:?}", if url.ends_with(".tar.gz") {".tar.gz"} else {".gz"})]
     NotAnArchive {
         /// What was asked for.
         url: String,
@@ -180,9 +196,10 @@ pub enum Error {
 
     /// No data on this machine, and none was to be fetched.
     #[error(
-        "no usable {kind} was found{}; name the folder with the batch files (or its parent) as the data folder, put the official \
-         .tar.gz archive into it, or {FETCHING}",
-        Looked { places: looked, rejected }
+        "no usable {kind} was found{}; name the folder with its files (or its parent) as the data folder, put {} into it, or \
+         {FETCHING}",
+        Looked { places: looked, rejected },
+        official(*kind)
     )]
     NotFound {
         /// Which data set.
@@ -196,8 +213,9 @@ pub enum Error {
     /// No data on this machine, and every source failed.
     #[error(
         "{kind} can't be downloaded{}; check the network and run again (a download continues where it \
-         stopped), name another address, or put the official .tar.gz archive into the data folder",
-        by_reason(failures)
+         stopped), name another address, or put {} into the data folder",
+        by_reason(failures),
+        official(*kind)
     )]
     NoSource {
         /// Which data set.
@@ -269,6 +287,15 @@ fn by_reason(failures: &[String]) -> String {
     let tell = |(addresses, reason): &(Vec<&str>, &str)| format!("{}: {reason}", addresses.join(", "));
     let told = reasons.iter().map(tell).collect::<Vec<_>>().join("; ");
     if told.is_empty() { told } else { format!(": {told}") }
+}
+
+/// The files of a data set, as they can be had.
+fn official(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Cifar10 | Kind::Cifar100 => "the official .tar.gz archive",
+        Kind::Mnist => "the four official .gz files or Keras' mnist.npz",
+        Kind::FashionMnist => "the four official .gz files",
+    }
 }
 
 fn gigabytes(bytes: u64) -> String {

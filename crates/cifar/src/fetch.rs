@@ -1,8 +1,8 @@
 //! Bringing the data into the data folder: one process at a time, all or nothing.
 //!
-//! The archive is downloaded to a `.part` file and unpacked into a temporary folder beside the final one. It
-//! is read and checked there like any data, then renamed into place. So the folder of the batch files is
-//! never seen half-written. A lock file makes a second process wait.
+//! The archive is downloaded to a `.part` file and unpacked into a temporary folder beside the final one; so is each of the files
+//! of MNIST. The content is read and checked there like any data, then renamed into place. So the folder of the files is never
+//! seen half-written. A lock file makes a second process wait.
 
 use std::env;
 use std::fs::{self, File, TryLockError};
@@ -20,14 +20,14 @@ use crate::error::{Error, Result};
 use crate::find::{Search, folders_in};
 use crate::layout::Layout;
 use crate::progress::{Listener, Progress};
-use crate::unpack::unpack;
+use crate::unpack::{unpack, unpack_files};
 
 /// How the names of temporary folders end.
 const TEMPORARY: &str = ".tmp";
 
 pub(crate) struct Fetch<'a> {
     pub kind: Kind,
-    /// The parent of the batch files' folder.
+    /// The parent of the files' folder.
     pub root: &'a Path,
     /// Where to download from; nothing to stay off the network.
     #[cfg(feature = "download")]
@@ -37,7 +37,7 @@ pub(crate) struct Fetch<'a> {
     pub rejected: &'a mut Vec<Error>,
 }
 
-/// The folder of the batch files, and their content.
+/// The folder of the files, and their content.
 pub(crate) type Fetched = (PathBuf, Dataset);
 
 impl Fetch<'_> {
@@ -106,15 +106,16 @@ impl Fetch<'_> {
         format!(".{}-", self.kind.name())
     }
 
-    fn local_archives(&self) -> Vec<(PathBuf, Layout)> {
-        let archives = Layout::both(self.kind).into_iter();
-        let archives = archives.map(|layout| (self.root.join(layout.archive()), layout));
+    /// The official archives that are in the data folder, each with its MD5.
+    fn local_archives(&self) -> Vec<(PathBuf, &'static str)> {
+        let archives = Layout::all(self.kind).filter_map(Layout::archive);
+        let archives = archives.map(|(name, md5, _)| (self.root.join(name), md5));
         archives.filter(|(path, _)| path.is_file()).collect()
     }
 
     /// An official archive that somebody put there: a browser, torchvision. It stays where it is.
     fn unpack_local_archive(&mut self) -> Result<Option<Fetched>> {
-        self.use_local_archive(&Self::install)
+        self.use_local_archive(&|fetch, archive, name| fetch.install(&[archive], name))
     }
 
     /// The same without writing into the data folder. Gives the archive's path.
@@ -125,7 +126,7 @@ impl Fetch<'_> {
     /// The content of an archive, which is unpacked into the system's folder for temporary files and deleted
     /// again.
     fn read_archive(&mut self, archive: &Path, name: &str) -> Result<Fetched> {
-        let unpacked = self.unpack_in(&env::temp_dir(), archive, name)?;
+        let unpacked = self.unpack_in(&env::temp_dir(), &[archive], name)?;
         Ok((archive.to_owned(), unpacked.data))
     }
 
@@ -133,9 +134,9 @@ impl Fetch<'_> {
         &mut self,
         take: &dyn Fn(&mut Self, &Path, &str) -> Result<Fetched>,
     ) -> Result<Option<Fetched>> {
-        for (path, layout) in self.local_archives() {
+        for (path, expected) in self.local_archives() {
             let name = path.display().to_string();
-            let (found, expected) = (md5_of(&path)?, layout.md5());
+            let found = md5_of(&path)?;
             let reason = match found == expected {
                 false => Error::Archive {
                     archive: name,
@@ -152,23 +153,29 @@ impl Fetch<'_> {
         Ok(None)
     }
 
-    /// Unpacks an archive beside the place where the data belongs, checks it and puts it there.
-    pub(crate) fn install(&mut self, archive: &Path, name: &str) -> Result<Fetched> {
-        let Unpacked { _folder, fresh, layout, data } = self.unpack_in(self.root, archive, name)?;
+    /// Unpacks an archive, or files, beside the place where the data belongs, checks it and puts it there.
+    pub(crate) fn install(&mut self, files: &[&Path], name: &str) -> Result<Fetched> {
+        let Unpacked { _folder, fresh, layout, data } = self.unpack_in(self.root, files, name)?;
         let place = self.root.join(layout.folder());
+        if let Some(parent) = place.parent() {
+            fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
+        }
         self.move_aside(&place)?;
         fs::rename(&fresh, &place).map_err(Error::io("move the data to", &place))?;
         Ok((place, data))
     }
 
-    /// Unpacks an archive into a new folder in `parent`, and checks it.
-    fn unpack_in(&mut self, parent: &Path, archive: &Path, name: &str) -> Result<Unpacked> {
+    /// Unpacks an archive, or the [files](Layout::files) in their order, into a new folder in `parent`, and checks it.
+    fn unpack_in(&mut self, parent: &Path, files: &[&Path], name: &str) -> Result<Unpacked> {
         (self.listener)(Progress::Unpacking { archive: name });
         let folder = tempfile::Builder::new().prefix(&self.prefix()).suffix(TEMPORARY).tempdir_in(parent);
         let folder = folder.map_err(Error::io("create a folder in", parent))?;
         let fresh = folder.path().join("unpacked");
         fs::create_dir(&fresh).map_err(Error::io("create", &fresh))?;
-        let layout = unpack(archive, name, self.kind, &fresh)?;
+        let layout = match files {
+            [archive] => unpack(archive, name, self.kind, &fresh)?,
+            files => unpack_files(files, name, self.kind, &fresh)?,
+        };
         let data = layout
             .read(&fresh)
             .map_err(|reason| Error::Archive { archive: name.into(), reason: reason.to_string() })?;
@@ -183,7 +190,8 @@ impl Fetch<'_> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other.map_err(Error::io("look at", place))?,
         };
-        let aside = (1..).map(|k| self.root.join(format!("{name}.unusable-{k}"))).find(|path| !path.exists());
+        let aside =
+            (1..).map(|k| place.with_file_name(format!("{name}.unusable-{k}"))).find(|path| !path.exists());
         let to = aside.expect("some number is free");
         fs::rename(place, &to).map_err(Error::io("move aside", place))?;
         (self.listener)(Progress::MovedAside { to: &to });
@@ -195,7 +203,7 @@ impl Fetch<'_> {
 struct Unpacked {
     /// Deleted with its content when this is dropped, in every case.
     _folder: TempDir,
-    /// The folder of the batch files, in that one.
+    /// The folder of the files, in that one.
     fresh: PathBuf,
     layout: Layout,
     data: Dataset,

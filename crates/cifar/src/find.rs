@@ -8,12 +8,13 @@ use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 
-/// Reads CIFAR's batch files, binary or python layout, from `dir` or from the folder of the official name
-/// inside it (`cifar-10-batches-bin`, `cifar-10-batches-py`, `cifar-100-binary`, `cifar-100-python`).
+/// Reads a data set from `dir` or from the folder of the official name inside it: CIFAR's batch files, binary or python layout
+/// (`cifar-10-batches-bin`, `cifar-10-batches-py`, `cifar-100-binary`, `cifar-100-python`); the `idx` files of MNIST and
+/// Fashion-MNIST, compressed or not (`MNIST/raw`, `FashionMNIST/raw`, `fashion-mnist`); or Keras' `mnist.npz`.
 ///
 /// Nothing is taken on trust: file sizes, the number of records, every label, and that each class occurs.
 ///
-/// # Errors [`Error::NotFound`] if there is no batch file, otherwise the error of the first that fails.
+/// # Errors [`Error::NotFound`] if there is no such file, otherwise the error of the first that fails.
 ///
 /// ```no_run
 /// let data = cifar::read_dir(cifar::Kind::Cifar10, "data/cifar-10-batches-py")?;
@@ -37,7 +38,7 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// The first of `folders` that holds complete and sound batch files, and their content.
+    /// The first of `folders` that holds complete and sound files, and their content.
     pub fn first(
         &mut self,
         kind: Kind,
@@ -45,7 +46,7 @@ impl Search {
         on_reject: &mut dyn FnMut(&Error),
     ) -> Option<(PathBuf, Dataset)> {
         for dir in folders {
-            for layout in Layout::both(kind).into_iter().filter(|layout| layout.is_in(dir)) {
+            for layout in Layout::all(kind).filter(|layout| layout.is_in(dir)) {
                 match layout.read(dir) {
                     Ok(data) => return Some((dir.clone(), data)),
                     Err(reason) => {
@@ -59,14 +60,10 @@ impl Search {
     }
 }
 
-/// Where batch files may lie, given a folder that is theirs or holds theirs. Keras 3 unpacks into another
-/// folder, named `...-target`.
+/// Where the files may lie, given a folder that is theirs or holds theirs.
 pub(crate) fn folders_in(kind: Kind, dir: &Path) -> Vec<PathBuf> {
-    let mut folders = vec![dir.to_path_buf()];
-    for name in Layout::both(kind).map(Layout::folder) {
-        folders.extend([dir.join(name), dir.join(format!("{name}-target")).join(name)]);
-    }
-    folders
+    let within = Layout::all(kind).flat_map(Layout::folders).map(|name| dir.join(name));
+    std::iter::once(dir.to_path_buf()).chain(within).collect()
 }
 
 /// Where Keras (`$KERAS_HOME` or `~/.keras`) and torchvision (`data` in the working directory, as in its

@@ -63,7 +63,7 @@ pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
 /// ```
 pub struct ClassFolders<'a> {
     dir: PathBuf,
-    size: [usize; 2],
+    shape: [usize; 3],
     limit_train: usize,
     limit_test: usize,
     in_memory: u64,
@@ -76,10 +76,10 @@ impl<'a> ClassFolders<'a> {
     /// All pictures of the folder `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let listener = Box::new(|_: Progress<'_>| {});
-        let (size, limit) = ([SIDE; 2], usize::MAX);
+        let limit = usize::MAX;
         ClassFolders {
             dir: dir.into(),
-            size,
+            shape: [SIDE, SIDE, CHANNELS],
             limit_train: limit,
             limit_test: limit,
             in_memory: u64::MAX,
@@ -91,7 +91,15 @@ impl<'a> ClassFolders<'a> {
 
     /// The rows and columns that every picture is stretched to, as Keras' `image_dataset_from_directory(image_size=(height, width))`.
     pub fn image_size(self, height: usize, width: usize) -> Self {
-        ClassFolders { size: [height, width], ..self }
+        let [_, _, channels] = self.shape;
+        ClassFolders { shape: [height, width, channels], ..self }
+    }
+
+    /// The channels of every picture: 3 for red, green and blue, as by default, or 1 for grey. Grey is as in Pillow's `convert("L")`,
+    /// and so as in Keras' `color_mode="grayscale"`.
+    pub fn channels(self, channels: usize) -> Self {
+        let [height, width, _] = self.shape;
+        ClassFolders { shape: [height, width, channels], ..self }
     }
 
     /// At most so many pictures of the training split, [as many of each class](evenly) as can be. The others are not decoded.
@@ -146,9 +154,9 @@ impl<'a> ClassFolders<'a> {
         } else {
             self.check_memory(total, memory::available())?;
         }
-        let (size, skip) = (self.size, self.skip_unreadable);
+        let (shape, skip) = (self.shape, self.skip_unreadable);
         let listener = &mut *self.listener;
-        let mut decoder = Decoder { size, skip, done: 0, total, bad: Vec::new(), listener };
+        let mut decoder = Decoder { shape, skip, done: 0, total, bad: Vec::new(), listener };
         let mut split = |pictures: Vec<Picture>| decoder.split(pictures, on_demand);
         let (train, validation, test) =
             (split(train)?, validation.map(&mut split).transpose()?, split(test)?);
@@ -195,15 +203,14 @@ impl<'a> ClassFolders<'a> {
 
     /// The bytes of the pixels of so many pictures.
     fn bytes(&self, pictures: usize) -> Result<u64> {
-        let [height, width] = self.size;
-        decode::check_size(self.size)?;
-        let bytes = [height, width, CHANNELS].into_iter().try_fold(pictures, usize::checked_mul);
+        decode::check_shape(self.shape)?;
+        let bytes = self.shape.into_iter().try_fold(pictures, usize::checked_mul);
         Ok(bytes.map_or(u64::MAX, |bytes| bytes as u64))
     }
 
     /// Refuses so many pictures if they would take more than the `free` bytes, before any of them is decoded.
     fn check_memory(&self, pictures: usize, free: Option<u64>) -> Result<()> {
-        let ([height, width], needed) = (self.size, self.bytes(pictures)?);
+        let ([height, width, _], needed) = (self.shape, self.bytes(pictures)?);
         match free.filter(|&free| free < needed) {
             Some(free) => Err(Error::Memory {
                 path: self.dir.clone(),
@@ -244,34 +251,34 @@ fn limited(pictures: &[Picture], limit: usize) -> Vec<Picture> {
     evenly(&labels, limit).into_iter().map(|place| pictures[place].clone()).collect()
 }
 
-/// Reads one picture of any size, turns it and scales it to `[height, width]` as the pictures of a folder are: the bytes
-/// of its RGB pixels, row by row.
+/// Reads one picture of any size, turns it and scales it to `[height, width, channels]` as the pictures of a folder are: the bytes
+/// of its pixels, row by row. It has 3 channels, or 1 for grey.
 ///
 /// # Errors
-/// [`Error::Io`] or [`Error::Image`] if it can't be read or decoded, or is too large; [`Error::Size`] for a size that no picture
-/// can be scaled to.
-pub fn picture(path: impl AsRef<Path>, size: [usize; 2]) -> Result<Vec<u8>> {
-    decode::check_size(size)?;
-    let mut pixels = vec![0; decode::bytes_of(size)];
-    decode::one(path.as_ref(), size, &mut pixels)?;
+/// [`Error::Io`] or [`Error::Image`] if it can't be read or decoded, or is too large; [`Error::Size`] and [`Error::Channels`] for a
+/// shape that no picture can have.
+pub fn picture(path: impl AsRef<Path>, shape: [usize; 3]) -> Result<Vec<u8>> {
+    decode::check_shape(shape)?;
+    let mut pixels = vec![0; decode::bytes_of(shape)];
+    decode::one(path.as_ref(), shape, &mut pixels)?;
     Ok(pixels)
 }
 
 /// As [`picture`] for several files, on all cores. A picture that can't be read has its error.
 ///
 /// ```no_run
-/// let decoded = cifar::folder::pictures(&["cat.jpg", "dog.jpg"], [64, 64]);
+/// let decoded = cifar::folder::pictures(&["cat.jpg", "dog.jpg"], [64, 64, 3]);
 /// for error in decoded.iter().filter_map(|picture| picture.as_ref().err()) {
 ///     eprintln!("{error}");
 /// }
 /// ```
-pub fn pictures(paths: &[impl AsRef<Path> + Sync], size: [usize; 2]) -> Vec<Result<Vec<u8>>> {
+pub fn pictures(paths: &[impl AsRef<Path> + Sync], shape: [usize; 3]) -> Vec<Result<Vec<u8>>> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let share = paths.len().div_ceil(threads).max(1);
     thread::scope(|scope| {
         let mut shares = Vec::new();
         for share in paths.chunks(share) {
-            let decode = move || share.iter().map(|path| picture(path, size)).collect::<Vec<_>>();
+            let decode = move || share.iter().map(|path| picture(path, shape)).collect::<Vec<_>>();
             // Without another thread this one decodes.
             shares.push(thread::Builder::new().spawn_scoped(scope, decode).map_err(|_| decode()));
         }
@@ -302,11 +309,16 @@ mod tests {
 
     #[test]
     fn a_picture_has_pixels() {
-        for size in [[0, 8], [8, 0], [8, u32::MAX as usize], [usize::MAX, 8]] {
+        for [height, width] in [[0, 8], [8, 0], [8, u32::MAX as usize], [usize::MAX, 8]] {
             let error =
-                ClassFolders::new("pets").image_size(size[0], size[1]).check_memory(1, None).unwrap_err();
+                ClassFolders::new("pets").image_size(height, width).check_memory(1, None).unwrap_err();
             assert!(error.to_string().contains("can't be scaled to"), "{error}");
-            assert!(picture("cat.png", size).unwrap_err().to_string().contains("can't be scaled to"));
+            let error = picture("cat.png", [height, width, 3]).unwrap_err();
+            assert!(error.to_string().contains("can't be scaled to"));
+        }
+        for channels in [0, 2, 4] {
+            let error = ClassFolders::new("pets").channels(channels).check_memory(1, None).unwrap_err();
+            assert!(error.to_string().ends_with("1 for grey, or 3 for red, green and blue"), "{error}");
         }
     }
 }

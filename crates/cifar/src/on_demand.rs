@@ -20,18 +20,23 @@ use crate::error::Result;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
     paths: Arc<[PathBuf]>,
-    size: [usize; 2],
+    shape: [usize; 3],
 }
 
 impl Files {
-    /// Of these files, for pictures of this height and width, which was checked.
-    pub(crate) fn new(paths: impl Into<Arc<[PathBuf]>>, size: [usize; 2]) -> Self {
-        Files { paths: paths.into(), size }
+    /// Of these files, for pictures of this height, width and channels, which were checked.
+    pub(crate) fn new(paths: impl Into<Arc<[PathBuf]>>, shape: [usize; 3]) -> Self {
+        Files { paths: paths.into(), shape }
     }
 
-    /// Height and width.
-    pub(crate) fn size(&self) -> [usize; 2] {
-        self.size
+    /// Height, width and channels.
+    pub(crate) fn shape(&self) -> [usize; 3] {
+        self.shape
+    }
+
+    /// The same files, with another height, width and channels.
+    pub(crate) fn reshaped(self, shape: [usize; 3]) -> Self {
+        Files { shape, ..self }
     }
 
     /// The number of pictures.
@@ -60,7 +65,7 @@ impl Files {
     /// # Panics
     /// If there is no such picture, or `pixels` has another length than one.
     pub fn read(&self, picture: usize, pixels: &mut [u8]) -> Result<()> {
-        decode::one(&self.paths[picture], self.size, pixels)
+        decode::one(&self.paths[picture], self.shape, pixels)
     }
 
     /// Decodes pictures one after the other into `pixels`, on all cores.
@@ -68,12 +73,12 @@ impl Files {
     /// # Errors
     /// Those of all pictures that can't be decoded.
     pub(crate) fn read_all(&self, pictures: core::ops::Range<usize>, pixels: &mut [u8]) -> Result<()> {
-        let bad = decode::all(&self.paths[pictures], self.size, pixels, &mut |_| {})?;
+        let bad = decode::all(&self.paths[pictures], self.shape, pixels, &mut |_| {})?;
         decode::refuse(bad.into_iter().map(|(_, error)| error).collect())
     }
 
     /// Some of them, in this order.
     pub(crate) fn select(&self, pictures: &[usize]) -> Self {
-        Files::new(pictures.iter().map(|&k| self.paths[k].clone()).collect::<Vec<_>>(), self.size)
+        Files::new(pictures.iter().map(|&k| self.paths[k].clone()).collect::<Vec<_>>(), self.shape)
     }
 }

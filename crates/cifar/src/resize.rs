@@ -3,8 +3,6 @@
 //! The filter is a triangle: bilinear, or an average where a picture becomes smaller. Rows are filtered
 //! first, then columns. Weights are whole numbers, so every machine computes the same pixels.
 
-use crate::sizes::CHANNELS;
-
 /// Bits of a weight after the point. Pillow has as many: a sum of 8-bit values and a sign fit in 32 bits.
 const BITS: u32 = 32 - 8 - 2;
 
@@ -55,8 +53,8 @@ impl Axis {
 /// pixels, add up to less than 1 + 1/510.
 const HALF: u32 = 1 << (BITS - 1);
 
-/// Scales the RGB pixels `from` of `old` height and width into `to`, of `new` height and width.
-pub(crate) fn resize(from: &[u8], old: [usize; 2], new: [usize; 2], to: &mut [u8]) {
+/// Scales the pixels `from` of `old` height and width into `to`, of `new` height and width. A pixel has `CHANNELS` bytes.
+pub(crate) fn resize<const CHANNELS: usize>(from: &[u8], old: [usize; 2], new: [usize; 2], to: &mut [u8]) {
     if old == new {
         return to.copy_from_slice(from);
     }
@@ -65,18 +63,18 @@ pub(crate) fn resize(from: &[u8], old: [usize; 2], new: [usize; 2], to: &mut [u8
         from
     } else {
         narrow.resize(old[0] * new[1] * CHANNELS, 0);
-        rows(from, old[1], new[1], &mut narrow);
+        rows::<CHANNELS>(from, old[1], new[1], &mut narrow);
         &narrow
     };
     if old[0] == new[0] {
         return to.copy_from_slice(rows);
     }
-    columns(rows, old[0], new, to);
+    columns::<CHANNELS>(rows, old[0], new, to);
 }
 
 /// Filters every row. Two rows are one: a number holds a value of the upper and one of the lower, and half as many
 /// products are computed. A sum of weighted values has less than 31 bits, so none runs over.
-fn rows(from: &[u8], old: usize, new: usize, to: &mut [u8]) {
+fn rows<const CHANNELS: usize>(from: &[u8], old: usize, new: usize, to: &mut [u8]) {
     let axis = Axis::new(old, new);
     let (old, new) = (old * CHANNELS, new * CHANNELS);
     // Weights of 0 may reach beyond a row.
@@ -92,9 +90,9 @@ fn rows(from: &[u8], old: usize, new: usize, to: &mut [u8]) {
         let mut lower = lower.as_chunks_mut::<CHANNELS>().0.iter_mut();
         for ((start, weights), upper) in axis.taps().zip(upper.as_chunks_mut::<CHANNELS>().0) {
             let mut sums = [u64::from(HALF) | u64::from(HALF) << 32; CHANNELS];
-            let pixels = pairs[start * CHANNELS..].as_chunks::<{ 2 * CHANNELS }>().0;
+            let pixels = pairs[start * CHANNELS..].as_chunks::<CHANNELS>().0.as_chunks::<2>().0;
             for (weights, pixels) in weights.as_chunks::<2>().0.iter().zip(pixels) {
-                for (pixel, &weight) in pixels.as_chunks::<CHANNELS>().0.iter().zip(weights) {
+                for (pixel, &weight) in pixels.iter().zip(weights) {
                     for (sum, values) in sums.iter_mut().zip(pixel) {
                         *sum += u64::from(weight) * values;
                     }
@@ -109,7 +107,7 @@ fn rows(from: &[u8], old: usize, new: usize, to: &mut [u8]) {
 }
 
 /// Filters every column.
-fn columns(from: &[u8], old: usize, new: [usize; 2], to: &mut [u8]) {
+fn columns<const CHANNELS: usize>(from: &[u8], old: usize, new: [usize; 2], to: &mut [u8]) {
     let (axis, len) = (Axis::new(old, new[0]), new[1] * CHANNELS);
     let mut sums = vec![HALF; len];
     for ((start, weights), to) in axis.taps().zip(to.chunks_exact_mut(len)) {
@@ -128,14 +126,29 @@ fn columns(from: &[u8], old: usize, new: [usize; 2], to: &mut [u8]) {
 mod tests {
     use super::*;
 
+    /// A channel has the same values alone and beside others.
+    #[test]
+    fn channels_are_scaled_by_themselves() {
+        let (old, new) = ([7, 10], [5, 12]);
+        let colours: Vec<u8> = (0..old[0] * old[1] * 3).map(|k| (k * k % 251) as u8).collect();
+        let mut all = vec![0; new[0] * new[1] * 3];
+        resize::<3>(&colours, old, new, &mut all);
+        for c in 0..3 {
+            let of = |values: &[u8]| values.iter().skip(c).step_by(3).copied().collect::<Vec<u8>>();
+            let mut alone = vec![0; new[0] * new[1]];
+            resize::<1>(&of(&colours), old, new, &mut alone);
+            assert_eq!(alone, of(&all), "channel {c}");
+        }
+    }
+
     /// Rounded weights may add up to more than 1, but never to so much that a value runs over.
     #[test]
     fn white_stays_white() {
         for (old, new) in [(16_384, 1), (16_384, 3), (10_000, 7), (500, 224), (7, 5), (3, 8)] {
             for turn in [[1, 0], [0, 1]] {
                 let side = |len: usize| turn.map(|along| if along == 1 { len } else { 1 });
-                let mut to = vec![0; new * CHANNELS];
-                resize(&vec![255; old * CHANNELS], side(old), side(new), &mut to);
+                let mut to = vec![0; new * 3];
+                resize::<3>(&vec![255; old * 3], side(old), side(new), &mut to);
                 assert!(to.iter().all(|&value| value == 255), "{old} to {new}: {to:?}");
             }
         }

@@ -11,8 +11,8 @@ use crate::progress::{Listener, Progress};
 
 /// Decodes the pictures of a folder, split by split.
 pub(crate) struct Decoder<'l, 'a> {
-    /// The height and width that they get.
-    pub(crate) size: [usize; 2],
+    /// The height, width and channels that they get.
+    pub(crate) shape: [usize; 3],
     /// Whether bad pictures are left out of their split.
     pub(crate) skip: bool,
     /// How many are done, of the splits before.
@@ -27,7 +27,7 @@ pub(crate) struct Decoder<'l, 'a> {
 impl Decoder<'_, '_> {
     /// A split of these pictures, decoded now or `on_demand`.
     pub(crate) fn split(&mut self, mut pictures: Vec<Picture>, on_demand: bool) -> Result<Split> {
-        let (mut images, bytes) = (Vec::new(), bytes_of(self.size));
+        let (mut images, bytes) = (Vec::new(), bytes_of(self.shape));
         if !on_demand {
             let bad = self.decode(&pictures, &mut images)?;
             if self.skip && !bad.is_empty() {
@@ -50,18 +50,18 @@ impl Decoder<'_, '_> {
         }
         let (paths, labels): (Vec<_>, Vec<_>) = pictures.into_iter().unzip();
         Ok(match on_demand {
-            true => Split::on_demand(Files::new(paths, self.size), labels),
-            false => Split { paths: Some(paths.into()), ..Split::of_size(self.size, images, labels, None) },
+            true => Split::on_demand(Files::new(paths, self.shape), labels),
+            false => Split { paths: Some(paths.into()), ..Split::of_shape(self.shape, images, labels, None) },
         })
     }
 
     /// Decodes all of them into `images`. Returns the places of the bad ones.
     fn decode(&mut self, pictures: &[Picture], images: &mut Vec<u8>) -> Result<Vec<usize>> {
-        images.resize(pictures.len() * bytes_of(self.size), 0);
+        images.resize(pictures.len() * bytes_of(self.shape), 0);
         let (before, total) = (self.done, self.total);
         let mut tell = |done| (self.listener)(Progress::Decoding { done: before + done, total });
         let paths: Vec<&Path> = pictures.iter().map(|(path, _)| path.as_path()).collect();
-        let (places, errors): (_, Vec<_>) = all(&paths, self.size, images, &mut tell)?.into_iter().unzip();
+        let (places, errors): (_, Vec<_>) = all(&paths, self.shape, images, &mut tell)?.into_iter().unzip();
         self.bad.extend(errors);
         self.done += pictures.len();
         Ok(places)
@@ -91,7 +91,7 @@ mod tests {
             };
             let total = 100 + pictures.len();
             let (bad, listener) = (Vec::new(), &mut listener);
-            let mut decoder = Decoder { size: [8, 8], skip: false, done: 100, total, bad, listener };
+            let mut decoder = Decoder { shape: [8, 8, 3], skip: false, done: 100, total, bad, listener };
             assert_eq!(decoder.split(pictures.clone(), false).unwrap().len(), pictures.len());
             assert!(decoder.done == total && decoder.bad.is_empty());
             pictures.extend_from_within(..);

@@ -55,6 +55,22 @@ pub(crate) fn unpack(path: &Path, name: &str, kind: Kind, into: &Path) -> Result
     }
 }
 
+/// Unpacks files that were compressed by gzip one by one into the empty folder `into`, under the names of their
+/// [layout](Layout::files). In errors they are called `name`.
+pub(crate) fn unpack_files(paths: &[&Path], name: &str, kind: Kind, into: &Path) -> Result<Layout> {
+    let layout = Layout { kind, format: Format::Idx };
+    for (path, (file_name, ..)) in paths.iter().zip(layout.files()) {
+        let refused = |reason: String| Error::Archive {
+            archive: name.into(),
+            reason: format!("{file_name}.gz: {reason}"),
+        };
+        let (file, _) = open(path)?;
+        let unpacked = GzDecoder::new(BufReader::new(file));
+        write(&mut Capped { inner: unpacked, left: MAX_UNPACKED }, &into.join(file_name), &refused)?;
+    }
+    Ok(layout)
+}
+
 /// The last part of the name of a regular file; nothing for a folder.
 fn safe_name<R: Read>(entry: &Entry<'_, R>) -> Result<Option<String>, String> {
     let path = entry.path().map_err(|e| e.to_string())?;
@@ -72,7 +88,7 @@ fn safe_name<R: Read>(entry: &Entry<'_, R>) -> Result<Option<String>, String> {
 
 /// The layout that a file belongs to, and the size it has: that exactly, or that at most.
 fn expected(kind: Kind, file_name: &str) -> Option<(Layout, bool, u64)> {
-    Layout::both(kind).into_iter().find_map(|layout| {
+    Layout::all(kind).find_map(|layout| {
         let batch = layout.batches().iter().find(|(name, _)| *name == file_name);
         let size = batch.map(|&(_, images)| layout.file_bytes(images));
         let exact = layout.format == Format::Binary;

@@ -70,7 +70,7 @@ pub(crate) fn running_norm(ops: &mut Ops, c: usize) -> [TensorId; 4] {
 
 fn same(inputs: usize, outputs: usize, kernel: usize) -> Conv2d {
     let pad = Pad::same(99, 99, [kernel; 2], [1; 2]);
-    Conv2d { inputs, outputs, kernel: [kernel; 2], stride: [1; 2], pad }
+    Conv2d { pad, ..Conv2d::new(inputs, outputs, [kernel; 2]) }
 }
 
 /// The shapes that training is made of.
@@ -93,18 +93,48 @@ pub fn layers_of_real_networks(subject: &Subject) {
     }
 }
 
-/// Sizes, strides, paddings and places at random.
+/// Groups of few and of many channels, and kernels with gaps.
+pub fn groups_and_dilation(subject: &Subject) {
+    let wide = |groups, dilation, conv| Conv2d { groups, dilation: [dilation; 2], ..conv };
+    for (conv, n, side) in [
+        (wide(8, 1, same(32, 32, 3)), 2, 14),
+        (wide(13, 1, Conv2d { stride: [2; 2], ..same(104, 104, 3) }), 2, 7),
+        (wide(2, 1, same(48, 96, 5)), 1, 9),
+        (wide(3, 1, same(24, 48, 1)), 2, 6),
+        (wide(6, 2, same(6, 12, 3)), 2, 9),
+        (wide(1, 3, Conv2d { stride: [2; 2], ..same(20, 24, 3) }), 2, 11),
+    ] {
+        let shape = subject.fit(Shape::new(n, side, side, conv.inputs), conv.weights());
+        let case =
+            Convolution { conv, shape, place: ALONE, act: Activation::Relu, bias: true, mode: Write::Set };
+        subject.agree(&case);
+        subject.agree(&Convolution { place: WIDE_SLICE, bias: false, mode: Write::Add, ..case });
+    }
+}
+
+/// Sizes, strides, dilations, groups, paddings and places at random.
 #[cfg(feature = "random")]
 pub fn any_convolution(subject: &Subject) {
     let sizes = (0..4_usize, 1..11_usize, 1..11_usize, 1..24_usize, 1..40_usize);
-    let windows = (prop::array::uniform2(1..5_usize), prop::array::uniform2(1..4_usize));
+    let two = |range| prop::array::uniform2(range);
+    // As often as not without dilation and without groups.
+    let dilation = prop_oneof![Just([1; 2]), two(1..4_usize)];
+    let groups = prop_oneof![Just(1), 1..7_usize];
+    let windows = (two(1..5_usize), two(1..4_usize), dilation, groups);
     let pads = (0..3_usize, 0..3_usize, 0..3_usize, 0..3_usize);
     let rest = (placement(), write_mode(), activation_of_sums(), any::<bool>());
     let cases =
         (sizes, windows, pads, rest).prop_filter_map("the kernel fits", |(sizes, windows, pads, rest)| {
-            let ((n, h, w, inputs, outputs), (kernel, stride)) = (sizes, windows);
+            let ((n, h, w, inputs, outputs), (kernel, stride, dilation, groups)) = (sizes, windows);
             let ((top, bottom, left, right), (place, mode, act, bias)) = (pads, rest);
-            let conv = Conv2d { inputs, outputs, kernel, stride, pad: Pad { top, bottom, left, right } };
+            let [inputs, outputs] = [inputs, outputs].map(|channels| channels.div_ceil(groups) * groups);
+            let conv = Conv2d {
+                stride,
+                dilation,
+                groups,
+                pad: Pad { top, bottom, left, right },
+                ..Conv2d::new(inputs, outputs, kernel)
+            };
             let shape = Shape::new(n, h, w, inputs);
             conv.output(shape).is_ok().then_some(Convolution { conv, shape, place, act, bias, mode })
         });

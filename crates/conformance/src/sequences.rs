@@ -14,13 +14,8 @@ use program::{
     Shape, Span, StepArgs, View, ViewMut, WeightDecay, Write,
 };
 
-const CONV: Conv2d = Conv2d {
-    inputs: 8,
-    outputs: 16,
-    kernel: [3; 2],
-    stride: [1; 2],
-    pad: Pad { top: 1, bottom: 1, left: 1, right: 1 },
-};
+const CONV: Conv2d =
+    Conv2d { pad: Pad { top: 1, bottom: 1, left: 1, right: 1 }, ..Conv2d::new(8, 16, [3; 2]) };
 const POINTWISE: Conv2d = Conv2d { inputs: 16, outputs: 8, kernel: [1; 2], pad: Pad::VALID, ..CONV };
 
 /// Ops of very different sizes, which share a device's scratch memory, one after the other.

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 pub struct Logits {
     /// In the batch.
     pub samples: usize,
-    /// Of a sample.
+    /// Of a sample: logits. A single one tells two classes apart.
     pub classes: usize,
     /// Of the logits and their gradient.
     pub place: Placement,
@@ -29,7 +29,7 @@ pub struct Logits {
 
 impl Logits {
     fn labels(&self) -> Vec<u32> {
-        let classes = self.classes as u32;
+        let classes = if self.classes == 1 { 2 } else { self.classes as u32 };
         let draw =
             |what| numbers(what, self.samples).into_iter().map(move |x| (x.abs() * 7.0) as u32 % classes);
         if !self.mixed {
@@ -102,7 +102,7 @@ pub fn enormous_logits_do_not_overflow(subject: &Subject) {
 /// Neither the loss nor the gradient of such a sample may look good.
 pub fn logits_that_are_no_numbers(subject: &Subject) {
     for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-        for classes in [5, 40] {
+        for classes in [1, 5, 40] {
             let (place, smoothing, size, mixed, odd) = (ALONE, 0.0, 1.0, false, Some(odd));
             subject.agree(&Logits { samples: 50, classes, place, smoothing, size, mixed, odd });
         }
@@ -163,7 +163,7 @@ pub fn an_empty_batch(subject: &Subject) {
 
 /// More samples than a device has threads at once.
 pub fn a_large_batch(subject: &Subject) {
-    for (samples, classes) in [(3000, 10), (700, 100), (5, 1500)] {
+    for (samples, classes) in [(3000, 1), (3000, 10), (700, 100), (5, 1500)] {
         let samples = subject.fit(Shape::vectors(samples, classes), 64 * classes).n;
         subject.agree(&Logits {
             samples,

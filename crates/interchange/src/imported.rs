@@ -2,7 +2,7 @@ use crate::Compiled;
 use models::Architecture;
 
 /// A network as a file of another program describes it, without its weights.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Imported {
     /// The network's name.
     pub name: String,
@@ -12,6 +12,10 @@ pub struct Imported {
     pub classes: Option<usize>,
     /// Height and width of its images, if the file says them.
     pub image: Option<[usize; 2]>,
+    /// The channels of its images, 1 or 3, if the file says them.
+    pub channels: Option<usize>,
+    /// The names of the models inside of it.
+    pub parts: Vec<String>,
     /// Options of training in the file that the layers have no words for, a sentence each.
     pub notes: Vec<String>,
     /// The optimizer that the file names, or why it can't be taken. `None` if it names none.

@@ -42,7 +42,7 @@ pub(crate) fn to_torch(ours: &[usize], data: &[f32]) -> Vec<f32> {
         [kh, kw, c, k] => {
             // As a matrix of (rows * columns * inputs, outputs), then of (rows * columns, inputs) for each output.
             let each = channels_first(data, kh * kw * c, k);
-            each.chunks(kh * kw * c).flat_map(|filter| channels_first(filter, kh * kw, c)).collect()
+            transposed_each(&each, kh * kw, c)
         }
         [c, k] => channels_first(data, c, k),
         _ => data.to_vec(),
@@ -53,17 +53,46 @@ pub(crate) fn to_torch(ours: &[usize], data: &[f32]) -> Vec<f32> {
 pub(crate) fn from_torch(ours: &[usize], data: &[f32]) -> Vec<f32> {
     match *ours {
         [kh, kw, c, k] => {
-            let filters = data.chunks(kh * kw * c).flat_map(|filter| channels_first(filter, c, kh * kw));
-            channels_first(&filters.collect::<Vec<_>>(), k, kh * kw * c)
+            let filters = transposed_each(data, c, kh * kw);
+            channels_first(&filters, k, kh * kw * c)
         }
         [c, k] => channels_first(data, k, c),
         _ => data.to_vec(),
     }
 }
 
+/// Matrices of this shape that follow one another, each transposed.
+fn transposed_each(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+    if rows == 1 || columns == 1 {
+        return values.to_vec();
+    }
+    let mut all = vec![0.0; values.len()];
+    let len = rows * columns;
+    for (from, to) in values.chunks_exact(len).zip(all.chunks_exact_mut(len)) {
+        transpose(from, to, rows, columns);
+    }
+    all
+}
+
 /// Rows of `channels` numbers each, transposed.
 pub(crate) fn channels_first(values: &[f32], rows: usize, channels: usize) -> Vec<f32> {
-    (0..channels).flat_map(|c| (0..rows).map(move |row| values[row * channels + c])).collect()
+    let mut all = vec![0.0; rows * channels];
+    transpose(values, &mut all, rows, channels);
+    all
+}
+
+/// A matrix of `rows` rows into one of as many columns, square by square: each of them fits a cache.
+fn transpose(from: &[f32], to: &mut [f32], rows: usize, columns: usize) {
+    const SIDE: usize = 32;
+    for row in (0..rows).step_by(SIDE) {
+        for column in (0..columns).step_by(SIDE) {
+            for c in column..columns.min(column + SIDE) {
+                for r in row..rows.min(row + SIDE) {
+                    to[c * rows + r] = from[r * columns + c];
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

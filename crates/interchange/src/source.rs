@@ -2,6 +2,7 @@ use crate::layout::channels_first;
 use crate::{Error, Result, layout};
 use checkpoint::Tensors;
 use layers::{Step, Value};
+use program::{Op, ops};
 
 /// A trained network, as the writers of this crate take it.
 #[derive(Clone, Debug)]
@@ -42,7 +43,23 @@ pub(crate) struct Weights {
     pub(crate) data: Vec<f32>,
 }
 
+/// The op as PyTorch and ONNX have it: a depthwise convolution is one with a group for each channel.
+pub(crate) fn grouped(op: Op) -> Op {
+    match op {
+        Op::DepthwiseForward(ops::DepthwiseForward { conv, act }) => {
+            ops::Conv2dForward { conv: conv.grouped(), act }.into()
+        }
+        op => op,
+    }
+}
+
 impl Source<'_> {
+    /// Whether its one output is the logit of the second of two classes, whose sigmoid is a probability.
+    pub(crate) fn has_one_output(&self) -> bool {
+        let last = self.steps.iter().rev().find_map(|step| step.params.first());
+        self.classes.len() == 2 && last.is_some_and(|spec| spec.shape.last() == Some(&1))
+    }
+
     /// The shift as PyTorch lays out images: `(channels, 1, 1)`, or `(channels, rows, columns)`.
     pub(crate) fn shift(&self) -> Weights {
         let [h, w, c] = self.image;

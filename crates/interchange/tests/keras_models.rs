@@ -79,8 +79,14 @@ fn built(entry: &Value, file: &Path, mode: Mode, device: &Device) -> Network {
         imported.notes
     );
     if mode == Mode::Training {
-        let dropouts = imported.architecture.layers.iter_mut().filter(|layer| layer.class == "Dropout");
-        dropouts.for_each(|layer| layer.options["rate"] = 0.0.into());
+        for layer in &mut imported.architecture.layers {
+            let rate = match layer.class.as_str() {
+                "Dropout" | "SpatialDropout2D" => "rate",
+                "StochasticDepth" => "drop_path_rate",
+                _ => continue,
+            };
+            layer.options[rate] = 0.0.into();
+        }
     }
     let [h, w] = imported.image.unwrap();
     let model = imported.architecture.build(&imported.name, [h, w, 3], CLASSES).unwrap();
@@ -260,11 +266,7 @@ fn what_cannot_be_read_is_one_sentence() {
             sequential(&[layer("Lambda", json!({"name": "a"}))]),
             "its layer `a` is a Lambda, which is not supported",
         ),
-        (
-            conv("dilation_rate", json!([2, 2])),
-            "its layer `c` has dilation_rate=[2,2], which is not supported",
-        ),
-        (conv("groups", json!(3)), "its layer `c` has groups=3, which is not supported"),
+        (conv("groups", json!(2)), "the number of groups is 2, but must be a divisor of its input channels"),
         (
             conv("data_format", json!("channels_first")),
             "its layer `c` has data_format=\"channels_first\", and towers",

@@ -1,5 +1,6 @@
 use crate::activation::check_fused;
 use crate::{Initializer, Layer, Lower, ParamSpec, Role};
+use program::ops::Depthwise;
 use program::{Activation, Conv2d, Error, Pad, Result, Shape, TensorId, ops};
 
 /// Zeros around an image: Keras' two kinds, or given widths.
@@ -39,6 +40,8 @@ pub struct Conv2D {
     filters: usize,
     kernel: [usize; 2],
     stride: [usize; 2],
+    dilation: [usize; 2],
+    groups: usize,
     padding: Padding,
     activation: Activation,
     use_bias: bool,
@@ -53,6 +56,8 @@ impl Conv2D {
             filters,
             kernel: [kernel_size; 2],
             stride: [1; 2],
+            dilation: [1; 2],
+            groups: 1,
             padding: Padding::Valid,
             activation: Activation::None,
             use_bias: true,
@@ -86,6 +91,17 @@ impl Conv2D {
         Conv2D { stride, ..self }
     }
 
+    /// Rows and columns from one element of the kernel to the next: Keras' `dilation_rate`. Not as in Keras, such a layer may have
+    /// strides too.
+    pub fn dilation_rate(self, dilation: [usize; 2]) -> Self {
+        Conv2D { dilation, ..self }
+    }
+
+    /// Parts into which the channels of the input and the filters are divided. Each filter reads those of its part.
+    pub fn groups(self, groups: usize) -> Self {
+        Conv2D { groups, ..self }
+    }
+
     /// The activation after the convolution. GELU must be a separate layer.
     pub fn activation(self, activation: Activation) -> Self {
         Conv2D { activation, ..self }
@@ -107,19 +123,19 @@ impl Conv2D {
     }
 
     fn spec(&self, x: Shape) -> Conv2d {
-        Conv2d {
-            inputs: x.c,
-            outputs: self.filters,
-            kernel: self.kernel,
+        let conv = Conv2d {
             stride: self.stride,
-            pad: self.padding.resolve(x, self.kernel, self.stride),
-        }
+            dilation: self.dilation,
+            groups: self.groups,
+            ..Conv2d::new(x.c, self.filters, self.kernel)
+        };
+        Conv2d { pad: self.padding.resolve(x, conv.extent(), self.stride), ..conv }
     }
 }
 
 impl Layer for Conv2D {
     fn params(&self, inputs: &[Shape]) -> Vec<ParamSpec> {
-        let shape = vec![self.kernel[0], self.kernel[1], inputs[0].c, self.filters];
+        let shape = vec![self.kernel[0], self.kernel[1], self.spec(inputs[0]).group_inputs(), self.filters];
         let mut params = weights_and_bias(shape, self.kernel_initializer, self.use_bias);
         params[0].role = Role::trained(self.kernel_trainable);
         params
@@ -135,8 +151,21 @@ impl Layer for Conv2D {
                 (self.filters as f64, "twice the numbers of a patch, for its initializer");
             return Err(Error::Value { op: "conv2d", what: "filters", value, accepted });
         }
+        let passes_on = matches!(self.kernel_initializer, Initializer::Whitening { .. } | Initializer::Dirac);
+        if passes_on && self.groups != 1 {
+            let (value, accepted) = (self.groups as f64, "1, for its initializer");
+            return Err(Error::Value { op: "conv2d", what: "the number of groups", value, accepted });
+        }
         let operands = [inputs, to.params()].concat();
-        to.push(ops::Conv2dForward { conv: self.spec(shape), act: self.activation }, &operands)
+        let (conv, act) = (self.spec(shape), self.activation);
+        if self.groups > 1 && self.groups == shape.c && self.filters.is_multiple_of(shape.c) {
+            // With a group for each channel it is a depthwise convolution, whose weights lie alike.
+            let Conv2d { inputs, kernel, stride, dilation, pad, .. } = conv;
+            let multiplier = self.filters / inputs;
+            let conv = Depthwise { inputs, multiplier, kernel, stride, dilation, pad };
+            return to.push(ops::DepthwiseForward { conv, act }, &operands);
+        }
+        to.push(ops::Conv2dForward { conv, act }, &operands)
     }
 }
 

@@ -193,7 +193,7 @@ impl Layer for SeparableConv2D {
         at_least_one("separable_conv2d", "filters", self.filters)?;
         let depthwise = self.windows.spec("separable_conv2d", to.shape(inputs[0]))?;
         let (between, outputs) = (depthwise.outputs(), self.filters);
-        let conv = Conv2d { inputs: between, outputs, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+        let conv = Conv2d::new(between, outputs, [1; 2]);
         let params = to.params().to_vec();
         let act = Activation::None;
         let x = to.push(ops::DepthwiseForward { conv: depthwise, act }, &[inputs[0], params[0]])?;

@@ -1,5 +1,5 @@
 use crate::{Initializer, Layer, Lower, ParamSpec, Role};
-use program::{Activation, Conv2d, Pad, Result, Shape, TensorId, ops};
+use program::{Activation, Conv2d, Result, Shape, TensorId, ops};
 
 /// All numbers times a constant, plus another one: Keras' `Rescaling(scale, offset)`.
 ///
@@ -46,7 +46,7 @@ impl Layer for Rescaling {
         };
         let x = inputs[0];
         let c = to.shape(x).c;
-        let conv = Conv2d { inputs: c, outputs: c, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+        let conv = Conv2d::new(c, c, [1; 2]);
         to.push(ops::Conv2dForward { conv, act: Activation::None }, &[x, kernel, bias])
     }
 }

@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, DepthwiseConv2D, Dropout, Flatten, Graph,
-    GroupNormalization, Initializer, Layer, Lower, MaxPooling2D, Mode, Padding, ParamSpec, Rescaling, Role,
-    SeparableConv2D, Value,
+    Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Cropping2D,
+    Dense, DepthwiseConv2D, Dropout, Flatten, Graph, GroupNormalization, Initializer, Layer,
+    LayerNormalization, LocalResponseNormalization, Lower, MaxPooling2D, Mode, Multiply, Padding, ParamSpec,
+    Rescaling, Reshape, Role, SeparableConv2D, UpSampling2D, Value, ZeroPadding2D,
 };
-use program::{Activation, Conv2d, Linear, Pad, Shape, TensorId, ops};
+use program::{Activation, Conv2d, Linear, Noise, Pad, Shape, TensorId, ops};
 use testkit::{GradientCheck, Report};
 
 /// A convolution, the layer, a dense layer: the layer's gradient reaches the first parameters.
@@ -62,6 +63,21 @@ fn depthwise_conv2d_with_every_padding_stride_and_kernel() {
 }
 
 #[test]
+fn conv2d_with_groups_and_dilation() {
+    for groups in [1, 3] {
+        for (padding, dilation) in
+            [(Padding::Valid, [2, 1]), (Padding::Same, [1, 2]), (Padding::Same, [2, 3])]
+        {
+            for stride in [1, 2] {
+                let conv = Conv2D::new(6, 3).groups(groups).dilation_rate(dilation).padding(padding);
+                check([6, 7, 2], conv.strides(stride));
+            }
+        }
+        check([5, 4, 2], Conv2D::new(3, 3).groups(groups).same().activation(Activation::Relu));
+    }
+}
+
+#[test]
 fn depthwise_conv2d_with_every_other_option() {
     let conv = || DepthwiseConv2D::new(3).same();
     check([5, 4, 2], conv().use_bias(false));
@@ -75,6 +91,24 @@ fn separable_conv2d() {
     check([5, 4, 2], SeparableConv2D::new(4, 3).same());
     let conv = SeparableConv2D::new(2, 3).depth_multiplier(2).strides(2).use_bias(false);
     check([6, 5, 2], conv.activation(Activation::Relu));
+}
+
+#[test]
+fn channels_that_are_shuffled_and_sliced() {
+    check([3, 2, 2], ChannelShuffle::new(3));
+    check([3, 2, 2], ChannelSlice::new(1, 2));
+    // A unit of ShuffleNetV2: one half passes by.
+    let mut graph = Graph::new("unit", [4, 3, 2]);
+    let x = graph.add(Conv2D::new(8, 1), graph.input()).unwrap();
+    let halves = [0, 4].map(|start| graph.add(ChannelSlice::new(start, 4), x).unwrap());
+    let y = graph.add(Conv2D::new(4, 3).same().activation(Activation::Relu), halves[1]).unwrap();
+    let x = graph.add(Concatenate, [halves[0], y]).unwrap();
+    let x = graph.add(ChannelShuffle::new(2), x).unwrap();
+    let half = graph.add(ChannelSlice::new(2, 4), x).unwrap();
+    let x = graph.add(Conv2D::new(3, 2), half).unwrap();
+    let x = graph.add(Flatten, x).unwrap();
+    let logits = graph.add(Dense::new(4), x).unwrap();
+    GradientCheck::new().assert(&graph, logits);
 }
 
 #[test]
@@ -127,8 +161,7 @@ fn custom_layers_that_fuse_an_activation() {
             let Custom(op, act) = *self;
             let operands = [inputs, to.params()].concat();
             let channels = to.shape(inputs[0]).c;
-            let conv =
-                Conv2d { inputs: channels, outputs: 2, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+            let conv = Conv2d::new(channels, 2, [1; 2]);
             match op {
                 Fused::Conv => to.push(ops::Conv2dForward { conv, act }, &operands),
                 Fused::Dense => {
@@ -252,8 +285,58 @@ fn pooling_side_by_side_overlapping_and_padded() {
         }
     }
     check([4, 4, 2], AveragePooling2D::new(4));
+    for (pool, strides, padding) in [
+        (2, 2, Padding::Valid),
+        (3, 2, Padding::Pixels(1)),
+        (3, 2, Padding::Same),
+        (2, 3, Padding::Pixels(1)),
+    ] {
+        check([6, 5, 2], MaxPooling2D::new(pool).strides(strides).padding(padding).ceil_mode(true));
+        for (counts, ceil) in [(true, false), (true, true), (false, true)] {
+            let average = AveragePooling2D::new(pool).strides(strides).padding(padding);
+            check([6, 5, 2], average.ceil_mode(ceil).count_include_pad(counts));
+        }
+    }
     check_alone([4, 4, 3], MaxPooling2D::new(2));
     check_alone([4, 4, 3], AveragePooling2D::new(2));
+}
+
+#[test]
+fn sides_and_larger_images() {
+    let (around, cut) =
+        (Pad { top: 1, bottom: 0, left: 2, right: 3 }, Pad { top: 0, bottom: 2, left: 1, right: 0 });
+    for size in [[6, 5, 2], [4, 3, 2]] {
+        check(size, ZeroPadding2D::of(around));
+        check(size, Cropping2D::of(cut));
+        for bilinear in [false, true] {
+            check(size, UpSampling2D::of([2, 3]).bilinear(bilinear));
+        }
+    }
+    check_alone([4, 4, 3], ZeroPadding2D::new(1));
+    check_alone([4, 4, 3], Cropping2D::new(1));
+    check_alone([4, 4, 3], UpSampling2D::new(2));
+}
+
+/// Max pooling sees the zeros around signed numbers.
+#[test]
+fn zeros_before_a_max_pooling() {
+    let mut graph = Graph::new("zeros", [6, 6, 2]);
+    let x = graph.add(Conv2D::new(3, 3), graph.input()).unwrap();
+    let x = graph.add(ZeroPadding2D::new(1), x).unwrap();
+    let x = graph.add(MaxPooling2D::new(3).strides(2), x).unwrap();
+    let x = graph.add(Flatten, x).unwrap();
+    let logits = graph.add(Dense::new(3), x).unwrap();
+    GradientCheck::new().assert(&graph, logits);
+}
+
+#[test]
+fn normalizations_of_pixels() {
+    check([3, 4, 2], LayerNormalization::new().epsilon(0.1));
+    check([3, 4, 2], LayerNormalization::new().epsilon(0.1).scale(false).center(false));
+    for size in [1, 2, 5] {
+        check([3, 2, 2], LocalResponseNormalization::new(size).alpha(0.8).beta(0.6).bias(1.5));
+    }
+    check_alone([2, 2, 3], LocalResponseNormalization::new(3).alpha(1.0));
 }
 
 /// The mask is a function of the seed, the step and the sample, so the loss with dropout has a derivative.
@@ -262,6 +345,8 @@ fn dropout() {
     for rate in [0.0, 0.3, 0.9] {
         check([3, 3, 2], Dropout::new(rate));
         check_alone([3, 3, 2], Dropout::new(rate));
+        check([3, 3, 4], Dropout::new(rate).noise(Noise::Channel));
+        check([3, 3, 2], Dropout::new(rate).noise(Noise::Sample));
     }
 }
 
@@ -282,4 +367,47 @@ fn a_batch_of_one_and_one_smaller_than_the_network_was_built_for() {
     }
     let (graph, logits) = network([4, 4, 2], MaxPooling2D::new(3).strides(2).padding(Padding::Same));
     GradientCheck::new().batch(1).max_batch(5).assert(&graph, logits);
+}
+
+/// Two branches of one input, the second of any of the shapes that can be spread, on either side.
+#[test]
+fn products_and_sums_of_spread_tensors() {
+    for swapped in [false, true] {
+        for spread in 0..3 {
+            for product in [true, false] {
+                let mut graph = Graph::new("merge", [3, 4, 2]);
+                let x = graph.add_named("x", Conv2D::new(3, 1), graph.input()).unwrap();
+                let z = match spread {
+                    0 => graph.add_named("z", Conv2D::new(3, 1), graph.input()).unwrap(),
+                    1 => graph.add_named("z", Conv2D::new(1, 1), graph.input()).unwrap(),
+                    _ => {
+                        let z = graph.add(AveragePooling2D::of([3, 4]), graph.input()).unwrap();
+                        let z = graph.add(Flatten, z).unwrap();
+                        let z = graph.add_named("z", Dense::new(3), z).unwrap();
+                        graph.add(Reshape::to([1, 1, 3]), z).unwrap()
+                    }
+                };
+                let both = if swapped { [z, x] } else { [x, z] };
+                let y = match product {
+                    true => graph.add(Multiply, both),
+                    false => graph.add(Add::new().activation(Activation::Relu), both),
+                };
+                let x = graph.add(Flatten, y.unwrap()).unwrap();
+                let logits = graph.add_named("after", Dense::new(4), x).unwrap();
+                GradientCheck::new().assert(&graph, logits);
+            }
+        }
+    }
+}
+
+/// A tensor times itself, and a factor that is read twice.
+#[test]
+fn a_square() {
+    let mut graph = Graph::new("square", [3, 2, 2]);
+    let x = graph.add(Conv2D::new(3, 1), graph.input()).unwrap();
+    let square = graph.add(Multiply, [x, x]).unwrap();
+    let cube = graph.add(Multiply, [square, x]).unwrap();
+    let x = graph.add(Flatten, cube).unwrap();
+    let logits = graph.add_named("after", Dense::new(4), x).unwrap();
+    GradientCheck::new().assert(&graph, logits);
 }

@@ -21,8 +21,8 @@ pub fn airbench94(classes: usize) -> Result<Model> {
 pub(crate) fn for_images(image: [usize; 3], classes: usize) -> Result<Model> {
     let mut graph = Graph::new("airbench94", image);
     let g = &mut graph;
-    // Both signs of each of the 2 x 2 x 3 directions of a patch.
-    let whitening = Conv2D::new(24, 2)
+    // Both signs of each of the 2 x 2 x 3 directions of a patch, or of the 2 x 2 directions of a grey one.
+    let whitening = Conv2D::new(8 * image[2], 2)
         .kernel_initializer(Initializer::Whitening { epsilon: 5e-4 })
         .kernel_trainable(false);
     let mut x = g.add_named("whitening", whitening, g.input())?;

@@ -12,7 +12,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// The architecture that ends in `logits`: one vector of class scores a sample.
+    /// The architecture that ends in `logits`: one vector of class scores a sample. A single score is the logit of the second of two
+    /// classes, whose sigmoid is its probability.
     pub fn new(graph: Graph, logits: Value) -> Self {
         Model { graph, logits }
     }
@@ -33,6 +34,14 @@ impl Model {
     pub fn image(&self) -> [usize; 3] {
         let shape = self.graph.shape(self.graph.input());
         [shape.h, shape.w, shape.c]
+    }
+
+    /// The number of classes: that of the scores, or two for a single one.
+    pub fn classes(&self) -> usize {
+        match self.graph.shape(self.logits).per_sample() {
+            1 => 2,
+            scores => scores,
+        }
     }
 
     /// Layers, shapes and parameter counts.

@@ -6,8 +6,7 @@ use crate::ops::{
 };
 use crate::passes::{Training, training};
 use crate::{
-    Activation, Arena, BatchNorm, Builder, Conv2d, Pad, Parameter, Phase, Program, Shape, Span, Target,
-    TensorId,
+    Activation, Arena, BatchNorm, Builder, Conv2d, Parameter, Phase, Program, Shape, Span, Target, TensorId,
 };
 
 /// A forward program that grows layer by layer.
@@ -40,7 +39,7 @@ impl Layers {
 
     fn spec(&self, outputs: usize, x: TensorId) -> Conv2d {
         let inputs = self.builder.shape(x).c;
-        Conv2d { inputs, outputs, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID }
+        Conv2d::new(inputs, outputs, [1; 2])
     }
 
     pub(crate) fn conv(&mut self, name: &str, outputs: usize, x: TensorId) -> TensorId {

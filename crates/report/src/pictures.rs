@@ -20,19 +20,27 @@ pub(crate) fn address(picture: &RgbImage) -> String {
 /// The picture of a sample.
 pub(crate) fn sample(split: &Split, sample: usize) -> Option<RgbImage> {
     let pixels = split.pixels(sample..sample + 1, &mut Vec::new()).ok()?.to_vec();
-    let [height, width, _] = split.shape();
-    RgbImage::from_raw(width as u32, height as u32, pixels)
+    let [height, width, channels] = split.shape();
+    let colours = match channels {
+        1 => pixels.into_iter().flat_map(|grey| [grey; 3]).collect(),
+        _ => pixels,
+    };
+    RgbImage::from_raw(width as u32, height as u32, colours)
 }
 
-/// The filters of the first layer that looks at the three colours, as pictures of a pixel for each weight.
+/// The filters of the first layer that looks at the images' channels, as pictures of a pixel for each weight.
 pub(crate) fn filters(classifier: &mut Classifier) -> Result<Vec<RgbImage>> {
+    let channels = classifier.image()[2];
     let network = classifier.network_mut();
     let arena = network.arena();
     for slot in arena.slots() {
-        if let [h, w, 3, count] = slot.shape[..] {
+        if let [h, w, c, count] = slot.shape[..]
+            && c == channels
+        {
             let (offset, len) = (slot.span.offset, slot.span.len);
             let weights = arena.storage(slot).to_vec(network.device(), offset, len)?;
-            let filter = |k| draw([h, w], |y, x, c| weights[((y * w + x) * 3 + c) * count + k]);
+            let filter =
+                |k| draw([h, w], |y, x, c| weights[((y * w + x) * channels + c % channels) * count + k]);
             return Ok((0..count.min(FILTERS)).map(filter).collect());
         }
     }

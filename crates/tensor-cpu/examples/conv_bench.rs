@@ -1,6 +1,6 @@
 //! The speed of every convolution and dense layer of the recipes' networks, beside the CPU's peak.
 //!
-//! `cargo run --release -p towers-tensor-cpu --example conv_bench -- [THREADS] [keras_cnn|minigooglenet] [LAYER] [--bf16]`
+//! `cargo run --release -p towers-tensor-cpu --example conv_bench -- [THREADS] [keras_cnn|minigooglenet|resnext50] [LAYER] [--bf16]`
 //!
 //! With one thread, time is the processor's, so that other programs on the machine hardly show; with more it is the
 //! wall clock's. For each layer and pass: milliseconds, GFLOP/s, and the share of the fused multiply-add peak of that many threads.
@@ -30,7 +30,7 @@ struct Layer {
 impl Layer {
     fn conv(x: Shape, k: usize, kernel: usize, stride: usize, same: bool) -> Layer {
         let pad = if same { Pad::same(x.h, x.w, [kernel; 2], [stride; 2]) } else { Pad::VALID };
-        let conv = Conv2d { inputs: x.c, outputs: k, kernel: [kernel; 2], stride: [stride; 2], pad };
+        let conv = Conv2d { stride: [stride; 2], pad, ..Conv2d::new(x.c, k, [kernel; 2]) };
         let name = format!("{}x{} {kernel}x{kernel}/{stride} {}->{k}", x.h, x.w, x.c);
         Layer { name, conv, x, first: x.c == 3, dense: false }
     }
@@ -71,6 +71,25 @@ fn minigooglenet(n: usize) -> Vec<Layer> {
     layers.push(Layer::conv(Shape::new(n, 32, 32, 80), 80, 3, 2, false));
     layers.push(Layer::conv(Shape::new(n, 15, 15, 144), 96, 3, 2, false));
     layers.push(Layer::dense(n, 336, 10));
+    layers
+}
+
+/// The grouped layers of ResNeXt50-32x4d.
+fn resnext50(n: usize) -> Vec<Layer> {
+    let mut layers = Vec::new();
+    for (side, c) in [(56, 128), (28, 256), (14, 512), (7, 1024)] {
+        let mut grouped = |side, stride| {
+            let mut layer = Layer::conv(Shape::new(n, side, side, c), c, 3, stride, false);
+            layer.conv.pad = Pad { top: 1, bottom: 1, left: 1, right: 1 };
+            layer.conv.groups = 32;
+            layer.name += "/32";
+            layers.push(layer);
+        };
+        if c > 128 {
+            grouped(2 * side, 2);
+        }
+        grouped(side, 1);
+    }
     layers
 }
 
@@ -156,7 +175,11 @@ fn main() -> Result<()> {
     let clock = Clock::new(cpu.threads());
     let peak = Roofline::measure(&cpu)?.gflops;
     println!("{}: {peak:.0} GFLOP/s of multiply-adds at most", cpu.name());
-    for (name, n, layers) in [("keras_cnn", 128, keras_cnn(128)), ("minigooglenet", 64, minigooglenet(64))] {
+    for (name, n, layers) in [
+        ("keras_cnn", 128, keras_cnn(128)),
+        ("minigooglenet", 64, minigooglenet(64)),
+        ("resnext50", 16, resnext50(16)),
+    ] {
         if args.get(1).is_some_and(|wanted| wanted != name) {
             continue;
         }

@@ -21,6 +21,7 @@ struct Inner {
     simd: Level,
     scratch: Mutex<Buffer>,
     channels: Mutex<Buffer>,
+    weights: Mutex<Buffer>,
 }
 
 impl Cpu {
@@ -39,6 +40,7 @@ impl Cpu {
                 simd,
                 scratch: Mutex::new(Buffer::default()),
                 channels: Mutex::new(Buffer::default()),
+                weights: Mutex::new(Buffer::default()),
             }),
             winograd: true,
             bf16: None,
@@ -111,12 +113,13 @@ impl Cpu {
         &self.inner.threads
     }
 
-    /// Makes the scratch memory so long, and that for channels, before an op needs them.
+    /// Makes the scratch memory so long, and that for channels and for weights, before an op needs them.
     ///
     /// # Errors
     /// If the memory can't be had.
-    pub(crate) fn reserve(&self, scratch: usize, channels: usize) -> Result<()> {
-        for (memory, len) in [(&self.inner.scratch, scratch), (&self.inner.channels, channels)] {
+    pub(crate) fn reserve(&self, [scratch, channels, weights]: [usize; 3]) -> Result<()> {
+        let Inner { scratch: of_scratch, channels: of_channels, weights: of_weights, .. } = &*self.inner;
+        for (memory, len) in [(of_scratch, scratch), (of_channels, channels), (of_weights, weights)] {
             let mut memory = lock(memory);
             if memory.len() < len {
                 // The old buffer is freed first: its content is not needed.
@@ -135,6 +138,11 @@ impl Cpu {
     /// More of it, for an op that works out some numbers of each channel before it calls another one.
     pub(crate) fn channels(&self, len: usize) -> MutexGuard<'_, Buffer> {
         grown(&self.inner.channels, len)
+    }
+
+    /// More of it, for a convolution that calls others with some of its weights.
+    pub(crate) fn weights(&self, len: usize) -> MutexGuard<'_, Buffer> {
+        grown(&self.inner.weights, len)
     }
 }
 

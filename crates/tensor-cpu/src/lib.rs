@@ -7,6 +7,7 @@
 mod activation;
 mod backend;
 mod buffer;
+mod channels;
 mod conv;
 mod cpu;
 mod depthwise;
@@ -16,8 +17,11 @@ mod element;
 mod elementwise;
 mod huge_pages;
 mod images;
+mod layer_norm;
 mod linear;
+mod local_response_norm;
 mod memory;
+mod merge;
 mod norm_operands;
 mod normalization;
 mod operand;
@@ -33,6 +37,8 @@ mod simd;
 mod softmax;
 mod statistics;
 mod threads;
+mod upsample;
+mod zero_pad;
 
 pub use buffer::Buffer;
 pub use cpu::{Cpu, bf16_level, simd_level};

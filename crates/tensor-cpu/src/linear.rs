@@ -1,10 +1,10 @@
 use crate::conv::{Convolved, Pass};
 use crate::{Cpu, conv};
-use program::{Activation, Conv2d, Layout, Linear, Pad, View, ViewMut, Write};
+use program::{Activation, Conv2d, Layout, Linear, View, ViewMut, Write};
 
 /// A dense layer as a convolution of 1x1 images with a 1x1 kernel: the same memory, the same sums.
 fn pointwise(linear: &Linear) -> Conv2d {
-    Conv2d { inputs: linear.inputs, outputs: linear.outputs, kernel: [1, 1], stride: [1, 1], pad: Pad::VALID }
+    Conv2d::new(linear.inputs, linear.outputs, [1, 1])
 }
 
 /// As [`conv::scratch_len`].

@@ -24,13 +24,20 @@ impl Total {
     }
 }
 
+/// A single logit is that of the second of two classes; the first one's is 0. The softmax of both is a sigmoid.
+fn of_two<E: Element>(x: &[E]) -> Option<[E; 2]> {
+    if let [single] = x { Some([E::of(0.0), *single]) } else { None }
+}
+
+/// A single logit gives the probability of the second class alone.
 pub(crate) fn probabilities<E: Element, O: Element>(x: View<[E]>, y: ViewMut<[O]>) {
     let (x, y) = (Rows::new(x), RowsMut::new(y));
     for row in 0..x.count() {
-        let total = Total::of(x.row(row));
+        let x = x.row(row);
+        let total = of_two(x).map_or_else(|| Total::of(x), |two| Total::of(&two));
         // SAFETY: one row is lent at a time.
         let y = unsafe { y.row(row) };
-        y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = O::of(total.log_probability(x).exp() as f32));
+        y.iter_mut().zip(x).for_each(|(y, &x)| *y = O::of(total.log_probability(x).exp() as f32));
     }
 }
 
@@ -83,13 +90,24 @@ pub(crate) fn cross_entropy<E: Element>(
     let (mut losses, mut correct) = (0.0, 0.0);
     let count = labels.len() / xent.words(1);
     for row in 0..count.min(x.count()) {
-        let (x, target) = (x.row(row), Target::of(xent.mixed, labels, row));
+        let (own, target) = (x.row(row), Target::of(xent.mixed, labels, row));
+        let two = of_two(own);
+        let x = two.as_ref().map_or(own, |two| two);
         let total = Total::of(x);
         losses += loss(f64::from(xent.label_smoothing), x, target, total);
         correct += if largest(x) == target.main() as usize { 1.0 } else { 0.0 };
         if let Some(dx) = &dx {
             // SAFETY: one row is lent at a time.
-            gradient(xent, x, target, total, unsafe { dx.row(row) });
+            let dx = unsafe { dx.row(row) };
+            match dx {
+                // The first of the two is no number of the network.
+                [single] if two.is_some() => {
+                    let mut both = [E::of(0.0); 2];
+                    gradient(xent, x, target, total, &mut both);
+                    *single = both[1];
+                }
+                dx => gradient(xent, x, target, total, dx),
+            }
         }
     }
     metrics.copy_from_slice(&[losses as f32, correct]);

@@ -2,16 +2,22 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
+#[path = "golden/spatial.rs"]
+mod spatial;
+
 use program::ops::{
     Activate, ActivationGradient, AveragePool, AveragePoolGradient, BatchNormInfer, BatchNormInputGradient,
-    BatchNormTrain, BatchNormWeightGradient, CrossEntropy, Depthwise, DepthwiseForward,
-    DepthwiseInputGradient, DepthwiseWeightGradient, GroupNorm, GroupNormGradient, MaxPool, MaxPoolGradient,
+    BatchNormTrain, BatchNormWeightGradient, ChannelShuffle, Conv2dForward, Conv2dInputGradient,
+    Conv2dWeightGradient, CrossEntropy, Depthwise, DepthwiseForward, DepthwiseInputGradient,
+    DepthwiseWeightGradient, GroupNorm, GroupNormGradient, MaxPool, MaxPoolGradient,
 };
 use program::{
-    Activation, Arena, BatchNorm, Device, Layout, Op, OptimizerStep, Pad, ParamRun, Pool2d, Rmsprop, Sgd,
-    Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, Arena, BatchNorm, Conv2d, Device, Layout, Op, OptimizerStep, Pad, ParamRun, Pool2d, Rmsprop,
+    Sgd, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, Velocity, View, ViewMut, WeightDecay,
+    Write,
 };
 use safetensors::SafeTensors;
+use spatial::{pixels, sides, windows};
 use tensor_cpu::Buffer;
 
 /// The golden file.
@@ -19,10 +25,10 @@ struct Golden(Vec<u8>);
 
 impl Golden {
     fn open() -> Self {
-        Golden::named("ops")
+        Golden::of("ops")
     }
 
-    fn named(name: &str) -> Self {
+    fn of(name: &str) -> Self {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden");
         let path = format!("{folder}/{name}.safetensors");
         Golden(std::fs::read(path).expect("the golden file is in the repository"))
@@ -182,13 +188,63 @@ fn batch_norm(device: &Device) {
     expect(device, &golden, "bn.infer", &left(&run, y));
 }
 
-/// The activations that are no pieces of straight lines, alone and behind a normalization.
+/// Convolutions with groups and dilation, by `tests/golden/grouped.py`.
+fn grouped_convolutions(device: &Device) {
+    let golden = Golden::of("grouped");
+    let pad = |v: usize, u: usize| Pad { top: v, bottom: v, left: u, right: u };
+    for (name, conv) in [
+        ("groups", Conv2d { groups: 4, pad: pad(1, 1), ..Conv2d::new(8, 12, [3, 3]) }),
+        ("uneven", Conv2d { groups: 3, stride: [2; 2], pad: pad(1, 0), ..Conv2d::new(12, 6, [3, 2]) }),
+        ("dilation", Conv2d { dilation: [2, 3], pad: pad(2, 3), ..Conv2d::new(3, 4, [3, 3]) }),
+        (
+            "both",
+            Conv2d {
+                groups: 2,
+                dilation: [2; 2],
+                stride: [2, 1],
+                pad: pad(2, 2),
+                ..Conv2d::new(6, 6, [2, 3])
+            },
+        ),
+    ] {
+        let name = |what: &str| format!("{name}.{what}");
+        let (of_x, of_y) = (golden.layout(&name("x")), golden.layout(&name("dy")));
+        let mut ops = Ops::new(&golden, of_x.shape.n);
+        let (x, dy, w) = (ops.batch(&name("x")), ops.batch(&name("dy")), ops.parameter(&name("w")));
+        let (y, dx) = (ops.room(of_y), ops.room(of_x));
+        let dw = ops.run_of(Arena::Gradients, &vec![0.0; conv.weights()]);
+        ops.set(Conv2dForward { conv, act: Activation::None }, &[x, w], &[y]);
+        ops.set(Conv2dInputGradient { conv, x: of_x.shape.with_n(1) }, &[dy, w], &[dx]);
+        ops.set(Conv2dWeightGradient { conv, bias: false }, &[x, dy], &[dw]);
+        let run = ops.run(device, &StepArgs::inference(of_x.shape.n));
+        for (what, id) in [("y", y), ("dx", dx), ("dw", dw)] {
+            expect(device, &golden, &name(what), &left(&run, id));
+        }
+    }
+}
+
+fn channel_shuffle(device: &Device) {
+    let golden = Golden::of("grouped");
+    let at = golden.layout("shuffle.x");
+    let mut ops = Ops::new(&golden, at.shape.n);
+    let (x, y, back) = (ops.batch("shuffle.x"), ops.room(at), ops.room(at));
+    let shuffle = ChannelShuffle { groups: 3 };
+    ops.set(shuffle, &[x], &[y]);
+    ops.set(shuffle.inverse(at.shape.c), &[y], &[back]);
+    let run = ops.run(device, &StepArgs::inference(at.shape.n));
+    expect(device, &golden, "shuffle.y", &left(&run, y));
+    expect(device, &golden, "shuffle.x", &left(&run, back));
+}
+
+/// All activations but ReLU, alone and behind a normalization.
 fn activations(device: &Device) {
-    Activation::ALL.into_iter().filter(|act| act.reads_input()).for_each(|act| activation(device, act));
+    let trivial = [Activation::None, Activation::Relu];
+    Activation::ALL.into_iter().filter(|act| !trivial.contains(act)).for_each(|act| activation(device, act));
 }
 
 fn activation(device: &Device, act: Activation) {
-    let golden = Golden::open();
+    let first = ["gelu", "silu", "elu", "sigmoid", "tanh"].contains(&act.name());
+    let golden = Golden::of(if first { "ops" } else { "activations" });
     let name = |what: &str| format!("{}.{what}", act.name());
     let at = golden.layout(&name("x"));
     let bn = BatchNorm { epsilon: 1.0 / 1024.0, act };
@@ -196,7 +252,7 @@ fn activation(device: &Device, act: Activation) {
     let (x, dy) = (ops.batch(&name("x")), ops.batch(&name("dy")));
     let [y, dx, of_norm, dx_of_norm] = [(); 4].map(|()| ops.room(at));
     ops.set(Activate { act }, &[x], &[y]);
-    ops.set(ActivationGradient { act }, &[x, dy], &[dx]);
+    ops.set(ActivationGradient { act }, &[if act.reads_input() { x } else { y }, dy], &[dx]);
     let (gamma, beta) = (ops.run_of(Arena::Parameters, &[1.0; 5]), ops.parameter(&name("bn.beta")));
     let saved = ops.run_of(Arena::Statistics, &[0.0; 10]);
     let [dgamma, dbeta] = [(); 2].map(|()| ops.run_of(Arena::Gradients, &[0.0; 5]));
@@ -229,7 +285,7 @@ fn group_norm(device: &Device) {
 }
 
 fn depthwise(device: &Device) {
-    let golden = Golden::named("depthwise");
+    let golden = Golden::of("depthwise");
     let pad = |[top, left]: [usize; 2]| Pad { top, bottom: top, left, right: left };
     for (case, multiplier, kernel, stride, dilation, before) in [
         ("3s1", 1, [3; 2], [1; 2], [1; 2], [1; 2]),
@@ -257,29 +313,40 @@ fn depthwise(device: &Device) {
 }
 
 fn cross_entropy(device: &Device) {
+    for loss in ["xent", "bce"] {
+        cross_entropy_of(device, loss);
+    }
+}
+
+/// `xent` of several logits, or `bce` of a single one.
+fn cross_entropy_of(device: &Device, loss: &str) {
     let golden = Golden::open();
-    let at = golden.layout("xent.logits");
+    let key = |what: &str| format!("{loss}.{what}");
+    let at = golden.layout(&key("logits"));
     for (name, label_smoothing) in [("hard", 0.0), ("smooth", 0.125)] {
         let mut ops = Ops::new(&golden, at.shape.n);
-        let (logits, dlogits) = (ops.batch("xent.logits"), ops.room(at));
-        let labels = ops.trial.labels(&golden.labels("xent.labels"));
+        let (logits, dlogits) = (ops.batch(&key("logits")), ops.room(at));
+        let labels = ops.trial.labels(&golden.labels(&key("labels")));
         let metrics = ops.run_of(Arena::Gradients, &[0.0; 2]);
         ops.set(CrossEntropy { gradient: true }, &[logits, labels], &[dlogits, metrics]);
         let args = StepArgs { label_smoothing, global_batch: 8, ..StepArgs::inference(at.shape.n) };
         let run = ops.run(device, &args);
-        expect(device, &golden, &format!("xent.{name}.dlogits"), &left(&run, dlogits));
-        expect(device, &golden, &format!("xent.{name}.loss"), &left(&run, metrics)[..1]);
+        expect(device, &golden, &key(&format!("{name}.dlogits")), &left(&run, dlogits));
+        expect(device, &golden, &key(&format!("{name}.loss")), &left(&run, metrics)[..1]);
+        if loss == "bce" {
+            expect(device, &golden, "bce.correct", &left(&run, metrics)[1..]);
+        }
     }
-    let (logits, mut y) = (load(device, &golden, "xent.logits"), device.alloc(at.end()).unwrap());
+    let (logits, mut y) = (load(device, &golden, &key("logits")), device.alloc(at.end()).unwrap());
     device.softmax(View::new(&logits, at), ViewMut::new(&mut y, at)).unwrap();
-    expect(device, &golden, "xent.probabilities", &read(&y));
+    expect(device, &golden, &key("probabilities"), &read(&y));
 }
 
 fn pooling(device: &Device) {
     let golden = Golden::open();
     for (case, kernel, stride, pad) in [("3s2", 3, 2, 0), ("3s2p1", 3, 2, 1), ("2s2", 2, 2, 0)] {
         let pad = Pad { top: pad, bottom: pad, left: pad, right: pad };
-        let pool = Pool2d { kernel: [kernel; 2], stride: [stride; 2], pad };
+        let pool = Pool2d::new([kernel; 2], [stride; 2], pad);
         let name = |what: &str| format!("pool.{case}.{what}");
         let (x_at, y_at) = (golden.layout(&name("x")), golden.layout(&name("dy")));
         let mut ops = Ops::new(&golden, x_at.shape.n);
@@ -357,4 +424,17 @@ macro_rules! on_every_device {
     };
 }
 
-on_every_device!(batch_norm, cross_entropy, pooling, optimizers, activations, group_norm, depthwise);
+on_every_device!(
+    batch_norm,
+    cross_entropy,
+    pooling,
+    optimizers,
+    grouped_convolutions,
+    channel_shuffle,
+    activations,
+    group_norm,
+    depthwise,
+    windows,
+    sides,
+    pixels
+);

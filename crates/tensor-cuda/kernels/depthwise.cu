@@ -25,7 +25,7 @@ struct Windows {
 struct Finish {
     const float *bias, *gamma, *beta, *mean, *variance;
     float epsilon;
-    u32 act;
+    Act act;
 };
 
 __device__ inline bool inside(i32 at, u32 size) { return at >= 0 && static_cast<u32>(at) < size; }
@@ -126,7 +126,7 @@ __device__ inline void sums(const act_t* x, u32 x_stride, const float* weights, 
             }
             store<V>(to + static_cast<u64>(t) * y_stride, acc[t]);
         }
-        if (finish.act < ACT_GELU) continue;
+        if (kind_of(finish.act) <= ACT_BOUNDED_RELU) continue;
         // Code for the smooth ones in each place above would take the compiler long.
 #pragma unroll 1
         for (u32 t = 0; t < min(s.ow - column, static_cast<u32>(T)); ++t) {
@@ -141,7 +141,7 @@ __device__ inline void sums(const act_t* x, u32 x_stride, const float* weights, 
 
 // y = act(norm(sums + bias)), or with `add` +=. `kernel` says for which square kernel and stride the code is, as K * 10 + S, or 0.
 KERNEL depthwise_sums(const act_t* x, u32 x_stride, const float* weights, const float* bias, const float* gamma,
-                      const float* beta, const float* mean, const float* variance, float epsilon, u32 act, act_t* y,
+                      const float* beta, const float* mean, const float* variance, float epsilon, Act act, act_t* y,
                       u32 y_stride, u32 turned, u32 add, u32 kernel, WINDOWS) {
     GATHER_WINDOWS;
     Finish finish = {bias, gamma, beta, mean, variance, epsilon, act};

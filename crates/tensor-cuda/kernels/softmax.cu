@@ -1,5 +1,8 @@
 // Softmax over the channels of each pixel, and its cross-entropy with integer labels.
 //
+// A single logit (c = 1) is that of the second of two classes; the first one's is 0. So a sigmoid and its binary cross-entropy
+// are a softmax and its cross-entropy.
+//
 // Layout: rows of c logits with a row stride; outputs alike. Labels: one u32 a row; mixed ones three, the label, the other
 // label, and the bits of how much the first counts.
 // Geometry: `team` threads, a power of two up to 32, share a row; blocks of BLOCK threads, any number for softmax. For
@@ -26,17 +29,20 @@ __device__ inline float rank(float x, u32 k) {
 // A row as one thread of its team sees it: it takes every `team`-th logit.
 struct Row {
     const act_t* x;
-    u32 c, member, team;
-    float largest; // of the ranks; with a NaN in the row, total is NaN
-    float total;   // of the exponentials of x - largest
+    u32 c, member, team; // c classes
+    u32 absent;          // 1 if the first class has no logit
+    float largest;       // of the ranks; with a NaN in the row, total is NaN
+    float total;         // of the exponentials of x - largest
+
+    __device__ inline float logit(u32 k) const { return k < absent ? 0.0f : to_float(x[k - absent]); }
 };
 
 // With c = 0 for threads that have no row, and only take part in the shuffles.
 __device__ inline Row read_row(const act_t* x, u32 c, u32 team) {
-    Row row = {x, c, threadIdx.x % team, team, __uint_as_float(0xff800000u), 0.0f};
-    for (u32 k = row.member; k < c; k += team) row.largest = fmaxf(row.largest, rank(to_float(x[k]), k));
+    Row row = {x, c == 1 ? 2 : c, threadIdx.x % team, team, c == 1, __uint_as_float(0xff800000u), 0.0f};
+    for (u32 k = row.member; k < row.c; k += team) row.largest = fmaxf(row.largest, rank(row.logit(k), k));
     row.largest = over_team(row.largest, team, [](float a, float b) { return fmaxf(a, b); });
-    for (u32 k = row.member; k < c; k += team) row.total += expf(to_float(x[k]) - row.largest);
+    for (u32 k = row.member; k < row.c; k += team) row.total += expf(row.logit(k) - row.largest);
     row.total = team_sum(row.total, team);
     return row;
 }
@@ -49,8 +55,8 @@ __device__ inline void probabilities(const act_t* x, u32 x_stride, T* y, u32 y_s
         bool real = r < rows;
         Row row = read_row(x + (real ? r : 0) * x_stride, real ? c : 0, team);
         float scale = 1.0f / row.total;
-        for (u32 k = row.member; k < row.c; k += team) {
-            y[r * y_stride + k] = from_float<T>(expf(to_float(row.x[k]) - row.largest) * scale);
+        for (u32 k = row.member + row.absent; k < row.c; k += team) {
+            y[r * y_stride + k - row.absent] = from_float<T>(expf(row.logit(k) - row.largest) * scale);
         }
     }
 }
@@ -78,13 +84,13 @@ __device__ inline Target read_target(const u32* labels, u32 mixed, u64 r) {
 __device__ inline float loss_of(const Row& row, const Target& target, float smoothing) {
     float log_total = logf(row.total), below = 0.0f;
     if (smoothing != 0.0f) {
-        for (u32 k = row.member; k < row.c; k += row.team) below += row.largest - to_float(row.x[k]);
+        for (u32 k = row.member; k < row.c; k += row.team) below += row.largest - row.logit(k);
         below = team_sum(below, row.team);
     }
     if (target.label >= row.c || target.other >= row.c) return __uint_as_float(0x7fc00000u);
-    float own = row.largest - to_float(row.x[target.label]) + log_total;
+    float own = row.largest - row.logit(target.label) + log_total;
     if (target.weight < 1.0f) {
-        float other = row.largest - to_float(row.x[target.other]) + log_total;
+        float other = row.largest - row.logit(target.other) + log_total;
         own = target.weight * own + (1.0f - target.weight) * other;
     }
     float hard = (1.0f - smoothing) * own;
@@ -95,7 +101,7 @@ __device__ inline float loss_of(const Row& row, const Target& target, float smoo
 __device__ inline bool is_correct(const Row& row, u32 label) {
     u32 first = row.c;
     for (u32 k = row.member; k < row.c; k += row.team) {
-        if (k < first && rank(to_float(row.x[k]), k) == row.largest) first = k;
+        if (k < first && rank(row.logit(k), k) == row.largest) first = k;
     }
     first = over_team(first, row.team, [](u32 a, u32 b) { return a < b ? a : b; });
     return label == first && label < row.c;
@@ -104,11 +110,11 @@ __device__ inline bool is_correct(const Row& row, u32 label) {
 __device__ inline void write_gradient(const Row& row, const Target& target, float smoothing, float scale, act_t* d) {
     float share = smoothing / row.c, inverse = 1.0f / row.total;
     bool inside = target.label < row.c && target.other < row.c;
-    for (u32 k = row.member; k < row.c; k += row.team) {
+    for (u32 k = row.member + row.absent; k < row.c; k += row.team) {
         float hard = (k == target.label ? target.weight : 0.0f) + (k == target.other ? 1.0f - target.weight : 0.0f);
         float wanted = hard == 0.0f ? share : (1.0f - smoothing) * hard + share;
-        float gradient = scale * (expf(to_float(row.x[k]) - row.largest) * inverse - wanted);
-        d[k] = from_float<act_t>(inside ? gradient : __uint_as_float(0x7fc00000u));
+        float gradient = scale * (expf(row.logit(k) - row.largest) * inverse - wanted);
+        d[k - row.absent] = from_float<act_t>(inside ? gradient : __uint_as_float(0x7fc00000u));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Layers that are matrix products, and their passes.
 
-use program::{Conv2d, Linear, Pad};
+use program::{Conv2d, Linear};
 
 /// One of the three computations of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,9 +24,7 @@ impl Layer<'_> {
     pub(crate) fn conv(self) -> Conv2d {
         match self {
             Layer::Conv(conv) => *conv,
-            Layer::Linear(&Linear { inputs, outputs }) => {
-                Conv2d { inputs, outputs, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID }
-            }
+            Layer::Linear(&Linear { inputs, outputs }) => Conv2d::new(inputs, outputs, [1; 2]),
         }
     }
 

@@ -20,7 +20,7 @@ fn convolution(
     pad: Pad,
     shape: Shape,
 ) -> Convolution {
-    let conv = Conv2d { inputs: shape.c, outputs, kernel, stride, pad };
+    let conv = Conv2d { stride, pad, ..Conv2d::new(shape.c, outputs, kernel) };
     Convolution { conv, shape, place: ALONE, act: Activation::None, bias: false, mode: Write::Set }
 }
 
@@ -145,7 +145,7 @@ fn gradients_are_finished_by_runs() {
 fn a_recorded_step() {
     for precision in PRECISIONS {
         let (cuda, shape) = (emulated(precision), Shape::new(2, 4, 4, 8));
-        let conv = Conv2d { inputs: 8, outputs: 8, kernel: [3; 2], stride: [1; 2], pad: SAME };
+        let conv = Conv2d { pad: SAME, ..Conv2d::new(8, 8, [3; 2]) };
         let draw = |name: &str, len| -> Vec<f32> {
             numbers(name, len).into_iter().map(|x| rounded(precision, x)).collect()
         };

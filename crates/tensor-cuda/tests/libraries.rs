@@ -80,7 +80,7 @@ fn convolutions() -> impl Iterator<Item = (Conv2d, Shape)> {
         |[size, inputs, outputs, kernel, stride, pad]| {
             let pad = Pad { top: pad, bottom: pad, left: pad, right: pad };
             let [inputs, outputs] = [inputs, outputs].map(channels);
-            let conv = Conv2d { inputs, outputs, kernel: [kernel; 2], stride: [stride; 2], pad };
+            let conv = Conv2d { stride: [stride; 2], pad, ..Conv2d::new(inputs, outputs, [kernel; 2]) };
             let size = if is_on_stand_ins() { size.div_ceil(4) } else { size };
             (conv, Shape::new(samples(), size, size, inputs))
         },
@@ -248,7 +248,7 @@ fn what_a_library_can_not_do_is_done_all_the_same() {
     let _alone = alone();
     let Some([libraries, own]) = both(Options::default()) else { return };
     let pad = Pad { top: 0, bottom: 1, left: 0, right: 1 };
-    let conv = Conv2d { inputs: 8, outputs: 16, kernel: [3; 2], stride: [2; 2], pad };
+    let conv = Conv2d { stride: [2; 2], pad, ..Conv2d::new(8, 16, [3; 2]) };
     let shape = Shape::new(samples(), 32, 32, 8);
     let what = "padding on one side";
     compare(

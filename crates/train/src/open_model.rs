@@ -1,6 +1,6 @@
 //! Opens trained networks: runs, checkpoints, files of Keras and of PyTorch.
 
-use crate::{CHECKPOINTS, Config, DataSet, Error, ImageSize, RECIPES, Result, Saved, recipe};
+use crate::{CHECKPOINTS, ColorMode, Config, DataSet, Error, ImageSize, RECIPES, Result, Saved, recipe};
 use checkpoint::{Checkpoint, Search, Skipped, Store};
 use cifar::Dataset;
 use interchange::Imported;
@@ -81,14 +81,14 @@ fn read_foreign(path: &Path) -> Result<Option<ForeignWeights>> {
     }))
 }
 
-/// The network of anything that [`open_model`] takes, without its weights. `size` is the size of the images where the file
-/// has none.
-pub(crate) fn read_network(path: &Path, size: ImageSize) -> Result<Imported> {
+/// The network of anything that [`open_model`] takes, without its weights. `data` is the shape of the images, for what the file
+/// does not say.
+pub(crate) fn read_network(path: &Path, data: [usize; 3]) -> Result<Imported> {
     if ModelKind::of(path) == ModelKind::KerasLayers {
         return Ok(keras::read_network(path)?);
     }
     match read_foreign(path)? {
-        Some(weights) => Ok(weights.network(path, size)?),
+        Some(weights) => Ok(weights.network(path, data)?),
         None => Ok(own(path)?.into()),
     }
 }
@@ -97,7 +97,7 @@ pub(crate) fn read_network(path: &Path, size: ImageSize) -> Result<Imported> {
 pub(crate) fn open_weights(path: &Path, config: &Config) -> Result<(Weights, PathBuf)> {
     if let Some(weights) = read_foreign(path)? {
         let build = |image, classes| config.network(image, classes);
-        let weights = weights.weights(path, config.training.data.image_size, build)?;
+        let weights = weights.weights(path, config.training.data.image(), build)?;
         return Ok((weights, path.to_owned()));
     }
     let weights = Weights::from(own(path)?);
@@ -156,7 +156,11 @@ fn foreign(
     assumed: &Assumed,
     load: impl FnOnce(DataSet) -> Result<Dataset>,
 ) -> Result<Trained> {
-    let load = |dataset, image_size| load(DataSet { dataset, image_size, ..DataSet::default() });
+    let load = |dataset, image: [usize; 3]| {
+        let own = DataSet { dataset, ..DataSet::default() };
+        let size = Some(ImageSize::of(image)).filter(|size| *size != ImageSize::of(own.image()));
+        load(DataSet { image_size: size, color_mode: ColorMode::of(image[2]), ..own })
+    };
     weights.open(path, assumed, preprocessing_of, load)
 }
 

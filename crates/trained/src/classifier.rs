@@ -81,8 +81,13 @@ impl Classifier {
         &mut self.network
     }
 
-    /// Height and width of the pictures that it classifies: those of the network's images.
-    /// [`cifar::folder::picture`] scales a file to them.
+    /// Height, width and channels of the pictures that it classifies: those of the network's images.
+    /// [`cifar::folder::picture`] makes them of a file.
+    pub fn image(&self) -> [usize; 3] {
+        self.image
+    }
+
+    /// Height and width of the pictures.
     pub fn image_size(&self) -> ImageSize {
         ImageSize::of(self.image)
     }
@@ -102,8 +107,8 @@ impl Classifier {
         self.views = kind.views();
     }
 
-    /// The class scores of pictures of height x width x 3 bytes each, as [`image_size`](Self::image_size) says, before softmax: as
-    /// many as classes for each picture.
+    /// The class scores of pictures of height x width x channels bytes each, as [`image`](Self::image) says, before softmax: as
+    /// many as classes for each picture. Of a network with one sigmoid output they are 0 and its logit.
     ///
     /// # Errors
     /// If the bytes are no whole number of pictures.
@@ -115,7 +120,7 @@ impl Classifier {
         Ok(all)
     }
 
-    /// Classifies pictures of height x width x 3 bytes each, as [`image_size`](Self::image_size) says.
+    /// Classifies pictures of height x width x channels bytes each, as [`image`](Self::image) says.
     ///
     /// # Errors
     /// If the bytes are no whole number of pictures.
@@ -149,7 +154,12 @@ impl Classifier {
         self.network.predict()?;
         let (device, View { data, layout }) = (self.network.device(), self.network.logits());
         let rows = data.to_vec(device, layout.offset, batch.len() / self.picture() * layout.stride)?;
-        Ok(rows.chunks(layout.stride).flat_map(|row| &row[..self.classes.len()]).copied().collect())
+        let of_row = |row: &[f32]| match layout.shape.c {
+            // The first of two classes has the logit 0.
+            1 => vec![0.0, row[0]],
+            scores => row[..scores].to_vec(),
+        };
+        Ok(rows.chunks(layout.stride).flat_map(of_row).collect())
     }
 
     /// Makes the network's input of a batch of pictures.

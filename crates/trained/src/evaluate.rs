@@ -1,5 +1,5 @@
 use crate::task::check_labels;
-use crate::{Classifier, Error, ImageSize, Result, classify_batches};
+use crate::{Classifier, ColorMode, Error, ImageSize, Result, classify_batches};
 use cifar::{Dataset, ValidationFrom};
 use std::slice;
 
@@ -185,6 +185,7 @@ fn check(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
         let accepted = format!("of {taken} images, as the network takes them");
         return Err(Error::option("`data.dataset`", format!("of {given} images"), accepted));
     }
+    ColorMode::check(split.shape()[2], "the network", classifier.image()[2])?;
     check_labels(split)?;
     let places = places(classifier, data)?;
     if let Some(&label) = split.labels.iter().find(|&&label| usize::from(label) >= places.len()) {

@@ -1,6 +1,7 @@
 //! Trained networks for other programs.
 
 use crate::pixels::EPSILON;
+use crate::reversed::reversed;
 use crate::{Error, Result, Trained};
 use augment::{ImageDataGenerator, Mean, Preprocess};
 use checkpoint::write_output;
@@ -66,13 +67,23 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
         return Ok(vec![output.to_owned()]);
     }
     let model = trained.model()?;
+    let in_order = match trained.options.reverse_channels {
+        false => None,
+        true => Some(reversed(&model, &trained.tensors).map_err(|layer| Error::Run {
+            path: trained.path.clone(),
+            reason: format!(
+                "its network takes blue, green, red, and its layer `{layer}` can't take another order; it can only be written for \
+                 towers (.safetensors)"
+            ),
+        })?),
+    };
     let source = Source {
         name: &trained.network,
         image: trained.image,
         input: model.graph().input(),
         steps: model.steps(),
         logits: model.logits(),
-        tensors: &trained.tensors,
+        tensors: in_order.as_ref().unwrap_or(&trained.tensors),
         pixels: pixels(&trained.path, &trained.options, trained.image)?,
         classes: &trained.classes,
         dataset: trained.named.then_some(&trained.dataset),
@@ -106,7 +117,7 @@ fn save(file: &Path, tensors: &Tensors) -> Result<()> {
 }
 
 /// The preprocessing and standardization of the model at `path`, for images of this height, width and channels, as one factor and
-/// one summand for each value.
+/// one summand for each value, in the order of the picture's channels.
 pub(crate) fn pixels(path: &Path, options: &ImageDataGenerator, image: [usize; 3]) -> Result<Pixels> {
     let refuse = |what: &str| {
         let reason =
@@ -138,9 +149,15 @@ pub(crate) fn pixels(path: &Path, options: &ImageDataGenerator, image: [usize; 3
     };
     let per_pixel = [first, then].into_iter().flatten().any(|mean| matches!(mean, Mean::PerPixel { .. }));
     let shifts = if per_pixel { image.iter().product() } else { channels };
-    let shift = |k: usize| -(at(first, k) * factor + at(then, k)) / divisor(k % channels);
+    // The channel of the network that is this one of the picture.
+    let place = |k: usize| match options.reverse_channels {
+        true => k / channels * channels + channels - 1 - k % channels,
+        false => k,
+    };
+    // What comes first is subtracted from the picture's own channel.
+    let shift = |k: usize| -(at(first, k) * factor + at(then, place(k))) / divisor(place(k) % channels);
     Ok(Pixels {
-        scale: (0..channels).map(|c| (factor / divisor(c)) as f32).collect(),
+        scale: (0..channels).map(|c| (factor / divisor(place(c))) as f32).collect(),
         shift: (0..shifts).map(|k| shift(k) as f32).collect(),
     })
 }
@@ -206,6 +223,7 @@ mod tests {
             image: [32, 32, 3],
             input: Input::DivideBy255,
             options: ImageDataGenerator::new(),
+            told: Vec::new(),
             assumed: None,
             own: None,
             tensors: Tensors::new(),

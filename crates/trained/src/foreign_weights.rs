@@ -3,9 +3,9 @@
 use crate::image_size::SIDES;
 use crate::model_file::SINGLE;
 use crate::pixels::{Measured, of_pixels, plain};
-use crate::{Error, ImageSize, Input, Preprocessing, Result, Task, Trained};
+use crate::{ColorMode, Error, ImageSize, Input, Preprocessing, Result, Trained};
 use checkpoint::Tensors;
-use cifar::{Dataset, Kind, class_names};
+use cifar::{CHANNELS, Dataset, Kind, class_names};
 use interchange::Imported;
 use interchange::keras::KerasWeights;
 use interchange::onnx::OnnxNetwork;
@@ -13,6 +13,9 @@ use interchange::pytorch::{Named, TorchWeights};
 use layers::Step;
 use models::Architecture;
 use std::path::{Path, PathBuf};
+
+/// The classes of ImageNet.
+const IMAGENET: usize = 1000;
 
 /// Assumptions about a file that holds weights alone. A file of towers needs none but its data.
 #[derive(Clone, Debug, Default)]
@@ -23,9 +26,11 @@ pub struct Assumed {
     pub network: Option<String>,
     /// Height and width of its images; by default those in the file or, for weights alone, 32x32.
     pub image_size: Option<ImageSize>,
+    /// The channels of its images; by default those in the file or, for weights alone, red, green and blue.
+    pub color_mode: Option<ColorMode>,
     /// What happens to pixels first; by default as in the network's recipe.
     pub preprocessing: Option<Preprocessing>,
-    /// The data set that it was trained on; by default CIFAR-10 or CIFAR-100, by the number of classes.
+    /// The data set that it was trained on; by default CIFAR-10 or CIFAR-100, by the number of classes, or MNIST for images of one channel.
     pub dataset: Option<String>,
 }
 
@@ -121,6 +126,15 @@ impl ForeignWeights {
         })
     }
 
+    /// What people should know about the file, a sentence each.
+    pub(crate) fn told(&self) -> Vec<String> {
+        match self {
+            ForeignWeights::Keras(weights) => weights.told(),
+            ForeignWeights::PyTorch(weights) => weights.told(),
+            ForeignWeights::Onnx(_) => Vec::new(),
+        }
+    }
+
     /// Height and width of the images, where the file has them.
     pub(crate) fn image_size(&self) -> Option<ImageSize> {
         let told = match self {
@@ -131,9 +145,36 @@ impl ForeignWeights {
         told.map(|[height, width]| ImageSize { height, width })
     }
 
+    /// The channels of the images, where the file has them.
+    fn channels(&self) -> Option<usize> {
+        match self {
+            ForeignWeights::Keras(weights) => weights.network().and_then(|network| network.channels),
+            ForeignWeights::PyTorch(weights) => weights.pixels().map(|pixels| pixels.scale.len()),
+            ForeignWeights::Onnx(graph) => graph.network().channels,
+        }
+    }
+
+    /// Height, width and channels of the images: those in the file, or else those of the data.
+    pub(crate) fn image_like(&self, path: &Path, data: [usize; 3]) -> Result<[usize; 3]> {
+        let channels = self.channels().unwrap_or(data[2]);
+        self.image(path, self.image_size().or(Some(ImageSize::of(data))), ColorMode::of(channels))
+    }
+
     /// Height, width and channels of the images: those in the file, or else the assumed ones. Weights alone are those of a network
-    /// here, whose images are 32x32.
-    pub(crate) fn image(&self, path: &Path, assumed: Option<ImageSize>) -> Result<[usize; 3]> {
+    /// here, whose images are 32x32 in three colours.
+    pub(crate) fn image(
+        &self,
+        path: &Path,
+        assumed: Option<ImageSize>,
+        color_mode: Option<ColorMode>,
+    ) -> Result<[usize; 3]> {
+        let channels = match (self.channels(), color_mode) {
+            (Some(told), Some(mode)) => {
+                ColorMode::check(mode.channels(), &format!("the network in {}", path.display()), told)?;
+                told
+            }
+            (told, mode) => told.or(mode.map(ColorMode::channels)).unwrap_or(CHANNELS),
+        };
         let told = self.image_size();
         if let (Some(told), Some(assumed)) = (told, assumed)
             && told != assumed
@@ -154,7 +195,7 @@ impl ForeignWeights {
                 );
                 Err(Error::Run { path: path.to_owned(), reason })
             }
-            checked => checked.map(|()| size.shape()),
+            checked => checked.map(|()| size.shape(channels)),
         }
     }
 
@@ -185,7 +226,7 @@ impl ForeignWeights {
     }
 
     /// The network of these weights, which were read from `path`. `usual` is the preprocessing in training
-    /// the named network. `load` loads the named data set with images of this size, if something has to be
+    /// the named network. `load` loads the named data set with images of this height, width and channels, if something has to be
     /// measured on it.
     ///
     /// # Errors
@@ -196,9 +237,9 @@ impl ForeignWeights {
         path: &Path,
         assumed: &Assumed,
         usual: impl Fn(&str) -> Option<Preprocessing>,
-        load: impl FnOnce(String, ImageSize) -> Result<Dataset, E>,
+        load: impl FnOnce(String, [usize; 3]) -> Result<Dataset, E>,
     ) -> Result<Trained, E> {
-        let image = self.image(path, assumed.image_size)?;
+        let image = self.image(path, assumed.image_size, assumed.color_mode)?;
         let Fit { network, architecture, classes, like, tensors } = match self.described() {
             Some(described) => self.fit_described(described, path, image, assumed)?,
             None => self.fit(path, image, assumed)?,
@@ -207,13 +248,10 @@ impl ForeignWeights {
         let in_training = like.and_then(|like| Some((usual(&like)?, format!("as {like} is trained"))));
         let default =
             || (Preprocessing::DivideBy255, "the file does not say what happens to pixels first".to_owned());
-        let (usual, why) = by_itself.or(in_training).unwrap_or_else(default);
+        let (usual, why) = by_itself.or_else(|| self.family(classes)).or(in_training).unwrap_or_else(default);
         let preprocessing = assumed.preprocessing.unwrap_or(usual);
-        let constant = match preprocessing {
-            Preprocessing::None => Some(plain(Input::None)),
-            Preprocessing::DivideBy255 => Some(plain(Input::DivideBy255)),
-            _ => None,
-        };
+        preprocessing.check(image)?;
+        let constant = Input::constant(preprocessing, image).map(plain);
         let own = if assumed.preprocessing.is_none() { self.input(path, image)? } else { None };
         let is_assumed = assumed.preprocessing.is_none() && own.is_none();
         let note = is_assumed.then(|| format!("preprocessing is assumed to be {}: {why}", usual.name()));
@@ -223,13 +261,11 @@ impl ForeignWeights {
         let dataset = match (assumed.dataset.clone().or_else(|| of_own.clone()), classes) {
             (Some(dataset), _) => dataset,
             (None, 100) => "cifar100".to_owned(),
+            (None, _) if image[2] == 1 => "mnist".to_owned(),
             (None, _) => "cifar10".to_owned(),
         };
-        let known = match dataset.as_str() {
-            "auto" | "cifar10" => Some(class_names(Kind::Cifar10)),
-            "cifar100" => Some(class_names(Kind::Cifar100)),
-            _ => None,
-        };
+        let kind = if dataset == "auto" { Some(Kind::Cifar10) } else { Kind::named(&dataset) };
+        let known = kind.map(class_names);
         let known = known.map(|names| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
         // Nothing says the names of the classes: their numbers stand for them.
         let unnamed = assumed.dataset.is_none() && own.is_none();
@@ -241,7 +277,7 @@ impl ForeignWeights {
             // Nothing has to be measured.
             (Some(measured), Some(names)) => (measured, names),
             (measured, _) => {
-                let data = load(dataset.clone(), ImageSize::of(image))?;
+                let data = load(dataset.clone(), image)?;
                 let fitted = || Ok(plain(Input::fit(preprocessing, &data.train)?));
                 let measured = measured.map_or_else(fitted, Ok::<_, Error>)?;
                 (measured, own.filter(|own| own.len() == data.classes.len()).unwrap_or(data.classes))
@@ -263,6 +299,7 @@ impl ForeignWeights {
             image,
             input,
             options,
+            told: self.told(),
             assumed: note,
             own: None,
             tensors,
@@ -270,24 +307,45 @@ impl ForeignWeights {
     }
 
     /// The network of these weights, which were read from `path`: the one that the file describes, or the built-in one
-    /// that they fit. `size` is the size of the images where the file has none.
+    /// that they fit. `data` is the shape of the images, for what the file does not say.
     ///
     /// # Errors
     /// [`Error::Run`] if they fit no built-in network.
-    pub fn network(&self, path: &Path, size: ImageSize) -> Result<Imported> {
+    pub fn network(&self, path: &Path, data: [usize; 3]) -> Result<Imported> {
         if let Some(described) = self.described() {
             return Ok(described.clone());
         }
-        let image = self.image(path, self.image_size().or(Some(size)))?;
+        let image = self.image_like(path, data)?;
         let Fit { network, architecture, classes, .. } = self.fit(path, image, &Assumed::default())?;
-        let [height, width, _] = image;
-        let image = Some([height, width]);
-        let (classes, notes, compiled) = (Some(classes), Vec::new(), None);
-        Ok(Imported { name: network, architecture, classes, image, notes, compiled })
+        let [height, width, channels] = image;
+        let (image, channels) = (Some([height, width]), Some(channels));
+        Ok(Imported {
+            name: network,
+            architecture,
+            classes: Some(classes),
+            image,
+            channels,
+            ..Imported::default()
+        })
+    }
+
+    /// The preprocessing that networks of this name or origin have, and why, as a sentence.
+    pub(crate) fn family(&self, classes: usize) -> Option<(Preprocessing, String)> {
+        let network = self.described()?;
+        let names = || std::iter::once(&network.name).chain(&network.parts).map(String::as_str);
+        let of_torch = || {
+            let is_of_imagenet =
+                classes == IMAGENET && matches!(self, ForeignWeights::Onnx(graph) if graph.is_of_pytorch());
+            let why = || {
+                "as torchvision and timm prepare pixels for networks of ImageNet's 1000 classes".to_owned()
+            };
+            is_of_imagenet.then(|| (Preprocessing::Torch, why()))
+        };
+        Preprocessing::of_family(names()).or_else(of_torch)
     }
 
     /// The network that the file describes, besides its weights.
-    fn described(&self) -> Option<&Imported> {
+    pub(crate) fn described(&self) -> Option<&Imported> {
         match self {
             ForeignWeights::Keras(weights) => weights.network(),
             ForeignWeights::PyTorch(_) => None,
@@ -310,8 +368,12 @@ impl ForeignWeights {
         let refuse = |error: layers::Error| Error::Run { path: path.to_owned(), reason: error.to_string() };
         let Imported { name, architecture, classes, .. } = described.clone();
         several(path, classes.unwrap_or(2))?;
-        let model = architecture.build(&name, image, classes.unwrap_or(1)).map_err(refuse)?;
-        let classes = several(path, Task::of(&model).classes)?;
+        let sigmoid = architecture.ends_in_sigmoid();
+        let model = architecture
+            .build(&name, image, classes.unwrap_or(if sigmoid { 2 } else { 1 }))
+            .map_err(refuse)?;
+        let outputs = model.graph().shape(model.logits()).per_sample();
+        let classes = if sigmoid { model.classes() } else { several(path, outputs)? };
         let tensors = self.assign(&model.steps())?;
         let like = models::NAMES.into_iter().find(|name| self.fits(name, image, classes)).map(str::to_owned);
         Ok(Fit { network: name, architecture, classes, like, tensors })

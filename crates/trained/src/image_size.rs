@@ -14,7 +14,7 @@ pub(crate) const SIDES: core::ops::RangeInclusive<usize> = 8..=1024;
 /// use trained::ImageSize;
 ///
 /// let size: ImageSize = "48x40".parse()?;
-/// assert_eq!((size.height, size.width, size.shape()), (48, 40, [48, 40, 3]));
+/// assert_eq!((size.height, size.width, size.shape(1)), (48, 40, [48, 40, 1]));
 /// assert_eq!("64".parse::<ImageSize>()?.to_string(), "64x64");
 /// assert!("4".parse::<ImageSize>().is_err());
 /// # Ok::<(), trained::Error>(())
@@ -36,9 +36,9 @@ impl ImageSize {
         ImageSize { height, width }
     }
 
-    /// Height, width and channels of an image.
-    pub fn shape(&self) -> [usize; 3] {
-        [self.height, self.width, cifar::CHANNELS]
+    /// Height, width and channels of an image with so many of the last.
+    pub fn shape(&self, channels: usize) -> [usize; 3] {
+        [self.height, self.width, channels]
     }
 
     /// Refuses sides that are too short or too long.

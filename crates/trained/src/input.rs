@@ -1,3 +1,4 @@
+use crate::pixels::EPSILON;
 use crate::{Error, Result};
 use augment::{ImageDataGenerator, Mean, Pipeline, PixelSums};
 use cifar::Split;
@@ -16,12 +17,49 @@ pub enum Preprocessing {
     SubtractPixelMean,
     /// Subtract each channel's mean over the training images, and divide by the standard deviation of all their values.
     Standardize,
+    /// Blue, green, red, less the mean of ImageNet, 103.939, 116.779, 123.68: `preprocess_input` of Keras' VGG and ResNet.
+    Caffe,
+    /// `x / 127.5 - 1`: from -1 to 1, as for Keras' Inception, Xception, MobileNet, and ResNet V2.
+    Tf,
+    /// `x / 255`, less the mean of ImageNet, by its deviation, for each channel: torchvision, and Keras' DenseNet.
+    Torch,
 }
 
 impl Preprocessing {
     /// All names, as in files.
-    pub const NAMES: [&'static str; 4] = ["none", "divide-by-255", "subtract-pixel-mean", "standardize"];
+    pub const NAMES: [&'static str; 7] =
+        ["none", "divide-by-255", "subtract-pixel-mean", "standardize", "caffe", "tf", "torch"];
+
+    /// Refuses images of other channels than it has numbers for.
+    ///
+    /// ```
+    /// use trained::Preprocessing;
+    ///
+    /// assert!(Preprocessing::Tf.check([28, 28, 1]).is_ok() && Preprocessing::Caffe.check([28, 28, 3]).is_ok());
+    /// let error = Preprocessing::Caffe.check([28, 28, 1]).unwrap_err().to_string();
+    /// assert!(error.starts_with("`preprocessing` is `caffe`, but must be one of none, "), "{error}");
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Option`].
+    pub fn check(self, [.., channels]: [usize; 3]) -> Result<()> {
+        let is_of_colours = matches!(self, Preprocessing::Caffe | Preprocessing::Torch);
+        if !is_of_colours || channels == MEAN.len() {
+            return Ok(());
+        }
+        let accepted = format!(
+            "one of none, divide-by-255, subtract-pixel-mean, standardize, tf for images of {channels} channels: it has numbers \
+             for red, green and blue"
+        );
+        Err(Error::option("`preprocessing`", format!("`{}`", self.name()), accepted))
+    }
 }
+
+/// The mean of ImageNet's red, green and blue, from 0 to 1, and their deviations, as torchvision has them.
+const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+const STD: [f64; 3] = [0.229, 0.224, 0.225];
+/// The mean of its blue, green and red, from 0 to 255, as Caffe's networks have it.
+const CAFFE: [f32; 3] = [103.939, 116.779, 123.68];
 
 /// A [`Preprocessing`] with its measurements of the training data. It turns a picture into a network's input.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +82,15 @@ pub enum Input {
         /// Of all values.
         std: f32,
     },
+    /// [`Preprocessing::Caffe`].
+    Caffe,
+    /// [`Preprocessing::Tf`].
+    Tf {
+        /// The channels of the images.
+        channels: usize,
+    },
+    /// [`Preprocessing::Torch`].
+    Torch,
 }
 
 impl Input {
@@ -64,13 +111,44 @@ impl Input {
             Input::DivideBy255 => Preprocessing::DivideBy255,
             Input::SubtractPixelMean { .. } => Preprocessing::SubtractPixelMean,
             Input::Standardize { .. } => Preprocessing::Standardize,
+            Input::Caffe => Preprocessing::Caffe,
+            Input::Tf { .. } => Preprocessing::Tf,
+            Input::Torch => Preprocessing::Torch,
+        }
+    }
+
+    /// The input of a preprocessing that measures nothing, for images of this height, width and channels.
+    pub(crate) fn constant(preprocessing: Preprocessing, [.., channels]: [usize; 3]) -> Option<Self> {
+        match preprocessing {
+            Preprocessing::None => Some(Input::None),
+            Preprocessing::DivideBy255 => Some(Input::DivideBy255),
+            Preprocessing::Caffe => Some(Input::Caffe),
+            Preprocessing::Tf => Some(Input::Tf { channels }),
+            Preprocessing::Torch => Some(Input::Torch),
+            Preprocessing::SubtractPixelMean | Preprocessing::Standardize => None,
         }
     }
 
     /// The augmentation `options` with these steps before it, in training and in evaluation.
     pub fn options(&self, options: ImageDataGenerator) -> ImageDataGenerator {
+        // A mean or a deviation of the options' own takes the place, and so does a factor.
+        let with_mean = |options: ImageDataGenerator, mean: Vec<f32>| {
+            let mean = options.mean.clone().unwrap_or(Mean::PerChannel(mean));
+            options.mean(mean)
+        };
         match self {
             Input::None => options,
+            Input::Caffe => with_mean(options.reverse_channels(true), CAFFE.to_vec()),
+            Input::Tf { channels } => {
+                let factor = options.rescale.unwrap_or(1.0 / 127.5);
+                with_mean(options.rescale(factor), vec![1.0; *channels])
+            }
+            Input::Torch => {
+                let factor = options.rescale.unwrap_or(1.0 / 255.0);
+                let own = || STD.iter().map(|std| (std - EPSILON) as f32).collect();
+                let std = options.std.clone().unwrap_or_else(own);
+                with_mean(options.rescale(factor).std(std), MEAN.to_vec())
+            }
             // A factor of the options' own takes the place.
             Input::DivideBy255 => {
                 let factor = options.rescale.unwrap_or(1.0 / 255.0);
@@ -120,11 +198,10 @@ enum Sums {
 impl InputFit {
     /// Before any image of this height, width and channels.
     pub fn new(preprocessing: Preprocessing, image: [usize; 3]) -> Self {
-        InputFit(match preprocessing {
-            Preprocessing::None => Sums::Constant(Input::None),
-            Preprocessing::DivideBy255 => Sums::Constant(Input::DivideBy255),
-            Preprocessing::SubtractPixelMean => Sums::Pixels(PixelSums::new(image)),
-            Preprocessing::Standardize => Sums::Values(ValueSums::default()),
+        InputFit(match Input::constant(preprocessing, image) {
+            Some(input) => Sums::Constant(input),
+            None if preprocessing == Preprocessing::SubtractPixelMean => Sums::Pixels(PixelSums::new(image)),
+            None => Sums::Values(ValueSums::of(image[2])),
         })
     }
 
@@ -175,21 +252,26 @@ impl InputFit {
     }
 }
 
-/// Numbers that are added up together: whole pixels, and a few registers.
+/// Numbers that are added up together: whole pixels of 1 or 3 channels, and a few registers.
 const LANES: usize = 16 * cifar::CHANNELS;
 /// So many squares of bytes add up to less than 2^32.
 const ROWS: usize = 1 << 16;
 
 /// What the mean of each channel and the standard deviation of all values need. The sums are whole numbers, and so
 /// exact.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct ValueSums {
-    channels: [u64; cifar::CHANNELS],
+    /// One each, 1 or 3.
+    channels: Vec<u64>,
     squares: u64,
     count: usize,
 }
 
 impl ValueSums {
+    fn of(channels: usize) -> Self {
+        ValueSums { channels: vec![0; channels], squares: 0, count: 0 }
+    }
+
     /// Adds the values of whole pixels.
     fn add(&mut self, values: &[u8]) {
         for block in values.chunks(ROWS * LANES) {
@@ -200,8 +282,9 @@ impl ValueSums {
                     *square += u32::from(value) * u32::from(value);
                 }
             }
+            let channels = self.channels.len();
             for (lane, sum) in sum.into_iter().enumerate() {
-                self.channels[lane % cifar::CHANNELS] += u64::from(sum);
+                self.channels[lane % channels] += u64::from(sum);
             }
             self.squares += square.into_iter().map(u64::from).sum::<u64>();
         }
@@ -210,12 +293,12 @@ impl ValueSums {
 
     fn input(&self) -> Input {
         let count = self.count as f64;
-        let channels = self.channels.map(|sum| sum as f64);
+        let channels: Vec<f64> = self.channels.iter().map(|&sum| sum as f64).collect();
         let mean = channels.iter().sum::<f64>() / count;
         let variance = (self.squares as f64 / count - mean * mean).max(0.0);
         // Images of one grey are left as they are.
         let std = if variance > 0.0 { variance.sqrt() } else { 1.0 };
-        let per_channel = count / cifar::CHANNELS as f64;
+        let per_channel = count / channels.len() as f64;
         Input::Standardize {
             mean: channels.iter().map(|sum| (sum / per_channel) as f32).collect(),
             std: std as f32,
@@ -235,7 +318,7 @@ mod tests {
         // In two parts.
         let standardize = |values: &[u8]| {
             let (a, b) = values.split_at(values.len() / 6 * 3);
-            let mut sums = ValueSums::default();
+            let mut sums = ValueSums::of(3);
             sums.add(a);
             sums.add(b);
             sums.input()
@@ -252,5 +335,9 @@ mod tests {
         assert!((f64::from(std) - expected).abs() < 1e-4, "{std}, not {expected}");
         let grey = standardize(&[7; 48]);
         assert_eq!(grey, Input::Standardize { mean: vec![7.0; 3], std: 1.0 });
+        let mut sums = ValueSums::of(1);
+        sums.add(&values);
+        let Input::Standardize { mean, std: of_one } = sums.input() else { panic!("another input") };
+        assert!(mean.len() == 1 && (f64::from(mean[0]) - all).abs() < 1e-4 && of_one == std, "{mean:?}");
     }
 }

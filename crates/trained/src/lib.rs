@@ -31,10 +31,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod class_names;
 mod classifier;
+mod color_mode;
 mod error;
 mod evaluate;
 mod export;
+mod family;
 mod foreign_weights;
 mod image_size;
 mod input;
@@ -42,13 +45,16 @@ mod model_file;
 mod normalized;
 mod pixels;
 mod replicas;
+mod reversed;
 pub mod standardization;
 mod task;
 mod tensors;
 mod weights;
 
 pub use checkpoint::MODEL_FILE;
+pub use class_names::ClassNames;
 pub use classifier::{Classifier, Prediction};
+pub use color_mode::ColorMode;
 pub use error::{Error, Result};
 pub use evaluate::{
     ClassScores, Evaluation, Mistake, evaluate, evaluate_on, listed, measured_on, split_name, thousands,

@@ -1,6 +1,6 @@
 use crate::standardization;
 use crate::tensors::{finite_values, is_training_state, parameter};
-use crate::{Error, ImageSize, Input, Result, Task};
+use crate::{ClassNames, ColorMode, Error, ImageSize, Input, Preprocessing, Result, Task};
 use augment::ImageDataGenerator;
 use checkpoint::{Tensors, load_tensors};
 use interchange::{Imported, pytorch};
@@ -19,6 +19,8 @@ const ASSUMED: &str = "towers.classes_assumed";
 
 /// The key of the metadata with the height and width of the images; files without it are of 32x32.
 const IMAGE_SIZE: &str = "towers.image_size";
+/// The entry with the number of channels, where it is not 3.
+const CHANNELS: &str = "towers.channels";
 
 /// The key of the metadata with the layers of a network that is not built in, as JSON.
 const ARCHITECTURE: &str = "towers.architecture";
@@ -30,8 +32,8 @@ const LONGEST_ARCHITECTURE: usize = 4 << 20;
 const NO_MODEL: &str = "this is no model; name a run's folder, its model.safetensors, a checkpoint's folder, or weights of Keras \
                         (.keras, .h5) or PyTorch (.safetensors)";
 
-/// Why a network of a single output is refused: its softmax is 1 for any picture.
-pub(crate) const SINGLE: &str = "it has a single output, but a softmax tells at least two classes apart; `towers train --model` gives \
+/// Why a network of a single output without a sigmoid is refused: nothing says that it tells two classes apart.
+pub(crate) const SINGLE: &str = "it has a single output without a sigmoid, which tells no classes apart; `towers train --model` gives \
                                  its layers a new head with an output for each class";
 
 /// The most classes that a model may have.
@@ -59,6 +61,8 @@ pub struct Trained {
     pub(crate) input: Input,
     /// The steps of `input`, and the standardization of the augmentation after them.
     pub(crate) options: ImageDataGenerator,
+    /// What people should know about its file, a sentence each.
+    pub(crate) told: Vec<String>,
     /// The preprocessing that is assumed, as a sentence, where the file does not have it.
     pub(crate) assumed: Option<String>,
     /// A custom network, which has no built-in name.
@@ -70,9 +74,9 @@ pub struct Trained {
 /// Its network without the weights, for a new run.
 impl From<Trained> for Imported {
     fn from(trained: Trained) -> Self {
-        let Trained { network: name, architecture, classes, image: [height, width, _], .. } = trained;
-        let (classes, image) = (Some(classes.len()), Some([height, width]));
-        Imported { name, architecture, classes, image, notes: Vec::new(), compiled: None }
+        let Trained { network: name, architecture, classes, image: [height, width, channels], .. } = trained;
+        let (classes, image, channels) = (Some(classes.len()), Some([height, width]), Some(channels));
+        Imported { name, architecture, classes, image, channels, ..Imported::default() }
     }
 }
 
@@ -148,6 +152,7 @@ impl Trained {
             image,
             input,
             options,
+            told: Vec::new(),
             assumed: None,
             own: None,
             tensors,
@@ -177,15 +182,31 @@ impl Trained {
             image: about.image,
             input: about.input.clone(),
             options: about.options.evaluation(),
+            told: Vec::new(),
             assumed: None,
             own: None,
             tensors,
         }
     }
 
+    /// The same with names for its classes.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if there are more or fewer names than classes.
+    pub fn with_class_names(self, names: &ClassNames) -> Result<Self> {
+        let classes = names.checked(self.classes.len(), &self.path.display().to_string())?;
+        Ok(Trained { classes, named: true, ..self })
+    }
+
     /// Its preprocessing of pixels, and the steps of that with the standardization after it.
     pub fn preprocessing(&self) -> (&Input, &ImageDataGenerator) {
         (&self.input, &self.options)
+    }
+
+    /// What people should know about a file of another program, a sentence each: that it has the inner model of one for
+    /// several GPUs, or which parts of names are left out.
+    pub fn notes(&self) -> &[String] {
+        &self.told
     }
 
     /// The preprocessing of pixels that is assumed, and why, as a sentence. `None` where the file has it, or
@@ -407,8 +428,6 @@ impl Description<'_> {
     /// [`Error::File`] for a tensor that is there already.
     pub fn add_to(&self, tensors: &mut Tensors) -> Result<()> {
         let preprocessing = match self.input {
-            Input::None => "none",
-            Input::DivideBy255 => "divide-by-255",
             Input::SubtractPixelMean { image, mean } => {
                 tensors.insert(MEAN, *image, mean.clone())?;
                 "subtract-pixel-mean"
@@ -418,9 +437,10 @@ impl Description<'_> {
                 tensors.insert(STD, [1], vec![*std])?;
                 "standardize"
             }
+            constant => constant.kind().name(),
         };
         let classes = serde_json::Value::from(self.classes.to_vec()).to_string();
-        let size = ImageSize::of(self.image).to_string();
+        let (size, [_, _, channels]) = (ImageSize::of(self.image).to_string(), self.image);
         let metadata = tensors.metadata_mut();
         for (key, value) in [
             ("towers.model", self.network),
@@ -430,6 +450,9 @@ impl Description<'_> {
             ("towers.preprocessing", preprocessing),
         ] {
             metadata.insert(key.to_owned(), value.to_owned());
+        }
+        if channels != cifar::CHANNELS {
+            metadata.insert(CHANNELS.to_owned(), channels.to_string());
         }
         if !self.layers.is_empty() {
             metadata.insert(ARCHITECTURE.to_owned(), serde_json::json!(self.layers).to_string());
@@ -446,19 +469,20 @@ impl Description<'_> {
 pub fn described_preprocessing(file: &Path, tensors: &Tensors) -> Result<(Input, ImageDataGenerator)> {
     let image = image_of(file, tensors)?;
     let input = match about(file, tensors, "towers.preprocessing")?.as_str() {
-        "none" => Input::None,
-        "divide-by-255" => Input::DivideBy255,
         "subtract-pixel-mean" => {
             let mean = finite_values(tensors, file, MEAN, &image)?.to_vec();
             Input::SubtractPixelMean { image, mean }
         }
         "standardize" => Input::Standardize {
-            mean: finite_values(tensors, file, MEAN, &[cifar::CHANNELS])?.to_vec(),
+            mean: finite_values(tensors, file, MEAN, &[image[2]])?.to_vec(),
             std: finite_values(tensors, file, STD, &[1])?[0],
         },
-        _ => {
-            let reason = "its preprocessing is unknown to this version".to_owned();
-            return Err(Error::Run { path: file.to_owned(), reason });
+        name => {
+            let known: Option<Preprocessing> = serde_json::from_value(name.into()).ok();
+            let input = known.filter(|known| known.check(image).is_ok());
+            let reason = || "its preprocessing is unknown to this version".to_owned();
+            let unknown = || Error::Run { path: file.to_owned(), reason: reason() };
+            input.and_then(|known| Input::constant(known, image)).ok_or_else(unknown)?
         }
     };
     let options = input.options(standardization::read(tensors, file, image)?);
@@ -468,8 +492,16 @@ pub fn described_preprocessing(file: &Path, tensors: &Tensors) -> Result<(Input,
 /// Height, width and channels of the images.
 fn image_of(file: &Path, tensors: &Tensors) -> Result<[usize; 3]> {
     let size = tensors.metadata().get(IMAGE_SIZE).map_or(Ok(ImageSize::default()), |text| text.parse());
-    let reason = "the size of its images can't be read".to_owned();
-    Ok(size.map_err(|_| Error::Run { path: file.to_owned(), reason })?.shape())
+    let refuse = |reason: &str| Error::Run { path: file.to_owned(), reason: reason.to_owned() };
+    let size = size.map_err(|_| refuse("the size of its images can't be read"))?;
+    let channels = match tensors.metadata().get(CHANNELS) {
+        None => cifar::CHANNELS,
+        Some(text) => {
+            let known = text.parse().ok().filter(|&channels| ColorMode::of(channels).is_some());
+            known.ok_or_else(|| refuse("the number of channels of its images can't be read"))?
+        }
+    };
+    Ok(size.shape(channels))
 }
 
 /// An entry of the metadata.
@@ -512,6 +544,7 @@ mod tests {
             image,
             input,
             options,
+            told: Vec::new(),
             assumed,
             own,
             tensors,

@@ -49,6 +49,9 @@ impl Preprocessing {
             Preprocessing::DivideBy255 => "divide-by-255",
             Preprocessing::SubtractPixelMean => "subtract-pixel-mean",
             Preprocessing::Standardize => "standardize",
+            Preprocessing::Caffe => "caffe",
+            Preprocessing::Tf => "tf",
+            Preprocessing::Torch => "torch",
         }
     }
 }

@@ -60,7 +60,8 @@ fn input_of(pixels: &Pixels, image: [usize; 3]) -> Option<Input> {
     let Pixels { scale, shift } = pixels;
     let factor = *scale.first()?;
     let sound = factor.is_finite() && factor > 0.0 && shift.iter().all(|shift| shift.is_finite());
-    if !sound || scale.len() != cifar::CHANNELS || scale.iter().any(|other| *other != factor) {
+    let channels = image[2];
+    if !sound || scale.len() != channels || scale.iter().any(|other| *other != factor) {
         return None;
     }
     let std = 1.0 / factor;
@@ -69,10 +70,10 @@ fn input_of(pixels: &Pixels, image: [usize; 3]) -> Option<Input> {
     let mean = finite(shift.iter().map(|shift| -shift / factor))?;
     finite(mean.iter().map(|mean| mean / std))?;
     match shift.len() {
-        cifar::CHANNELS if factor == 1.0 / 255.0 && shift.iter().all(|shift| *shift == 0.0) => {
+        len if len == channels && factor == 1.0 / 255.0 && shift.iter().all(|shift| *shift == 0.0) => {
             Some(Input::DivideBy255)
         }
-        cifar::CHANNELS => Some(Input::Standardize { mean, std }),
+        len if len == channels => Some(Input::Standardize { mean, std }),
         len if len == image.iter().product::<usize>() && factor == 1.0 => {
             Some(Input::SubtractPixelMean { image, mean })
         }

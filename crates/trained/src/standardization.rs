@@ -78,12 +78,11 @@ pub(crate) fn write(input: &Input, augmentation: &ImageDataGenerator, tensors: &
     // Values of the preprocessing are written as its own.
     let mut options = evaluation.preprocess(Preprocess::None);
     let (mean, std, whitening) = (options.mean.take(), options.std.take(), options.whitening.take());
-    let channels = cifar::CHANNELS;
     if let Some(Mean::PerChannel(mean)) = mean.filter(|_| options.centers()) {
-        tensors.insert(MEAN, vec![channels], mean)?;
+        tensors.insert(MEAN, vec![mean.len()], mean)?;
     }
     if let Some(std) = std.filter(|_| options.divides()) {
-        tensors.insert(STD, vec![channels], std)?;
+        tensors.insert(STD, vec![std.len()], std)?;
     }
     if let Some(whitening) = whitening.filter(|_| options.zca_whitening) {
         let len = whitening.matrix().len().isqrt();

@@ -26,7 +26,7 @@ pub struct Task {
 impl Task {
     /// The task of a network.
     pub fn of(model: &Model) -> Self {
-        Task { image: model.image(), classes: model.graph().shape(model.logits()).per_sample() }
+        Task { image: model.image(), classes: model.classes() }
     }
 }
 

@@ -1,6 +1,7 @@
+use crate::color_mode::counted;
 use crate::model_file::surplus;
 use crate::tensors::parameter;
-use crate::{Error, ForeignWeights, ImageSize, Input, Preprocessing, Result, Task, Trained};
+use crate::{ColorMode, Error, ForeignWeights, ImageSize, Input, Preprocessing, Result, Task, Trained};
 use augment::ImageDataGenerator;
 use checkpoint::Tensors;
 use models::Model;
@@ -43,22 +44,27 @@ pub struct Weights {
     pub network: Option<String>,
     /// The class names by label, if the file has them.
     pub names: Option<Vec<String>>,
+    /// What people should know about the file, a sentence each.
+    pub notes: Vec<String>,
     classes: usize,
     image: [usize; 3],
     preprocessing: Option<(Input, ImageDataGenerator)>,
+    assumed: Option<(Preprocessing, String)>,
     tensors: Tensors,
 }
 
 impl From<Trained> for Weights {
     fn from(trained: Trained) -> Self {
-        let Trained { path, network, classes, named, image, input, options, tensors, .. } = trained;
+        let Trained { path, network, classes, named, image, input, options, tensors, told, .. } = trained;
         Weights {
             path,
             network: Some(network),
+            notes: told,
             classes: classes.len(),
             names: Some(classes).filter(|_| named),
             image,
             preprocessing: Some((input, options)),
+            assumed: None,
             tensors,
         }
     }
@@ -66,22 +72,26 @@ impl From<Trained> for Weights {
 
 impl ForeignWeights {
     /// The values of a network with these weights, which were read from `path`. `build` makes the network for images of
-    /// `[height, width, channels]` and a number of classes; `size` is the size of the images where the file has none.
+    /// `[height, width, channels]` and a number of classes; `data` is the shape of the images, for what the file does not say.
     ///
     /// # Errors
     /// [`Error::Interchange`] if the weights don't fit the network; [`Error::Run`] for a file without a dense layer.
     pub fn weights<E: From<Error>>(
         &self,
         path: &Path,
-        size: ImageSize,
+        data: [usize; 3],
         build: impl FnOnce([usize; 3], usize) -> Result<Model, E>,
     ) -> Result<Weights, E> {
         let classes = self.checked_outputs(path)?;
-        let image = self.image(path, self.image_size().or(Some(size)))?;
+        let image = self.image_like(path, data)?;
         let tensors = self.assign(&build(image, classes)?.steps())?;
         let names = self.named(classes)?.map(|named| named.classes).filter(|names| names.len() == classes);
         let preprocessing = self.input(path, image)?;
-        Ok(Weights { path: path.to_owned(), network: None, classes, names, image, preprocessing, tensors })
+        // A network that normalizes pixels by itself says so where its layers are read.
+        let by_itself = self.described().and_then(|network| Preprocessing::of(&network.architecture));
+        let assumed = if by_itself.is_none() { self.family(classes) } else { None };
+        let (path, notes) = (path.to_owned(), self.told());
+        Ok(Weights { path, network: None, notes, classes, names, image, preprocessing, assumed, tensors })
     }
 }
 
@@ -99,6 +109,12 @@ impl Weights {
         self.preprocessing.as_ref().map(|(input, _)| input.kind())
     }
 
+    /// The preprocessing that their network is known for, and why, as a sentence, if the file does not have it.
+    pub fn assumed_preprocessing(&self) -> Option<(Preprocessing, &str)> {
+        let (preprocessing, why) = self.assumed.as_ref().filter(|_| self.preprocessing.is_none())?;
+        Some((*preprocessing, why))
+    }
+
     /// The values of the parameters and running averages of `model`, by their names. With `new_head` those of the last layer
     /// with parameters are left out, so the number of classes may be another.
     ///
@@ -107,6 +123,15 @@ impl Weights {
     /// finite.
     pub fn fit(&self, model: &Model, new_head: bool) -> Result<Tensors> {
         let task = Task::of(model);
+        let [own, given] = [self.image[2], task.image[2]];
+        if own != given {
+            let (has, have) = (counted(own), counted(given));
+            let mode = ColorMode::of(own)
+                .map_or(String::new(), |mode| format!("; `data.color_mode` {mode} makes them fit"));
+            return Err(
+                self.refuse(format!("its network takes images of {has}, but the run's have {have}{mode}"))
+            );
+        }
         if !new_head && task.classes != self.classes {
             let own = match self.classes {
                 1 => "has a single output".to_owned(),

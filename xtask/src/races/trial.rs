@@ -46,9 +46,11 @@ pub const EMULATED: [&str; 15] = [
 /// A kernel file, and the parts of tests' names that launch its kernels: in the programs `conformance`, `kernels` and `tensor_cuda`.
 const TESTS: &[(&str, [&[&str]; 3])] = &[
     ("compute_copies.cu", [&["convolution", "dense"], &["convolution", "programs"], &["compute_copies"]]),
+    ("channels.cu", [&["channels"], &[], &[]]),
     ("convolution.cu", [&["convolution", "dense"], &["convolution"], &[]]),
     ("dropout.cu", [&["dropout"], &["dropout"], &[]]),
     ("elementwise.cu", [&["elementwise"], &["elementwise"], &[]]),
+    ("grouped.cu", [&["convolution"], &["convolution"], &[]]),
     ("images.cu", [&["images"], &["replay"], &[]]),
     ("normalization.cu", [&["normalization", "replicas"], &["batch_norm"], &[]]),
     ("group_norm.cu", [&["normalization"], &[], &[]]),

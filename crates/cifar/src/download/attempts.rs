@@ -1,6 +1,7 @@
 //! Asking one source after the other.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use super::part::Part;
 use super::{Download, Ended, Network, Source};
@@ -66,7 +67,7 @@ impl Fetch<'_> {
         Err(Error::NoSource { kind: self.kind, failures })
     }
 
-    /// Downloads from one source, as often as its connection breaks, and installs the archive.
+    /// Downloads from one source, as often as its connection breaks, and installs the archive or the files.
     ///
     /// # Errors [`Error::Io`] alone: no other source mends an error of this machine.
     fn try_source(&mut self, download: &Download<'_>) -> Result<Outcome> {
@@ -74,16 +75,33 @@ impl Fetch<'_> {
         if let Some(md5) = source.md5.as_ref().filter(|md5| !is_md5(md5)) {
             return Ok(Outcome::Failed(Error::NoMd5 { url: source.url.clone(), md5: md5.clone() }));
         }
-        if source.md5.is_none() {
+        let files = match source.files(self.kind) {
+            Ok(files) => files,
+            Err(reason) => return Ok(Outcome::Failed(reason)),
+        };
+        if files.iter().any(|file| file.md5.is_none()) {
             (self.listener)(Progress::NoChecksum { url: &source.url });
         }
-        let part = format!("{}{}{PART}", self.prefix(), source.part_name());
-        let mut part = Part::open(self.root.join(part))?;
-        let mut connections_left = CONNECTIONS;
+        let part = |file: &Source| {
+            Part::open(self.root.join(format!("{}{}{PART}", self.prefix(), file.part_name())))
+        };
+        let mut parts = files.iter().map(part).collect::<Result<Vec<Part>>>()?;
+        let (mut connections_left, mut complete) = (CONNECTIONS, 0);
         loop {
-            let before = part.bytes();
-            let fetched = match download.run(&mut part, self.listener) {
-                Ok(Ended::Complete) => self.install(part.path(), &source.url),
+            let before: Vec<u64> = parts.iter().map(Part::bytes).collect();
+            let mut ended = Ok(Ended::Complete);
+            for (source, part) in files.iter().zip(&mut parts).skip(complete) {
+                ended = Download { source, ..*download }.run(part, self.listener);
+                if !matches!(ended, Ok(Ended::Complete)) {
+                    break;
+                }
+                complete += 1;
+            }
+            let fetched = match ended {
+                Ok(Ended::Complete) => {
+                    let paths: Vec<&Path> = parts.iter().map(Part::path).collect();
+                    self.install(&paths, &source.url)
+                }
                 Ok(Ended::Slow(bytes_per_second)) => {
                     (self.listener)(Progress::Slow { url: &source.url, bytes_per_second });
                     return Ok(Outcome::Slow(bytes_per_second));
@@ -92,7 +110,7 @@ impl Fetch<'_> {
             };
             let reason = match fetched {
                 Ok(found) => {
-                    part.delete()?;
+                    parts.into_iter().try_for_each(Part::delete)?;
                     self.remove_leftovers(PART)?;
                     return Ok(Outcome::Fetched(Box::new(found)));
                 }
@@ -101,16 +119,17 @@ impl Fetch<'_> {
             };
             (self.listener)(Progress::Failed { reason: &reason });
             if let Error::Archive { .. } = reason {
-                part.restart()?;
+                parts.iter_mut().try_for_each(Part::restart)?;
+                complete = 0;
             }
             connections_left -= 1;
+            let mut changes = parts.iter().map(Part::bytes).zip(before);
             // Bytes from an earlier download may have spoilt this one, so it gets one fresh start.
-            let afresh = before > 0 && part.bytes() == 0;
-            let goes_on = matches!(reason, Error::Cut { .. }) && part.bytes() > before;
+            let afresh = changes.clone().any(|(now, before)| before > 0 && now == 0);
+            let goes_on = matches!(reason, Error::Cut { .. }) && changes.any(|(now, before)| now > before);
             if connections_left == 0 || !(afresh || goes_on) {
-                if part.bytes() == 0 {
-                    part.delete()?;
-                }
+                let empty = parts.into_iter().filter(|part| part.bytes() == 0);
+                empty.into_iter().try_for_each(Part::delete)?;
                 return Ok(Outcome::Failed(reason));
             }
         }

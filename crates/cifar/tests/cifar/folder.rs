@@ -55,7 +55,7 @@ fn pictures_are_scaled_to_the_size_that_is_asked_for() {
         let pixel = |x: usize| split.images[[0, 47, x, 2]];
         assert_eq!((pixel(0), pixel(15), pixel(24), pixel(39)), (10, 10, 200, 200));
     }
-    let one = folder::picture(dir.path().join("train/b/0.png"), [48, 40]).unwrap();
+    let one = folder::picture(dir.path().join("train/b/0.png"), [48, 40, 3]).unwrap();
     assert_eq!(one, halves(40, 48).into_raw(), "one of the same size is left as it is");
     assert!(data.train.images.outer_iter().nth(1).unwrap().iter().eq(&one));
 }
@@ -164,7 +164,7 @@ fn why_a_picture_is_bad_is_told() {
         (b"", "it is empty".to_owned()),
     ] {
         fs::write(dir.path().join("bad.png"), content).unwrap();
-        let told = folder::picture(dir.path().join("bad.png"), [8, 8]).unwrap_err().to_string();
+        let told = folder::picture(dir.path().join("bad.png"), [8, 8, 3]).unwrap_err().to_string();
         assert!(told.starts_with("can't decode the picture ") && told.contains("bad.png: "), "{told}");
         assert!(told.ends_with(&says), "{told}");
     }
@@ -197,7 +197,7 @@ fn a_palette_that_ends_within_a_colour_is_an_error_of_that_picture() {
         [&png[..8], &chunk(b"IHDR", &header), &palette, &pixels, &png[png.len() - 12..]].concat(),
     )
     .unwrap();
-    for error in [folder::read(dir.path()).unwrap_err(), folder::picture(&path, [1, 1]).unwrap_err()] {
+    for error in [folder::read(dir.path()).unwrap_err(), folder::picture(&path, [1, 1, 3]).unwrap_err()] {
         assert!(
             error.to_string().contains("b/5.png: Format error decoding Png: the decoder panicked"),
             "{error}"
@@ -226,7 +226,7 @@ fn a_picture_is_turned_as_its_exif_orientation_says() {
         // Whether the corners above on the left and right, and below on the left, are red.
         let corners = |exif: &[u8]| {
             fs::write(&path, put(&file, exif)).unwrap();
-            let pixels = folder::picture(&path, [16, 16]).unwrap();
+            let pixels = folder::picture(&path, [16, 16, 3]).unwrap();
             [0, 15, 15 * 16].map(|pixel| pixels[3 * pixel] > 125)
         };
         assert_eq!(corners(&exif(1)), [true, false, true], "{name}");
@@ -235,6 +235,37 @@ fn a_picture_is_turned_as_its_exif_orientation_says() {
         assert_eq!(corners(&exif(8)), [false, false, true], "{name}: turned to the left");
         assert_eq!(corners(b"II*\0damaged"), [true, false, true], "{name}");
     }
+}
+
+/// Grey is that of Pillow's `convert("L")`, before the picture is scaled.
+#[test]
+fn pictures_of_one_channel_are_grey() {
+    let dir = tempfile::tempdir().unwrap();
+    let picture = RgbImage::from_fn(2, 1, |x, _| if x == 0 { Rgb([255, 0, 0]) } else { Rgb([0, 0, 255]) });
+    let names =
+        ["train/a/0.png", "train/b/0.png", "test/a/0.png", "test/b/0.png"].map(|name| dir.path().join(name));
+    for path in &names {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        picture.save(path).unwrap();
+    }
+    assert_eq!(folder::picture(&names[0], [1, 2, 1]).unwrap(), [76, 29]);
+    // The mean of both is 52.5, that of the colours 127.5.
+    assert_eq!(folder::picture(&names[0], [1, 1, 1]).unwrap(), [53]);
+    for on_demand in [0, u64::MAX] {
+        let folders =
+            folder::ClassFolders::new(dir.path()).image_size(1, 2).channels(1).on_demand_above(on_demand);
+        let data = folders.read().unwrap();
+        assert_eq!(
+            (data.train.shape(), data.train.pixels(0..1, &mut Vec::new()).unwrap()),
+            ([1, 2, 1], &[76, 29][..])
+        );
+        let colours = data.reshaped([1, 2, 3]).unwrap().train;
+        let expected: &[u8] =
+            if on_demand == 0 { &[255, 0, 0, 0, 0, 255] } else { &[76, 76, 76, 29, 29, 29] };
+        assert_eq!(colours.pixels(0..1, &mut Vec::new()).unwrap(), expected);
+    }
+    let error = folder::picture(&names[0], [1, 2, 4]).unwrap_err().to_string();
+    assert!(error.starts_with("pictures can't have 4 channels"), "{error}");
 }
 
 /// Written and read by Pillow: `tests/golden/pictures.py`.
@@ -252,7 +283,7 @@ fn pictures_have_the_pixels_of_pillow() {
             let hex = picture["pixels"].as_str().unwrap();
             let byte = |k| u8::from_str_radix(&hex[k..k + 2], 16).unwrap();
             let pixels: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
-            let own = folder::picture(golden.join("pictures").join(name), size).unwrap();
+            let own = folder::picture(golden.join("pictures").join(name), [size[0], size[1], 3]).unwrap();
             let worst = own.iter().zip(&pixels).map(|(a, b)| a.abs_diff(*b)).max().unwrap();
             // Decoders of lossy formats round differently.
             let most = if name.ends_with(".jpg") || name.starts_with("lossy") { 3 } else { 0 };
@@ -271,7 +302,7 @@ fn pictures_that_would_have_other_colours_are_refused() {
         ("called_rgb", "its components are called R, G and B, but its head says YCbCr"),
     ] {
         let error =
-            folder::picture(folder.join(name).with_extension("jpg"), [9, 12]).unwrap_err().to_string();
+            folder::picture(folder.join(name).with_extension("jpg"), [9, 12, 3]).unwrap_err().to_string();
         assert!(error.contains(&format!("{says}; save it anew")), "{error}");
     }
 }
@@ -293,7 +324,7 @@ fn grey_pictures_of_sixteen_bits_have_their_upper_eight() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("deep.png");
     image::ImageBuffer::from_pixel(2, 2, image::Luma([0x12ff_u16])).save(&path).unwrap();
-    assert_eq!(folder::picture(&path, [2, 2]).unwrap(), [0x12; 12]);
+    assert_eq!(folder::picture(&path, [2, 2, 3]).unwrap(), [0x12; 12]);
 }
 
 /// No format paints what is missing.
@@ -306,7 +337,7 @@ fn a_picture_that_is_cut_off_is_an_error() {
         let path = dir.path().join(name);
         for len in [whole.len() / 4, whole.len() / 2, whole.len() - 20] {
             fs::write(&path, &whole[..len]).unwrap();
-            let read = folder::picture(&path, [9, 12]);
+            let read = folder::picture(&path, [9, 12, 3]);
             assert!(read.is_err(), "{name} of {len} bytes, not {}", whole.len());
         }
     }

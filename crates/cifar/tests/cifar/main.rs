@@ -7,6 +7,7 @@ mod fetch;
 mod find;
 mod folder;
 mod hostile;
+mod mnist;
 mod samples;
 mod server;
 mod splits;

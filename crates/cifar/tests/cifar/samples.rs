@@ -59,8 +59,8 @@ pub fn python_batch(kind: Kind, images: usize) -> Vec<u8> {
     let mut pickle = b"\x80\x02}q\x01(".to_vec();
     pickle.extend([short("batch_label"), short("made up")].concat());
     pickle.extend(match kind {
-        Kind::Cifar10 => labels("labels", 10),
         Kind::Cifar100 => [labels("fine_labels", 100), labels("coarse_labels", 20)].concat(),
+        _ => labels("labels", 10),
     });
     pickle.extend(short("data"));
     pickle.extend(

@@ -79,6 +79,11 @@ pub struct Server {
 impl Server {
     /// `answer` gets the number of the request, from 0, and the first byte of the range that it asks for.
     pub fn new(answer: impl Fn(usize, Option<usize>) -> Reply + Send + 'static) -> Server {
+        Server::with_paths(move |request, _, start| answer(request, start))
+    }
+
+    /// `answer` also gets the path that is asked for, such as `/mnist/t10k-labels-idx1-ubyte.gz`.
+    pub fn with_paths(answer: impl Fn(usize, &str, Option<usize>) -> Reply + Send + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (stop, starts) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
@@ -89,11 +94,11 @@ impl Server {
                     return;
                 }
                 let mut stream = stream.unwrap();
-                let Some(start) = read_request(&stream) else { continue };
+                let Some((path, start)) = read_request(&stream) else { continue };
                 seen.lock().unwrap().push(start);
                 let request = seen.lock().unwrap().len() - 1;
                 // The client may have gone; that is its right.
-                let _ = answer(request, start).send(&mut stream);
+                let _ = answer(request, &path, start).send(&mut stream);
             }
         });
         Server { port, stop, starts, thread: Some(thread) }
@@ -101,6 +106,11 @@ impl Server {
 
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/cifar.tar.gz", self.port)
+    }
+
+    /// The address of a folder.
+    pub fn folder(&self) -> String {
+        format!("http://127.0.0.1:{}/mnist/", self.port)
     }
 
     /// For each request the first byte that it asked for, if it asked for a range.
@@ -117,15 +127,15 @@ impl Drop for Server {
     }
 }
 
-/// The first byte of the range that the request asks for; nothing if there is no request.
-fn read_request(stream: &TcpStream) -> Option<Option<usize>> {
+/// The path, and the first byte of the range that the request asks for; nothing if there is no request.
+fn read_request(stream: &TcpStream) -> Option<(String, Option<usize>)> {
     let mut lines = BufReader::new(stream).lines();
-    lines.next()?.ok()?;
+    let path = lines.next()?.ok()?.split(' ').nth(1)?.to_owned();
     let mut start = None;
     for line in lines {
         let line = line.ok()?.to_ascii_lowercase();
         if line.is_empty() {
-            return Some(start);
+            return Some((path, start));
         }
         if let Some(range) = line.strip_prefix("range: bytes=") {
             start = range.strip_suffix('-').and_then(|start| start.parse().ok());

@@ -1,6 +1,6 @@
 //! Which layer of a file is which of a network.
 
-use super::place::Place;
+use super::place::{Place, around};
 use super::unit::{Array, Kind, Unit, has_order, kind, number, told};
 use crate::text::shortened;
 use checkpoint::Tensors;
@@ -63,7 +63,7 @@ fn insert(tensors: &mut Tensors, step: &Step, own: Option<(&Unit, &str)>) -> Res
             Some((unit, layer)) => {
                 stored += 1;
                 let found = unit.array(spec.name, stored - 1);
-                let fits = found.filter(|array| array.shape == spec.shape);
+                let fits = found.filter(|array| is_alike(&array.shape, &spec.shape));
                 fits.ok_or_else(|| unlike(layer, spec, found))?.read()?
             }
         };
@@ -79,6 +79,11 @@ fn insert(tensors: &mut Tensors, step: &Step, own: Option<(&Unit, &str)>) -> Res
             Err(format!("its layer `{layer}` has `{}`, which its configuration has not", shortened(more)))
         }
     }
+}
+
+/// Whether a tensor of the file has the numbers of one of the network: a dense layer on an image is a convolution of single pixels here.
+fn is_alike(theirs: &[usize], own: &[usize]) -> bool {
+    theirs == own || own.strip_prefix(&[1, 1]).is_some_and(|own| own.len() == 2 && own == theirs)
 }
 
 fn unlike(layer: &str, spec: &ParamSpec, found: Option<&Array>) -> String {
@@ -118,6 +123,8 @@ pub(super) fn undescribed(units: &[Unit], named: bool, steps: &[Step]) -> Result
 /// model has the names of both here, and in the file at least its own.
 fn by_names(own: &[&Step], units: &[Unit]) -> Option<Vec<usize>> {
     let joined = |name: &str| name.replace('/', "_");
+    // The network may be the inner model of the file's.
+    let is_inner = around(units, true).is_some();
     let mut members: HashMap<&str, usize> = HashMap::new();
     units.iter().for_each(|unit| *members.entry(&unit.group).or_default() += 1);
     let names: Vec<[String; 2]> =
@@ -128,6 +135,9 @@ fn by_names(own: &[&Step], units: &[Unit]) -> Option<Vec<usize>> {
             return Some(usize::MAX);
         }
         let [around, path] = &names[k];
+        if is_inner && own == path {
+            return Some(usize::MAX);
+        }
         let between = own.strip_prefix(around)?.strip_suffix(path)?;
         (between.is_empty() || between.ends_with('_')).then_some(path.len())
     };
@@ -144,8 +154,10 @@ fn by_names(own: &[&Step], units: &[Unit]) -> Option<Vec<usize>> {
 /// A layer of the network that the file has under the same name, where the order gives it the weights of another one. Names that
 /// Keras gives don't count, since they depend on the models that a session made before.
 fn contradicted(own: &[&Step], units: &[Unit], taken: &[usize]) -> Option<String> {
-    let is_own =
-        |unit: &Unit| kind(unit.shapes()).is_none_or(|kind| number(&unit.name).0 != kind.keras_name());
+    let is_own = |unit: &Unit| {
+        kind(unit.shapes())
+            .is_none_or(|kind| kind.keras_names().iter().all(|own| number(&unit.name).0 != *own))
+    };
     own.iter().zip(taken).find_map(|(step, &unit)| {
         let same = units.iter().position(|unit| unit.group == step.name && is_own(unit))?;
         (same != unit).then(|| {

@@ -2,7 +2,7 @@
 
 use super::shortened;
 use crate::Compiled;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
 /// Options of all optimizers that change the steps, and have no counterpart here. `null` and `false` turn them off.
@@ -27,7 +27,18 @@ pub(super) fn read(compile: &Value) -> Option<Result<Compiled, String>> {
             (other["class_name"].as_str().unwrap_or_default(), other["config"].as_object().unwrap_or(&none))
         }
     };
-    Some(of(class.rsplit('>').next().unwrap_or(class), config))
+    let class = class.rsplit('>').next().unwrap_or(class);
+    // A policy of float16 puts one around the optimizer.
+    if class == "LossScaleOptimizer" {
+        let inner = config.get("inner_optimizer").or(config.get("optimizer"))?;
+        let of_inner = read(&json!({"optimizer": inner}))?;
+        let scaled = |mut compiled: Compiled| {
+            compiled.left_out.push("the scale of its loss, which --precision fp16 has by itself".to_owned());
+            compiled
+        };
+        return Some(of_inner.map(scaled));
+    }
+    Some(of(class, config))
 }
 
 fn of(class: &str, config: &Map<String, Value>) -> Result<Compiled, String> {
@@ -96,7 +107,6 @@ fn plain(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn told(compile: &Value) -> String {
         match read(compile) {
@@ -134,6 +144,9 @@ mod tests {
             "rmsprop:rho=0.9 0.001 constant []"
         );
         assert_eq!(told(&json!({"optimizer": "sgd"})), "sgd 0.01 constant []");
+        let inner = json!({"class_name": "SGD", "config": {"learning_rate": 0.5}});
+        let scaled = of("LossScaleOptimizer", json!({"inner_optimizer": inner}));
+        assert_eq!(scaled, "sgd 0.5 constant [the scale of its loss, which --precision fp16 has by itself]");
     }
 
     #[test]

@@ -28,15 +28,29 @@ const NEUTRAL: [&str; 9] = [
 ];
 
 /// Layers that files have weights of.
-const WITH_WEIGHTS: [&str; 6] =
-    ["BatchNormalization", "Conv2D", "Dense", "DepthwiseConv2D", "GroupNormalization", "SeparableConv2D"];
+const WITH_WEIGHTS: [&str; 7] = [
+    "BatchNormalization",
+    "Conv2D",
+    "Dense",
+    "DepthwiseConv2D",
+    "GroupNormalization",
+    "LayerNormalization",
+    "SeparableConv2D",
+];
 
 /// Functions of Keras that a functional model holds like layers, and the activations that do the same.
-const FUNCTIONS: [(&str, &str); 5] =
-    [("Gelu", "gelu"), ("Relu", "relu"), ("Sigmoid", "sigmoid"), ("Silu", "silu"), ("Tanh", "tanh")];
+const FUNCTIONS: [(&str, &str); 7] = [
+    ("Gelu", "gelu"),
+    ("HardSigmoid", "hard_sigmoid"),
+    ("Relu", "relu"),
+    ("Relu6", "relu6"),
+    ("Sigmoid", "sigmoid"),
+    ("Silu", "silu"),
+    ("Tanh", "tanh"),
+];
 
 /// The functions of TensorFlow that a model of Keras 2 holds like layers, and their names in Keras 3.
-const OPERATORS: [(&str, &str); 10] = [
+const OPERATORS: [(&str, &str); 11] = [
     ("__operators__.add", "Add"),
     ("math.add", "Add"),
     ("math.subtract", "Subtract"),
@@ -46,12 +60,13 @@ const OPERATORS: [(&str, &str); 10] = [
     ("math.tanh", "Tanh"),
     ("nn.gelu", "Gelu"),
     ("nn.relu", "Relu"),
+    ("nn.relu6", "Relu6"),
     ("nn.silu", "Silu"),
 ];
 
 /// Layers that change nothing but a training, besides those that draw: [`Layer::passes_on`].
-const FOR_TRAINING: [&str; 5] =
-    ["ActivityRegularization", "AlphaDropout", "GaussianDropout", "GaussianNoise", "SpatialDropout2D"];
+const FOR_TRAINING: [&str; 4] =
+    ["ActivityRegularization", "AlphaDropout", "GaussianDropout", "GaussianNoise"];
 
 impl<'a> Layer<'a> {
     pub(super) fn of(value: &'a Value) -> Self {
@@ -68,6 +83,13 @@ impl<'a> Layer<'a> {
         ["Sequential", "Functional", "Model"].contains(&self.class)
     }
 
+    /// The policy of a layer that computes in another format than its weights have, as `mixed_float16`.
+    pub(super) fn policy(&self) -> Option<&'a str> {
+        let dtype = &self.value["config"]["dtype"];
+        let name = dtype.as_str().or(dtype["config"]["name"].as_str())?;
+        name.starts_with("mixed_").then_some(name)
+    }
+
     /// Whether files have weights of it.
     pub(super) fn has_weights(&self) -> bool {
         WITH_WEIGHTS.contains(&self.class)
@@ -79,7 +101,7 @@ impl<'a> Layer<'a> {
     }
 
     /// The layers of a model.
-    fn inner(&self) -> impl Iterator<Item = Layer<'a>> + use<'a> {
+    pub(super) fn inner(&self) -> impl Iterator<Item = Layer<'a>> + use<'a> {
         let config = &self.value["config"];
         let layers = config["layers"].as_array().or(config.as_array()).filter(|_| self.is_model());
         layers.map(Vec::as_slice).unwrap_or_default().iter().map(Layer::of)
@@ -87,7 +109,7 @@ impl<'a> Layer<'a> {
 
     /// Whether it works in another way in training.
     pub(super) fn differs_in_training(&self) -> bool {
-        ["BatchNormalization", "Dropout"].contains(&self.class)
+        ["BatchNormalization", "Dropout", "SpatialDropout2D", "StochasticDepth"].contains(&self.class)
             || self.passes_on("", &mut Vec::new()) && self.class != "Identity"
             || self.inner().any(|layer| layer.differs_in_training())
     }
@@ -194,19 +216,19 @@ impl<'a> Layer<'a> {
             .collect()
     }
 
-    /// Height and width of the images, in the configuration of an input layer, or of the first layer in Keras 2.
+    /// Height and width, and the channels of the images, in the configuration of an input layer, or of the first layer in Keras 2.
     /// `name` is the layer's name for people.
-    pub(super) fn image_size(&self, name: &str) -> Result<Option<[usize; 2]>, String> {
+    pub(super) fn image_shape(&self, name: &str) -> Result<(Option<[usize; 2]>, Option<usize>), String> {
         let side =
             |side: &Value| side.as_u64().filter(|&side| side > 0).and_then(|side| side.try_into().ok());
         let shapes = ["batch_shape", "batch_input_shape"].map(|key| self.value["config"][key].as_array());
-        let Some(shape) = shapes.into_iter().flatten().next() else { return Ok(None) };
+        let Some(shape) = shapes.into_iter().flatten().next() else { return Ok((None, None)) };
         match shape.as_slice() {
-            [_, h, w, channels] if *channels == 3 || channels.is_null() => {
-                Ok(side(h).zip(side(w)).map(|(h, w)| [h, w]))
+            [_, h, w, channels] if *channels == 1 || *channels == 3 || channels.is_null() => {
+                Ok((side(h).zip(side(w)).map(|(h, w)| [h, w]), side(channels)))
             }
             _ => Err(format!(
-                "its input `{name}` has the shape {}, but must have rows, columns and 3 channels",
+                "its input `{name}` has the shape {}, but must have rows, columns and 1 or 3 channels",
                 shortened(&Value::from(shape.clone()).to_string())
             )),
         }
@@ -299,8 +321,7 @@ impl<'a> Layer<'a> {
             "function" => self.value["class_name"] == "TFOpLambda",
             "data_format" => value == "channels_last",
             "groups" => ones(value),
-            // A kernel of one pixel has no gaps.
-            "dilation_rate" => ones(value) || ones(&self.value["config"]["kernel_size"]),
+            "dilation_rate" => ones(value),
             "axis" => self.is_last(value) || of_vectors && [json!(1), json!([1])].contains(value),
             "bias_initializer" | "beta_initializer" | "moving_mean_initializer" => initializer() == "zeros",
             "gamma_initializer" | "moving_variance_initializer" => initializer() == "ones",
@@ -352,6 +373,22 @@ pub(super) fn tensors_in(value: &Value, found: &mut Vec<(String, usize)>) {
         Value::Array(values) => values.iter().for_each(|value| tensors_in(value, found)),
         Value::Object(values) => values.values().for_each(|value| tensors_in(value, found)),
         _ => (),
+    }
+}
+
+/// The inputs or outputs of a functional model, of which there must be `count`.
+pub(super) fn ends(listed: &Value, what: &str, count: usize) -> Result<Vec<(String, usize)>, String> {
+    let mut ends = Vec::new();
+    tensors_in(listed, &mut ends);
+    if count > 1 && listed.is_object() {
+        return Err(format!(
+            "a model in it has {what}s by name; build it with a list of them, and save it anew"
+        ));
+    }
+    match ends.len() {
+        found if found == count => Ok(ends),
+        found if count == 1 => Err(format!("it has {found} {what}s, but a network has one")),
+        found => Err(format!("a model in it has {found} {what}s, but reads {count} tensors")),
     }
 }
 

@@ -23,6 +23,7 @@ mod config;
 mod h5;
 mod layer;
 mod model;
+mod parallel;
 mod place;
 mod unit;
 
@@ -126,6 +127,14 @@ impl KerasWeights {
     /// The network that the file describes. `None` if it has weights alone.
     pub fn network(&self) -> Option<&Imported> {
         self.described.as_ref().map(|read| &read.network)
+    }
+
+    /// What people should know about the file, a sentence each: that it has the inner model of one for several GPUs.
+    pub fn told(&self) -> Vec<String> {
+        match &self.described {
+            Some(read) => read.told.clone(),
+            None => place::around(&self.units, self.named).map(parallel::of_weights).into_iter().collect(),
+        }
     }
 
     /// The number of classes: the outputs of the last dense layer, if it is known which one that is.

@@ -1,15 +1,17 @@
 //! From a model's configuration to an architecture.
 
-use super::calls::{Calls, Key, first_numbers};
+use super::calls::{Calls, first_numbers};
 use super::compile;
-use super::layer::{self, Layer};
-use super::place::Place;
+use super::config::VERSION;
+use super::layer::{self, Layer, ends};
+use super::parallel;
+use super::place::{Place, Root};
 use super::unit::Unit;
 use crate::Imported;
 use crate::text::shortened;
 use models::{Architecture, IMAGES, LayerSpec};
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// The most layers of a configuration, with its inputs and the layers of models in it.
 const MOST_LAYERS: usize = 4000;
@@ -24,6 +26,8 @@ const MOST_READS: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) network: Imported,
+    /// What its model is a part of, a sentence each.
+    pub(super) told: Vec<String>,
     /// Of each layer with weights: its name in the network, and its place in the file.
     pub(super) places: Vec<Place>,
     /// Layers of the file whose numbers are in the network: normalizations that were adapted to data.
@@ -32,17 +36,39 @@ pub(super) struct Read {
 
 /// Reads the configuration of a Sequential or functional model. `weights` are the layers of its file, and whether they have names.
 pub(super) fn read(config: &Value, weights: (&[Unit], bool)) -> Result<Read, String> {
-    let mut reader = Reader { weights, ..Reader::default() };
+    let parallel = parallel::inner(config)?;
+    let (model, wrapper) = match &parallel {
+        None => (config, None),
+        Some(inner) => (inner.layer.value, Some(inner.layer)),
+    };
+    let own = Layer::of(model).inner().collect::<Vec<_>>();
+    let Root { names, numbered } = Root::of(weights.0, weights.1, wrapper.as_ref(), &own);
+    let mut told: Vec<String> = parallel.iter().map(parallel::Inner::note).collect();
+    if let (None, Some(name)) = (&parallel, names.first()) {
+        told.push(parallel::of_weights(name));
+    }
+    let around = Around { names, numbered, ..Around::default() };
+    let before_3 = config[VERSION]
+        .as_str()
+        .is_some_and(|version| ["1.", "2."].iter().any(|old| version.starts_with(old)));
+    let mut reader = Reader { weights, before_3, ..Reader::default() };
     let images = vec![IMAGES.to_owned()];
-    let output = reader.model(config, &Around::default(), &images)?;
+    let output = reader.model(model, &around, &images)?;
+    if let (None, Some(inner)) = (reader.image, &parallel) {
+        (reader.image, reader.channels) = inner.input.image_shape(inner.input.name)?;
+    }
+    for policy in &reader.policies {
+        told.push(format!("its layers compute by the policy {policy} there; here --precision says how"));
+    }
     let mut architecture = Architecture { layers: reader.layers };
     put_last(&mut architecture, &output)?;
     let classes = architecture.take_classes();
-    let name = config["config"]["name"].as_str().unwrap_or("model").to_owned();
-    let (image, notes) = (reader.image, layer::notes(reader.left_out));
+    let name = model["config"]["name"].as_str().unwrap_or("model").to_owned();
+    let (image, channels, parts) = (reader.image, reader.channels, reader.parts);
+    let notes = [told.clone(), layer::notes(reader.left_out)].concat();
     let compiled = compile::read(&config["compile_config"]);
-    let network = Imported { name, architecture, classes, image, notes, compiled };
-    Ok(Read { network, places: reader.places, adapted: reader.adapted })
+    let network = Imported { name, architecture, classes, image, channels, parts, notes, compiled };
+    Ok(Read { network, told, places: reader.places, adapted: reader.adapted })
 }
 
 /// Checks that the model's output is its last layer, or moves it there.
@@ -86,10 +112,17 @@ impl Around {
 #[derive(Default)]
 struct Reader<'a> {
     weights: (&'a [Unit], bool),
+    /// Whether the model is of Keras 1 or 2.
+    before_3: bool,
     adapted: Vec<usize>,
     layers: Vec<LayerSpec>,
     places: Vec<Place>,
     image: Option<[usize; 2]>,
+    channels: Option<usize>,
+    /// Policies of layers that compute in another format than their weights have.
+    policies: BTreeSet<String>,
+    /// The names of inner models.
+    parts: Vec<String>,
     /// The layers that give vectors.
     vectors: HashSet<String>,
     /// Layers and options of theirs that only matter for training.
@@ -192,8 +225,9 @@ impl Reader<'_> {
     ) -> Result<Option<String>, String> {
         self.count(inputs)?;
         if self.image.is_none() && inputs == [IMAGES] {
-            self.image = layer.image_size(&place.own_name())?;
+            (self.image, self.channels) = layer.image_shape(&place.own_name())?;
         }
+        self.policies.extend(layer.policy().map(shortened));
         if layer.class == "InputLayer" {
             return Ok(None);
         }
@@ -201,6 +235,7 @@ impl Reader<'_> {
             self.fixed_mode(layer, place, mode)?;
         }
         if layer.is_model() {
+            self.parts.push(layer.name.to_owned());
             let times = if call == 0 { String::new() } else { format!("call{call}_") };
             let inside = Around {
                 prefix: format!("{}_{times}", place.layer),
@@ -221,11 +256,18 @@ impl Reader<'_> {
             Some(spec) => spec,
             None => layer.spec(place, of_vectors, &mut self.left_out)?,
         };
+        // Its slope was 0.2, and is 1/6 in Keras 3.
+        if self.before_3 && spec.options.get("activation") == Some(&"hard_sigmoid".into()) {
+            spec.options.insert("activation".to_owned(), "hard_sigmoid(0.2)".into());
+        }
         spec.name = if call == 0 { place.layer.clone() } else { format!("{}_call{call}", place.layer) };
         spec.inputs = inputs.to_vec();
         let name = spec.name.clone();
         let has_places = spec.options.get("keepdims") == Some(&true.into());
-        if of_vectors || spec.class == "Flatten" || spec.class.starts_with("Global") && !has_places {
+        let is_image = spec.class == "Reshape"
+            && spec.options["target_shape"].as_array().is_some_and(|to| to.len() == 3);
+        let is_flat = ["Flatten", "Reshape"].contains(&spec.class.as_str());
+        if !is_image && (of_vectors || is_flat || spec.class.starts_with("Global") && !has_places) {
             self.vectors.insert(name.clone());
         }
         if layer.has_weights() {
@@ -280,20 +322,4 @@ fn check_times(layer: &Layer<'_>, place: &Place, times: usize) -> Result<(), Str
         ));
     }
     Ok(())
-}
-
-/// The inputs or outputs of a functional model, of which there must be `count`.
-fn ends(listed: &Value, what: &str, count: usize) -> Result<Vec<Key>, String> {
-    let mut ends = Vec::new();
-    layer::tensors_in(listed, &mut ends);
-    if count > 1 && listed.is_object() {
-        return Err(format!(
-            "a model in it has {what}s by name; build it with a list of them, and save it anew"
-        ));
-    }
-    match ends.len() {
-        found if found == count => Ok(ends),
-        found if count == 1 => Err(format!("it has {found} {what}s, but a network has one")),
-        found => Err(format!("a model in it has {found} {what}s, but reads {count} tensors")),
-    }
 }

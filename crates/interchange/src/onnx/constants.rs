@@ -1,83 +1,172 @@
 //! Weights and shapes in a graph: its initializers, and what nodes compute of them alone.
 
 use super::extent::Extent;
+use super::external::Files;
 use super::node::Node;
-use super::proto::{EXTERNAL, FLOAT, INT64, TensorProto};
-use crate::file::MAX_FILE;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::{Component, Path};
+use super::proto::{
+    BFLOAT16, BOOL, DOUBLE, EXTERNAL, FLOAT, FLOAT16, INT8, INT32, INT64, TensorProto, UINT8,
+};
+use half::{bf16, f16};
+use prost::bytes::Bytes;
+use std::path::Path;
 use std::sync::Arc;
 
-/// The most whole numbers of a constant: a shape has as many as dimensions.
-pub(super) const MOST_NUMBERS: usize = 64;
+/// The most whole numbers of a constant: a list of channels has as many.
+pub(super) const MOST_NUMBERS: usize = 1 << 16;
 
 /// A tensor that depends on no image. Clones share their floats.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Constant {
     pub(super) name: String,
     pub(super) shape: Vec<usize>,
-    values: Values,
-    /// Whether the floats lie column by column: a matrix that was transposed.
-    transposed: bool,
+    pub(super) values: Values,
+    /// Whether the rows of this matrix are the inputs of a layer, as here, and not the outputs, as in PyTorch.
+    pub(super) inputs_first: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Values {
+pub(super) enum Values {
+    /// In row-major order.
     Floats(Arc<[f32]>),
-    /// Whole numbers: a shape, or parts of one.
+    /// As they are in the file, of this type.
+    Raw(Bytes, Float),
+    /// Whole numbers, and 0 or 1 for false and true: a shape, or parts of one.
     Numbers(Vec<Extent>),
     /// Of a type that nothing reads.
     Other,
 }
 
+/// The types of floats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Float {
+    Single,
+    Half,
+    Brain,
+    Double,
+}
+
+impl Float {
+    /// The type of this number in `TensorProto.DataType`.
+    pub(super) fn of(number: i64) -> Option<Self> {
+        match i32::try_from(number) {
+            Ok(FLOAT) => Some(Float::Single),
+            Ok(FLOAT16) => Some(Float::Half),
+            Ok(BFLOAT16) => Some(Float::Brain),
+            Ok(DOUBLE) => Some(Float::Double),
+            _ => None,
+        }
+    }
+
+    fn size(self) -> usize {
+        match self {
+            Float::Single => 4,
+            Float::Half | Float::Brain => 2,
+            Float::Double => 8,
+        }
+    }
+
+    fn numbers(self, raw: &[u8]) -> Vec<f32> {
+        match self {
+            Float::Single => raw.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect(),
+            Float::Half => raw.as_chunks().0.iter().map(|&word| f16::from_le_bytes(word).to_f32()).collect(),
+            Float::Brain => {
+                raw.as_chunks().0.iter().map(|&word| bf16::from_le_bytes(word).to_f32()).collect()
+            }
+            Float::Double => raw.as_chunks().0.iter().map(|&word| f64::from_le_bytes(word) as f32).collect(),
+        }
+    }
+}
+
+/// The bytes of a whole number of this type.
+fn size_of_number(kind: i32) -> Option<usize> {
+    match kind {
+        INT64 => Some(8),
+        INT32 => Some(4),
+        BOOL | INT8 | UINT8 => Some(1),
+        _ => None,
+    }
+}
+
 impl Constant {
-    /// The tensor, whose values may be in a file in this folder. `left` bytes may be read of such files.
-    pub(super) fn read(tensor: TensorProto, folder: &Path, left: &mut u64) -> Result<Self, String> {
-        let refuse =
-            |what: &str| Err(format!("its tensor `{}` {what}", crate::keras::shortened(&tensor.name)));
+    /// The tensor, whose values may be in one of the files.
+    pub(super) fn read(tensor: TensorProto, files: &mut Files<'_>) -> Result<Self, String> {
+        let name = crate::keras::shortened(&tensor.name);
+        let refuse = |what: &str| Err(format!("its tensor `{name}` {what}"));
         let shape: Option<Vec<usize>> =
             tensor.dims.iter().map(|&extent| usize::try_from(extent).ok()).collect();
         let len = shape.iter().flatten().try_fold(1_usize, |len, &extent| len.checked_mul(extent));
         let (Some(shape), Some(len)) = (shape, len) else { return refuse("has no sound shape") };
-        let raw = match tensor.data_location {
-            EXTERNAL if tensor.data_type == FLOAT => external(&tensor, len, folder, left)?,
+        let float = Float::of(tensor.data_type.into());
+        let size = float.map(Float::size).or(size_of_number(tensor.data_type));
+        let raw = match (tensor.data_location, size) {
+            (EXTERNAL, Some(size)) => match len.checked_mul(size) {
+                Some(bytes) => files.read(&tensor, bytes)?,
+                None => return refuse("has no sound shape"),
+            },
             _ => tensor.raw_data,
         };
-        let numbers = |numbers: Vec<i64>| Values::Numbers(numbers.into_iter().map(Extent::number).collect());
-        let values = match tensor.data_type {
-            FLOAT if raw.is_empty() => Values::Floats(tensor.float_data.into()),
-            FLOAT => Values::Floats(raw.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect()),
-            INT64 if len > MOST_NUMBERS => Values::Other,
-            INT64 if raw.is_empty() => numbers(tensor.int64_data),
-            INT64 => numbers(raw.as_chunks().0.iter().map(|&word| i64::from_le_bytes(word)).collect()),
+        let size = size.unwrap_or(1);
+        if raw.len() % size != 0 {
+            return refuse(&format!("has {} values, but a shape of {shape:?}", raw.len() / size));
+        }
+        let whole = |numbers: Vec<i64>| Values::Numbers(numbers.into_iter().map(Extent::number).collect());
+        let bits = || tensor.int32_data.iter().map(|&bits| bits as u16);
+        let values = match (float, tensor.data_type) {
+            (Some(float), _) if !raw.is_empty() => Values::Raw(raw, float),
+            (Some(Float::Single), _) => Values::Floats(tensor.float_data.into()),
+            (Some(Float::Half), _) => {
+                Values::Floats(bits().map(|bits| f16::from_bits(bits).to_f32()).collect())
+            }
+            (Some(Float::Brain), _) => {
+                Values::Floats(bits().map(|bits| bf16::from_bits(bits).to_f32()).collect())
+            }
+            (Some(Float::Double), _) => {
+                Values::Floats(tensor.double_data.iter().map(|&x| x as f32).collect())
+            }
+            (None, INT64 | INT32 | BOOL | INT8 | UINT8) if len > MOST_NUMBERS => Values::Other,
+            (None, INT64) if raw.is_empty() => whole(tensor.int64_data),
+            (None, INT32 | BOOL | INT8 | UINT8) if raw.is_empty() => {
+                whole(tensor.int32_data.iter().map(|&x| x.into()).collect())
+            }
+            (None, INT64) => whole(raw.as_chunks().0.iter().map(|&word| i64::from_le_bytes(word)).collect()),
+            (None, INT32) => {
+                whole(raw.as_chunks().0.iter().map(|&word| i32::from_le_bytes(word).into()).collect())
+            }
+            (None, BOOL | UINT8) => whole(raw.iter().map(|&byte| byte.into()).collect()),
+            (None, INT8) => whole(raw.iter().map(|&byte| (byte as i8).into()).collect()),
             _ => Values::Other,
         };
-        let (found, size) = match &values {
-            Values::Floats(floats) => (floats.len(), 4),
-            Values::Numbers(numbers) => (numbers.len(), 8),
-            Values::Other => (len, 1),
+        let found = match &values {
+            Values::Floats(floats) => floats.len(),
+            Values::Raw(raw, float) => raw.len() / float.size(),
+            Values::Numbers(numbers) => numbers.len(),
+            Values::Other => len,
         };
-        if found != len || raw.len() % size != 0 {
-            return refuse(&format!("has {found} values, but a shape of {shape:?}"));
+        match found == len {
+            true => Ok(Constant { name: tensor.name, shape, values, inputs_first: false }),
+            false => refuse(&format!("has {found} values, but a shape of {shape:?}")),
         }
-        Ok(Constant { name: tensor.name, shape, values, transposed: false })
+    }
+
+    /// Floats without a name.
+    pub(super) fn of(shape: Vec<usize>, floats: impl Into<Arc<[f32]>>) -> Self {
+        Constant { name: String::new(), shape, values: Values::Floats(floats.into()), inputs_first: false }
     }
 
     /// A shape, or a part of one.
     pub(super) fn numbers(numbers: Vec<Extent>) -> Self {
         let (name, shape) = (String::new(), vec![numbers.len()]);
-        Constant { name, shape, values: Values::Numbers(numbers), transposed: false }
-    }
-
-    /// One extent by itself.
-    pub(super) fn number(number: Extent) -> Self {
-        Constant { shape: Vec::new(), ..Constant::numbers(vec![number]) }
+        Constant { name, shape, values: Values::Numbers(numbers), inputs_first: false }
     }
 
     /// The same values in a shape of as many.
     pub(super) fn shaped(self, shape: Vec<usize>) -> Self {
         Constant { shape, ..self }
+    }
+
+    /// How many values it has.
+    pub(super) fn len(&self) -> usize {
+        self.shape.iter().product()
     }
 
     /// Its whole numbers, if it has such.
@@ -95,13 +184,26 @@ impl Constant {
 
     /// Its floats in row-major order.
     pub(super) fn floats(&self) -> Result<Vec<f32>, String> {
-        match (&self.values, &self.shape[..]) {
-            (Values::Floats(floats), &[rows, columns]) if self.transposed => {
-                Ok(crate::layout::channels_first(floats, columns, rows))
+        match &self.values {
+            Values::Floats(floats) => Ok(floats.to_vec()),
+            Values::Raw(raw, float) => Ok(float.numbers(raw)),
+            Values::Numbers(_) | Values::Other => {
+                Err(format!("its `{}` must have floats as its values", crate::keras::shortened(&self.name)))
             }
-            (Values::Floats(floats), _) => Ok(floats.to_vec()),
-            _ => Err(format!("its `{}` must have float32 values", self.name)),
         }
+    }
+
+    /// Its floats, if it has such.
+    pub(super) fn as_floats(&self) -> Option<Arc<[f32]>> {
+        match &self.values {
+            Values::Floats(floats) => Some(Arc::clone(floats)),
+            Values::Raw(raw, float) => Some(float.numbers(raw).into()),
+            Values::Numbers(_) | Values::Other => None,
+        }
+    }
+
+    pub(super) fn is_float(&self) -> bool {
+        matches!(self.values, Values::Floats(_) | Values::Raw(..))
     }
 
     /// The vector of `len` values, if it is one: with `behind` extents of 1 after it, and maybe one for the
@@ -112,103 +214,16 @@ impl Constant {
             own => own,
         };
         let fits = own.len() == behind + 1 && own[0] == len && own[1..].iter().all(|&extent| extent == 1);
-        (fits && !self.transposed).then(|| Constant { shape: vec![len], ..self.clone() })
+        fits.then(|| Constant { shape: vec![len], ..self.clone() })
     }
 
-    /// Its only float, if it has but one and can meet a tensor with this number of axes without changing that
-    /// number.
-    pub(super) fn float_beside(&self, axes: usize) -> Option<f32> {
-        match self.few_floats(1)? {
-            &[float] if self.shape.len() <= axes => Some(float),
-            _ => None,
-        }
-    }
-
-    /// Its floats, if it has at least one, and no more than this many.
-    pub(super) fn few_floats(&self, most: usize) -> Option<&[f32]> {
-        match &self.values {
-            Values::Floats(floats) if (1..=most).contains(&floats.len()) && !self.transposed => Some(floats),
-            _ => None,
-        }
-    }
-
-    /// The transposed matrix.
-    pub(super) fn transposed(&self) -> Option<Self> {
-        let &[rows, columns] = &self.shape[..] else { return None };
-        Some(Constant { shape: vec![columns, rows], transposed: !self.transposed, ..self.clone() })
-    }
-
-    /// The same values with extents of 1 at these places.
-    pub(super) fn unsqueezed(&self, axes: &[i64]) -> Option<Self> {
-        let mut shape = self.shape.clone();
-        let ordered = axes.windows(2).all(|pair| pair[0] < pair[1]);
-        for &axis in axes.iter().filter(|_| ordered && axes.len() < MOST_NUMBERS) {
-            let axis = usize::try_from(axis).ok().filter(|&axis| axis <= shape.len());
-            shape.insert(axis?, 1);
-        }
-        if !ordered || shape.len() != self.shape.len() + axes.len() {
+    /// Its only float, if it has but one.
+    pub(super) fn float(&self) -> Option<f32> {
+        if self.len() != 1 {
             return None;
         }
-        Some(Constant { shape, ..self.clone() })
+        self.as_floats().map(|floats| floats[0])
     }
-}
-
-/// The bytes of a tensor of this many floats in a file beside the graph.
-fn external(tensor: &TensorProto, len: usize, folder: &Path, left: &mut u64) -> Result<Vec<u8>, String> {
-    let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key);
-    let name = entry("location").map_or("", |entry| entry.value.as_str());
-    let shown = crate::keras::shortened(name);
-    // Nothing but a file beside it: a graph may come from anywhere.
-    let mut parts = Path::new(name).components();
-    let (Some(Component::Normal(_)), None) = (parts.next(), parts.next()) else {
-        return Err(format!("its weights must be in a file beside it, but are in `{shown}`"));
-    };
-    let offset = entry("offset").map_or(Ok(0), |entry| entry.value.parse());
-    let bytes = (len as u64).checked_mul(4).filter(|bytes| bytes <= left);
-    let (Ok(offset), Some(bytes)) = (offset, bytes) else {
-        return Err(format!(
-            "its weights in `{shown}` are more than {} MiB, or have no sound place",
-            MAX_FILE >> 20
-        ));
-    };
-    *left -= bytes;
-    let path = folder.join(name);
-    let read = || {
-        if !std::fs::metadata(&path)?.is_file() {
-            return Err(std::io::Error::other("it is no regular file"));
-        }
-        let mut file = File::open(&path)?;
-        file.seek(SeekFrom::Start(offset))?;
-        let mut raw = Vec::new();
-        file.take(bytes).read_to_end(&mut raw)?;
-        Ok(raw)
-    };
-    read().map_err(|error| format!("its weights are in `{shown}` beside it, which can't be read: {error}"))
-}
-
-/// The number in `TensorProto.DataType` of 32-bit integers.
-const INT32: i64 = 6;
-
-/// A constant in another type.
-pub(super) fn converted(x: &Constant, to: i64, node: &Node<'_>) -> Result<Option<Constant>, String> {
-    node.int("saturate", 1)?;
-    Ok(match (&x.values, i32::try_from(to)) {
-        (Values::Floats(_), Ok(FLOAT)) | (Values::Numbers(_), Ok(INT64)) => Some(x.clone()),
-        (Values::Numbers(_), _) if to == INT32 => Some(x.clone()),
-        (Values::Numbers(_), Ok(FLOAT)) => x.known_numbers().map(|numbers| {
-            let values = Values::Floats(numbers.into_iter().map(|number| number as f32).collect());
-            Constant { values, ..x.clone() }
-        }),
-        _ => None,
-    })
-}
-
-/// Some of the numbers of a list, or one of them.
-pub(super) fn gathered(x: &Constant, at: &Constant) -> Option<Constant> {
-    let (numbers, places) = (x.as_numbers().filter(|_| x.shape.len() == 1)?, at.known_numbers()?);
-    let place = |at: i64| usize::try_from(if at < 0 { at + numbers.len() as i64 } else { at }).ok();
-    let found: Option<Vec<Extent>> = places.into_iter().map(|at| numbers.get(place(at)?).cloned()).collect();
-    (at.shape.len() < 2).then_some(Constant { shape: at.shape.clone(), ..Constant::numbers(found?) })
 }
 
 /// The value of a `Constant`.
@@ -233,6 +248,9 @@ pub(super) fn given(node: &Node<'_>) -> Result<Constant, String> {
     } else {
         return Err(node.form("without a value that is read"));
     };
-    let constant = Constant::read(value, Path::new(""), &mut 0)?;
+    if value.data_location == EXTERNAL {
+        return Err(node.form("of a value in another file"));
+    }
+    let constant = Constant::read(value, &mut Files::of(Path::new("")))?;
     Ok(Constant { name: node.output().to_owned(), ..constant })
 }

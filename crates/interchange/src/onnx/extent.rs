@@ -32,6 +32,21 @@ impl Extent {
         self.open.is_empty().then_some(self.factor)
     }
 
+    /// Whether it is the number 1.
+    pub(super) fn is_one(&self) -> bool {
+        self.known() == Some(1)
+    }
+
+    /// The quotient, if it is one.
+    pub(super) fn over(&self, other: &Extent) -> Option<Extent> {
+        let mut open = self.open.clone();
+        for size in &other.open {
+            open.remove(open.iter().position(|own| own == size)?);
+        }
+        let divides = other.factor != 0 && self.factor % other.factor == 0;
+        divides.then(|| Extent { factor: self.factor / other.factor, open })
+    }
+
     /// The product, unless it is too large.
     pub(super) fn times(&self, other: &Extent) -> Option<Extent> {
         let mut open = [&self.open[..], &other.open].concat();
@@ -61,16 +76,28 @@ pub(super) fn count(shape: &[Extent]) -> Option<Extent> {
     shape.iter().try_fold(Extent::number(1), |all, extent| all.times(extent))
 }
 
-/// Whether a `Reshape` to `target` makes `shape` of the tensor `from`, which has as many values: -1 stands
-/// for the rest, and 0 for the extent of `from`.
-pub(super) fn makes(target: &[Extent], from: &[Extent], shape: &[Extent], zero_copies: bool) -> bool {
-    let fits = |(k, extent): (usize, &Extent)| match extent.known() {
-        Some(-1) => true,
-        Some(0) => zero_copies && from.get(k) == Some(&shape[k]),
-        _ => *extent == shape[k],
+/// The shape that a `Reshape` to `target` makes of the tensor `from`: -1 stands for the rest, and 0 for the extent of
+/// `from`, unless zeros are zeros.
+pub(super) fn reshaped(target: &[Extent], from: &[Extent], zero_copies: bool) -> Option<Vec<Extent>> {
+    let given = |(k, extent): (usize, &Extent)| match extent.known() {
+        Some(0) if zero_copies => from.get(k).cloned(),
+        Some(..=-2 | 0) => None,
+        _ => Some(extent.clone()),
     };
-    let free = target.iter().filter(|extent| extent.known() == Some(-1)).count();
-    target.len() == shape.len() && free <= 1 && target.iter().enumerate().all(fits)
+    let mut shape: Vec<Extent> = target.iter().enumerate().map(given).collect::<Option<_>>()?;
+    let is_rest = |extent: &Extent| extent.known() == Some(-1);
+    let all = count(from)?;
+    let known: Vec<Extent> = shape.iter().filter(|extent| !is_rest(extent)).cloned().collect();
+    let known = count(&known)?;
+    match shape.iter().filter(|extent| is_rest(extent)).count() {
+        0 if known == all => Some(shape),
+        1 => {
+            let rest = all.over(&known)?;
+            shape.iter_mut().filter(|extent| is_rest(extent)).for_each(|extent| *extent = rest.clone());
+            Some(shape)
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -78,21 +105,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reshape_keeps_the_batch() {
+    fn a_reshape_keeps_the_count() {
         let numbers = |all: &[i64]| all.iter().map(|&n| Extent::number(n)).collect::<Vec<_>>();
         let batch = |all: &[i64]| [vec![Extent::batch()], numbers(all)].concat();
         let (from, flat) = (batch(&[4, 2, 2]), batch(&[16]));
         for target in [[0, -1], [-1, 16], [0, 16]] {
-            assert!(makes(&numbers(&target), &from, &flat, true), "{target:?}");
+            assert_eq!(reshaped(&numbers(&target), &from, true), Some(flat.clone()), "{target:?}");
         }
-        for target in [&[-1, 8][..], &[-1, -1], &[2, -1], &[1, -1], &[-1, 0], &[16], &[0, 16, 1]] {
-            assert!(!makes(&numbers(target), &from, &flat, true), "{target:?}");
+        for target in [&[-1, -1][..], &[2, -1], &[-1, 3], &[16], &[-2, 16], &[0, 17]] {
+            assert_eq!(reshaped(&numbers(target), &from, true), None, "{target:?}");
         }
-        assert!(!makes(&numbers(&[0, -1]), &from, &flat, false));
-        assert!(makes(&batch(&[-1]), &from, &flat, false));
+        // Possible, but a batch is no longer one.
+        assert_eq!(shown(&reshaped(&numbers(&[1, -1]), &from, true).unwrap()), "(1, ?)");
+        assert_eq!(reshaped(&numbers(&[0, -1]), &from, false), None);
+        assert_eq!(reshaped(&batch(&[-1]), &from, false), Some(flat.clone()));
         // Rows of one image are not those of another.
         let rows = |k| vec![Extent::batch(), Extent::open(k).times(&Extent::number(3)).unwrap()];
-        assert!(makes(&rows(1), &from, &rows(1), true) && !makes(&rows(2), &from, &rows(1), true));
+        assert_eq!(reshaped(&rows(1), &rows(1), true), Some(rows(1)));
+        assert_eq!(reshaped(&rows(2), &rows(1), true), None);
         assert_eq!((shown(&flat), shown(&rows(1))), ("(batch, 16)".to_owned(), "(batch, ?)".to_owned()));
     }
 }

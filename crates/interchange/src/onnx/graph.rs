@@ -2,15 +2,20 @@
 
 use super::constants::{self, Constant};
 use super::extent::Extent;
+use super::external::Files;
+use super::fold::{MOST_FOLDED, folded};
+use super::lower::{Tensor, without};
 use super::node::Node;
-use super::proto::{Dimension, FLOAT, GraphProto, TensorProto, ValueInfoProto};
+use super::proto::{BFLOAT16, Dimension, FLOAT, FLOAT16, GraphProto, TensorProto, ValueInfoProto};
+use super::term::Term;
 use crate::keras::shortened;
 use crate::source::Pixels;
 use crate::{Imported, layout};
-use models::{Architecture, IMAGES, LayerSpec};
-use serde_json::{Value, json};
+use models::{Architecture, CLASSES, IMAGES, LayerSpec};
+use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A graph as it was read.
 #[derive(Debug)]
@@ -28,36 +33,12 @@ pub(super) struct Graph {
 /// A value of the graph so far.
 #[derive(Clone, Debug)]
 pub(super) enum Of {
-    /// The output of a layer, or the images.
+    /// The output of a layer, or the images, with the axes of that layer.
     Layer(String),
-    /// A step of several nodes that are one layer, on that layer's input.
-    Part(Part, String),
-    /// With the channels last.
-    Transposed(String),
-    /// The mean or the largest number over rows and columns, as a 1x1 image: the class that computes it.
-    Pooled(&'static str, String),
+    /// A function of a layer's output, or a layer's output with other axes.
+    Seen(Box<Tensor>),
     /// It depends on no image.
     Constant(Constant),
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Part {
-    /// GELU: `(1 + erf) / 2`, which may come last, or `x / sqrt(2)`, `erf`, `1 + erf`, `x (1 + erf)`.
-    Half,
-    Scaled,
-    Erf,
-    Sum,
-    Twice,
-    /// Half of SiLU, or an activation by itself.
-    Sigmoid,
-    /// Group normalization as PyTorch writes it: the groups as channels, then normalized with this epsilon, as an image again, and
-    /// times gamma.
-    Grouped(i64),
-    Normalized(i64, f32),
-    Ungrouped(i64, f32),
-    Multiplied(i64, f32, Constant),
-    /// An image of one column, without the axis of its columns.
-    Squeezed,
 }
 
 /// The architecture in the making.
@@ -68,6 +49,14 @@ pub(super) struct Reader<'g> {
     pub(super) layers: Vec<LayerSpec>,
     /// The shapes of the layers' outputs, and of the images.
     shapes: HashMap<String, Vec<Extent>>,
+    /// The layers of terms: of a layer's output, and of a term by its address, which stays as long as the term is here.
+    pub(super) lowered: HashMap<(String, usize, bool), (Arc<Term>, String)>,
+    /// The error of the first layer that is not there.
+    pub(super) missing: Option<String>,
+    /// How many numbers may be made of constants.
+    left: usize,
+    /// Whether there are 16-bit floats in it.
+    pub(super) is_half: bool,
     /// How many sizes are open so far.
     open: u32,
     /// How often a name was wanted.
@@ -92,10 +81,10 @@ impl<'g> Reader<'g> {
         folder: &Path,
         written: bool,
     ) -> Result<Self, String> {
-        let mut left = crate::file::MAX_FILE;
+        let mut files = Files::of(folder);
         let mut tensors = HashMap::new();
         for tensor in initializers {
-            let constant = Constant::read(tensor, folder, &mut left)?;
+            let constant = Constant::read(tensor, &mut files)?;
             if let Some(twice) = tensors.insert(constant.name.clone(), constant) {
                 return Err(format!("it has two tensors `{}`", shortened(&twice.name)));
             }
@@ -104,7 +93,7 @@ impl<'g> Reader<'g> {
         let (Some(input), None) = (inputs.next(), inputs.next()) else {
             return Err("it must have one input, of images".to_owned());
         };
-        let (batch, image) = images(input)?;
+        let Images { batch, image, channels_last, is_half } = images(input)?;
         // Only those that a node reads: each name has the lifetime of the graph.
         let mut reads = HashMap::new();
         let operands = graph.node.iter().flat_map(|node| &node.input).map(String::as_str);
@@ -120,6 +109,10 @@ impl<'g> Reader<'g> {
             reads,
             layers: Vec::new(),
             shapes: HashMap::new(),
+            lowered: HashMap::new(),
+            missing: None,
+            left: MOST_FOLDED,
+            is_half,
             open: 0,
             names: HashMap::from([(IMAGES.to_owned(), 1)]),
             weights: HashMap::new(),
@@ -133,7 +126,13 @@ impl<'g> Reader<'g> {
         let sides = image.map(|side| if side == 0 { reader.new_size() } else { Extent::number(side as i64) });
         let [h, w, channels] = sides;
         let batch = if batch == 0 { Extent::batch() } else { Extent::number(batch as i64) };
-        reader.shapes.insert(IMAGES.to_owned(), vec![batch, channels, h, w]);
+        let shape = vec![batch, channels, h, w];
+        reader.shapes.insert(IMAGES.to_owned(), shape.clone());
+        if channels_last {
+            let images = Tensor::of(IMAGES.to_owned(), shape);
+            let axes = images.axes.permuted(&[0, 2, 3, 1]).unwrap_or(images.axes.clone());
+            reader.values.insert(&input.name, Tensor { axes, ..images }.into());
+        }
         Ok(reader)
     }
 
@@ -166,7 +165,7 @@ impl<'g> Reader<'g> {
     /// A single float as an operand; `None` if it is left out.
     pub(super) fn number(&self, node: &Node<'g>, k: usize) -> Result<Option<f32>, String> {
         let Some(constant) = self.constant(node, k)? else { return Ok(None) };
-        let number = constant.few_floats(1).map(|floats| Some(floats[0]));
+        let number = constant.float().map(Some);
         number.ok_or_else(|| node.refuse(format!("must have one float32 as its operand number {}", k + 1)))
     }
 
@@ -197,62 +196,54 @@ impl<'g> Reader<'g> {
 
     /// A layer's output, which a node reads as its operand number `k`.
     pub(super) fn layer(&mut self, node: &Node<'g>, k: usize) -> Result<String, String> {
-        let (class, ending, about, x) = match self.value(node, k)?.cloned() {
-            Some(Of::Layer(name)) => return Ok(name),
-            // Read as the image that it is.
-            Some(Of::Pooled(class, x)) => (class, "_pooled", json!({"keepdims": true}), x),
-            // By itself, and not as a half of SiLU.
-            Some(Of::Part(Part::Sigmoid, x)) => ("Activation", "_act", json!({"activation": "sigmoid"}), x),
-            None => return Err(node.refuse(format!("lacks its operand number {}", k + 1))),
-            _ => return Err(node.unknown()),
-        };
+        let tensor = self.tensor(node, k)?;
+        if let Some(Of::Layer(name)) = self.value(node, k)? {
+            return Ok(name.clone());
+        }
         let operand = node.operand(k).unwrap_or_default();
-        let name = self.new_name(operand, ending);
-        let shape = self.after(class, &x);
-        let layer = self.push(class, name.clone(), about, vec![x], shape);
-        self.values.insert(operand, layer);
+        let name = self.plain_layer(tensor, operand, Some(node))?;
+        // Who reads it next reads this layer.
+        self.values.insert(operand, Of::Layer(name.clone()));
         Ok(name)
     }
 
     /// A layer's output as the operand number `k` that is an image, with channels, rows and columns.
     pub(super) fn image(&mut self, node: &Node<'g>, k: usize) -> Result<(String, [Extent; 3]), String> {
+        let axes = self.tensor(node, k)?.axes.len();
+        if axes != 4 {
+            return Err(node.form(format!("of {axes} axes")));
+        }
         let x = self.layer(node, k)?;
-        match <[Extent; 4]>::try_from(self.shape(&x)) {
+        let mut shape = self.shape(&x);
+        shape.resize(4, Extent::number(1));
+        match <[Extent; 4]>::try_from(shape) {
             Ok([_, channels, rows, columns]) => Ok((x, [channels, rows, columns])),
             Err(shape) => Err(node.form(format!("of {} axes", shape.len()))),
         }
     }
 
-    /// The shape behind a pooling of all of an image, or behind an activation.
-    fn after(&self, class: &str, x: &str) -> Vec<Extent> {
-        let mut shape = self.shape(x);
-        if class.starts_with("Global") {
-            shape.iter_mut().skip(2).for_each(|side| *side = Extent::number(1));
-        }
-        shape
-    }
-
     pub(super) fn node(&mut self, node: &Node<'g>) -> Result<(), String> {
-        let constants: Option<Vec<Constant>> = node
-            .names()
-            .map(|name| match self.values.get(name) {
-                Some(Of::Constant(constant)) => Some(constant.clone()),
-                _ => None,
-            })
-            .collect();
-        let folded = match constants.filter(|all| !all.is_empty()) {
-            Some(all) => self.folded(node, &all)?,
-            None => None,
-        };
-        let value = match folded {
+        let mut constants = Vec::new();
+        for name in node.names() {
+            match self.values.get(name) {
+                Some(Of::Constant(constant)) => constants.push(constant),
+                _ => break,
+            }
+        }
+        let is_folded = !constants.is_empty() && constants.len() == node.names().len();
+        let made = if is_folded { folded(node, &constants, &mut self.left)? } else { None };
+        let value = match made {
             _ if node.op() == "Constant" => Of::Constant(constants::given(node)?),
             Some(constant) => Of::Constant(constant),
             None => self.operator(node)?,
         };
         node.done()?;
+        if let Some(error) = self.missing.take() {
+            return Err(error);
+        }
         // The same value under another name: who reads one of them reads the other one.
-        if let (Some(input), Of::Layer(layer)) = (node.operand(0), &value)
-            && matches!(self.values.get(input), Some(Of::Layer(before)) if before == layer)
+        if let Some(input) = node.operand(0)
+            && self.alias(input).is_some_and(|layer| self.alias_of(&value) == Some(layer))
         {
             let of = |name: &str| self.reads.get(name).copied().unwrap_or_default();
             let reads = (of(input) + of(node.output())).saturating_sub(1);
@@ -265,9 +256,22 @@ impl<'g> Reader<'g> {
         Ok(())
     }
 
+    /// The layer whose output a value is, with whatever axes.
+    fn alias(&self, name: &str) -> Option<&str> {
+        self.values.get(name).and_then(|value| self.alias_of(value))
+    }
+
+    fn alias_of<'v>(&self, value: &'v Of) -> Option<&'v str> {
+        match value {
+            Of::Layer(layer) => Some(layer),
+            Of::Seen(tensor) if tensor.term.is_leaf() => Some(&tensor.layer),
+            _ => None,
+        }
+    }
+
     /// A name from that of a weight, a node or its output that no layer has: with this ending, and a number,
     /// as often as it takes.
-    fn new_name(&mut self, of: &str, ending: &str) -> String {
+    pub(super) fn new_name(&mut self, of: &str, ending: &str) -> String {
         let wanted = of.trim_start_matches('/').trim_end_matches("_output_0").replace('/', ".");
         let mut name = wanted.clone();
         while name.is_empty() || self.names.contains_key(&name) {
@@ -292,20 +296,42 @@ impl<'g> Reader<'g> {
         shape: Vec<Extent>,
     ) -> Of {
         let name = self.new_name(node.output(), "_act");
+        if !CLASSES.contains(&class) {
+            self.missing.get_or_insert_with(|| node.refuse(format!("is a {} {}", node.op(), without(class))));
+        }
         self.push(class, name, options, inputs, shape)
     }
 
-    pub(super) fn activation(&mut self, node: &Node<'g>, activation: &str) -> Result<Of, String> {
-        let x = self.layer(node, 0)?;
-        Ok(self.activate(node, activation, x))
+    /// An activation without options, by Keras' name.
+    pub(super) fn activation(&mut self, node: &Node<'g>, activation: &'static str) -> Result<Of, String> {
+        let x = self.tensor(node, 0)?;
+        let term = Term::function(activation, Arc::clone(&x.term), node);
+        Ok(x.with_term(term).into())
     }
 
-    pub(super) fn activate(&mut self, node: &Node<'g>, activation: &str, x: String) -> Of {
-        let shape = self.shape(&x);
-        self.plain(node, "Activation", json!({"activation": activation}), vec![x], shape)
+    /// A layer that computes something of each number of its input by itself, or of each channel, whatever its axes
+    /// are. The weights are called by their parameters.
+    pub(super) fn pointwise(
+        &mut self,
+        node: &Node<'g>,
+        class: &str,
+        options: Value,
+        weights: Vec<(&'static str, Constant)>,
+    ) -> Result<Of, String> {
+        let x = self.tensor(node, 0)?;
+        let x = self.base(x)?;
+        let shape = x.shape.clone();
+        let y = match weights.is_empty() {
+            true => self.plain(node, class, options, vec![x.layer.clone()], shape.clone()),
+            false => self.weighted(node, class, options, x.layer.clone(), shape.clone(), weights),
+        };
+        match y {
+            Of::Layer(layer) => Ok(x.beside(layer, shape).into()),
+            other => Ok(other),
+        }
     }
 
-    fn push(
+    pub(super) fn push(
         &mut self,
         class: &str,
         name: String,
@@ -331,6 +357,9 @@ impl<'g> Reader<'g> {
     ) -> Of {
         let own = node.operand(1).and_then(|first| first.strip_suffix(".weight"));
         let name = self.new_name(own.unwrap_or_else(|| node.scope()), "_again");
+        if !CLASSES.contains(&class) {
+            self.missing.get_or_insert_with(|| node.refuse(format!("is a {} {}", node.op(), without(class))));
+        }
         let weights = weights.into_iter();
         self.weights.extend(weights.map(|(parameter, constant)| (format!("{name}/{parameter}"), constant)));
         self.push(class, name, options, vec![input], shape)
@@ -341,19 +370,16 @@ impl<'g> Reader<'g> {
             return Err(format!("it must have one output, but has {}", graph.output.len()));
         };
         let scores = match self.values.get(output.name.as_str()).cloned() {
-            Some(Of::Part(Part::Sigmoid, x)) => {
-                let (name, shape) = (self.new_name(&output.name, "_act"), self.shape(&x));
-                self.push("Activation", name, json!({"activation": "sigmoid"}), vec![x], shape)
-            }
-            Some(Of::Pooled(class, x)) => {
-                let (name, shape) = (self.new_name(&output.name, "_pooled"), self.after(class, &x));
-                self.push(class, name, json!({}), vec![x], shape)
-            }
-            Some(value) => value,
+            Some(Of::Seen(tensor)) => Some(self.plain_layer(*tensor, &output.name, None)?),
+            Some(Of::Layer(name)) => Some(name),
+            Some(Of::Constant(_)) => None,
             None => return Err(format!("nothing gives its output `{}`", shortened(&output.name))),
         };
+        if let Some(error) = self.missing.take() {
+            return Err(error);
+        }
         let last = self.layers.last().map(|last| last.name.as_str());
-        if !matches!((&scores, last), (Of::Layer(scores), Some(last)) if scores == last) {
+        if scores.is_none() || scores.as_deref() != last {
             return Err("its last node must be its only output".to_owned());
         }
         let pixels = self.pixels()?;
@@ -362,7 +388,12 @@ impl<'g> Reader<'g> {
         let classes = architecture.take_classes();
         let name = if graph.name.is_empty() { "model".to_owned() } else { graph.name.clone() };
         let image = (h > 0 && w > 0).then_some([h, w]);
-        let network = Imported { name, architecture, classes, image, notes: Vec::new(), compiled: None };
+        let mut notes = Vec::new();
+        if self.is_half {
+            notes.push("it computes with 16-bit floats, but here its weights become float32".to_owned());
+        }
+        let channels = Some(self.image[2]);
+        let network = Imported { name, architecture, classes, image, channels, notes, ..Imported::default() };
         Ok(Graph { network, weights: self.weights, pixels, flattened: self.flattened })
     }
 
@@ -385,8 +416,8 @@ impl<'g> Reader<'g> {
 /// ours.
 fn is_of_unit(scale: Option<&Constant>, shift: Option<&Constant>) -> bool {
     let floats = |own: Option<&Constant>, default: f32| {
-        let floats = own.and_then(|own| own.few_floats(usize::MAX)).map(<[f32]>::to_vec);
-        floats.unwrap_or_else(|| vec![default])
+        let floats = own.and_then(Constant::as_floats).filter(|all| !all.is_empty());
+        floats.unwrap_or_else(|| [default].into())
     };
     let (scale, shift) = (floats(scale, 1.0), floats(shift, 0.0));
     let least = scale.iter().fold(f32::INFINITY, |least, x| least.min(x.abs()));
@@ -398,8 +429,18 @@ fn is_of_unit(scale: Option<&Constant>, shift: Option<&Constant>) -> bool {
 /// A mean or a deviation above this is none of values from 0 to 1.
 const MOST_OF_UNIT: f32 = 1.5;
 
-/// The batch, and height, width and channels of the images that go in; 0 is a size that is left open.
-fn images(input: &ValueInfoProto) -> Result<(usize, [usize; 3]), String> {
+/// The images that go in.
+struct Images {
+    /// 0 is a number that is left open, here and of rows and columns.
+    batch: usize,
+    /// Height, width and channels.
+    image: [usize; 3],
+    /// Whether the channels are the last axis, as TensorFlow has them.
+    channels_last: bool,
+    is_half: bool,
+}
+
+fn images(input: &ValueInfoProto) -> Result<Images, String> {
     let kind = input.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
     let sides: Option<Vec<usize>> = kind.and_then(|kind| kind.shape.as_ref()).map(|shape| {
         let side = |dim: &super::proto::DimensionProto| match dim.value {
@@ -408,13 +449,23 @@ fn images(input: &ValueInfoProto) -> Result<(usize, [usize; 3]), String> {
         };
         shape.dim.iter().map(side).collect()
     });
-    let [batch, channels @ 3, h, w] = sides.unwrap_or_default()[..] else {
-        return Err("its input must be images of (batch, 3, rows, columns)".to_owned());
+    let (batch, image, channels_last) = match sides.unwrap_or_default()[..] {
+        [batch, channels @ (1 | 3), h, w] => (batch, [h, w, channels], false),
+        [batch, h, w, channels @ (1 | 3)] => (batch, [h, w, channels], true),
+        _ => {
+            return Err(
+                "its input must be images of (batch, channels, rows, columns) or (batch, rows, columns, \
+                        channels) with 1 or 3 channels"
+                    .to_owned(),
+            );
+        }
     };
-    match kind.is_some_and(|kind| kind.elem_type == FLOAT) {
-        true => Ok((batch, [h, w, channels])),
-        false => Err(format!("its input `{}` must be float32", shortened(&input.name))),
-    }
+    let is_half = match kind.map(|kind| kind.elem_type) {
+        Some(FLOAT) => false,
+        Some(FLOAT16 | BFLOAT16) => true,
+        _ => return Err(format!("its input `{}` must be floats of 32 or 16 bits", shortened(&input.name))),
+    };
+    Ok(Images { batch, image, channels_last, is_half })
 }
 
 #[cfg(test)]

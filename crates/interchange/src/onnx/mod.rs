@@ -1,20 +1,31 @@
 //! Networks as ONNX graphs: <https://onnx.ai/onnx/intro>. [`write()`] makes one; [`OnnxNetwork`] reads it back, and those of PyTorch.
 //!
-//! A graph that is written takes `images`, `(batch, 3, height, width)` of values from 0 to 255, and gives `logits`, `(batch, classes)`. The batch
-//! may have any length. What the network needs of preprocessing is in the graph. Initializers have the names and the
+//! A graph that is written takes `images`, `(batch, channels, height, width)` of values from 0 to 255, and gives `logits`, `(batch, classes)`,
+//! or the `probability` of the second of two classes, `(batch, 1)`, of a network with one sigmoid output. The batch may have any length. What the network needs of preprocessing is in the graph. Initializers have the names and the
 //! layout of [`pytorch`](crate::pytorch).
 
+mod activations;
+mod axes;
 mod constants;
+mod dense;
 mod elementwise;
 mod extent;
-mod folded;
+mod external;
+mod fold;
 mod graph;
+mod joins;
+mod lower;
 mod node;
 mod nodes;
+mod normalizations;
 mod operators;
+mod patterns;
 mod proto;
 mod read;
-mod reshapes;
+mod reductions;
+mod resize;
+mod shapes;
+mod term;
 mod windows;
 
 pub use nodes::{INPUT, OUTPUT};
@@ -40,10 +51,12 @@ pub fn write(source: &Source<'_>) -> Result<Vec<u8>> {
     for step in &source.steps {
         graph.step(step)?;
     }
+    let output = if source.has_one_output() { graph.probability() } else { OUTPUT.to_owned() };
     let (mut graph, opset) = graph.finish();
     graph.name = source.name.to_owned();
     graph.input = vec![value(INPUT, &[c, h, w])];
-    graph.output = vec![value(OUTPUT, &[source.classes.len()])];
+    let outputs = if source.has_one_output() { 1 } else { source.classes.len() };
+    graph.output = vec![value(&output, &[outputs])];
     let classes = serde_json::Value::from(source.classes.to_vec()).to_string();
     let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
     let mut metadata_props = vec![entry(MODEL, source.name), entry("towers.classes", &classes)];

@@ -1,54 +1,11 @@
 //! A node of a graph. Whatever a node has must be read, or it is refused: an attribute or an operand that
 //! nothing here looks at would change what another program computes.
 
+use super::operators;
 use super::proto::{AttributeProto, AttributeType, NodeProto, TensorProto};
 use crate::keras::shortened;
 use core::cell::RefCell;
 use std::collections::HashSet;
-
-/// The operators that are read.
-const OPERATORS: [&str; 40] = [
-    "Add",
-    "AveragePool",
-    "BatchNormalization",
-    "Cast",
-    "Clip",
-    "Concat",
-    "Constant",
-    "Conv",
-    "Div",
-    "Dropout",
-    "Elu",
-    "Erf",
-    "Flatten",
-    "Gather",
-    "Gelu",
-    "Gemm",
-    "GlobalAveragePool",
-    "GlobalMaxPool",
-    "GroupNormalization",
-    "Identity",
-    "InstanceNormalization",
-    "LogSoftmax",
-    "MatMul",
-    "Max",
-    "MaxPool",
-    "Mul",
-    "Pad",
-    "ReduceMax",
-    "ReduceMean",
-    "Relu",
-    "Reshape",
-    "Shape",
-    "Sigmoid",
-    "Softmax",
-    "Squeeze",
-    "Sub",
-    "Swish",
-    "Tanh",
-    "Transpose",
-    "Unsqueeze",
-];
 
 /// A node, with the places of the attributes and operands that were read.
 pub(super) struct Node<'g> {
@@ -72,16 +29,11 @@ impl<'g> Node<'g> {
                 "is a {op} of the domain `{domain}`, but only operators of ONNX itself are supported"
             )));
         }
-        if !OPERATORS.contains(&proto.op_type.as_str()) {
-            let known = OPERATORS.join(", ");
+        let Some(operator) = operators::find(&proto.op_type) else {
+            let known = operators::names();
             return Err(node.refuse(format!("is a {op}, which is not supported; supported are {known}")));
-        }
-        // Some have more, for training. Nothing here reads them.
-        let most = match node.op() {
-            "BatchNormalization" => 5,
-            "Dropout" | "MaxPool" => 2,
-            _ => 1,
         };
+        let most = operator.outputs;
         match proto.output.first().is_some_and(|first| !first.is_empty()) && proto.output.len() <= most {
             true => Ok(node),
             false => Err(node.refuse(format!("is a {op} with {} outputs", proto.output.len()))),
@@ -104,6 +56,11 @@ impl<'g> Node<'g> {
     /// An error that names it.
     pub(super) fn refuse(&self, what: impl AsRef<str>) -> String {
         format!("its {} {}", self.label(), what.as_ref())
+    }
+
+    /// What it is, for errors.
+    pub(super) fn told(&self) -> String {
+        self.refuse(format!("is a {}", shortened(self.op())))
     }
 
     /// The error of a known operator in a form that nothing here computes.

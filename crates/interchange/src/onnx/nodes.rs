@@ -1,10 +1,10 @@
 //! From layers to the nodes of a graph.
 
-use super::proto::{AttributeProto, AttributeType, FLOAT, GraphProto, NodeProto, TensorProto};
-use crate::source::Weights;
+use super::proto::{AttributeProto, AttributeType, FLOAT, GraphProto, INT64, NodeProto, TensorProto};
+use crate::source::{Weights, grouped};
 use crate::{Error, Result, Source, layout};
 use layers::{Step, Value};
-use program::{Activation, Op, Pad, Pool2d, ops};
+use program::{Activation, Op, Pad, Shape, ops};
 use std::collections::{HashMap, HashSet};
 
 /// The name of the graph's input.
@@ -29,7 +29,7 @@ impl Opset {
 /// A graph in the making.
 pub(super) struct Nodes<'s> {
     source: &'s Source<'s>,
-    graph: GraphProto,
+    pub(super) graph: GraphProto,
     /// What the graph needs so far.
     opset: Opset,
     /// What the values are called so far.
@@ -38,17 +38,20 @@ pub(super) struct Nodes<'s> {
     layers: HashMap<String, String>,
     /// How many channels the values have, or how many numbers a vector.
     widths: HashMap<Value, usize>,
+    /// Those that are vectors.
+    pub(super) vectors: HashSet<Value>,
     /// All names that are taken: a graph gives each of them once.
     taken: HashSet<String>,
 }
 
 /// A node's attribute.
-enum Attribute<'a> {
+pub(super) enum Attribute<'a> {
     Float(&'a str, f32),
     Number(&'a str, usize),
     Numbers(&'a str, &'a [usize]),
+    Word(&'a str, &'a str),
 }
-use Attribute::{Float, Number, Numbers};
+pub(super) use Attribute::{Float, Number, Numbers, Word};
 
 impl Attribute<'_> {
     /// As an `AttributeProto`, with its type.
@@ -66,6 +69,9 @@ impl Attribute<'_> {
             Numbers(name, values) => {
                 AttributeProto { ints: integers(values), ..named(name, AttributeType::Ints) }
             }
+            Word(name, word) => {
+                AttributeProto { s: word.as_bytes().to_vec(), ..named(name, AttributeType::String) }
+            }
         }
     }
 }
@@ -80,6 +86,7 @@ impl<'s> Nodes<'s> {
             names: HashMap::new(),
             layers: HashMap::new(),
             widths: HashMap::from([(source.input, source.image[2])]),
+            vectors: HashSet::new(),
             taken: HashSet::from([INPUT, OUTPUT, layout::SCALE, layout::SHIFT].map(str::to_owned)),
         };
         // A layer keeps its name, unless it is one of these. All other values get numbers where a name is
@@ -115,25 +122,21 @@ impl<'s> Nodes<'s> {
         let names: Option<Vec<String>> = step.inputs.iter().map(|x| self.names.get(x).cloned()).collect();
         let names = names.ok_or_else(|| refuse("it reads what no layer before it computes"))?;
         let operands: Vec<&str> = names.iter().chain(&weights).map(String::as_str).collect();
-        let name = match step
-            .op
-            .ok_or_else(|| refuse("it is not a single op on its input and its parameters"))?
-        {
+        let op = step.op.ok_or_else(|| refuse("it is not a single op on its input and its parameters"))?;
+        let name = match grouped(op) {
             Op::Conv2dForward(ops::Conv2dForward { conv, act }) => {
                 let (kernel, stride, pads) = (conv.kernel, conv.stride, pads(conv.pad));
-                let about =
-                    [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
-                self.activated(step, "Conv", &operands, &about, act)
-            }
-            Op::DepthwiseForward(ops::DepthwiseForward { conv, act }) => {
-                let (kernel, stride, pads) = (conv.kernel, conv.stride, pads(conv.pad));
-                let about = [
+                let mut about = vec![
                     Numbers("kernel_shape", &kernel),
                     Numbers("strides", &stride),
                     Numbers("pads", &pads),
-                    Numbers("dilations", &conv.dilation),
-                    Number("group", conv.inputs),
                 ];
+                if conv.dilation != [1, 1] {
+                    about.push(Numbers("dilations", &conv.dilation));
+                }
+                if conv.groups != 1 {
+                    about.push(Number("group", conv.groups));
+                }
                 self.activated(step, "Conv", &operands, &about, act)
             }
             Op::LinearForward(ops::LinearForward { act, .. }) => {
@@ -149,6 +152,13 @@ impl<'s> Nodes<'s> {
                 let about = [Float("epsilon", epsilon), Number("num_groups", groups)];
                 self.activated(step, "GroupNormalization", &operands, &about, act)
             }
+            Op::LayerNorm(ops::LayerNorm { epsilon }) => self.layer_normalization(step, &operands, epsilon),
+            Op::LocalResponseNorm(norm) => self.local_response(step, operands[0], norm),
+            Op::ZeroPad(ops::ZeroPad { top, bottom, left, right }) => {
+                let output = self.output(step);
+                self.padded(step, operands[0], [top, left, bottom, right], output)
+            }
+            Op::Upsample(op) => self.resized(step, operands[0], op),
             // Of all of an image: a vector.
             Op::AveragePool(_) if step.flat => {
                 let image = self.helper(step, "image");
@@ -157,6 +167,7 @@ impl<'s> Nodes<'s> {
             }
             Op::MaxPool(ops::MaxPool { pool }) => self.pooled(step, "MaxPool", &operands, pool),
             Op::AveragePool(ops::AveragePool { pool }) => self.pooled(step, "AveragePool", &operands, pool),
+            Op::Reshape(ops::Reshape { to }) if !step.flat => self.image(step, operands[0], to),
             Op::Reshape(_) if step.x.h * step.x.w > 1 => {
                 // Back to rows, columns, channels: the order that the layer behind was trained with.
                 let order = [0, 2, 3, 1];
@@ -172,20 +183,43 @@ impl<'s> Nodes<'s> {
                 let factor = self.constant(step, "factor", factor);
                 self.activated(step, "Mul", &[operands[0], &factor], &[], Activation::None)
             }
+            Op::ChannelShuffle(ops::ChannelShuffle { groups }) => {
+                let [h, w, c] = [step.x.h, step.x.w, step.x.c];
+                // 0: as many samples as before.
+                let parts = self.integers(step, "parts", &[0, groups, c / groups, h, w]);
+                let whole = self.integers(step, "whole", &[0, c, h, w]);
+                let [split, turned] = ["split", "turned"].map(|part| self.helper(step, part));
+                let split = self.node("Reshape", &[operands[0], &parts], &[], split);
+                let turned = self.node("Transpose", &[&split], &[Numbers("perm", &[0, 2, 1, 3, 4])], turned);
+                self.activated(step, "Reshape", &[&turned, &whole], &[], Activation::None)
+            }
+            Op::Slice(ops::Slice { from, channels }) => {
+                let [start, end, axis] = [("start", from), ("end", from + channels), ("axis", 1)]
+                    .map(|(what, value)| self.integers(step, what, &[value]));
+                self.activated(step, "Slice", &[operands[0], &start, &end, &axis], &[], Activation::None)
+            }
             Op::Concat(_) => {
                 self.activated(step, "Concat", &operands, &[Number("axis", 1)], Activation::None)
+            }
+            Op::Merge(ops::Merge { how }) => {
+                let op = if how == ops::How::Product { "Mul" } else { "Add" };
+                self.activated(step, op, &operands, &[], Activation::None)
             }
             Op::Add(ops::Add { act }) => self.activated(step, "Add", &operands, &[], act),
             _ => return Err(refuse("what it computes has no operator there")),
         };
         self.names.insert(step.output, name);
+        if step.flat {
+            self.vectors.insert(step.output);
+        }
         let width = match step.op {
             Some(Op::Conv2dForward(_) | Op::LinearForward(_)) => {
                 step.params.first().and_then(|kernel| kernel.shape.last().copied())
             }
             Some(Op::DepthwiseForward(op)) => Some(op.conv.outputs()),
             Some(Op::Concat(_)) => step.inputs.iter().map(|x| self.widths.get(x).copied()).sum(),
-            Some(Op::Reshape(_)) => Some(step.x.per_sample()),
+            Some(Op::Reshape(ops::Reshape { to })) => Some(to.c),
+            Some(Op::Slice(ops::Slice { channels, .. })) => Some(channels),
             _ => Some(step.x.c),
         };
         self.widths.insert(step.output, width.unwrap_or(step.x.c));
@@ -197,18 +231,31 @@ impl<'s> Nodes<'s> {
     }
 
     /// The `GraphProto` so far, and the operators that it needs.
+    /// The sigmoid of the one output; returns its name.
+    pub(super) fn probability(&mut self) -> String {
+        let output = self.unique("probability");
+        self.node("Sigmoid", &[OUTPUT], &[], output)
+    }
+
     pub(super) fn finish(self) -> (GraphProto, Opset) {
         (self.graph, self.opset)
     }
 
-    fn pooled(&mut self, step: &Step, op: &str, operands: &[&str], pool: Pool2d) -> String {
-        let (kernel, stride, pads) = (pool.kernel, pool.stride, pads(pool.pad));
-        let about = [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
-        self.activated(step, op, operands, &about, Activation::None)
+    /// The numbers of a vector or an image, in the order (row, column, channel), as an image of another shape.
+    fn image(&mut self, step: &Step, x: &str, to: Shape) -> String {
+        let [before, split] = ["order", "shape"].map(|what| self.helper(step, what));
+        let x = match step.x.h * step.x.w {
+            1 => x.to_owned(),
+            _ => self.node("Transpose", &[x], &[Numbers("perm", &[0, 2, 3, 1])], before),
+        };
+        let shape = self.integers(step, "to", &[0, to.h, to.w, to.c]);
+        let image = self.node("Reshape", &[&x, &shape], &[], split);
+        let output = self.output(step);
+        self.node("Transpose", &[&image], &[Numbers("perm", &[0, 3, 1, 2])], output)
     }
 
     /// A node with its activation; returns the name of the result.
-    fn activated(
+    pub(super) fn activated(
         &mut self,
         step: &Step,
         op: &str,
@@ -224,38 +271,8 @@ impl<'s> Nodes<'s> {
         if act == Activation::None { y } else { self.activate(step, y, act) }
     }
 
-    fn activate(&mut self, step: &Step, x: String, act: Activation) -> String {
-        let output = self.output(step);
-        match act {
-            Activation::None => self.node("Identity", &[&x], &[], output),
-            Activation::Relu => self.node("Relu", &[&x], &[], output),
-            Activation::Gelu => self.gelu(step, &x, output),
-            Activation::Silu => {
-                let logistic = self.helper(step, "sigmoid");
-                let logistic = self.node("Sigmoid", &[&x], &[], logistic);
-                self.node("Mul", &[&x, &logistic], &[], output)
-            }
-            Activation::Elu => self.node("Elu", &[&x], &[], output),
-            Activation::Sigmoid => self.node("Sigmoid", &[&x], &[], output),
-            Activation::Tanh => self.node("Tanh", &[&x], &[], output),
-        }
-    }
-
-    /// `x (1 + erf(x / sqrt(2))) / 2`, in the steps that onnxruntime fuses: operator sets before 20 have no
-    /// `Gelu`.
-    fn gelu(&mut self, step: &Step, x: &str, output: String) -> String {
-        let [root, one, half] = [("sqrt2", core::f32::consts::SQRT_2), ("one", 1.0), ("half", 0.5)]
-            .map(|(what, value)| self.constant(step, what, value));
-        let [scaled, erf, sum, twice] = ["scaled", "erf", "sum", "twice"].map(|what| self.helper(step, what));
-        let scaled = self.node("Div", &[x, &root], &[], scaled);
-        let erf = self.node("Erf", &[&scaled], &[], erf);
-        let sum = self.node("Add", &[&erf, &one], &[], sum);
-        let twice = self.node("Mul", &[x, &sum], &[], twice);
-        self.node("Mul", &[&twice, &half], &[], output)
-    }
-
     /// What a layer's result is called: as the layer, and the last one as the graph's output.
-    fn output(&self, step: &Step) -> String {
+    pub(super) fn output(&self, step: &Step) -> String {
         match self.layers.get(&step.name) {
             Some(own) if step.output != self.source.logits => own.clone(),
             _ => OUTPUT.to_owned(),
@@ -263,12 +280,12 @@ impl<'s> Nodes<'s> {
     }
 
     /// A name for a part of a layer.
-    fn helper(&mut self, step: &Step, part: &str) -> String {
+    pub(super) fn helper(&mut self, step: &Step, part: &str) -> String {
         self.unique(&format!("{}_{part}", step.name))
     }
 
     /// This name, or a numbered one if it is taken. It is taken then.
-    fn unique(&mut self, wanted: &str) -> String {
+    pub(super) fn unique(&mut self, wanted: &str) -> String {
         let numbered = (1..).map(|k| format!("{wanted}_{k}"));
         let mut free = core::iter::once(wanted.to_owned()).chain(numbered);
         let name = free.find(|name| !self.taken.contains(name)).unwrap_or_default();
@@ -277,7 +294,13 @@ impl<'s> Nodes<'s> {
     }
 
     /// Adds a `NodeProto`; returns the name of its result.
-    fn node(&mut self, op: &str, operands: &[&str], attributes: &[Attribute<'_>], output: String) -> String {
+    pub(super) fn node(
+        &mut self,
+        op: &str,
+        operands: &[&str],
+        attributes: &[Attribute<'_>],
+        output: String,
+    ) -> String {
         self.graph.node.push(NodeProto {
             input: operands.iter().map(|&operand| operand.to_owned()).collect(),
             output: vec![output.clone()],
@@ -290,13 +313,26 @@ impl<'s> Nodes<'s> {
     }
 
     /// A number for a layer; returns its name.
-    fn constant(&mut self, step: &Step, what: &str, value: f32) -> String {
+    pub(super) fn constant(&mut self, step: &Step, what: &str, value: f32) -> String {
         let name = format!("{}_{what}", step.name);
         self.initializer(Weights { name, shape: Vec::new(), data: vec![value] })
     }
 
+    /// Whole numbers for a layer, such as a shape; returns their name.
+    fn integers(&mut self, step: &Step, what: &str, values: &[usize]) -> String {
+        let name = self.unique(&format!("{}_{what}", step.name));
+        self.graph.initializer.push(TensorProto {
+            dims: vec![values.len() as i64],
+            data_type: INT64,
+            name: name.clone(),
+            int64_data: integers(values),
+            ..TensorProto::default()
+        });
+        name
+    }
+
     /// Adds a tensor; returns its name.
-    fn initializer(&mut self, weights: Weights) -> String {
+    pub(super) fn initializer(&mut self, weights: Weights) -> String {
         let name = self.unique(&weights.name);
         self.graph.initializer.push(tensor(&Weights { name: name.clone(), ..weights }));
         name
@@ -304,7 +340,7 @@ impl<'s> Nodes<'s> {
 }
 
 /// As ONNX orders them: where rows and columns begin, then where they end.
-fn pads(pad: Pad) -> [usize; 4] {
+pub(super) fn pads(pad: Pad) -> [usize; 4] {
     [pad.top, pad.left, pad.bottom, pad.right]
 }
 
@@ -313,7 +349,13 @@ fn tensor(weights: &Weights) -> TensorProto {
         dims: integers(&weights.shape),
         data_type: FLOAT,
         name: weights.name.clone(),
-        raw_data: weights.data.iter().map(|value| value.to_le_bytes()).collect::<Vec<_>>().into_flattened(),
+        raw_data: weights
+            .data
+            .iter()
+            .map(|value| value.to_le_bytes())
+            .collect::<Vec<_>>()
+            .into_flattened()
+            .into(),
         ..TensorProto::default()
     }
 }

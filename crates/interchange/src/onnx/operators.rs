@@ -1,233 +1,136 @@
-//! Reads operators as layers.
+//! The table of operators that are read. A new one is an entry here, and a function of [`Reader`] in the file of its
+//! topic, where the writer's part of the same layer is as well.
 
-use super::constants::Constant;
-use super::extent::Extent;
-use super::graph::{Of, Part, Reader};
+use super::activations;
+use super::graph::{Of, Reader};
 use super::node::Node;
-use serde_json::json;
+
+/// An operator.
+pub(super) struct Operator {
+    pub(super) name: &'static str,
+    /// The most outputs. None but the first one is read: the others are for training.
+    pub(super) outputs: usize,
+    /// Reads a node whose operands are not all constants.
+    read: for<'g> fn(&mut Reader<'g>, &Node<'g>) -> Result<Of, String>,
+}
+
+const fn operator(
+    name: &'static str,
+    read: for<'g> fn(&mut Reader<'g>, &Node<'g>) -> Result<Of, String>,
+) -> Operator {
+    Operator { name, outputs: 1, read }
+}
+
+/// All operators but the [plain activations](activations::PLAIN), by name.
+const TABLE: &[Operator] = &[
+    operator("Abs", |reader, node| reader.unknown(node)),
+    operator("Add", |reader, node| reader.elementwise(node)),
+    operator("And", |reader, node| reader.unknown(node)),
+    operator("AveragePool", |reader, node| reader.pooling(node, "AveragePooling2D")),
+    Operator {
+        outputs: 5,
+        ..operator("BatchNormalization", |reader, node| reader.batch_normalization(node))
+    },
+    operator("Cast", |reader, node| reader.cast(node)),
+    operator("Ceil", |reader, node| reader.unknown(node)),
+    operator("Clip", |reader, node| reader.clip(node)),
+    operator("Concat", |reader, node| reader.concat(node)),
+    operator("Constant", |reader, node| reader.unknown(node)),
+    operator("ConstantOfShape", |reader, node| reader.unknown(node)),
+    operator("Conv", |reader, node| reader.convolution(node)),
+    operator("Div", |reader, node| reader.elementwise(node)),
+    Operator { outputs: 2, ..operator("Dropout", |reader, node| reader.dropout(node)) },
+    operator("Elu", |reader, node| reader.elu_or_swish(node)),
+    operator("Equal", |reader, node| reader.unknown(node)),
+    operator("Erf", |reader, node| reader.function(node)),
+    operator("Exp", |reader, node| reader.unknown(node)),
+    operator("Expand", |reader, node| reader.unknown(node)),
+    operator("Flatten", |reader, node| reader.flatten(node)),
+    operator("Floor", |reader, node| reader.unknown(node)),
+    operator("Gather", |reader, node| reader.gather(node)),
+    operator("Gelu", |reader, node| reader.gelu(node)),
+    operator("Gemm", |reader, node| reader.dense(node)),
+    operator("GlobalAveragePool", |reader, node| reader.global_pooling(node, "GlobalAveragePooling2D")),
+    operator("GlobalMaxPool", |reader, node| reader.global_pooling(node, "GlobalMaxPooling2D")),
+    operator("Greater", |reader, node| reader.unknown(node)),
+    operator("GroupNormalization", |reader, node| reader.group_normalization(node)),
+    operator("HardSigmoid", |reader, node| reader.hard_sigmoid(node)),
+    operator("HardSwish", |reader, node| reader.function(node)),
+    operator("Identity", |reader, node| reader.identity(node)),
+    operator("InstanceNormalization", |reader, node| reader.instance_normalization(node)),
+    operator("LayerNormalization", |reader, node| reader.layer_normalization(node)),
+    operator("LeakyRelu", |reader, node| reader.leaky_relu(node)),
+    operator("LRN", |reader, node| reader.local_response_normalization(node)),
+    operator("Less", |reader, node| reader.unknown(node)),
+    operator("Log", |reader, node| reader.unknown(node)),
+    operator("LogSoftmax", |reader, node| reader.softmax(node)),
+    operator("MatMul", |reader, node| reader.dense(node)),
+    operator("Max", |reader, node| reader.elementwise(node)),
+    Operator { outputs: 2, ..operator("MaxPool", |reader, node| reader.pooling(node, "MaxPooling2D")) },
+    operator("Min", |reader, node| reader.elementwise(node)),
+    operator("Mish", |reader, node| reader.function(node)),
+    operator("Mod", |reader, node| reader.unknown(node)),
+    operator("Mul", |reader, node| reader.elementwise(node)),
+    operator("Neg", |reader, node| reader.unknown(node)),
+    operator("Not", |reader, node| reader.unknown(node)),
+    operator("Or", |reader, node| reader.unknown(node)),
+    operator("Pad", |reader, node| reader.pad(node)),
+    operator("Pow", |reader, node| reader.elementwise(node)),
+    operator("Range", |reader, node| reader.unknown(node)),
+    operator("Reciprocal", |reader, node| reader.function(node)),
+    operator("ReduceMax", |reader, node| reader.reduce(node, "GlobalMaxPooling2D")),
+    operator("ReduceMean", |reader, node| reader.reduce(node, "GlobalAveragePooling2D")),
+    operator("ReduceProd", |reader, node| reader.unknown(node)),
+    operator("ReduceSum", |reader, node| reader.unknown(node)),
+    operator("Reshape", |reader, node| reader.reshape(node)),
+    operator("Resize", |reader, node| reader.resize(node)),
+    operator("Shape", |reader, node| reader.shape_as_value(node)),
+    operator("Slice", |reader, node| reader.slice(node)),
+    operator("Softmax", |reader, node| reader.softmax(node)),
+    operator("Softplus", |reader, node| reader.function(node)),
+    operator("Sqrt", |reader, node| reader.function(node)),
+    operator("Squeeze", |reader, node| reader.squeeze(node)),
+    operator("Sub", |reader, node| reader.elementwise(node)),
+    operator("Sum", |reader, node| reader.elementwise(node)),
+    operator("Swish", |reader, node| reader.elu_or_swish(node)),
+    operator("Transpose", |reader, node| reader.transpose(node)),
+    operator("Unsqueeze", |reader, node| reader.unsqueeze(node)),
+    operator("Upsample", |reader, node| reader.resize(node)),
+    operator("Where", |reader, node| reader.unknown(node)),
+];
+
+/// The operators that are an activation.
+const PLAIN: [Operator; activations::PLAIN.len()] = {
+    let mut all = [const { operator("", |reader, node| reader.function(node)) }; activations::PLAIN.len()];
+    let mut k = 0;
+    while k < all.len() {
+        all[k].name = activations::PLAIN[k].0;
+        k += 1;
+    }
+    all
+};
+
+/// The operator of this name.
+pub(super) fn find(name: &str) -> Option<&'static Operator> {
+    TABLE.iter().chain(&PLAIN).find(|own| own.name == name)
+}
+
+/// The names of all operators, in order.
+pub(super) fn names() -> String {
+    let mut names: Vec<&str> = TABLE.iter().chain(&PLAIN).map(|own| own.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(", ")
+}
 
 impl<'g> Reader<'g> {
+    /// The layer or the constant of a node whose operands are not all constants.
     pub(super) fn operator(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        match node.op() {
-            "Add" | "Div" | "Erf" | "Max" | "Mul" | "Sigmoid" | "Sub" => self.elementwise(node),
-            "AveragePool" => self.pooling(node, "AveragePooling2D"),
-            "BatchNormalization" => self.batch_normalization(node),
-            "Cast" => self.cast(node),
-            "Clip" => self.clip(node),
-            "Concat" => self.concat(node),
-            "Conv" => self.convolution(node),
-            "Dropout" => self.dropout(node),
-            "Elu" | "Swish" => {
-                let act = if node.op() == "Elu" { "elu" } else { "silu" };
-                match node.float("alpha", 1.0)? {
-                    1.0 => self.activation(node, act),
-                    alpha => Err(node.form(format!("with alpha={alpha}"))),
-                }
-            }
-            "Flatten" => self.flatten(node),
-            "Gelu" => match node.word("approximate", "none")? {
-                "none" => self.activation(node, "gelu"),
-                _ => Err(node.form("with an approximation")),
-            },
-            "Gemm" | "MatMul" => self.dense(node),
-            "GlobalAveragePool" => Ok(Of::Pooled("GlobalAveragePooling2D", self.image(node, 0)?.0)),
-            "GlobalMaxPool" => Ok(Of::Pooled("GlobalMaxPooling2D", self.image(node, 0)?.0)),
-            "GroupNormalization" => self.group_normalization(node),
-            "Identity" => Ok(Of::Layer(self.layer(node, 0)?)),
-            "InstanceNormalization" => self.instance_normalization(node),
-            "MaxPool" => self.pooling(node, "MaxPooling2D"),
-            "Pad" => self.pad(node),
-            "ReduceMax" => self.reduce(node, "GlobalMaxPooling2D"),
-            "ReduceMean" => self.reduce(node, "GlobalAveragePooling2D"),
-            "Relu" => self.activation(node, "relu"),
-            "Reshape" => self.reshape(node),
-            "Shape" => self.shape_as_value(node),
-            "Softmax" | "LogSoftmax" => self.softmax(node),
-            "Squeeze" => self.squeeze(node),
-            "Tanh" => self.activation(node, "tanh"),
-            "Transpose" if node.ints("perm")? == Some(&[0, 2, 3, 1]) => {
-                Ok(Of::Transposed(self.image(node, 0)?.0))
-            }
-            _ => Err(node.unknown()),
-        }
+        (find(node.op()).ok_or_else(|| node.unknown())?.read)(self, node)
     }
 
-    /// A cast of float32 to float32. Any other type would change the numbers.
-    fn cast(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        node.int("saturate", 1)?;
-        match node.int("to", 0)? {
-            1 => Ok(Of::Layer(self.layer(node, 0)?)),
-            to => Err(node.form(format!("to another type than float32 (its `to` is {to})"))),
-        }
-    }
-
-    /// Only with the limits of a ReLU.
-    fn clip(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        let [least, most] = match node.since(11) {
-            true => [self.number(node, 1)?, self.number(node, 2)?],
-            false => [node.given_float("min")?, node.given_float("max")?],
-        };
-        if least == Some(0.0) && most.is_none_or(|most| most >= f32::MAX) {
-            return self.activation(node, "relu");
-        }
-        let shown = |limit: Option<f32>, none: &str| limit.map_or(none.to_owned(), |limit| limit.to_string());
-        let (least, most) = (shown(least, "-inf"), shown(most, "inf"));
-        Err(node.refuse(format!("is a Clip from {least} to {most}, but must be a ReLU, from 0 to inf")))
-    }
-
-    fn concat(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        let inputs = (0..node.names().len()).map(|k| self.layer(node, k)).collect::<Result<Vec<_>, _>>()?;
-        let shapes: Vec<Vec<Extent>> = inputs.iter().map(|x| self.shape(x)).collect();
-        let mut shape = shapes.first().cloned().ok_or_else(|| node.unknown())?;
-        let axis = node.given("axis")?.ok_or_else(|| node.refuse("lacks its `axis`"))?;
-        if ![1, 1 - shape.len() as i64].contains(&axis) || shapes.iter().any(|own| own.len() != shape.len()) {
-            return Err(node.form(format!("of the axis {axis}")));
-        }
-        let channels = shapes.iter().map(|own| own[1].known()).sum::<Option<i64>>();
-        shape[1] = channels.map_or_else(|| self.new_size(), Extent::number);
-        Ok(match <[String; 1]>::try_from(inputs) {
-            Ok([only]) => Of::Layer(only),
-            Err(inputs) => self.plain(node, "Concatenate", json!({}), inputs, shape),
-        })
-    }
-
-    fn dropout(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        let rate = match node.since(12) {
-            true => self.number(node, 1)?.unwrap_or(0.5),
-            false => node.float("ratio", 0.5)?,
-        };
-        // A graph that PyTorch wrote for training says so. It is what training does here too, and nothing
-        // else.
-        self.constant(node, 2)?;
-        node.given("seed")?;
-        let x = self.layer(node, 0)?;
-        let shape = self.shape(&x);
-        Ok(self.plain(node, "Dropout", json!({"rate": rate}), vec![x], shape))
-    }
-
-    /// A softmax over the channels. The loss has it.
-    fn softmax(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        let x = self.layer(node, 0)?;
-        let shape = self.shape(&x);
-        // Before version 13, of all that is behind the axis.
-        let axis = node.int("axis", if node.since(13) { -1 } else { 1 })?;
-        let is_vector = shape.iter().skip(2).all(|side| *side == Extent::number(1));
-        if !is_vector || ![1, 1 - shape.len() as i64].contains(&axis) {
-            return Err(node.form(format!("of the axis {axis} of {}", super::extent::shown(&shape))));
-        }
-        Ok(self.activate(node, "softmax", x))
-    }
-
-    fn batch_normalization(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        let about =
-            json!({"epsilon": node.float("epsilon", 1e-5)?, "momentum": node.float("momentum", 0.9)?});
-        // A graph that PyTorch wrote for training says so.
-        node.flag("training_mode", false)?;
-        node.only("spatial", 1)?;
-        let x = self.layer(node, 0)?;
-        let shape = self.shape(&x);
-        if ![2, 4].contains(&shape.len()) {
-            return Err(node.form(format!("of {} axes", shape.len())));
-        }
-        let names = ["gamma", "beta", "moving_mean", "moving_variance"];
-        let weights = self.vectors(node, &names)?;
-        Ok(self.weighted(node, "BatchNormalization", about, x, shape, weights))
-    }
-
-    fn group_normalization(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        let (x, [channels, _, _]) = self.image(node, 0)?;
-        let Some(groups) = node.given("num_groups")? else {
-            return Err(node.refuse("lacks its `num_groups`"));
-        };
-        node.only("stash_type", 1)?;
-        let weights = self.vectors(node, &["gamma", "beta"])?;
-        if !node.since(21) && channels != Extent::number(groups) {
-            return Err(node.form("of the operators before version 21, with a scale for each group"));
-        }
-        let about = json!({"epsilon": node.float("epsilon", 1e-5)?, "groups": groups});
-        let shape = self.shape(&x);
-        Ok(self.weighted(node, "GroupNormalization", about, x, shape, weights))
-    }
-
-    /// A normalization of the groups of a group normalization, or of each channel.
-    fn instance_normalization(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        let epsilon = node.float("epsilon", 1e-5)?;
-        let weights = self.vectors(node, &["gamma", "beta"])?;
-        if let Some(Of::Part(Part::Grouped(groups), x)) = self.value(node, 0)?.cloned() {
-            let all = |k: usize, number: f32| {
-                let floats: Option<&[f32]> = weights[k].1.few_floats(usize::MAX);
-                floats.is_some_and(|all| all.len() as i64 == groups && all.iter().all(|&x| x == number))
-            };
-            return match all(0, 1.0) && all(1, 0.0) {
-                true => Ok(Of::Part(Part::Normalized(groups, epsilon), x)),
-                false => Err(node.form("of groups with a scale for each of them")),
-            };
-        }
-        let (x, _) = self.image(node, 0)?;
-        let shape = self.shape(&x);
-        let about = json!({"epsilon": epsilon, "groups": -1});
-        Ok(self.weighted(node, "GroupNormalization", about, x, shape, weights))
-    }
-
-    /// The vectors behind the first operand.
-    fn vectors<'n>(&self, node: &Node<'g>, names: &[&'n str]) -> Result<Vec<(&'n str, Constant)>, String> {
-        let of = |(k, &name): (usize, &&'n str)| {
-            let constant = self.constant(node, k + 1)?.filter(|constant| constant.shape.len() == 1).cloned();
-            Ok((
-                name,
-                constant.ok_or_else(|| {
-                    node.refuse(format!("must have a vector as its operand number {}", k + 2))
-                })?,
-            ))
-        };
-        names.iter().enumerate().map(of).collect()
-    }
-
-    /// The kernel of a layer with this number of axes, which no other layer may have.
-    pub(super) fn kernel(&mut self, node: &Node<'g>, axes: usize) -> Result<Constant, String> {
-        let kernel = self.constant(node, 1)?.filter(|kernel| kernel.shape.len() == axes).cloned();
-        let kernel = kernel.ok_or_else(|| node.form(format!("without weights of {axes} axes")))?;
-        let name = node.operand(1).unwrap_or_default();
-        match self.kernels.insert(name.to_owned()) {
-            true => Ok(kernel),
-            false => Err(node.refuse(format!(
-                "uses the weights `{}` again, but weights can only be used once",
-                crate::keras::shortened(name)
-            ))),
-        }
-    }
-
-    fn dense(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        let kernel = self.kernel(node, 2)?;
-        let bias = if node.op() == "Gemm" { self.constant(node, 2)?.cloned() } else { None };
-        let mut outputs_first = false;
-        if node.op() == "Gemm" {
-            let (alpha, beta) = (node.float("alpha", 1.0)?, node.float("beta", 1.0)?);
-            if alpha != 1.0 || (beta != 1.0 && bias.is_some()) {
-                return Err(node.form(format!("with alpha={alpha} and beta={beta}")));
-            }
-            if node.flag("transA", false)? {
-                return Err(node.form("with transA=1"));
-            }
-            outputs_first = node.flag("transB", false)?;
-        }
-        let x = self.layer(node, 0)?;
-        let mut shape = self.shape(&x);
-        if shape.len() != 2 {
-            return Err(node.form(format!("of an image, {}", super::extent::shown(&shape))));
-        }
-        // As PyTorch has it.
-        let kernel = if outputs_first { Some(kernel) } else { kernel.transposed() };
-        let kernel = kernel.ok_or_else(|| node.unknown())?;
-        let units = kernel.shape[0];
-        shape[1] = Extent::number(units as i64);
-        let mut weights = vec![("kernel", kernel)];
-        let about = json!({"units": units, "use_bias": bias.is_some()});
-        if let Some(bias) = bias {
-            let vector = bias.vector(units, 0);
-            weights
-                .push(("bias", vector.ok_or_else(|| node.form(format!("with a bias of {:?}", bias.shape)))?));
-        }
-        Ok(self.weighted(node, "Dense", about, x, shape, weights))
+    /// An operator of constants alone.
+    fn unknown(&mut self, node: &Node<'g>) -> Result<Of, String> {
+        Err(node.unknown())
     }
 }

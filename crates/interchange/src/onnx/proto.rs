@@ -3,12 +3,20 @@
 //!
 //! ONNX does not pack repeated numbers. A field is an `Option` where a reader tells 0 from a missing value.
 
+use prost::bytes::Bytes;
 use prost::{Message, Oneof};
 
 /// The number of 32-bit floats in `TensorProto.DataType`.
 pub(super) const FLOAT: i32 = 1;
-/// The number of 64-bit integers there.
+/// The numbers of other types there.
+pub(super) const UINT8: i32 = 2;
+pub(super) const INT8: i32 = 3;
+pub(super) const INT32: i32 = 6;
 pub(super) const INT64: i32 = 7;
+pub(super) const BOOL: i32 = 9;
+pub(super) const FLOAT16: i32 = 10;
+pub(super) const DOUBLE: i32 = 11;
+pub(super) const BFLOAT16: i32 = 16;
 /// The number in `TensorProto.DataLocation` of values that are in another file.
 pub(super) const EXTERNAL: i32 = 1;
 
@@ -141,12 +149,17 @@ pub(super) struct TensorProto {
     pub data_type: i32,
     #[prost(float, repeated, tag = "4")]
     pub float_data: Vec<f32>,
+    #[prost(int32, repeated, tag = "5")]
+    pub int32_data: Vec<i32>,
     #[prost(int64, repeated, tag = "7")]
     pub int64_data: Vec<i64>,
     #[prost(string, tag = "8")]
     pub name: String,
-    #[prost(bytes = "vec", tag = "9")]
-    pub raw_data: Vec<u8>,
+    /// A part of the file's bytes, which are not copied.
+    #[prost(bytes = "bytes", tag = "9")]
+    pub raw_data: Bytes,
+    #[prost(double, repeated, tag = "10")]
+    pub double_data: Vec<f64>,
     #[prost(message, repeated, tag = "13")]
     pub external_data: Vec<StringStringEntryProto>,
     #[prost(int32, tag = "14")]

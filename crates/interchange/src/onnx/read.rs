@@ -13,11 +13,15 @@ use checkpoint::Tensors;
 use layers::{ParamSpec, Role, Step, Value};
 use program::{Op, Shape};
 use prost::Message;
+use prost::bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 /// The most nodes of a graph: GELU has five.
 const MOST_NODES: usize = 10_000;
+
+/// The largest file: protobuf has no larger ones. More weights lie in files beside it.
+const MOST_BYTES: u64 = 1 << 31;
 
 /// A graph as an architecture, with its weights.
 #[derive(Debug)]
@@ -25,6 +29,7 @@ pub struct OnnxNetwork {
     path: PathBuf,
     graph: Graph,
     metadata: BTreeMap<String, String>,
+    producer: String,
 }
 
 impl OnnxNetwork {
@@ -35,9 +40,10 @@ impl OnnxNetwork {
     /// [`Error::Io`]; [`Error::File`] for a file of another format, and for an operator that is not there.
     pub fn read(path: &Path) -> Result<Self> {
         let refuse = |reason: String| Error::file(path, reason);
-        let model = ModelProto::decode(&file::read(path)?[..]);
+        let model = ModelProto::decode(Bytes::from(file::read_up_to(path, MOST_BYTES)?));
         let model = model.map_err(|error| refuse(format!("it is no ONNX file: {error}")))?;
         let opset = opset(&model);
+        let producer = model.producer_name.clone();
         let metadata: BTreeMap<String, String> =
             model.metadata_props.into_iter().map(|entry| (entry.key, entry.value)).collect();
         let mut graph = model.graph.ok_or_else(|| refuse("there is no graph in it".to_owned()))?;
@@ -55,12 +61,17 @@ impl OnnxNetwork {
         let mut nodes = graph.node.iter().enumerate();
         let nodes = nodes.try_for_each(|(k, node)| reader.node(&Node::new(node, k + 1, opset)?));
         let graph = nodes.and_then(|()| reader.finish(&graph)).map_err(refuse)?;
-        Ok(OnnxNetwork { path: path.to_owned(), graph, metadata })
+        Ok(OnnxNetwork { path: path.to_owned(), graph, metadata, producer })
     }
 
     /// The network that the graph describes.
     pub fn network(&self) -> &Imported {
         &self.graph.network
+    }
+
+    /// Whether PyTorch wrote the file.
+    pub fn is_of_pytorch(&self) -> bool {
+        self.producer == "pytorch"
     }
 
     /// What happens to pixels first, where the graph has it as the writer puts it.
@@ -140,7 +151,7 @@ impl OnnxNetwork {
 }
 
 /// The versions of the operators that are read.
-const OPSETS: core::ops::RangeInclusive<i64> = 7..=28;
+const OPSETS: core::ops::RangeInclusive<i64> = 3..=28;
 
 /// The version of the operators of a model.
 fn opset(model: &ModelProto) -> Result<i64, String> {
@@ -174,9 +185,17 @@ fn order_matters(step: &Step) -> String {
 
 /// The values of a parameter in our layout.
 fn values(constant: &Constant, spec: &ParamSpec) -> Result<Vec<f32>, String> {
+    let name = shortened(&constant.name);
+    if constant.inputs_first {
+        let needs = spec.shape.strip_prefix(&[1, 1]).unwrap_or(&spec.shape);
+        return match constant.shape == needs {
+            true => constant.floats(),
+            false => Err(format!("its `{name}` has the shape {:?}, but must have {needs:?}", constant.shape)),
+        };
+    }
     let (is, needs) = (&constant.shape, layout::shape(&layout::own(spec)));
     if *is != needs {
-        return Err(format!("its `{}` has the shape {is:?}, but must have {needs:?}", constant.name));
+        return Err(format!("its `{name}` has the shape {is:?}, but must have {needs:?}"));
     }
     Ok(layout::from_torch(&layout::own(spec), &constant.floats()?))
 }

@@ -13,11 +13,20 @@ use std::path::{Path, PathBuf};
 /// The batch counter of a normalization, which inference does not need.
 const COUNTER: &str = "num_batches_tracked";
 
-/// The parts that wrappers of PyTorch add to names, wherever they wrap a module.
-const WRAPPERS: [&str; 3] = ["_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"];
+/// The parts that wrappers of PyTorch add to names, wherever they wrap a module, and what adds them.
+const WRAPPERS: [(&str, &str); 3] = [
+    ("_orig_mod", "torch.compile"),
+    ("_fsdp_wrapped_module", "FSDP"),
+    ("_checkpoint_wrapped_module", "activation checkpointing"),
+];
 
-/// The prefixes of all names that wrappers add, and modules that hold the whole network.
-const AROUND: [&str; 3] = ["module.", "model.", "net."];
+/// The prefixes of all names that wrappers add, and modules that hold the whole network, as those of Lightning do.
+const AROUND: [(&str, &str); 4] = [
+    ("module.", "DataParallel or DistributedDataParallel"),
+    ("model.", "a module around the network, as in Lightning"),
+    ("net.", "a module around the network"),
+    ("state_dict.", "a checkpoint of Lightning"),
+];
 
 /// The state dict of a module with the names that [`module`](super::module()) gives its layers, in a safetensors file.
 #[derive(Debug)]
@@ -26,6 +35,8 @@ pub struct TorchWeights {
     tensors: Tensors,
     /// The names in the file by those without wrappers.
     names: BTreeMap<String, String>,
+    /// What was left out of them, and what adds it.
+    left_out: Vec<(&'static str, &'static str)>,
 }
 
 /// Whether a file looks like a state dict of PyTorch in the safetensors format: by the names in its header, not its ending.
@@ -58,8 +69,16 @@ impl TorchWeights {
         }
         let tensors = load_tensors_named(path, is_weight)?;
         let names = unwrapped(tensors.iter().map(|tensor| tensor.name));
-        let names = names.map_err(|reason| Error::file(path, reason))?;
-        Ok(TorchWeights { path: path.to_owned(), tensors, names })
+        let (names, left_out) = names.map_err(|reason| Error::file(path, reason))?;
+        Ok(TorchWeights { path: path.to_owned(), tensors, names, left_out })
+    }
+
+    /// What people should know about the file, a sentence each: the parts of names that are left out.
+    pub fn told(&self) -> Vec<String> {
+        let part = |(part, by): &(&str, &str)| format!("`{part}` ({by})");
+        let parts: Vec<String> = self.left_out.iter().map(part).collect();
+        let told = || format!("the names of its tensors are read without {}", parts.join(" and "));
+        (!parts.is_empty()).then(told).into_iter().collect()
     }
 
     /// A tensor by its name without wrappers.
@@ -144,7 +163,10 @@ impl TorchWeights {
 
     /// That the file lacks a tensor, and why that may be so.
     fn lacks(&self, name: &str) -> String {
-        let before = AROUND.into_iter().find(|around| self.names.contains_key(&format!("{around}{name}")));
+        let before = AROUND
+            .into_iter()
+            .map(|(around, _)| around)
+            .find(|around| self.names.contains_key(&format!("{around}{name}")));
         let other = before.and_then(|around| self.names.keys().find(|other| !other.starts_with(around)));
         match before.zip(other) {
             Some((around, other)) => format!(
@@ -157,11 +179,21 @@ impl TorchWeights {
     }
 }
 
+/// Names, as keys the ones without wrappers; and the parts that were left out.
+type Unwrapped = (BTreeMap<String, String>, Vec<(&'static str, &'static str)>);
+
 /// The names in a file by those without wrappers.
-fn unwrapped<'a>(names: impl Iterator<Item = &'a str>) -> Result<BTreeMap<String, String>, String> {
-    let mut own: BTreeMap<String, String> = BTreeMap::new();
+fn unwrapped<'a>(names: impl Iterator<Item = &'a str>) -> Result<Unwrapped, String> {
+    let (mut own, mut left_out): Unwrapped = Default::default();
     for name in names {
-        let parts: Vec<&str> = name.split('.').filter(|part| !WRAPPERS.contains(part)).collect();
+        let wrapper = |part: &&str| WRAPPERS.iter().find(|(wrapper, _)| wrapper == part);
+        let (wrappers, parts): (Vec<&str>, Vec<&str>) =
+            name.split('.').partition(|part| wrapper(part).is_some());
+        for wrapper in wrappers.iter().filter_map(wrapper) {
+            if !left_out.contains(wrapper) {
+                left_out.push(*wrapper);
+            }
+        }
         if let Some(other) = own.insert(parts.join("."), name.to_owned()) {
             let [a, b] = [&other, name].map(shortened);
             return Err(format!(
@@ -174,10 +206,11 @@ fn unwrapped<'a>(names: impl Iterator<Item = &'a str>) -> Result<BTreeMap<String
     let around = |own: &BTreeMap<String, String>, around: &str| {
         !own.is_empty() && own.keys().all(|name| name.strip_prefix(around).is_some_and(is_own))
     };
-    while let Some(outer) = AROUND.into_iter().find(|outer| around(&own, outer)) {
-        own = own.into_iter().map(|(name, of_file)| (name[outer.len()..].to_owned(), of_file)).collect();
+    while let Some(outer) = AROUND.into_iter().find(|(outer, _)| around(&own, outer)) {
+        own = own.into_iter().map(|(name, of_file)| (name[outer.0.len()..].to_owned(), of_file)).collect();
+        left_out.push(outer);
     }
-    Ok(own)
+    Ok((own, left_out))
 }
 
 #[cfg(test)]
@@ -217,24 +250,30 @@ mod tests {
             "_fsdp_wrapped_module.",
             "model._orig_mod.module._fsdp_wrapped_module.net.",
             "_checkpoint_wrapped_module.",
+            "state_dict.model.",
         ] {
             let path = saved(folder.path(), |name| format!("{wrapper}{name}"));
             assert!(is_state_dict(&path));
             let weights = TorchWeights::read(&path).unwrap();
             assert_eq!(weights.classes(), Some(3));
             assert!(weights.assign(&steps).is_ok() && weights.pixels().is_none(), "{wrapper}");
+            let told = weights.told().concat();
+            assert!(wrapper.split_terminator('.').all(|part| told.contains(part)), "{told}");
+            assert_eq!(told.is_empty(), wrapper.is_empty());
         }
         // Modules inside of the network may be wrapped too.
         let inside = |name: &str| name.replace("conv2d_1.", "conv2d_1._fsdp_wrapped_module.");
         let weights = TorchWeights::read(&saved(folder.path(), inside)).unwrap();
         assert!(weights.assign(&steps).is_ok());
+        let says = "the names of its tensors are read without `_fsdp_wrapped_module` (FSDP)";
+        assert_eq!(weights.told(), [says]);
     }
 
     /// A prefix is only left out where it can't be a layer's name.
     #[test]
     fn names_that_may_be_layers_stay() {
         let own = |names: &[&str]| {
-            unwrapped(names.iter().copied()).map(|names| names.into_keys().collect::<Vec<_>>().join(" "))
+            unwrapped(names.iter().copied()).map(|(names, _)| names.into_keys().collect::<Vec<_>>().join(" "))
         };
         assert_eq!(own(&["model.weight", "model.bias"]).unwrap(), "model.bias model.weight");
         assert_eq!(own(&["net.net.weight", "net.pixel_scale"]).unwrap(), "net.weight pixel_scale");

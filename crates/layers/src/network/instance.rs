@@ -150,9 +150,12 @@ impl Network {
         self.infer.executable.batch()
     }
 
-    /// The number of classes.
+    /// The number of classes: that of the scores, or two for a single one, the logit of the second class.
     pub fn classes(&self) -> usize {
-        self.graph.shape(self.output).c
+        match self.graph.shape(self.output).c {
+            1 => 2,
+            scores => scores,
+        }
     }
 
     /// Elements of one input sample: height x width x channels.

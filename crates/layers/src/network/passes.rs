@@ -183,7 +183,10 @@ impl Network {
         let (logits, layout) =
             (View::new(&self.micro_batches[self.micro_batch].activations, at), Layout::contiguous(at.shape));
         self.device.softmax(logits, ViewMut::new(&mut self.probabilities, layout))?;
-        Ok(self.probabilities.to_vec(&self.device, 0, layout.shape.len())?)
+        let probabilities = self.probabilities.to_vec(&self.device, 0, layout.shape.len())?;
+        // One score gives the probability of the second class alone.
+        let both = |&second: &f32| [1.0 - second, second];
+        Ok(if layout.shape.c == 1 { probabilities.iter().flat_map(both).collect() } else { probabilities })
     }
 
     /// The metrics of the last pass or, after an all-reduce, of all replicas.

@@ -14,7 +14,7 @@ pub struct Normalization {
 
 impl Architecture {
     /// Leaves the number of classes open: takes it out of the last dense layer, if nothing behind that layer
-    /// changes the number. Returns it.
+    /// changes the number. Returns it. One sigmoid output tells two classes apart, and stays.
     ///
     /// ```
     /// # use models::Architecture;
@@ -26,30 +26,54 @@ impl Architecture {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn take_classes(&mut self) -> Option<usize> {
-        let keeps = ["Activation", "Dropout", "Flatten", "ReLU", "Rescaling", "Softmax"];
-        let last = self.layers.iter().rposition(|layer| !keeps.contains(&layer.class.as_str()))?;
-        let dense = self.layers.get_mut(last).filter(|layer| layer.class == "Dense")?;
-        let units = dense.options.remove("units")?;
+        if self.has_one_output() {
+            return Some(2);
+        }
+        let last = self.last_dense()?;
+        let units = self.layers[last].options.remove("units")?;
         units.as_u64().and_then(|units| usize::try_from(units).ok())
     }
 
-    /// Leaves a sigmoid at its end out. A network of one output has it, and a softmax takes its place where
-    /// there are several. Returns whether there was one.
+    /// The place of the last dense layer, if nothing behind it changes the number of values.
+    fn last_dense(&self) -> Option<usize> {
+        let keeps = ["Activation", "Dropout", "Flatten", "ReLU", "Rescaling", "Softmax"];
+        let last = self.layers.iter().rposition(|layer| !keeps.contains(&layer.class.as_str()))?;
+        (self.layers[last].class == "Dense").then_some(last)
+    }
+
+    /// Whether a sigmoid is its last activation. It is the loss that computes it, and its one output is the logit of the second of
+    /// two classes.
+    pub fn ends_in_sigmoid(&self) -> bool {
+        self.layers.last().is_some_and(|last| last.options.get("activation") == Some(&"sigmoid".into()))
+    }
+
+    /// Whether it ends in a dense layer of one unit and a sigmoid: the number of its classes is no more open.
+    fn has_one_output(&self) -> bool {
+        let units = |dense: usize| self.layers[dense].options.get("units").and_then(Value::as_u64);
+        self.ends_in_sigmoid() && self.last_dense().and_then(units) == Some(1)
+    }
+
+    /// Leaves a sigmoid of several outputs at its end out: a softmax takes its place. Returns whether there was one.
     ///
     /// ```
     /// # use models::Architecture;
-    /// let layers = serde_json::json!([{"class": "Flatten"}, {"class": "Dense", "activation": "sigmoid"}]);
-    /// let mut architecture: Architecture = serde_json::from_value(layers)?;
+    /// let ends = |units: usize| -> serde_json::Result<Architecture> {
+    ///     let dense = serde_json::json!({"class": "Dense", "units": units, "activation": "sigmoid"});
+    ///     serde_json::from_value(serde_json::json!([{"class": "Flatten"}, dense]))
+    /// };
+    /// let mut architecture = ends(2)?;
     /// assert!(architecture.build("mine", [8, 8, 3], 2).is_err());
     /// assert!(architecture.take_sigmoid() && !architecture.take_sigmoid());
     /// assert!(architecture.build("mine", [8, 8, 3], 2).is_ok());
+    /// assert!(!ends(1)?.take_sigmoid() && ends(1)?.take_classes() == Some(2));
+    /// assert_eq!(ends(1)?.build("mine", [8, 8, 3], 2)?.classes(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn take_sigmoid(&mut self) -> bool {
-        let Some(last) = self.layers.last_mut() else { return false };
-        if last.options.get("activation") != Some(&"sigmoid".into()) {
+        if !self.ends_in_sigmoid() || self.has_one_output() {
             return false;
         }
+        let Some(last) = self.layers.last_mut() else { return false };
         match last.class == "Activation" {
             true => _ = self.layers.pop(),
             false => _ = last.options.remove("activation"),

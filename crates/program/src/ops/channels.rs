@@ -16,8 +16,27 @@ pub struct Slice {
     pub channels: usize,
 }
 
+/// The gradient of a slice's input: that of the slice, and zeros for all other channels. Reads it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SliceGradient {
+    /// The slice.
+    pub slice: Slice,
+    /// Channels of its input.
+    pub of: usize,
+}
+
+/// Channels in another order: those of `groups` equal parts take turns. `y[i * groups + g] = x[g * (c / groups) + i]`, ShuffleNet's
+/// channel shuffle (Zhang et al. 2018). Reads the tensor. Its gradient is the shuffle of `c / groups` groups.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChannelShuffle {
+    /// The number of parts.
+    pub groups: usize,
+}
+
 signatures! {
     Slice { x: batch "the input" }
+    SliceGradient { dy: batch "dy" }
+    ChannelShuffle { x: batch "the input" }
 }
 
 impl Signature for Concat {
@@ -70,5 +89,65 @@ impl Rule for Slice {
             return Err(Error::Value { op: self.name(), what: "the first channel", value, accepted });
         }
         Ok(vec![x.with_c(self.channels)])
+    }
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let (x, dy) = (step.operands[0], to.of(step));
+        to.add_op(x, SliceGradient { slice: *self, of: to.shape(x).c }, &[dy])
+    }
+}
+
+impl Rule for SliceGradient {
+    fn name(&self) -> &'static str {
+        "slice_gradient"
+    }
+
+    fn options(&self) -> String {
+        format!("{} of {}", self.slice.options(), self.of)
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let operands::SliceGradient { dy } = self.operands_of(shapes)?;
+        let x = dy.with_c(self.of);
+        Error::check_shape(self.name(), "dy", dy, self.slice.shapes(&[x])?[0])?;
+        Ok(vec![x])
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+}
+
+impl ChannelShuffle {
+    /// The shuffle of `c` channels that undoes this one.
+    pub fn inverse(&self, c: usize) -> ChannelShuffle {
+        ChannelShuffle { groups: c / self.groups.max(1) }
+    }
+}
+
+impl Rule for ChannelShuffle {
+    fn name(&self) -> &'static str {
+        "channel_shuffle"
+    }
+
+    fn options(&self) -> String {
+        format!("groups {}", self.groups)
+    }
+
+    fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let operands::ChannelShuffle { x } = self.operands_of(shapes)?;
+        if self.groups == 0 || x.c % self.groups != 0 {
+            let (value, accepted) = (self.groups as f64, "a divisor of the number of channels");
+            return Err(Error::Value { op: self.name(), what: "the number of groups", value, accepted });
+        }
+        Ok(vec![x])
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let (x, dy) = (step.operands[0], to.of(step));
+        to.add_op(x, self.inverse(to.shape(x).c), &[dy])
     }
 }

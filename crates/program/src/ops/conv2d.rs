@@ -1,5 +1,5 @@
 use super::activation::before_activation;
-use super::{and_activation, per_channel};
+use super::{Op, and_activation, per_channel};
 use crate::passes::Gradients;
 use crate::rule::Rule;
 use crate::signature::signatures;
@@ -42,6 +42,19 @@ pub struct Conv2dWeightGradient {
     pub bias: bool,
 }
 
+impl Op {
+    /// The convolution that the op computes, or a gradient of it.
+    pub fn conv(&self) -> Option<&Conv2d> {
+        match self {
+            Op::Conv2dForward(Conv2dForward { conv, .. })
+            | Op::Conv2dNormalized(Conv2dNormalized { conv, .. })
+            | Op::Conv2dInputGradient(Conv2dInputGradient { conv, .. })
+            | Op::Conv2dWeightGradient(Conv2dWeightGradient { conv, .. }) => Some(conv),
+            _ => None,
+        }
+    }
+}
+
 signatures! {
     Conv2dForward { x: batch "the input", w: parameter "the weights"; b: parameter "the bias" }
     Conv2dNormalized {
@@ -67,7 +80,13 @@ fn options(conv: &Conv2d) -> String {
         _ if [bottom, left, right] == [top; 3] => format!(", pad {top}"),
         _ => format!(", pad {top} {bottom} {left} {right}"),
     };
-    format!("{kh}x{kw}{stride}{pad}")
+    let dilation = match conv.dilation {
+        [1, 1] => String::new(),
+        [dy, dx] if dy == dx => format!(", dilation {dy}"),
+        [dy, dx] => format!(", dilation {dy}x{dx}"),
+    };
+    let groups = if conv.groups == 1 { String::new() } else { format!(", groups {}", conv.groups) };
+    format!("{kh}x{kw}{stride}{dilation}{groups}{pad}")
 }
 
 /// Checks kernel and bias, and gives the output's shape.

@@ -4,7 +4,7 @@ use crate::conv::windows;
 use crate::passes::Gradients;
 use crate::rule::Rule;
 use crate::signature::signatures;
-use crate::{Activation, BatchNorm, Error, Misfit, Pad, Result, Shape, Step};
+use crate::{Activation, BatchNorm, Conv2d, Error, Misfit, Pad, Result, Shape, Step};
 
 /// A depthwise convolution: each input channel has filters of its own.
 ///
@@ -41,6 +41,12 @@ impl Depthwise {
     /// Elements of the weights: `kh * kw * c * m`.
     pub const fn weights(&self) -> usize {
         self.taps().saturating_mul(self.outputs())
+    }
+
+    /// The same as a convolution with a group for each input channel.
+    pub fn grouped(&self) -> Conv2d {
+        let Depthwise { inputs, kernel, stride, dilation, pad, .. } = *self;
+        Conv2d { stride, dilation, pad, groups: inputs, ..Conv2d::new(inputs, self.outputs(), kernel) }
     }
 
     /// Rows and columns under the kernel; 0 where there are none.

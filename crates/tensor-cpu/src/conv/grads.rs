@@ -168,7 +168,7 @@ impl Plan {
             self.dy.shape.w,
             self.x.shape.w,
             self.conv.stride[1],
-            kx as isize - self.conv.pad.left as isize,
+            (kx * self.conv.dilation[1]) as isize - self.conv.pad.left as isize,
         )
     }
 
@@ -179,6 +179,7 @@ impl Plan {
         let all = self.pixels(0).start..self.pixels(columns - 1).end;
         let few =
             columns > 1 && self.ranges == 1 && columns * self.conv.inputs <= self.tile[0].max(FEW_INPUTS);
+        let few = few && self.conv.dilation[1] == 1;
         (few && self.x.is_contiguous() && !all.is_empty()).then_some(all)
     }
 
@@ -196,7 +197,8 @@ impl Plan {
         out: *mut f32,
     ) {
         let (conv, xs, ys) = (&self.conv, self.x, self.dy);
-        let [ky, kx] = [tap / conv.kernel[1], tap % conv.kernel[1]];
+        let ky = tap / conv.kernel[1] * conv.dilation[0];
+        let kx = tap % conv.kernel[1] * conv.dilation[1];
         let all = inside(ys.shape.h, xs.shape.h, conv.stride[0], ky as isize - conv.pad.top as isize);
         let rows = all.start.max(rows.start)..all.end.min(rows.end);
         let none = images.is_empty() || rows.is_empty() || pixels.is_empty();

@@ -16,6 +16,7 @@
 mod bf16;
 mod cut;
 mod grads;
+mod grouped;
 mod kernels;
 mod pack;
 mod plan;
@@ -27,6 +28,7 @@ mod tests;
 mod winograd;
 
 pub(crate) use bf16::{Level as Bf16Level, trial as bf16_trial};
+pub(crate) use grouped::weights_len;
 
 use crate::element::{Bf16, Element};
 use crate::norm_operands::Infer;
@@ -34,7 +36,7 @@ use crate::{Cpu, activation, normalization};
 use program::{Activation, BatchNorm, Conv2d, Layout, Shape, View, ViewMut, Write};
 use sums::Finish;
 
-/// How convolutions of tensors of such numbers are computed.
+/// How convolutions of tensors of such numbers are computed, if they have no groups.
 pub(crate) trait Convolved: Element {
     /// Elements of scratch memory for a pass.
     fn scratch_len(cpu: &Cpu, pass: Pass, conv: &Conv2d, x: Layout, y: Layout) -> usize;
@@ -57,7 +59,7 @@ pub(crate) enum Pass {
 /// Elements of scratch memory for a pass. `x` and `y` are where the input or its gradient lies, and the output or its.
 pub(crate) fn scratch_len(cpu: &Cpu, pass: Pass, conv: &Conv2d, x: Layout, y: Layout) -> usize {
     let len = if cpu.is_bf16() { Bf16::scratch_len } else { f32::scratch_len };
-    len(cpu, pass, conv, x, y)
+    grouped::scratch_len(pass, conv, x, y, |pass, conv, x, y| len(cpu, pass, conv, x, y))
 }
 
 /// The places that a pixel of `x` can have under the stride.
@@ -75,7 +77,7 @@ pub(crate) fn forward<E: Convolved>(
     b: Option<&[f32]>,
     y: ViewMut<[E]>,
 ) {
-    let finish = Finish { bias: b, add: false, affine: None, relu: act == Activation::Relu };
+    let finish = Finish { bias: b, add: false, affine: None, relu: act.ceiling() };
     forward_finished(cpu, conv, act, x, w, finish, y);
 }
 
@@ -93,7 +95,7 @@ pub(crate) fn forward_normalized<E: Convolved>(
     let mut numbers = cpu.channels(2 * conv.outputs);
     let (offset, scale) = numbers[..2 * conv.outputs].split_at_mut(conv.outputs);
     normalization::fold(bn, runs, b, offset, scale);
-    let (affine, relu) = (Some([&*scale, runs.beta]), bn.act == Activation::Relu);
+    let (affine, relu) = (Some([&*scale, runs.beta]), bn.act.ceiling());
     let finish = Finish { bias: Some(offset), add: false, affine, relu };
     forward_finished(cpu, conv, bn.act, x, w, finish, y);
 }
@@ -107,9 +109,36 @@ fn forward_finished<E: Convolved>(
     finish: Finish,
     mut y: ViewMut<[E]>,
 ) {
-    E::sums(cpu, conv, x, w, finish, y.reborrow());
-    // ReLU is done to the sums before they are stored.
-    if act.reads_input() {
+    if conv.groups == 1 {
+        E::sums(cpu, conv, x, w, finish, y.reborrow());
+    } else {
+        grouped::sums(cpu, conv, x, w, finish, y.reborrow());
+    }
+    // A ReLU is done to the sums before they are stored.
+    if act != Activation::None && act.ceiling().is_none() {
         activation::forward_in_place(cpu, act, y);
     }
+}
+
+pub(crate) fn backward_data<E: Convolved>(
+    cpu: &Cpu,
+    conv: &Conv2d,
+    dy: View<[E]>,
+    w: &[f32],
+    dx: ViewMut<[E]>,
+    mode: Write,
+) {
+    let run = if conv.groups == 1 { E::backward_data } else { grouped::backward_data };
+    run(cpu, conv, dy, w, dx, mode);
+}
+
+pub(crate) fn backward_filter<E: Convolved>(
+    cpu: &Cpu,
+    conv: &Conv2d,
+    x: View<[E]>,
+    dy: View<[E]>,
+    dw: &mut [f32],
+) {
+    let run = if conv.groups == 1 { E::backward_filter } else { grouped::backward_filter };
+    run(cpu, conv, x, dy, dw);
 }

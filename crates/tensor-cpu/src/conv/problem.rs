@@ -4,8 +4,8 @@ use program::{Conv2d, Layout};
 
 /// One direction of a [`Problem`]: which source coordinates an output reads.
 ///
-/// Output `o` reads, with tap `t`, the source at `o * step + first + t` (or `- t` where `down`) and the weights at
-/// `w_first + t * w_step`. Coordinates outside of `0..size` read zeros.
+/// Output `o` reads, with tap `t`, the source at `o * step + first + t * dilation` (minus that where `down`) and the weights
+/// at `w_first + t * w_step`. Coordinates outside of `0..size` read zeros.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Axis {
     /// Source pixels.
@@ -14,6 +14,7 @@ pub(super) struct Axis {
     pub outputs: usize,
     pub step: usize,
     pub taps: usize,
+    pub dilation: usize,
     pub first: isize,
     pub down: bool,
     pub w_first: usize,
@@ -25,33 +26,60 @@ impl Axis {
         let first = -(pad as isize);
         // From a single output there is no step, and none may make its packed row longer.
         let step = if outputs > 1 { stride } else { 1 };
-        Axis { size, outputs, step, taps: kernel, first, down: false, w_first: 0, w_step: 1 }
+        Axis { size, outputs, step, taps: kernel, dilation: 1, first, down: false, w_first: 0, w_step: 1 }
+    }
+
+    /// A forward axis of `conv`: its rows (0) or columns (1).
+    pub fn of(conv: &Conv2d, axis: usize, size: usize, outputs: usize) -> Axis {
+        let pad = [conv.pad.top, conv.pad.left][axis];
+        let dense = Axis::forward(size, outputs, conv.kernel[axis], conv.stride[axis], pad);
+        Axis { dilation: dilation(conv, axis), ..dense }
     }
 
     /// The gradients of the inputs `phase, phase + stride, ...` of `inputs`: input `i` was read by output
-    /// `(i + pad - k) / stride` through the kernel's element `k`, for the `k` that divide.
-    fn backward(size: usize, inputs: usize, kernel: usize, stride: usize, pad: usize, phase: usize) -> Axis {
-        let w_first = (phase + pad) % stride;
-        let taps = kernel.saturating_sub(w_first).div_ceil(stride);
-        let first = ((phase + pad) / stride) as isize;
+    /// `(i + pad - k * dilation) / stride` through the kernel's element `k`, for the `k` that divide.
+    fn backward(conv: &Conv2d, axis: usize, size: usize, inputs: usize, phase: usize) -> Axis {
+        let (kernel, stride, dilation) = (conv.kernel[axis], conv.stride[axis], dilation(conv, axis));
+        let at = (phase + [conv.pad.top, conv.pad.left][axis]) as isize;
+        let from = |k: usize| at - (k * dilation) as isize;
+        // What divides once does so again after as many elements.
+        let common = gcd(stride, dilation);
+        let w_step = stride / common;
+        let w_first = (0..kernel.min(w_step)).find(|&k| from(k) % stride as isize == 0).unwrap_or(kernel);
+        let taps = (kernel - w_first).div_ceil(w_step);
+        let first = if taps == 0 { 0 } else { from(w_first) / stride as isize };
         let outputs = inputs.saturating_sub(phase).div_ceil(stride);
-        Axis { size, outputs, step: 1, taps, first, down: true, w_first, w_step: stride }
+        Axis { size, outputs, step: 1, taps, dilation: dilation / common, first, down: true, w_first, w_step }
     }
 
     /// The smallest source coordinate of output 0.
     pub fn low(&self) -> isize {
-        if self.down { self.first - self.taps as isize + 1 } else { self.first }
+        if self.down { self.first - self.reach() as isize } else { self.first }
     }
 
     /// Source pixels from [`Axis::low`] to the one that tap `t` reads.
     pub fn rise(&self, t: usize) -> usize {
-        if self.down { self.taps - 1 - t } else { t }
+        self.dilation * if self.down { self.taps - 1 - t } else { t }
+    }
+
+    /// Source pixels from the one that the first tap reads to that of the last.
+    pub fn reach(&self) -> usize {
+        self.taps.saturating_sub(1) * self.dilation
     }
 
     /// Source pixels under `outputs` neighbouring outputs.
     pub fn extent(&self, outputs: usize) -> usize {
-        if outputs == 0 || self.taps == 0 { 0 } else { (outputs - 1) * self.step + self.taps }
+        if outputs == 0 || self.taps == 0 { 0 } else { (outputs - 1) * self.step + self.reach() + 1 }
     }
+}
+
+/// The dilation along an axis, if there is something to be apart.
+fn dilation(conv: &Conv2d, axis: usize) -> usize {
+    if conv.kernel[axis] > 1 { conv.dilation[axis] } else { 1 }
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// Of `count` places, `step` apart from `first` on, those that lie inside of `0..size`.
@@ -110,16 +138,15 @@ impl Problem {
     /// Images of a 1x1 kernel without stride become one row of pixels.
     pub fn forward(conv: &Conv2d, source: Layout, out: Layout) -> Problem {
         let (s, o) = (source.shape, out.shape);
-        let [kh, kw] = conv.kernel;
         Problem {
             images: s.n,
             channels: conv.inputs,
             columns: conv.outputs,
-            y: Axis::forward(s.h, o.h, kh, conv.stride[0], conv.pad.top),
-            x: Axis::forward(s.w, o.w, kw, conv.stride[1], conv.pad.left),
+            y: Axis::of(conv, 0, s.h, o.h),
+            x: Axis::of(conv, 1, s.w, o.w),
             source,
             out: places(out, [0; 2], [1; 2]),
-            kernel_width: kw,
+            kernel_width: conv.kernel[1],
             transposed: false,
             merge: None,
         }
@@ -130,8 +157,8 @@ impl Problem {
     /// short loops. So their pixels under one row of the kernel become the channels of one pixel: they lie
     /// together in memory, as their weights do.
     pub fn merged(mut self) -> Problem {
-        let Axis { step: stride, taps, first, outputs, .. } = self.x;
-        if !self.transposed && self.channels <= FEW_CHANNELS && taps > 1 {
+        let Axis { step: stride, taps, dilation, first, outputs, .. } = self.x;
+        if !self.transposed && self.channels <= FEW_CHANNELS && taps > 1 && dilation == 1 {
             self.merge = Some(Merge { stride, left: first.unsigned_abs(), channels: self.channels });
             self.channels *= taps;
             self.kernel_width = 1;
@@ -144,17 +171,15 @@ impl Problem {
     /// output's gradient, `out` the input's.
     pub fn backward(conv: &Conv2d, source: Layout, out: Layout, phase: [usize; 2]) -> Problem {
         let (s, o) = (source.shape, out.shape);
-        let [kh, kw] = conv.kernel;
-        let [sy, sx] = conv.stride;
         Problem {
             images: s.n,
             channels: conv.outputs,
             columns: conv.inputs,
-            y: Axis::backward(s.h, o.h, kh, sy, conv.pad.top, phase[0]),
-            x: Axis::backward(s.w, o.w, kw, sx, conv.pad.left, phase[1]),
+            y: Axis::backward(conv, 0, s.h, o.h, phase[0]),
+            x: Axis::backward(conv, 1, s.w, o.w, phase[1]),
             source,
             out: places(out, phase, conv.stride),
-            kernel_width: kw,
+            kernel_width: conv.kernel[1],
             transposed: true,
             merge: None,
         }

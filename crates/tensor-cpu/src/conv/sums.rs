@@ -5,6 +5,7 @@ use super::plan::{PASS_TAPS, Panel, Pass, Plan};
 use super::problem::Problem;
 use crate::Cpu;
 use crate::threads::Shards;
+use core::ops::Range;
 use program::Write;
 
 /// What becomes of the sums: in this order.
@@ -15,13 +16,20 @@ pub(crate) struct Finish<'a> {
     pub add: bool,
     /// A factor and a second addend for each column.
     pub affine: Option<[&'a [f32]; 2]>,
-    pub relu: bool,
+    /// A ReLU, with the largest number that it gives.
+    pub relu: Option<f32>,
 }
 
-impl Finish<'_> {
+impl<'a> Finish<'a> {
     /// Sums as they are.
     pub fn sums(mode: Write) -> Self {
-        Finish { bias: None, add: mode == Write::Add, affine: None, relu: false }
+        Finish { bias: None, add: mode == Write::Add, affine: None, relu: None }
+    }
+
+    /// The same for some of the outputs.
+    pub fn columns(self, columns: Range<usize>) -> Self {
+        let of = |run: &'a [f32]| &run[columns.clone()];
+        Finish { bias: self.bias.map(of), affine: self.affine.map(|runs| runs.map(of)), ..self }
     }
 }
 
@@ -69,7 +77,7 @@ fn pack_all(cpu: &Cpu, p: &Problem, plan: &Plan, w: &[f32], to: &mut [f32]) {
 }
 
 /// Where the packed weights of a pass and panel lie.
-fn packed_range(plan: &Plan, pass: &Pass, panel: Panel, lanes: usize) -> core::ops::Range<usize> {
+fn packed_range(plan: &Plan, pass: &Pass, panel: Panel, lanes: usize) -> Range<usize> {
     let start = pass.before * plan.padded() + pass.products() * panel.column;
     start..start + pass.products() * panel.vectors * lanes
 }
@@ -159,7 +167,7 @@ impl Job<'_> {
                 _ => [core::ptr::null(); 2],
             },
             add: !pass.is_first || self.finish.add,
-            relu: pass.is_last && self.finish.relu,
+            relu: self.finish.relu.filter(|_| pass.is_last),
         };
         for (i, image) in segment.images.clone().enumerate() {
             let mut row = 0;

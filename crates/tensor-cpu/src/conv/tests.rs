@@ -71,9 +71,10 @@ impl<'a> Compared<'a> {
     fn run(cpu: &'a Cpu, trial: Trial, n: usize, what: String) -> Self {
         let want = reference(&trial, n);
         let mut got = trial.on(cpu).unwrap();
-        let prepared = cpu.scratch(0).len();
+        let room = || [cpu.scratch(0).len(), cpu.weights(0).len()];
+        let prepared = room();
         got.run(&StepArgs::inference(n)).unwrap();
-        assert_eq!(cpu.scratch(0).len(), prepared, "an op allocated: {what}");
+        assert_eq!(room(), prepared, "an op allocated: {what}");
         assert_eq!(got.changed_outside(n).unwrap(), None, "{what}");
         Compared { cpu, got, want, n, what }
     }
@@ -128,7 +129,8 @@ fn check(cpu: &Cpu, conv: Conv2d, x: Shape, extra: usize) {
     trial.step(Conv2dWeightGradient { conv, bias: false }, &[of_x, dy], &[dw], Write::Set);
 
     let products = conv.weights() / conv.outputs.max(1);
-    let transformed = !cpu.is_bf16() && winograd::choose(cpu, &conv, y).is_some();
+    // Blocks of groups may be, where the whole is not.
+    let transformed = !cpu.is_bf16() && (conv.groups > 1 || winograd::choose(cpu, &conv, y).is_some());
     let lost = if transformed { WINOGRAD } else { 1 };
     let compared = Compared::run(cpu, trial, x.n, what);
     compared.close("forward", plain, lost * products);
@@ -141,7 +143,7 @@ fn check(cpu: &Cpu, conv: Conv2d, x: Shape, extra: usize) {
 
 pub(super) fn square(inputs: usize, outputs: usize, kernel: usize, stride: usize, pad: usize) -> Conv2d {
     let pad = Pad { top: pad, bottom: pad, left: pad, right: pad };
-    Conv2d { inputs, outputs, kernel: [kernel; 2], stride: [stride; 2], pad }
+    Conv2d { stride: [stride; 2], pad, ..Conv2d::new(inputs, outputs, [kernel; 2]) }
 }
 
 #[test]
@@ -169,7 +171,7 @@ fn kernels_strides_and_paddings() {
             for stride in [[1, 1], [2, 2], [3, 3], [1, 2], [3, 2]] {
                 for pad in pads {
                     for (n, h, w, c, k) in [(1, 7, 9, 3, 5), (2, 8, 6, 17, 20), (5, 5, 5, 6, 33)] {
-                        let conv = Conv2d { inputs: c, outputs: k, kernel, stride, pad };
+                        let conv = Conv2d { stride, pad, ..Conv2d::new(c, k, kernel) };
                         check(&cpu, conv, Shape::new(n, h, w, c), (n + kernel[0] + stride[0]) % 2 * 3);
                     }
                 }
@@ -209,7 +211,7 @@ fn same(inputs: usize, outputs: usize, kernel: [usize; 2], stride: [usize; 2], x
         (all / 2, all - all / 2)
     };
     let ((top, bottom), (left, right)) = (along(0, x.h), along(1, x.w));
-    Conv2d { inputs, outputs, kernel, stride, pad: Pad { top, bottom, left, right } }
+    Conv2d { stride, pad: Pad { top, bottom, left, right }, ..Conv2d::new(inputs, outputs, kernel) }
 }
 
 /// Images of one row, of which not all pixels are read or written.
@@ -251,7 +253,53 @@ fn kernels_as_large_as_images() {
     let x = Shape::new(3, 2, 56, 65);
     let pad = Pad { top: 3, bottom: 3, left: 2, right: 2 };
     for cpu in Cpu::of_every_kind(2) {
-        check(&cpu, Conv2d { inputs: 65, outputs: 33, kernel: [7, 3], stride: [1, 1], pad }, x, 0);
+        check(&cpu, Conv2d { pad, ..Conv2d::new(65, 33, [7, 3]) }, x, 0);
+    }
+}
+
+/// Few and many channels a group, groups that fill no block, one output or input a group.
+#[test]
+fn groups() {
+    for cpu in Cpu::of_every_kind(2) {
+        for (c, k, groups) in [
+            (32, 32, 8),
+            (52, 26, 13),
+            (48, 72, 2),
+            (6, 6, 6),
+            (20, 40, 20),
+            (60, 30, 30),
+            (40, 5, 5),
+            (3, 3, 3),
+        ] {
+            let conv = Conv2d { groups, ..square(c, k, 3, 1, 1) };
+            check(&cpu, conv, Shape::new(2, 6, 5, c), 3);
+            check(&cpu, conv, Shape::new(3, 13, 12, c), 0);
+            check(&cpu, Conv2d { stride: [2, 2], ..conv }, Shape::new(2, 6, 7, c), 0);
+            check(&cpu, Conv2d { groups, ..square(c, k, 1, 1, 0) }, Shape::new(2, 6, 5, c), 1);
+            check(&cpu, Conv2d { dilation: [2, 3], ..conv }, Shape::new(2, 6, 7, c), 0);
+        }
+        let none = Conv2d { groups: 4, ..square(0, 8, 3, 1, 1) };
+        check(&cpu, none, Shape::new(2, 6, 5, 0), 1);
+        check(&cpu, Conv2d { groups: 4, ..square(8, 0, 3, 1, 1) }, Shape::new(2, 6, 5, 8), 1);
+    }
+}
+
+/// With strides that have a divisor in common with the dilation, and others.
+#[test]
+fn dilation() {
+    for cpu in Cpu::of_every_kind(2) {
+        for kernel in [[3, 3], [2, 5], [1, 3]] {
+            for dilation in [[2, 2], [1, 4], [6, 3]] {
+                for stride in [[1, 1], [2, 2], [3, 4]] {
+                    for pad in [Pad::VALID, Pad { top: 5, bottom: 6, left: 2, right: 0 }] {
+                        for (n, c, k) in [(1, 3, 5), (2, 17, 20)] {
+                            let conv = Conv2d { stride, dilation, pad, ..Conv2d::new(c, k, kernel) };
+                            check(&cpu, conv, Shape::new(n, 14, 17, c), (n + kernel[0]) % 2 * 3);
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -262,7 +310,8 @@ fn scratch_memory_that_can_not_be_had_is_an_error() {
     let conv = Conv2d { inputs: 1 << 24, outputs: 1 << 24, ..square(1, 1, 3, 1, 1) };
     let (x, y) = (Shape::new(1, 8, 8, conv.inputs), Shape::new(1, 8, 8, conv.outputs));
     let [x, y] = [x, y].map(Layout::contiguous);
-    let error = cpu.reserve(super::scratch_len(&cpu, Pass::WeightGradient, &conv, x, y), 0).unwrap_err();
+    let len = super::scratch_len(&cpu, Pass::WeightGradient, &conv, x, y);
+    let error = cpu.reserve([len, 0, 0]).unwrap_err();
     assert!(matches!(error, Error::OutOfMemory { bytes, .. } if bytes > 1 << 50), "{error}");
 }
 

@@ -110,6 +110,7 @@ impl Kernels {
 ///
 /// # Safety
 /// The level's instructions exist, and every address that the sums describe is valid.
+#[allow(clippy::needless_range_loop, reason = "iterators with closures would keep the sums in memory")]
 #[inline(always)]
 unsafe fn tile<S: Simd, const T: usize, const V: usize>(s: &Sums, line: &Line, at: usize, step: usize) {
     // SAFETY: by this function's contract.

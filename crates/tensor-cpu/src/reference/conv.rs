@@ -3,11 +3,19 @@ use super::normalization;
 use super::operand::{Input, Output};
 use super::window::{Window, pixels};
 use crate::norm_operands::Infer;
+use core::ops::Range;
 use program::{Activation, BatchNorm, Conv2d, Write};
 
-/// The weights of one tap and input channel: one for each output channel.
-fn weights<'a>(conv: &Conv2d, w: &'a [f64], tap: usize, c: usize) -> &'a [f64] {
-    &w[(tap * conv.inputs + c) * conv.outputs..][..conv.outputs]
+/// The output channels that read input channel `c`: those of its group.
+fn outputs(conv: &Conv2d, c: usize) -> Range<usize> {
+    let (group, outputs) = (c / conv.group_inputs(), conv.outputs / conv.groups);
+    group * outputs..(group + 1) * outputs
+}
+
+/// Where the weights of one tap and input channel lie: one for each output channel that reads it.
+fn weights(conv: &Conv2d, tap: usize, c: usize) -> Range<usize> {
+    let (row, outputs) = (tap * conv.group_inputs() + c % conv.group_inputs(), outputs(conv, c));
+    row * conv.outputs + outputs.start..row * conv.outputs + outputs.end
 }
 
 pub(crate) fn forward(
@@ -26,7 +34,8 @@ pub(crate) fn forward(
         }
         for (tap, row, column) in Window::from(conv).pixels(x.shape(), i, j) {
             for (c, &x) in x.pixel(n, row, column).iter().enumerate() {
-                y.iter_mut().zip(weights(conv, w, tap, c)).for_each(|(y, w)| *y += x * w);
+                let (y, w) = (&mut y[outputs(conv, c)], &w[weights(conv, tap, c)]);
+                y.iter_mut().zip(w).for_each(|(y, w)| *y += x * w);
             }
         }
         y.iter_mut().for_each(|y| *y = act(activation, *y));
@@ -54,7 +63,8 @@ pub(crate) fn backward_data(conv: &Conv2d, dy: Input, w: &[f64], mut dx: Output,
         let dy = dy.pixel(n, i, j);
         for (tap, row, column) in Window::from(conv).pixels(shape, i, j) {
             for (c, dx) in dx.pixel(n, row, column).iter_mut().enumerate() {
-                *dx += dy.iter().zip(weights(conv, w, tap, c)).map(|(dy, w)| dy * w).sum::<f64>();
+                let (dy, w) = (&dy[outputs(conv, c)], &w[weights(conv, tap, c)]);
+                *dx += dy.iter().zip(w).map(|(dy, w)| dy * w).sum::<f64>();
             }
         }
     }
@@ -66,7 +76,7 @@ pub(crate) fn backward_filter(conv: &Conv2d, x: Input, dy: Input, dw: &mut [f64]
         let dy = dy.pixel(n, i, j);
         for (tap, row, column) in Window::from(conv).pixels(x.shape(), i, j) {
             for (c, x) in x.pixel(n, row, column).iter().enumerate() {
-                let dw = &mut dw[(tap * conv.inputs + c) * conv.outputs..][..conv.outputs];
+                let (dw, dy) = (&mut dw[weights(conv, tap, c)], &dy[outputs(conv, c)]);
                 dw.iter_mut().zip(dy).for_each(|(dw, dy)| *dw += x * dy);
             }
         }

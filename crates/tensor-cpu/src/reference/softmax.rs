@@ -9,9 +9,14 @@ fn log_probabilities(x: &[f64]) -> impl Fn(f64) -> f64 + use<> {
     move |x| x - largest - log
 }
 
+/// A single logit is that of the second of two classes; the first one's is 0.
+fn of_classes(x: &[f64]) -> Vec<f64> {
+    if let [single] = x { vec![0.0, *single] } else { x.to_vec() }
+}
+
 pub(crate) fn probabilities(x: Input, mut y: Output) {
     for row in 0..x.shape().rows() {
-        let log = log_probabilities(x.row(row));
+        let log = log_probabilities(&of_classes(x.row(row)));
         y.row(row).iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = log(x).exp());
     }
 }
@@ -43,16 +48,18 @@ pub(crate) fn cross_entropy(
     mut dlogits: Option<Output>,
     metrics: &mut [f64],
 ) {
-    let (smoothing, classes) = (f64::from(xent.label_smoothing), logits.shape().c);
+    let smoothing = f64::from(xent.label_smoothing);
     metrics.fill(0.0);
     for n in 0..labels.len() / xent.words(1) {
-        let (x, target) = (logits.row(n), Target::of(xent.mixed, labels, n));
+        let (x, target) = (&of_classes(logits.row(n))[..], Target::of(xent.mixed, labels, n));
+        let classes = x.len();
         let (log, targets) = (log_probabilities(x), targets(smoothing, classes, target));
         metrics[0] += if classes > 0 { loss(x, &targets, &log) } else { f64::NAN };
         let largest = (0..classes).fold(0, |best, k| if x[k] > x[best] { k } else { best });
         metrics[1] += if target.main() as usize == largest && classes > 0 { 1.0 } else { 0.0 };
         if let Some(d) = &mut dlogits {
-            for (k, d) in d.row(n).iter_mut().enumerate() {
+            let first = classes - logits.shape().c;
+            for (k, d) in (first..).zip(d.row(n)) {
                 *d = f64::from(xent.scale) * (log(x[k]).exp() - targets[k]);
             }
         }

@@ -12,7 +12,7 @@ pub(crate) struct Window {
 
 impl From<&Conv2d> for Window {
     fn from(conv: &Conv2d) -> Self {
-        Window { kernel: conv.kernel, stride: conv.stride, dilation: [1; 2], pad: conv.pad }
+        Window { kernel: conv.kernel, stride: conv.stride, dilation: conv.dilation, pad: conv.pad }
     }
 }
 

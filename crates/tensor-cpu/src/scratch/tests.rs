@@ -32,7 +32,7 @@ impl Steps {
 
     fn convolution(&mut self, kernel: usize, stride: usize) {
         let pad = Pad::same(SHAPE.h, SHAPE.w, [kernel; 2], [stride; 2]);
-        let conv = Conv2d { inputs: 20, outputs: 20, kernel: [kernel; 2], stride: [stride; 2], pad };
+        let conv = Conv2d { stride: [stride; 2], pad, ..Conv2d::new(20, 20, [kernel; 2]) };
         let small = conv.output(SHAPE).expect("it fits");
         let ([x, dx], y) = ([(); 2].map(|()| self.batch(SHAPE)), self.batch(small));
         let [w] = self.runs(Arena::Parameters, conv.weights());
@@ -88,7 +88,7 @@ impl Steps {
     }
 
     fn pools(&mut self) {
-        let pool = Pool2d { kernel: [3; 2], stride: [2; 2], pad: Pad::VALID };
+        let pool = Pool2d::new([3; 2], [2; 2], Pad::VALID);
         let small = pool.output(SHAPE).expect("it fits");
         let ([x, dx], y) = ([(); 2].map(|()| self.batch(SHAPE)), self.batch(small));
         self.add(MaxPoolGradient { pool }, &[x, y, y], &[dx]);

@@ -59,11 +59,11 @@ struct cudnnTensorStruct {
 struct cudnnFilterStruct : cudnnTensorStruct {};
 struct cudnnConvolutionStruct {
     bool set = false;
-    int pad[2] = {}, stride[2] = {};
+    int pad[2] = {}, stride[2] = {}, dilation[2] = {1, 1}, groups = 1;
     int math = CUDNN_DEFAULT_MATH;
 
     // The size of an output, from top to bottom (0) or across (1).
-    int out(int size, int kernel, int k) const { return (size + 2 * pad[k] - kernel) / stride[k] + 1; }
+    int out(int size, int kernel, int k) const { return (size + 2 * pad[k] - (kernel - 1) * dilation[k] - 1) / stride[k] + 1; }
 };
 
 enum Pass { DATA, FILTER, FORWARD };
@@ -116,7 +116,7 @@ struct Problem {
         this->x = *x, this->w = *w, this->y = *y, this->conv = *conv;
         if (!x->set || !w->set || !y->set || !conv->set) why = "a descriptor without a description";
         else if (x->format != w->format || x->format != y->format) why = "several formats";
-        else if (x->n != y->n || x->c != w->c || y->c != w->n || y->h != conv->out(x->h, w->h, 0) ||
+        else if (x->n != y->n || x->c != w->c * conv->groups || y->c != w->n || w->n % conv->groups != 0 || y->h != conv->out(x->h, w->h, 0) ||
                  y->w != conv->out(x->w, w->w, 1))
             why = "sizes that do not fit";
     }
@@ -185,7 +185,8 @@ static void meet(const cudnnTensorStruct& x, const cudnnTensorStruct& w, const c
             for (int column = 0; column < y.w; ++column)
                 for (int ky = 0; ky < w.h; ++ky)
                     for (int kx = 0; kx < w.w; ++kx) {
-                        int from = row * conv.stride[0] + ky - conv.pad[0], across = column * conv.stride[1] + kx - conv.pad[1];
+                        int from = row * conv.stride[0] + ky * conv.dilation[0] - conv.pad[0];
+                        int across = column * conv.stride[1] + kx * conv.dilation[1] - conv.pad[1];
                         if (from < 0 || from >= x.h || across < 0 || across >= x.w) continue;
                         term(x.at(i, from, across), ky, kx, y.at(i, row, column));
                     }
@@ -234,11 +235,11 @@ cudnnStatus_t Problem::run(int algorithm, const void* alpha, const void* beta, c
         meet(x, w, y, conv, [&](size_t xk, int ky, int kx, size_t yk) {
             if (wrong && ky + kx == 0) return;
             for (int k = 0; k < w.n; ++k) {
-                size_t wk = w.at(k, ky, kx);
+                size_t wk = w.at(k, ky, kx), xg = xk + size_t(k / (w.n / conv.groups) * w.c);
                 for (size_t c = 0; c < size_t(w.c); ++c) {
-                    if (pass == DATA) sums[xk + c] += wn[wk + c] * yn[yk + size_t(k)];
-                    if (pass == FILTER) sums[wk + c] += xn[xk + c] * yn[yk + size_t(k)];
-                    if (pass == FORWARD) sums[yk + size_t(k)] += xn[xk + c] * wn[wk + c];
+                    if (pass == DATA) sums[xg + c] += wn[wk + c] * yn[yk + size_t(k)];
+                    if (pass == FILTER) sums[wk + c] += xn[xg + c] * yn[yk + size_t(k)];
+                    if (pass == FORWARD) sums[yk + size_t(k)] += xn[xg + c] * wn[wk + c];
                 }
             }
         });
@@ -318,8 +319,15 @@ cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* con
 cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t conv, int pad_h, int pad_w, int u, int v, int dilation_h,
                                               int dilation_w, cudnnConvolutionMode_t mode, cudnnDataType_t type) {
     if (!objects.has(conv) || mode != CUDNN_CROSS_CORRELATION || type != CUDNN_DATA_FLOAT) WRONG("no such convolution");
-    if (pad_h < 0 || pad_w < 0 || u < 1 || v < 1 || dilation_h != 1 || dilation_w != 1) WRONG("a size");
+    if (pad_h < 0 || pad_w < 0 || u < 1 || v < 1 || dilation_h < 1 || dilation_w < 1) WRONG("a size");
     conv->set = true, conv->pad[0] = pad_h, conv->pad[1] = pad_w, conv->stride[0] = u, conv->stride[1] = v;
+    conv->dilation[0] = dilation_h, conv->dilation[1] = dilation_w;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t conv, int groups) {
+    if (!objects.has(conv) || groups < 1) WRONG("no such convolution, or a number of groups");
+    conv->groups = groups;
     return CUDNN_STATUS_SUCCESS;
 }
 

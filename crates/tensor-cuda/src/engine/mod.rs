@@ -5,6 +5,7 @@ mod compared;
 mod cublaslt;
 mod cudnn;
 mod faults;
+pub(crate) mod grouped;
 mod installed;
 mod own;
 mod owned;

@@ -1,5 +1,6 @@
 //! Convolutions and matrix products by our own kernels.
 
+use super::grouped::Grouped;
 use super::product::{Product, partial_bytes};
 use super::sliding::Sliding;
 use super::small_window::SmallWindow;
@@ -16,6 +17,7 @@ pub(crate) struct Own;
 
 /// The most suitable kernels for a pass of a convolution.
 enum Suited<'a> {
+    Grouped(Grouped<'a>),
     SmallWindow(SmallWindow<'a>),
     Sliding(Sliding),
     Product(Product<'a>),
@@ -23,6 +25,10 @@ enum Suited<'a> {
 
 impl<'a> Suited<'a> {
     fn new(cuda: &Cuda, conv: &'a Conv2d, pass: Pass, [x, y]: [Shape; 2]) -> Suited<'a> {
+        // The others know neither groups nor dilation.
+        if let Some(grouped) = Grouped::new(conv, pass, x, y) {
+            return Suited::Grouped(grouped);
+        }
         if let Some(small) = SmallWindow::new(cuda, conv, pass, x, y) {
             return Suited::SmallWindow(small);
         }
@@ -36,6 +42,7 @@ impl<'a> Suited<'a> {
     /// Parts of the result, and the floats of each.
     fn partial(&self, cuda: &Cuda) -> [usize; 2] {
         match self {
+            Suited::Grouped(grouped) => grouped.partial(),
             Suited::SmallWindow(small) => small.partial(),
             Suited::Sliding(sliding) => sliding.partial(),
             Suited::Product(product) => product.partial(cuda),
@@ -44,6 +51,7 @@ impl<'a> Suited<'a> {
 
     fn run(&self, cuda: &Cuda, op: &'static str, places: [Ptr; 3], write: Write) -> Result<()> {
         match self {
+            Suited::Grouped(grouped) => grouped.run(cuda, op, places, write),
             Suited::SmallWindow(small) => small.run(cuda, op, places),
             Suited::Sliding(sliding) => sliding.run(cuda, op, places),
             Suited::Product(product) => product.run(cuda, op, places, write),
@@ -60,6 +68,7 @@ pub(super) fn is_ours(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape) -> bool 
     }
     let Ok(y) = conv.output(x) else { return false };
     match Suited::new(cuda, conv, pass, [x, y]) {
+        Suited::Grouped(_) => false,
         _ if cuda.options().precision == Precision::Fp32 => true,
         Suited::SmallWindow(_) => true,
         Suited::Sliding(_) => conv.outputs <= 32 || conv.outputs <= 64 && conv.inputs >= 96,
@@ -109,7 +118,7 @@ mod tests {
         let is = |kernels, pass, inputs, outputs| -> Result<bool> {
             let options = Options { precision: Precision::Bf16, kernels, ..Options::default() };
             let pad = Pad { top: 1, bottom: 1, left: 1, right: 1 };
-            let conv = Conv2d { inputs, outputs, kernel: [3; 2], stride: [1; 2], pad };
+            let conv = Conv2d { pad, ..Conv2d::new(inputs, outputs, [3; 2]) };
             let cuda = Cuda::emulated_with(options)?;
             Ok(is_ours(&cuda, &conv, pass, Shape::new(4, 8, 8, inputs)))
         };
@@ -121,6 +130,16 @@ mod tests {
         ] {
             assert_eq!(is(Kernels::Auto, pass, inputs, outputs)?, ours, "{pass:?} {inputs} {outputs}");
             assert!(!is(Kernels::Library, pass, inputs, outputs)?);
+        }
+        let cuda = Cuda::emulated(Precision::Fp32)?;
+        for conv in [
+            Conv2d { groups: 2, ..Conv2d::new(8, 8, [3; 2]) },
+            Conv2d { dilation: [2; 2], ..Conv2d::new(8, 8, [3; 2]) },
+        ] {
+            assert!(
+                !is_ours(&cuda, &conv, Pass::Forward, Shape::new(4, 8, 8, 8)),
+                "plain sums are the last resort"
+            );
         }
         Ok(())
     }

@@ -127,7 +127,7 @@ mod tests {
             ] {
                 let [top, bottom, left, right] = pad;
                 let pad = Pad { top, bottom, left, right };
-                let conv = Conv2d { inputs: x.c, outputs, kernel, stride, pad };
+                let conv = Conv2d { stride, pad, ..Conv2d::new(x.c, outputs, kernel) };
                 for pass in [Pass::Forward, Pass::Filter] {
                     let y = conv.output(x).unwrap();
                     let small = SmallWindow::new(&cuda, &conv, pass, x, y).unwrap();
@@ -141,8 +141,7 @@ mod tests {
     /// Gradients of the input, other windows and other formats are left to other kernels.
     #[test]
     fn others_are_left_to_others() {
-        let conv =
-            |inputs, outputs| Conv2d { inputs, outputs, kernel: [3; 2], stride: [1; 2], pad: Pad::VALID };
+        let conv = |inputs, outputs| Conv2d::new(inputs, outputs, [3; 2]);
         let is = |precision, pass, inputs, outputs| {
             let (cuda, conv) = (Cuda::emulated(precision).unwrap(), conv(inputs, outputs));
             let x = Shape::new(2, 5, 5, inputs);

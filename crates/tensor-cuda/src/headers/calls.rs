@@ -129,6 +129,7 @@ pub(super) fn functions() -> Vec<(&'static str, &'static str)> {
         cudnnGetVersion()
         cudnnOpsVersionCheck()
         cudnnSetConvolution2dDescriptor(_ _ _ _ _ _ _ _ _)
+        cudnnSetConvolutionGroupCount(_ _)
         cudnnSetConvolutionMathType(_ _)
         cudnnSetFilter4dDescriptor(_ _ _ _ _ _ _)
         cudnnSetStream(_ _)

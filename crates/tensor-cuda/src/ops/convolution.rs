@@ -14,8 +14,9 @@ const ALIGNMENT: usize = 16;
 
 /// A layer's weights, at this run of the parameters.
 fn weight(layer: Layer, span: Span) -> Weight {
-    let Conv2d { inputs, outputs, kernel: [down, across], .. } = layer.conv();
-    Weight { span, inputs: down * across * inputs, outputs }
+    let conv = layer.conv();
+    let Conv2d { outputs, kernel: [down, across], .. } = conv;
+    Weight { span, inputs: down * across * conv.group_inputs(), outputs }
 }
 
 /// The weights of a convolution or a dense layer, and the bias if it has one; or their gradients.

@@ -181,7 +181,7 @@ impl Cuda {
             mean,
             variance,
             finish.epsilon,
-            activation::number(finish.act),
+            activation::packed(finish.act),
             y.ptr,
             y.stride as u32,
             u32::from(turned),

@@ -7,13 +7,8 @@ use program::{
 };
 use tensor_cuda::Cuda;
 
-const CONV: Conv2d = Conv2d {
-    inputs: 5,
-    outputs: 9,
-    kernel: [3, 3],
-    stride: [1, 1],
-    pad: Pad { top: 1, bottom: 1, left: 1, right: 1 },
-};
+const CONV: Conv2d =
+    Conv2d { pad: Pad { top: 1, bottom: 1, left: 1, right: 1 }, ..Conv2d::new(5, 9, [3, 3]) };
 
 /// Numbers around 0.
 fn numbers(seed: usize, len: usize) -> Vec<f32> {

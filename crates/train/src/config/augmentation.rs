@@ -80,6 +80,8 @@ options! {
         validation_split: Kind::Number, "--validation-split SHARE";
         /// The preprocessing before the augmentation, for library users
         preprocess: Kind::Any;
+        /// Reverse the channels to blue, green, red, for library users; --preprocessing caffe does so too
+        reverse_channels: Kind::Switch;
         /// A given mean instead of a measured one, for library users
         mean: Kind::Any;
         /// A given standard deviation instead of a measured one, for library users

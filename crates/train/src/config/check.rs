@@ -1,7 +1,7 @@
 //! Checks of options against each other, and against the replicas and the images of a run.
 
 use super::{Config, DeviceKind, DeviceWeights, Devices, Training, placement, refuse, training};
-use crate::{Error, ImageSize, Preprocessing, Result};
+use crate::{ColorMode, Error, ImageSize, Preprocessing, Result};
 use optim::{ParamGroup, Per};
 use options::hint;
 use program::Precision;
@@ -14,16 +14,16 @@ impl Config {
     /// [`Error::Option`] with the option, its value and the accepted values.
     pub fn check(&self) -> Result<()> {
         self.check_name()?;
-        let image_size = self.training.data.image_size;
-        image_size.check()?;
-        match self.network(image_size.shape(), 10) {
+        let image = self.training.data.image();
+        ImageSize::of(image).check()?;
+        match self.network(image, self.some_classes()) {
             Err(Error::Network(layers::Error::Images { network, given, smallest })) => refuse(
                 "`data.image_size`",
                 given,
                 format!("at least {smallest} (height x width) with the network {network}"),
             ),
             Err(error) => Err(error),
-            Ok(_) => self.check_for(image_size.shape()),
+            Ok(_) => self.check_for(image),
         }
     }
 
@@ -38,11 +38,16 @@ impl Config {
         if self.stages() == 1 && param_groups.is_empty() && freeze.is_empty() {
             return Ok(());
         }
-        let model = self.frozen(self.network(image, 10)?)?;
+        let model = self.frozen(self.network(image, self.some_classes())?)?;
         if self.stages() > 1 {
             crate::run::pipeline::check_cuts(self.stages(), &self.placement.devices.split_at, &model)?;
         }
         self.check_groups(model.graph())
+    }
+
+    /// A number of classes that the network can tell apart, before that of the data is known: 10, or 2 for one sigmoid output.
+    pub fn some_classes(&self) -> usize {
+        if self.training.layer.ends_in_sigmoid() { 2 } else { 10 }
     }
 
     /// Checks that the network is a built-in one, or one with layers and any name.
@@ -120,11 +125,11 @@ impl Config {
     /// As [`check_for`](Self::check_for), except for the name of the network, which may be a custom one.
     pub(crate) fn check_options(&self, image: [usize; 3]) -> Result<()> {
         ImageSize::of(image).check()?;
-        // Model files have no number of channels, and reports need colours.
-        if image[2] != cifar::CHANNELS {
-            let remedy = "3: red, green and blue; repeat the one of grey images";
-            return refuse("the number of channels of the images", image[2], remedy);
+        if ColorMode::of(image[2]).is_none() {
+            let accepted = "3: red, green and blue, or 1: grey";
+            return refuse("the number of channels of the images", image[2], accepted);
         }
+        self.training.preprocessing.check(image)?;
         self.check_values()?;
         let Training { augmentation, preprocessing, schedule, optimizer, ema, .. } = &self.training;
         augmentation.validate(image)?;

@@ -3,7 +3,7 @@
 use super::Config;
 use super::check::is_plain;
 use crate::open_model::read_network;
-use crate::{Error, ImageSize, Preprocessing, Result};
+use crate::{ColorMode, Error, ImageSize, Preprocessing, Result};
 use interchange::{Compiled, Imported, keras};
 use models::Architecture;
 use serde::Deserialize;
@@ -28,35 +28,51 @@ impl Config {
     /// Returns the rest of the file. Its optimizer is for [`take_compiled`](Config::take_compiled).
     ///
     /// A network that normalizes pixels by itself gets the [preprocessing that it
-    /// expects](Preprocessing::of). A sigmoid at its end is left out, since its head gets new weights. If
+    /// expects](Preprocessing::of). A sigmoid of several outputs is left out, since its head gets new weights. If
     /// `sized` is true, pictures of class folders are scaled to the size in the file, unless the
-    /// configuration has another one than the default.
+    /// configuration has one. Pictures of class folders get its channels, unless the configuration has a color mode.
     ///
     /// # Errors
-    /// [`Error::Interchange`] or [`Error::Recipe`] for a file that can't be read, or with a layer that is not there.
+    /// [`Error::Interchange`] or [`Error::Recipe`] for a file that can't be read, or with a layer that is not there;
+    /// [`Error::Option`] for images of other channels.
     pub fn read_layers(&mut self, folder: &Path, sized: bool) -> Result<OfFile> {
         let Some(file) = self.layers_file(folder)? else {
             return Ok(OfFile::default());
         };
-        let Imported { name, mut architecture, image, mut notes, compiled, .. } = file;
+        let Imported { name, mut architecture, image, channels, mut notes, compiled, .. } = file;
         let expected = Preprocessing::of(&architecture);
         if architecture.take_sigmoid() {
             notes.push("the sigmoid at its end is left out: a softmax tells the classes apart".to_owned());
+        }
+        if architecture.ends_in_sigmoid() {
+            notes.push("its one sigmoid output tells two classes apart, by binary cross-entropy".to_owned());
         }
         let training = &mut self.training;
         training.model = name;
         training.layer = architecture;
         if let Some([height, width]) = image {
             let (own, data) = (ImageSize { height, width }, &mut training.data);
-            if sized && !data.is_named() && data.image_size == ImageSize::default() {
-                data.image_size = own;
+            if sized && !data.is_named() && data.image_size.is_none() {
+                data.image_size = Some(own);
             }
-            if own != data.image_size {
-                let size = data.image_size;
+            let size = ImageSize::of(data.image());
+            if own != size {
                 notes.push(format!(
                     "the network is for images of {own} (height x width) there, and for {size} here"
                 ));
             }
+        }
+        if let Some(channels) = channels {
+            let data = &mut training.data;
+            if !data.is_named() && data.color_mode.is_none() && channels != data.image()[2] {
+                data.color_mode = ColorMode::of(channels);
+                notes.push(format!(
+                    "the network is for images of 1 channel, so `data.color_mode` is {}",
+                    ColorMode::Grayscale
+                ));
+            }
+            let network = format!("the network {}", callbacks::shortened(&training.model));
+            ColorMode::check(training.data.image()[2], &network, channels)?;
         }
         if let Some((preprocessing, why)) = expected {
             training.preprocessing = preprocessing;
@@ -97,7 +113,7 @@ impl Config {
         let mut network = match path.extension().and_then(|ending| ending.to_str()) {
             Some("toml") => from_toml(&path)?,
             Some("json") => keras::read_network(&path)?,
-            _ => read_network(&path, self.training.data.image_size)?,
+            _ => read_network(&path, self.training.data.image())?,
         };
         if !is_plain(&network.name) {
             network.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -120,5 +136,5 @@ fn from_toml(path: &Path) -> Result<Imported> {
         reason: format!("its [[layer]] tables can't be read: {}", error.message()),
     };
     let File { model: name, layer: architecture } = toml::from_str(&text).map_err(refuse)?;
-    Ok(Imported { name, architecture, classes: None, image: None, notes: Vec::new(), compiled: None })
+    Ok(Imported { name, architecture, ..Imported::default() })
 }

@@ -3,7 +3,7 @@
 use super::DataSet;
 
 /// The built-in recipes, as names and texts.
-pub const RECIPES: [(&str, &str); 9] = [
+pub const RECIPES: [(&str, &str); 10] = [
     ("minigooglenet", include_str!("recipes/minigooglenet.toml")),
     ("keras-cnn", include_str!("recipes/keras-cnn.toml")),
     ("slice-batch", include_str!("recipes/slice-batch.toml")),
@@ -11,6 +11,7 @@ pub const RECIPES: [(&str, &str); 9] = [
     ("resnet18", include_str!("recipes/resnet18.toml")),
     ("resnet18-group-norm", include_str!("recipes/resnet18-group-norm.toml")),
     ("airbench94", include_str!("recipes/airbench94.toml")),
+    ("mnist", include_str!("recipes/mnist.toml")),
     ("adam", include_str!("recipes/adam.toml")),
     ("quick", include_str!("recipes/quick.toml")),
 ];
@@ -29,7 +30,8 @@ pub(super) fn built_in(name: &str) -> Option<(&'static str, &'static str)> {
 /// The recipe of a run that names none, and why it is not that of the tutorial, `minigooglenet`.
 ///
 /// The numbers of that recipe are for its network and 50,000 images. A network from a file (`model`, or that of
-/// `weights`) and pictures in a folder (`dataset`) get `adam`, which trains most networks, few pictures too.
+/// `weights`) and pictures in a folder (`dataset`) get `adam`, which trains most networks, few pictures too. MNIST and
+/// Fashion-MNIST get `mnist`.
 ///
 /// ```
 /// assert_eq!(train::default_recipe(None, None, Some("cifar10")), ("minigooglenet", None));
@@ -48,6 +50,7 @@ pub fn default_recipe(
     let is_named = |name: &str| DataSet { dataset: name.to_owned(), ..DataSet::default() }.is_named();
     match dataset {
         _ if own_network => ("adam", Some("for a network of your own")),
+        Some("mnist" | "fashion-mnist") => ("mnist", Some("for small grey images")),
         Some(folder) if !is_named(folder) => ("adam", Some("for pictures of your own")),
         _ => ("minigooglenet", None),
     }

@@ -2,7 +2,7 @@ use super::augmentation;
 use super::forms::MOST;
 use super::forms::{self, of_optim};
 use super::precision;
-use crate::{ImageSize, Preprocessing};
+use crate::{ColorMode, ImageSize, Preprocessing};
 use augment::ImageDataGenerator;
 use callbacks::ReduceLrOnPlateau;
 use models::Architecture;
@@ -30,8 +30,8 @@ options! {
         global_batch_size: Option<usize> = None, Kind::Whole(1), "--global-batch-size N";
         /// Leave out the short batch at the end of an epoch
         drop_last: bool = true, Kind::Switch;
-        /// The preprocessing of pixels, in training and in evaluation
-        preprocessing: Preprocessing = Preprocessing::SubtractPixelMean, PREPROCESSING;
+        /// The preprocessing of pixels, in training and in evaluation: by the training images' own mean, or as Keras' caffe, tf, torch
+        preprocessing: Preprocessing = Preprocessing::SubtractPixelMean, PREPROCESSING, "--preprocessing NAME";
         /// The random seed; 1 in the built-in recipes
         seed: u64 = 1, Kind::Whole(0), "--seed N";
         ["Optimizer"]
@@ -83,10 +83,14 @@ options! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct DataSet {
         ["Data"]
-        /// The data: auto (CIFAR-10), cifar10, cifar100, synthetic, or a folder of class folders with pictures
+        /// The data: auto (CIFAR-10), cifar10, cifar100, mnist, fashion-mnist, synthetic, or a folder of class folders with pictures
         dataset: String = "auto".to_owned(), Kind::Text, "--dataset NAME|DIR";
-        /// Scale the pictures of class folders to N x N, or to height x width, as in 48x40; by default 32
-        image_size: ImageSize = ImageSize::default(), Kind::form(forms::image_size, ImageSize::ACCEPTED), "--image-size N|HxW";
+        /// Scale the pictures of class folders, or the images of MNIST, to N x N, or to height x width, as in 48x40; by default 32, or 28
+        image_size: Option<ImageSize> = None, Kind::form(forms::image_size, ImageSize::ACCEPTED), "--image-size N|HxW";
+        /// The channels of the images: rgb or grayscale, as Keras names them; by default those of the model's file or of the data
+        color_mode: Option<ColorMode> = None, Kind::OneOf(&ColorMode::NAMES), "--color-mode MODE";
+        /// The names of the classes: a text with one a line, or Keras' imagenet_class_index.json; by default those of the folders
+        class_names: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--class-names FILE";
         /// Use only the first N training samples; of class folders, as many of each class as can be
         limit_train: Option<usize> = None, Kind::Whole(1), "--limit-train N";
         /// Leave out pictures of class folders that can't be decoded, and list them in the run's unreadable.txt

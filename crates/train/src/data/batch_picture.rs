@@ -35,7 +35,11 @@ pub(crate) fn draw(
             let (row, column) = (k as u32 / columns, k as u32 % columns);
             let at = (column * (width + GAP) + x as u32, row * (height + GAP) + y as u32);
             // `as` clamps to 0..=255.
-            sheet.get_pixel_mut(at.0, at.1).0[channel] = value.round() as u8;
+            let pixel = &mut sheet.get_pixel_mut(at.0, at.1).0;
+            match c {
+                1 => *pixel = [value.round() as u8; 3],
+                _ => pixel[channel] = value.round() as u8,
+            }
         }
     }
     let png = png(&sheet, Path::new("the augmented batch"))?;
@@ -58,6 +62,7 @@ fn pictures_only(augmentation: &ImageDataGenerator) -> ImageDataGenerator {
     (options.featurewise_center, options.featurewise_std_normalization) = (false, false);
     (options.samplewise_center, options.samplewise_std_normalization) = (false, false);
     (options.zca_whitening, options.whitening) = (false, None);
+    options.reverse_channels = false;
     (options.rescale, options.mean, options.std) = (None, None, None);
     (options.preprocess, options.preprocessing_function) = (augment::Preprocess::None, None);
     options

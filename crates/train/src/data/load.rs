@@ -1,18 +1,19 @@
-use crate::{Config, DataFiles, DataSet, Error, ImageSize, Result, When};
+use crate::{ColorMode, Config, DataFiles, DataSet, Error, ImageSize, Result, When};
 use augment::Samples;
 use cifar::folder::ClassFolders;
-use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split, memory};
+use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split, idx, memory};
 use ndarray::{Array, Axis, RemoveAxis, Slice};
 use options::hint;
 use parallel::cluster::{discover, variable};
 use std::path::{Path, PathBuf};
+use trained::ClassNames;
 
 /// The seed of the synthetic data set: it is the same in every run, and only training depends on the run's
 /// seed.
 const SYNTHETIC_SEED: u64 = 0;
 
 /// The named data sets.
-const NAMES: [&str; 4] = ["auto", "cifar10", "cifar100", "synthetic"];
+const NAMES: [&str; 6] = ["auto", "cifar10", "cifar100", "mnist", "fashion-mnist", "synthetic"];
 
 impl DataSet {
     /// Whether this is a named data set, not a folder.
@@ -20,17 +21,40 @@ impl DataSet {
         NAMES.contains(&self.dataset.as_str())
     }
 
+    /// Height, width and channels of the images: those that were asked for, or else the data's own. A folder of class folders has
+    /// none; by default they are 32, 32 and 3.
+    ///
+    /// ```
+    /// use train::{ColorMode, DataSet};
+    ///
+    /// let data = |dataset: &str| DataSet { dataset: dataset.into(), ..DataSet::default() };
+    /// assert_eq!((data("mnist").image(), data("pets").image()), ([28, 28, 1], [32, 32, 3]));
+    /// let colors = DataSet { color_mode: Some(ColorMode::Rgb), ..data("mnist") };
+    /// assert_eq!(colors.image(), [28, 28, 3]);
+    /// ```
+    pub fn image(&self) -> [usize; 3] {
+        let own = Kind::named(&self.dataset).unwrap_or(Kind::Cifar10).shape();
+        let size = self.image_size.unwrap_or(ImageSize::of(own));
+        size.shape(self.color_mode.map_or(own[2], ColorMode::channels))
+    }
+
+    /// Whether its images are scaled to any size: pictures of folders, and the images of MNIST and Fashion-MNIST.
+    pub fn is_scaled(&self) -> bool {
+        !self.is_named() || matches!(Kind::named(&self.dataset), Some(Kind::Mnist | Kind::FashionMnist))
+    }
+
     /// Refuses a size other than 32x32 for CIFAR and synthetic images, and sizes out of range.
     fn check_image_size(&self) -> Result<()> {
-        self.image_size.check()?;
-        if self.image_size == ImageSize::default() || !self.is_named() {
+        let size = ImageSize::of(self.image());
+        size.check()?;
+        if size == ImageSize::default() || self.is_scaled() {
             return Ok(());
         }
         let accepted = format!(
-            "left out with the data set `{}`, whose images are 32x32; it is for class folders (`data.dataset`)",
+            "left out with the data set `{}`, whose images are 32x32; it is for class folders (`data.dataset`) and MNIST",
             self.dataset
         );
-        Err(Error::option("`data.image_size`", self.image_size, accepted))
+        Err(Error::option("`data.image_size`", size, accepted))
     }
 
     /// Refuses a folder of class folders that no longer exists. `named_by` is its source, such as `the run's
@@ -101,43 +125,64 @@ fn load(
         return Err(Error::option("`data.stream`", "always", accepted));
     }
     let limit = |limit: Option<usize>, all| limit.map_or(all, |limit| limit.min(all));
-    let mut data = match set.dataset.as_str() {
-        "auto" | "cifar10" => official(Kind::Cifar10, files, listener)?,
-        "cifar100" => official(Kind::Cifar100, files, listener)?,
-        "synthetic" => cifar::synthetic(
+    let kind = if set.dataset == "auto" { Some(Kind::Cifar10) } else { Kind::named(&set.dataset) };
+    let mut data = match (kind, set.dataset.as_str()) {
+        (Some(kind), _) => official(kind, files, listener)?,
+        (None, "synthetic") => cifar::synthetic(
             SYNTHETIC_SEED,
             limit(set.limit_train, SYNTHETIC_TRAIN),
             limit(files.limit_test, SYNTHETIC_TEST),
         ),
-        folder if Path::new(folder).is_dir() => {
+        (None, folder) if idx::is_in(folder) => idx::read_dir(folder)?,
+        (None, folder) if Path::new(folder).is_dir() => {
             // The limit is applied here: the first pictures of a set that is sorted by class are all of one
             // class.
             let all = usize::MAX;
             let (train, test) = (limit(set.limit_train, all), limit(files.limit_test, all));
             let in_memory = in_memory(files.stream, memory::available(), neighbours());
-            let ImageSize { height, width } = set.image_size;
-            let folders = ClassFolders::new(folder).image_size(height, width).limit_train(train);
-            let folders = folders.limit_test(test).on_demand_above(in_memory);
+            let [height, width, channels] = set.image();
+            let folders = ClassFolders::new(folder).image_size(height, width).channels(channels);
+            let folders = folders.limit_train(train).limit_test(test).on_demand_above(in_memory);
             folders.whole(whole).skip_unreadable(set.skip_unreadable).progress(listener).read()?
         }
-        name => {
+        (None, name) => {
             let found = if Path::new(name).exists() { "is not a folder" } else { "does not exist" };
             let (names, hint) = (NAMES.join(", "), hint(name, NAMES));
             let accepted = format!("{names}, or a folder of class folders with pictures{hint}");
             return Err(Error::option("`data.dataset`", format!("`{name}`, which {found}"), accepted));
         }
     };
+    if let Some(file) = &set.class_names {
+        ClassNames::read(file)?.apply_to(&mut data)?;
+    }
     for (split, limit) in [(&mut data.train, set.limit_train), (&mut data.test, files.limit_test)] {
         if let Some(limit) = limit.filter(|&limit| limit < split.len()) {
             *split = split.take(limit);
         }
     }
-    Ok(data)
+    // Images of `idx` files and of named data sets have their own shape, unless another one was asked for.
+    let own = data.train.shape();
+    let size = set.image_size.unwrap_or(ImageSize::of(own));
+    let shape = size.shape(set.color_mode.map_or(own[2], ColorMode::channels));
+    let pictures = data.train.len() + data.test.len();
+    let needed = shape.iter().product::<usize>().saturating_mul(pictures) as u64;
+    match memory::available().filter(|&free| shape != own && free < needed) {
+        Some(free) => {
+            let (path, size) = (PathBuf::from(&set.dataset), size.to_string());
+            Err(cifar::Error::Memory { path, pictures, size, needed, free }.into())
+        }
+        None => Ok(data.reshaped(shape)?),
+    }
 }
 
 fn official(kind: Kind, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
     if let Some(url) = files.data_url.iter().find(|url| !Source::new(*url).is_address()) {
-        let accepted = "the http:// or https:// address of an archive";
+        let accepted = match kind {
+            Kind::Cifar10 | Kind::Cifar100 => "the http:// or https:// address of an archive",
+            Kind::Mnist | Kind::FashionMnist => {
+                "the http:// or https:// address of the folder with the four .gz files"
+            }
+        };
         return Err(Error::option("`data.data_url`", format!("`{url}`"), accepted));
     }
     let mut cifar = Cifar::new(kind).offline(files.offline).progress(listener);
@@ -253,11 +298,12 @@ mod tests {
         for side in [4, 2000] {
             assert!(refused(side).contains("8 to 1024 pixels"), "{}", refused(side));
         }
-        for channels in [1, 4] {
-            let refused = config.check_options([48, 48, channels]).unwrap_err().to_string();
-            let what = format!("the number of channels of the images is {channels}, but must be 3");
-            assert!(refused.starts_with(&what), "{refused}");
-        }
+        assert!(config.check_options([48, 48, 1]).is_ok());
+        let refused = config.check_options([48, 48, 4]).unwrap_err().to_string();
+        assert!(
+            refused.ends_with("channels of the images is 4, but must be 3: red, green and blue, or 1: grey"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -266,7 +266,7 @@ mod tests {
     fn the_images_of_the_data_count_and_not_those_of_the_options() {
         // The network can't take images of 8x8.
         let mut config = crate::recipe("keras-cnn").unwrap();
-        config.training.data.image_size = trained::ImageSize { height: 8, width: 8 };
+        config.training.data.image_size = Some(trained::ImageSize { height: 8, width: 8 });
         config.placement.devices.device = crate::DeviceKind::Cpu;
         let settings = parallel::join::Settings::default();
         let transport = Transport::Nccl { settings, timeout: std::time::Duration::from_secs(1) };

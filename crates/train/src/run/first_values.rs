@@ -1,7 +1,7 @@
 //! The weights that a new run begins with, in place of random ones.
 
 use crate::data::digest_file;
-use crate::{Config, Result, open_weights, skipped_checkpoints};
+use crate::{Config, Error, Result, open_weights, skipped_checkpoints};
 use augment::ImageDataGenerator;
 use checkpoint::Tensors;
 use layers::Network;
@@ -39,13 +39,16 @@ impl FirstValues {
             (Some(kind), None) => {
                 format!("; pixels are preprocessed by {}, measured on the new images", kind.name())
             }
-            (None, _) => format!(
-                "; the file does not tell how pixels were preprocessed; here by {}",
-                config.training.preprocessing.name()
-            ),
+            (None, _) => {
+                let own = config.training.preprocessing;
+                let known = weights.assumed_preprocessing().filter(|(kind, _)| *kind == own);
+                let why = known.map_or_else(String::new, |(_, why)| format!(", {why}"));
+                format!("; the file does not tell how pixels were preprocessed; here by {}{why}", own.name())
+            }
         };
         let path = weights.path.display();
-        let note = format!("beginning with the weights of {path}{anew}{pixels}");
+        let told: String = weights.notes.iter().map(|told| format!("; {told}")).collect();
+        let note = format!("beginning with the weights of {path}{anew}{pixels}{told}");
         let other = weights.names.as_ref().filter(|names| !new_head && names.as_slice() != classes);
         let mut warnings = config.training.weights.as_deref().map_or_else(Vec::new, skipped_checkpoints);
         warnings.extend(other.map(|names| {
@@ -85,12 +88,26 @@ impl Config {
     /// Returns a warning if the file is not the one with the configured digest. [`train`](crate::train()) reads the file by
     /// itself.
     ///
+    /// A new run on a file without a preprocessing gets that which its network [is known
+    /// for](Weights::assumed_preprocessing), unless somebody `named` the one of the configuration.
+    ///
     /// # Errors
-    /// If the file can't be read, or holds no weights.
-    pub fn take_weights(&mut self) -> Result<Option<String>> {
+    /// If the file can't be read, or holds no weights; [`Error::Option`] if the file has another preprocessing than the named one.
+    pub fn take_weights(&mut self, named: bool) -> Result<Option<String>> {
         let Some((weights, sha256)) = read(self)? else { return Ok(None) };
         let before = self.clone();
+        let own = self.training.preprocessing;
+        let known =
+            weights.assumed_preprocessing().filter(|_| !named && self.training.weights_sha256.is_none());
+        if let Some((kind, _)) = known {
+            self.training.preprocessing = kind;
+        }
         if let Some(kind) = weights.preprocessing() {
+            if named && own != kind {
+                let accepted =
+                    format!("left out: {} was trained with {}", weights.path.display(), kind.name());
+                return Err(Error::option("`preprocessing`", own.name(), accepted));
+            }
             let training = &mut self.training;
             training.preprocessing = kind;
             // Standardizations of the recipe make room for those of the weights.

@@ -55,8 +55,8 @@ struct Line {
 }
 
 impl Line {
-    fn new(mut grid: Grid, images: usize, kernel: [usize; 2]) -> Line {
-        let (steps, furthest) = ((images * grid.pixels()).div_ceil(DEPTH), grid.furthest(kernel));
+    fn new(mut grid: Grid, images: usize, axes: [&Axis; 2]) -> Line {
+        let (steps, furthest) = ((images * grid.pixels()).div_ceil(DEPTH), grid.furthest(axes));
         let (past, pairings) = if furthest > 0 { (furthest.next_multiple_of(2), 2) } else { (0, 1) };
         grid.phase_len = (steps * DEPTH + past) * SIDE;
         grid.block_len = grid.phases() * grid.phase_len;
@@ -82,10 +82,7 @@ impl Line {
 impl Plan {
     fn new(conv: &Conv2d, x: Layout, dy: Layout) -> Plan {
         let (mut conv, x, dy) = flattened(conv, x, dy);
-        let mut axes = [
-            Axis::forward(x.shape.h, dy.shape.h, conv.kernel[0], conv.stride[0], conv.pad.top),
-            Axis::forward(x.shape.w, dy.shape.w, conv.kernel[1], conv.stride[1], conv.pad.left),
-        ];
+        let mut axes = [Axis::of(&conv, 0, x.shape.h, dy.shape.h), Axis::of(&conv, 1, x.shape.w, dy.shape.w)];
         let patch = Patch::of(axes.each_ref(), conv.inputs, x);
         if let Some(patch) = patch {
             (axes, conv.inputs, conv.kernel) = (patch.axes(), patch.len(), [1, 1]);
@@ -145,13 +142,13 @@ impl Plan {
 
     fn line(&self, images: usize, rows: &Range<usize>) -> Line {
         let [y, x] = &self.axes;
-        Line::new(Grid::new([y, x], images, rows, &(0..x.outputs), SIDE), images, self.conv.kernel)
+        Line::new(Grid::new([y, x], images, rows, &(0..x.outputs), SIDE), images, [y, x])
     }
 
     /// At least as long as the lines of all chunks.
     fn longest(&self) -> Line {
         let ([y, x], [images, rows]) = (&self.axes, self.size);
-        Line::new(Grid::largest([y, x], images, rows, x.outputs, SIDE), images, self.conv.kernel)
+        Line::new(Grid::largest([y, x], images, rows, x.outputs, SIDE), images, [y, x])
     }
 
     /// Elements of one part's sums: (tap, tile of outputs, tile of inputs, output, input).
@@ -338,7 +335,8 @@ impl Plan {
             let (high, wide) = (2.min(self.outputs - output), 2.min(range.len() - input));
             for tap in 0..self.taps() {
                 let [ky, kx] = [tap / self.conv.kernel[1], tap % self.conv.kernel[1]];
-                let [phase, shift] = line.grid.place([ky, kx]);
+                let [y, x] = &self.axes;
+                let [phase, shift] = line.grid.place([y.rise(ky), x.rise(kx)]);
                 let from = shift / 2 * DEPTH;
                 debug_assert!(from + line.dy_len() <= line.len());
                 let b = input * line.x_len() + (phase * line.pairings + shift % 2) * line.len() + from;
@@ -374,4 +372,4 @@ static START: usize = 0;
 
 /// A pixel under a kernel of one element.
 const ONE: Axis =
-    Axis { size: 1, outputs: 1, step: 1, taps: 1, first: 0, down: false, w_first: 0, w_step: 1 };
+    Axis { size: 1, outputs: 1, step: 1, taps: 1, dilation: 1, first: 0, down: false, w_first: 0, w_step: 1 };

@@ -39,7 +39,7 @@ impl Grid {
             let extent = axis.extent(outputs);
             let before = (-low).max(0).unsigned_abs();
             let behind = extent.saturating_sub(before + axis.size);
-            let shared = if axis.step == 1 { before.min(behind).min(axis.taps - 1) } else { 0 };
+            let shared = if axis.step == 1 { before.min(behind).min(axis.reach()) } else { 0 };
             (extent - shared).div_ceil(axis.step)
         };
         let slots = [slots(y, low[0], rows.len()), slots(x, low[1], columns.len())];
@@ -73,9 +73,9 @@ impl Grid {
         self.step[0] * self.step[1]
     }
 
-    /// How many pixels on the last of some taps reads at most, in a phase.
-    pub fn furthest(&self, [y, x]: [usize; 2]) -> usize {
-        (y - 1) / self.step[0] * self.width() + (x - 1) / self.step[1]
+    /// How many pixels on the last tap reads at most, in a phase.
+    pub fn furthest(&self, [y, x]: [&Axis; 2]) -> usize {
+        y.reach() / self.step[0] * self.width() + x.reach() / self.step[1]
     }
 
     /// Which phase holds the pixel so many rows and columns from an output's first one, and how many pixels on.

@@ -18,6 +18,7 @@ impl Patch {
     pub fn of([y, x]: [&Axis; 2], channels: usize, source: Layout) -> Option<Patch> {
         let taps = y.taps.saturating_mul(x.taps);
         let fits = channels <= FEW_CHANNELS && taps > 1 && taps.saturating_mul(channels) <= DEPTH;
+        let fits = fits && [y, x].iter().all(|axis| axis.dilation == 1);
         let patch = Patch { axes: [*y, *x], channels };
         (fits && !y.down && source.stride == channels).then_some(patch)
     }

@@ -85,7 +85,7 @@ impl Plan {
 
     /// Pixels that a tile may read behind a segment's last one.
     fn past(&self, p: &Problem, grid: &Grid) -> usize {
-        grid.furthest([p.y.taps, p.x.taps]) + SIDE
+        grid.furthest([&p.y, &p.x]) + SIDE
     }
 
     /// Numbers of 32 bits with room for where each tap begins.

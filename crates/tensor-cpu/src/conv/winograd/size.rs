@@ -45,7 +45,8 @@ impl Size {
 /// The size of tiles for all passes over a convolution with outputs of this shape, by the shapes alone: so it neither changes
 /// from run to run nor with the number of threads. `None` for the direct sums.
 pub(crate) fn choose(cpu: &Cpu, conv: &Conv2d, y: Shape) -> Option<Size> {
-    let fits = conv.kernel == [3, 3] && conv.stride == [1, 1] && conv.pad.top.max(conv.pad.left) <= 2;
+    let dense = conv.stride == [1, 1] && conv.dilation == [1, 1] && conv.groups == 1;
+    let fits = conv.kernel == [3, 3] && dense && conv.pad.top.max(conv.pad.left) <= 2;
     if !fits || !cpu.winograd() || conv.inputs.min(conv.outputs) < LEAST_CHANNELS {
         return None;
     }

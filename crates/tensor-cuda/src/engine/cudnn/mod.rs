@@ -1,7 +1,7 @@
 //! Convolutions by cuDNN.
 //!
 //! Sources, by NVIDIA's names: "cuDNN API Reference", `cudnn_ops` and `cudnn_cnn` libraries (cudnnSetTensor4dDescriptor,
-//! cudnnSetFilter4dDescriptor, cudnnSetConvolutionMathType, cudnnGetConvolution*Algorithm_v7, cudnnConvolutionForward,
+//! cudnnSetFilter4dDescriptor, cudnnSetConvolutionGroupCount, cudnnSetConvolutionMathType, cudnnGetConvolution*Algorithm_v7, cudnnConvolutionForward,
 //! -BackwardData, -BackwardFilter); "cuDNN Developer Guide", Legacy API (Tensor Core operations) and Odds and Ends
 //! (reproducibility, thread safety).
 //!
@@ -78,9 +78,13 @@ impl fmt::Display for Key {
             Pass::Filter => "filter",
         };
         let Shape { n, h, w, c } = self.x;
-        let Conv2d { outputs, kernel: [kh, kw], stride: [sy, sx], pad, .. } = self.conv;
+        let Conv2d { outputs, kernel: [kh, kw], stride: [sy, sx], dilation, groups, pad, .. } = self.conv;
         write!(f, "{pass} {} x {n}x{h}x{w}x{c} filters {outputs}x{kh}x{kw} ", self.precision)?;
-        write!(f, "stride {sy}x{sx} pad {},{},{},{}", pad.top, pad.bottom, pad.left, pad.right)
+        write!(f, "stride {sy}x{sx} pad {},{},{},{}", pad.top, pad.bottom, pad.left, pad.right)?;
+        if dilation != [1, 1] {
+            write!(f, " dilation {}x{}", dilation[0], dilation[1])?;
+        }
+        if groups == 1 { Ok(()) } else { write!(f, " groups {groups}") }
     }
 }
 

@@ -211,9 +211,9 @@ fn filter(data: sys::cudnnDataType_t, conv: &Conv2d) -> Result<Owned<sys::cudnnF
     // SAFETY: success leaves a descriptor, which its destructor takes.
     let filter =
         unsafe { owned!(check, sys::cudnnCreateFilterDescriptor(), sys::cudnnDestroyFilterDescriptor()) }?;
-    let Conv2d { outputs: k, inputs: c, kernel: [h, w], .. } = *conv;
+    let (Conv2d { outputs: k, kernel: [h, w], .. }, c) = (*conv, conv.group_inputs());
     let nhwc = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
-    // SAFETY: the descriptor was made just now. In this layout a filter lies as (k, h, w, c).
+    // SAFETY: the descriptor was made just now. In this layout a filter lies as (k, h, w, c), with the c of a group.
     let status = unsafe {
         number!(sys::cudnnSetFilter4dDescriptor(filter.raw(), data, nhwc, int(k), int(c), int(h), int(w)))
     };
@@ -226,10 +226,10 @@ fn convolution(conv: &Conv2d) -> Result<Owned<sys::cudnnConvolutionStruct>, Fail
     let descriptor = unsafe {
         owned!(check, sys::cudnnCreateConvolutionDescriptor(), sys::cudnnDestroyConvolutionDescriptor())
     }?;
-    let (pad, [down, right]) = (conv.pad, conv.stride.map(int));
+    let (pad, [down, right], dilation) = (conv.pad, conv.stride.map(int), conv.dilation.map(int));
     let mode = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
     let sums = sys::cudnnDataType_t::CUDNN_DATA_FLOAT;
-    // SAFETY: the descriptor was made just now. Windows are not dilated.
+    // SAFETY: the descriptor was made just now.
     let status = unsafe {
         let raw = descriptor.raw();
         number!(sys::cudnnSetConvolution2dDescriptor(
@@ -238,13 +238,19 @@ fn convolution(conv: &Conv2d) -> Result<Owned<sys::cudnnConvolutionStruct>, Fail
             int(pad.left),
             down,
             right,
-            1,
-            1,
+            dilation[0],
+            dilation[1],
             mode,
             sums
         ))
     };
     check("cudnnSetConvolution2dDescriptor", status)?;
+    if conv.groups > 1 {
+        // SAFETY: as above.
+        let status =
+            unsafe { number!(sys::cudnnSetConvolutionGroupCount(descriptor.raw(), int(conv.groups))) };
+        check("cudnnSetConvolutionGroupCount", status)?;
+    }
     Ok(descriptor)
 }
 
@@ -255,7 +261,7 @@ mod tests {
     use program::Pad;
 
     fn conv(pad: Pad) -> Conv2d {
-        Conv2d { inputs: 3, outputs: 96, kernel: [3, 5], stride: [2, 1], pad }
+        Conv2d { stride: [2, 1], pad, ..Conv2d::new(3, 96, [3, 5]) }
     }
 
     #[test]
@@ -280,7 +286,11 @@ mod tests {
         }
         let conv = conv(Pad { top: 1, bottom: 1, left: 2, right: 2 });
         let (x, y) = (Shape::new(64, 32, 32, 3), Shape::new(64, 16, 32, 96));
-        for precision in Precision::ALL {
+        let grouped = Conv2d { groups: 3, dilation: [3, 2], ..conv };
+        for (conv, precision) in
+            [conv, grouped].into_iter().flat_map(|conv| Precision::ALL.map(|p| (conv, p)))
+        {
+            let y = conv.output(x).unwrap_or(y);
             let problem = Problem::new(precision, &conv, x, y)?;
             problem.set_math(Math::of(precision))?;
             let [mut n, mut c, mut h, mut w] = [0; 4];

@@ -10,7 +10,7 @@ const PADS: [[usize; 4]; 3] = [[1, 1, 1, 1], [0, 0, 0, 0], [2, 0, 1, 2]];
 
 fn convolution(x: Shape, outputs: usize, [top, bottom, left, right]: [usize; 4]) -> (Conv2d, Shape) {
     let pad = Pad { top, bottom, left, right };
-    let conv = Conv2d { inputs: x.c, outputs, kernel: [3, 3], stride: [1, 1], pad };
+    let conv = Conv2d { pad, ..Conv2d::new(x.c, outputs, [3, 3]) };
     (conv, conv.output(x).unwrap())
 }
 

@@ -1,0 +1,508 @@
+//! Computes nodes whose operands are all constants.
+
+use super::constants::{Constant, Float, MOST_NUMBERS, Values};
+use super::extent::{Extent, reshaped};
+use super::node::Node;
+use half::{bf16, f16};
+
+/// The most floats that all nodes of a graph may make of constants.
+pub(super) const MOST_FOLDED: usize = 1 << 29;
+
+/// The result of a node with these operands; `None` if nothing here computes it.
+pub(super) fn folded(
+    node: &Node<'_>,
+    all: &[&Constant],
+    left: &mut usize,
+) -> Result<Option<Constant>, String> {
+    let made = computed(node, all)?;
+    let Some(made) = made else { return Ok(None) };
+    // Reading a node of a known form reads all of its operands.
+    (0..node.names().len()).for_each(|k| _ = node.operand(k));
+    let own = if made.is_float() { made.len() } else { 0 };
+    *left = left.checked_sub(own).ok_or_else(|| node.refuse("makes more numbers than a network has"))?;
+    Ok(Some(Constant { name: node.output().to_owned(), ..made }))
+}
+
+fn computed(node: &Node<'_>, all: &[&Constant]) -> Result<Option<Constant>, String> {
+    let axes = |since: i64| -> Result<Option<Vec<i64>>, String> {
+        match (node.since(since), all.get(1)) {
+            (false, _) => Ok(node.ints("axes")?.map(<[i64]>::to_vec)),
+            (true, given) => Ok(given.and_then(|given| given.known_numbers())),
+        }
+    };
+    Ok(match (node.op(), all) {
+        ("Identity", [x]) => Some((*x).clone()),
+        ("Cast", [x]) => {
+            node.int("saturate", 1)?;
+            converted(x, node.int("to", 0)?)
+        }
+        ("Shape", [x]) => {
+            let own: Vec<Extent> = x.shape.iter().map(|&n| Extent::number(n as i64)).collect();
+            Some(Constant::numbers(super::shapes::part(node, &own)?))
+        }
+        ("Squeeze", [x, ..]) => axes(13)?.map_or_else(|| squeezed(x, None), |axes| squeezed(x, Some(&axes))),
+        ("Unsqueeze", [x, ..]) => axes(13)?.and_then(|axes| unsqueezed(x, &axes)),
+        ("Flatten", [x]) => {
+            let axis = place(node.int("axis", 1)?, x.shape.len() + 1);
+            axis.map(|axis| {
+                let len = |of: &[usize]| of.iter().product();
+                let shape = vec![len(&x.shape[..axis]), len(&x.shape[axis..])];
+                (*x).clone().shaped(shape)
+            })
+        }
+        ("Reshape", [x, ..]) => {
+            let zero_copies = !node.flag("allowzero", false)?;
+            let target = match (node.since(5), all.get(1)) {
+                (true, Some(to)) => to.as_numbers().map(<[Extent]>::to_vec),
+                (true, None) => None,
+                (false, _) => node.ints("shape")?.map(|to| to.iter().map(|&n| Extent::number(n)).collect()),
+            };
+            target.and_then(|to| shaped(x, &to, zero_copies))
+        }
+        ("Transpose", [x]) => transposed(x, node.ints("perm")?),
+        ("Gather", [x, at]) => gathered(x, at, node.int("axis", 0)?),
+        ("Slice", [x, ..]) => slice(node, x, all)?,
+        ("Concat", parts) => {
+            let axis = if node.since(4) { node.given("axis")? } else { Some(node.int("axis", 1)?) };
+            axis.and_then(|axis| concat(parts, axis))
+        }
+        ("ConstantOfShape", [shape]) => {
+            let value = match node.tensor("value")? {
+                Some(own) => Constant::read(own.clone(), &mut super::external::Files::of("".as_ref()))?,
+                None => Constant::of(vec![1], [0.0]),
+            };
+            filled(&value, shape)
+        }
+        ("Expand", [x, shape]) => expanded(x, shape),
+        ("Range", [from, to, step]) => range(from, to, step),
+        ("Where", [condition, a, b]) => chosen(condition, a, b),
+        ("ReduceMean" | "ReduceSum" | "ReduceProd", [x, ..]) => {
+            let over = axes(if node.op() == "ReduceSum" { 13 } else { 18 })?;
+            node.only("noop_with_empty_axes", 0)?;
+            reduced(x, over, node.flag("keepdims", true)?, node.op())
+        }
+        (op, [x]) => mapped(op, x),
+        (op, [a, b]) if node.since(7) => joined(op, a, b),
+        _ => None,
+    })
+}
+
+/// An axis or another place, from behind if it is negative.
+pub(super) fn place(at: i64, len: usize) -> Option<usize> {
+    let at = if at < 0 { at.checked_add(len as i64)? } else { at };
+    usize::try_from(at).ok().filter(|&at| at < len)
+}
+
+/// A constant in another type.
+fn converted(x: &Constant, to: i64) -> Option<Constant> {
+    let is_number = [2, 3, 6, 7].contains(&to);
+    let values = match (&x.values, Float::of(to)) {
+        (Values::Floats(_) | Values::Raw(..), Some(Float::Single | Float::Double)) => x.values.clone(),
+        (Values::Floats(_) | Values::Raw(..), Some(float)) => {
+            let short = |x: &f32| {
+                if float == Float::Half { f16::from_f32(*x).to_f32() } else { bf16::from_f32(*x).to_f32() }
+            };
+            Values::Floats(x.as_floats()?.iter().map(short).collect())
+        }
+        (Values::Floats(_) | Values::Raw(..), None) if is_number && x.len() <= MOST_NUMBERS => {
+            let floats = x.as_floats()?;
+            let sound = floats.iter().all(|x| x.is_finite() && x.abs() < 1e15);
+            let numbers = floats.iter().map(|&x| Extent::number(x.trunc() as i64)).collect();
+            Values::Numbers(sound.then_some(numbers)?)
+        }
+        (Values::Numbers(_), Some(_)) => {
+            Values::Floats(x.known_numbers()?.into_iter().map(|number| number as f32).collect())
+        }
+        (Values::Numbers(_), None) if to == 9 => {
+            let truth = |x: i64| Extent::number(i64::from(x != 0));
+            Values::Numbers(x.known_numbers()?.into_iter().map(truth).collect())
+        }
+        (Values::Numbers(_), None) if [6, 7].contains(&to) => x.values.clone(),
+        _ => return None,
+    };
+    Some(Constant { values, ..x.clone() })
+}
+
+fn squeezed(x: &Constant, axes: Option<&[i64]>) -> Option<Constant> {
+    let rank = x.shape.len();
+    let axes: Option<Vec<usize>> = axes
+        .map(|axes| axes.iter().map(|&axis| place(axis, rank)).collect())
+        .unwrap_or_else(|| Some((0..rank).filter(|&k| x.shape[k] == 1).collect()));
+    let axes = axes.filter(|axes| axes.iter().all(|&axis| x.shape[axis] == 1))?;
+    let shape = (0..rank).filter(|k| !axes.contains(k)).map(|k| x.shape[k]).collect();
+    Some(x.clone().shaped(shape))
+}
+
+fn unsqueezed(x: &Constant, axes: &[i64]) -> Option<Constant> {
+    let rank = x.shape.len() + axes.len();
+    let mut axes: Vec<usize> = axes.iter().map(|&axis| place(axis, rank)).collect::<Option<_>>()?;
+    axes.sort_unstable();
+    let mut shape = x.shape.clone();
+    for pair in axes.windows(2) {
+        if pair[0] == pair[1] {
+            return None;
+        }
+    }
+    axes.into_iter().for_each(|axis| shape.insert(axis, 1));
+    (shape.len() < 64).then(|| x.clone().shaped(shape))
+}
+
+fn shaped(x: &Constant, to: &[Extent], zero_copies: bool) -> Option<Constant> {
+    let own: Vec<Extent> = x.shape.iter().map(|&n| Extent::number(n as i64)).collect();
+    Some(x.clone().shaped(sizes(&reshaped(to, &own, zero_copies)?)?))
+}
+
+/// A shape of known extents, of no more numbers than there may be.
+fn sizes(shape: &[Extent]) -> Option<Vec<usize>> {
+    let sizes: Vec<usize> = shape.iter().map(|n| usize::try_from(n.known()?).ok()).collect::<Option<_>>()?;
+    let len = sizes.iter().try_fold(1_usize, |len, &n| len.checked_mul(n))?;
+    (len <= MOST_FOLDED && sizes.len() < 64).then_some(sizes)
+}
+
+/// Values at these places, in this shape.
+fn picked(x: &Constant, shape: Vec<usize>, places: impl Iterator<Item = usize>) -> Option<Constant> {
+    let values = match &x.values {
+        Values::Numbers(numbers) => {
+            let picked: Vec<Extent> = places.take(MOST_NUMBERS + 1).map(|at| numbers[at].clone()).collect();
+            Values::Numbers(Some(picked).filter(|all| all.len() <= MOST_NUMBERS)?)
+        }
+        Values::Floats(_) | Values::Raw(..) => {
+            let floats = x.as_floats()?;
+            Values::Floats(places.map(|at| floats[at]).collect())
+        }
+        Values::Other => return None,
+    };
+    Some(Constant { shape, values, ..x.clone() })
+}
+
+/// How far neighbors along each axis are apart.
+fn strides(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for k in (1..shape.len()).rev() {
+        strides[k - 1] = strides[k] * shape[k];
+    }
+    strides
+}
+
+/// The places of all values of a shape, with these distances along its axes.
+fn places<'s>(shape: &'s [usize], strides: &'s [usize]) -> impl Iterator<Item = usize> + 's {
+    let len: usize = shape.iter().product();
+    (0..len).map(move |k| {
+        let (mut rest, mut at) = (k, 0);
+        for (&extent, &stride) in shape.iter().zip(strides).rev() {
+            at += rest % extent * stride;
+            rest /= extent;
+        }
+        at
+    })
+}
+
+fn transposed(x: &Constant, perm: Option<&[i64]>) -> Option<Constant> {
+    let rank = x.shape.len();
+    let order: Vec<usize> = match perm {
+        None => (0..rank).rev().collect(),
+        Some(perm) => perm.iter().map(|&k| place(k, rank)).collect::<Option<_>>()?,
+    };
+    let mut sorted = order.clone();
+    sorted.sort_unstable();
+    if !sorted.into_iter().eq(0..rank) {
+        return None;
+    }
+    let own = strides(&x.shape);
+    let (shape, strides): (Vec<usize>, Vec<usize>) = order.into_iter().map(|k| (x.shape[k], own[k])).unzip();
+    picked(x, shape.clone(), places(&shape, &strides))
+}
+
+fn gathered(x: &Constant, at: &Constant, axis: i64) -> Option<Constant> {
+    let axis = place(axis, x.shape.len())?;
+    let at_places: Vec<usize> =
+        at.known_numbers()?.into_iter().map(|at| place(at, x.shape[axis])).collect::<Option<_>>()?;
+    let (before, behind): (usize, usize) =
+        (x.shape[..axis].iter().product(), x.shape[axis + 1..].iter().product());
+    let shape = [&x.shape[..axis], &at.shape, &x.shape[axis + 1..]].concat();
+    let extent = x.shape[axis];
+    let places = (0..before).flat_map(|row| at_places.iter().map(move |at| (row * extent + at) * behind));
+    picked(x, shape, places.flat_map(|from| from..from + behind))
+}
+
+/// The ranges of a `Slice`: an axis with its start, end and step.
+pub(super) fn ranges(
+    node: &Node<'_>,
+    all: &[Option<Vec<i64>>; 4],
+    rank: usize,
+) -> Result<Option<Vec<(usize, i64, i64, i64)>>, String> {
+    let [starts, ends, axes, steps] = match node.since(10) {
+        true => all.clone(),
+        false => {
+            let given = |key| Ok::<_, String>(node.ints(key)?.map(<[i64]>::to_vec));
+            [given("starts")?, given("ends")?, given("axes")?, None]
+        }
+    };
+    let (Some(starts), Some(ends)) = (starts, ends) else { return Ok(None) };
+    let axes = axes.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let steps = steps.unwrap_or_else(|| vec![1; starts.len()]);
+    if [ends.len(), axes.len(), steps.len()] != [starts.len(); 3] {
+        return Ok(None);
+    }
+    let one = |k: usize| Some((place(axes[k], rank)?, starts[k], ends[k], steps[k]));
+    Ok((0..starts.len()).map(one).collect())
+}
+
+/// The places of a range along an axis of this extent, with a step from 1 on.
+pub(super) fn range_of(extent: i64, start: i64, end: i64) -> (i64, i64) {
+    let within = |at: i64| if at < 0 { at.saturating_add(extent) } else { at }.clamp(0, extent);
+    let (start, end) = (within(start), within(end));
+    (start, end.max(start))
+}
+
+fn slice(node: &Node<'_>, x: &Constant, all: &[&Constant]) -> Result<Option<Constant>, String> {
+    let given = |k: usize| all.get(k).and_then(|own| own.known_numbers());
+    let ranges = ranges(node, &[given(1), given(2), given(3), given(4)], x.shape.len())?;
+    let Some(ranges) = ranges else { return Ok(None) };
+    let mut made = x.clone();
+    for (axis, start, end, step) in ranges {
+        if step < 1 {
+            return Ok(None);
+        }
+        let (start, end) = range_of(made.shape[axis] as i64, start, end);
+        let at: Vec<Extent> = (start..end).step_by(step as usize).map(Extent::number).collect();
+        let Some(part) = gathered(&made, &Constant::numbers(at), axis as i64) else { return Ok(None) };
+        made = part;
+    }
+    Ok(Some(made))
+}
+
+fn concat(parts: &[&Constant], axis: i64) -> Option<Constant> {
+    let first = parts.first()?;
+    let axis = place(axis, first.shape.len())?;
+    let mut shape = first.shape.clone();
+    shape[axis] = 0;
+    for part in parts {
+        let own = |k: usize| k == axis || part.shape[k] == shape[k];
+        if part.shape.len() != shape.len() || !(0..shape.len()).all(own) {
+            return None;
+        }
+        shape[axis] += part.shape[axis];
+    }
+    let rows: usize = shape[..axis].iter().product();
+    let behind: usize = shape[axis + 1..].iter().product();
+    let runs = || {
+        (0..rows).flat_map(|row| {
+            parts
+                .iter()
+                .enumerate()
+                .map(move |(k, part)| (k, row * part.shape[axis] * behind, part.shape[axis] * behind))
+        })
+    };
+    let values = match parts.iter().map(|part| part.as_numbers()).collect::<Option<Vec<_>>>() {
+        Some(all) => {
+            let numbers: Vec<Extent> =
+                runs().flat_map(|(k, from, len)| all[k][from..from + len].to_vec()).collect();
+            Values::Numbers(Some(numbers).filter(|all| all.len() <= MOST_NUMBERS)?)
+        }
+        None => {
+            let all = parts.iter().map(|part| part.as_floats()).collect::<Option<Vec<_>>>()?;
+            Values::Floats(runs().flat_map(|(k, from, len)| all[k][from..from + len].to_vec()).collect())
+        }
+    };
+    Some(Constant { shape, values, ..(*first).clone() })
+}
+
+/// A shape that is full of a number.
+fn filled(value: &Constant, shape: &Constant) -> Option<Constant> {
+    let shape = sizes(shape.as_numbers()?)?;
+    let len: usize = shape.iter().product();
+    if value.len() != 1 || (!value.is_float() && len > MOST_NUMBERS) {
+        return None;
+    }
+    picked(value, shape, std::iter::repeat_n(0, len))
+}
+
+/// The shape of a sum of two tensors.
+fn beside(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+    let rank = a.len().max(b.len());
+    let extent = |of: &[usize], k: usize| (k + of.len()).checked_sub(rank).map_or(1, |k| of[k]);
+    let both = |k: usize| match (extent(a, k), extent(b, k)) {
+        (a, b) if a == b || b == 1 => Some(a),
+        (1, b) => Some(b),
+        _ => None,
+    };
+    let shape: Vec<usize> = (0..rank).map(both).collect::<Option<_>>()?;
+    let len = shape.iter().try_fold(1_usize, |len, &n| len.checked_mul(n))?;
+    (len <= MOST_FOLDED).then_some(shape)
+}
+
+/// The values in a shape that they fit.
+fn spread(x: &Constant, shape: &[usize]) -> Option<Constant> {
+    if x.shape == shape {
+        return Some(x.clone());
+    }
+    let before = shape.len() - x.shape.len();
+    let own = strides(&x.shape);
+    let stride = |k: usize| match k.checked_sub(before) {
+        Some(k) if x.shape[k] > 1 => own[k],
+        _ => 0,
+    };
+    let strides: Vec<usize> = (0..shape.len()).map(stride).collect();
+    picked(x, shape.to_vec(), places(shape, &strides))
+}
+
+fn expanded(x: &Constant, to: &Constant) -> Option<Constant> {
+    let to = sizes(to.as_numbers()?)?;
+    spread(x, &beside(&x.shape, &to)?)
+}
+
+fn range(from: &Constant, to: &Constant, step: &Constant) -> Option<Constant> {
+    let one = |of: &Constant| of.known_numbers().filter(|all| all.len() == 1).map(|all| all[0]);
+    let (from, to, step) = (one(from)?, one(to)?, one(step)?);
+    let len = usize::try_from((to.checked_sub(from)?).div_euclid(step.max(1))).ok()?;
+    (step > 0 && len <= MOST_NUMBERS)
+        .then(|| Constant::numbers((from..to).step_by(step as usize).map(Extent::number).collect()))
+}
+
+fn chosen(condition: &Constant, a: &Constant, b: &Constant) -> Option<Constant> {
+    let shape = beside(&condition.shape, &beside(&a.shape, &b.shape)?)?;
+    let (condition, a, b) = (spread(condition, &shape)?, spread(a, &shape)?, spread(b, &shape)?);
+    let first = condition.known_numbers()?;
+    let values = match (a.as_numbers(), b.as_numbers()) {
+        (Some(a), Some(b)) => Values::Numbers(
+            (0..first.len()).map(|k| if first[k] != 0 { &a[k] } else { &b[k] }.clone()).collect(),
+        ),
+        (None, None) => {
+            let (a, b) = (a.as_floats()?, b.as_floats()?);
+            Values::Floats((0..first.len()).map(|k| if first[k] != 0 { a[k] } else { b[k] }).collect())
+        }
+        _ => return None,
+    };
+    Some(Constant { shape, values, ..a })
+}
+
+fn reduced(x: &Constant, axes: Option<Vec<i64>>, keeps: bool, op: &str) -> Option<Constant> {
+    let rank = x.shape.len();
+    let axes: Vec<usize> = match axes.filter(|axes| !axes.is_empty()) {
+        None => (0..rank).collect(),
+        Some(axes) => axes.into_iter().map(|axis| place(axis, rank)).collect::<Option<_>>()?,
+    };
+    let own = strides(&x.shape);
+    let split = |over: bool| {
+        let kept = (0..rank).filter(|k| axes.contains(k) == over);
+        kept.map(|k| (x.shape[k], own[k])).unzip::<_, _, Vec<_>, Vec<_>>()
+    };
+    let ((kept, kept_strides), (gone, gone_strides)) = (split(false), split(true));
+    let shape = match keeps {
+        true => (0..rank).map(|k| if axes.contains(&k) { 1 } else { x.shape[k] }).collect(),
+        false => kept.clone(),
+    };
+    let groups = places(&kept, &kept_strides);
+    let values = match &x.values {
+        Values::Numbers(_) => {
+            let numbers = x.known_numbers()?;
+            let group = |from: usize| {
+                let mut all = places(&gone, &gone_strides).map(|at| numbers[from + at]);
+                match op {
+                    "ReduceSum" => all.try_fold(0_i64, i64::checked_add),
+                    "ReduceProd" => all.try_fold(1_i64, i64::checked_mul),
+                    _ => None,
+                }
+            };
+            Values::Numbers(groups.map(|from| group(from).map(Extent::number)).collect::<Option<_>>()?)
+        }
+        _ => {
+            let floats = x.as_floats()?;
+            let count = gone.iter().product::<usize>() as f64;
+            let group = |from: usize| {
+                let all = places(&gone, &gone_strides).map(|at| f64::from(floats[from + at]));
+                match op {
+                    "ReduceSum" => all.sum(),
+                    "ReduceProd" => all.product(),
+                    _ => all.sum::<f64>() / count,
+                }
+            };
+            Values::Floats(groups.map(|from| group(from) as f32).collect())
+        }
+    };
+    Some(Constant { shape, values, ..x.clone() })
+}
+
+/// A function of each value.
+fn mapped(op: &str, x: &Constant) -> Option<Constant> {
+    let values = match &x.values {
+        Values::Numbers(_) => {
+            let of: fn(i64) -> Option<i64> = match op {
+                "Neg" => i64::checked_neg,
+                "Abs" => i64::checked_abs,
+                "Not" => |x| Some(i64::from(x == 0)),
+                _ => return None,
+            };
+            let numbers = x.known_numbers()?.into_iter().map(of);
+            Values::Numbers(numbers.map(|x| x.map(Extent::number)).collect::<Option<_>>()?)
+        }
+        _ => {
+            let of: fn(f32) -> f32 = match op {
+                "Neg" => |x| -x,
+                "Abs" => f32::abs,
+                "Sqrt" => f32::sqrt,
+                "Reciprocal" => |x| 1.0 / x,
+                "Exp" => f32::exp,
+                "Log" => f32::ln,
+                "Floor" => f32::floor,
+                "Ceil" => f32::ceil,
+                "Relu" => |x| x.max(0.0),
+                "Tanh" => f32::tanh,
+                "Sigmoid" => |x| 1.0 / (1.0 + (-x).exp()),
+                _ => return None,
+            };
+            Values::Floats(x.as_floats()?.iter().map(|&x| of(x)).collect())
+        }
+    };
+    Some(Constant { values, ..x.clone() })
+}
+
+/// A function of two values each.
+pub(super) fn joined(op: &str, a: &Constant, b: &Constant) -> Option<Constant> {
+    let shape = beside(&a.shape, &b.shape)?;
+    let (a, b) = (spread(a, &shape)?, spread(b, &shape)?);
+    let values = match (a.as_numbers(), b.as_numbers()) {
+        (Some(x), Some(y)) => {
+            Values::Numbers(x.iter().zip(y).map(|(x, y)| number(op, x, y)).collect::<Option<_>>()?)
+        }
+        (None, None) => {
+            let of: fn(f32, f32) -> f32 = match op {
+                "Add" => |x, y| x + y,
+                "Sub" => |x, y| x - y,
+                "Mul" => |x, y| x * y,
+                "Div" => |x, y| x / y,
+                "Max" => f32::max,
+                "Min" => f32::min,
+                "Pow" => f32::powf,
+                _ => return None,
+            };
+            let (x, y) = (a.as_floats()?, b.as_floats()?);
+            Values::Floats(x.iter().zip(&y[..]).map(|(&x, &y)| of(x, y)).collect())
+        }
+        _ => return None,
+    };
+    Some(Constant { shape, values, ..a })
+}
+
+fn number(op: &str, x: &Extent, y: &Extent) -> Option<Extent> {
+    let of: fn(i64, i64) -> Option<i64> = match op {
+        "Add" => i64::checked_add,
+        "Sub" => i64::checked_sub,
+        "Mul" if [x, y].iter().all(|x| x.known().is_none_or(|x| x > 0)) => return x.times(y),
+        "Mul" => i64::checked_mul,
+        "Div" if y.known().is_none() || x.known().is_none() => return x.over(y),
+        // Towards zero, as in C.
+        "Div" => i64::checked_div,
+        "Mod" => |x, y| x.checked_rem_euclid(y).filter(|_| y > 0),
+        "Max" => |x, y| Some(x.max(y)),
+        "Min" => |x, y| Some(x.min(y)),
+        "Equal" => |x, y| Some(i64::from(x == y)),
+        "Greater" => |x, y| Some(i64::from(x > y)),
+        "Less" => |x, y| Some(i64::from(x < y)),
+        "And" => |x, y| Some(i64::from(x != 0 && y != 0)),
+        "Or" => |x, y| Some(i64::from(x != 0 || y != 0)),
+        _ => return None,
+    };
+    of(x.known()?, y.known()?).map(Extent::number)
+}

@@ -1,0 +1,83 @@
+//! A network that takes blue, green, red, as one that takes red, green, blue.
+
+use checkpoint::Tensors;
+use layers::{Step, Value};
+use models::Model;
+use program::Op;
+use std::collections::HashSet;
+
+/// The tensors of a network that computes the same of images whose channels are in the reverse order. Weights of the layers that
+/// read these channels change places.
+///
+/// # Errors
+/// The name of a layer that mixes channels in another way.
+pub(crate) fn reversed(model: &Model, tensors: &Tensors) -> Result<Tensors, String> {
+    let channels = model.image()[2];
+    let mut turned = HashSet::from([model.graph().input()]);
+    let mut rows = Vec::new();
+    for step in model.steps() {
+        let of_input = step.inputs.iter().filter(|x| turned.contains(*x)).count();
+        if of_input == 0 {
+            continue;
+        }
+        if of_input < step.inputs.len() || !follows(&step, channels, &mut turned, &mut rows) {
+            return Err(step.name);
+        }
+    }
+    if turned.contains(&model.logits()) {
+        return Err("logits".to_owned());
+    }
+    let mut all = Tensors::new();
+    *all.metadata_mut() = tensors.metadata().clone();
+    for tensor in tensors.iter() {
+        let data = match rows.iter().find(|(name, _)| name == tensor.name) {
+            None => tensor.data.to_vec(),
+            // Each group has the numbers of one channel.
+            Some((_, len)) => tensor
+                .data
+                .chunks(channels * len)
+                .flat_map(|pixel| pixel.chunks(*len).rev().flatten().copied())
+                .collect(),
+        };
+        all.insert(tensor.name, tensor.shape, data).map_err(|_| tensor.name.to_owned())?;
+    }
+    Ok(all)
+}
+
+/// Notes which parameters of a layer that reads reversed channels change places, and how many numbers each channel has at a
+/// stretch. False if nothing is known about the layer.
+fn follows(
+    step: &Step,
+    channels: usize,
+    turned: &mut HashSet<Value>,
+    rows: &mut Vec<(String, usize)>,
+) -> bool {
+    let name = |parameter: &str| format!("{}/{parameter}", step.name);
+    match step.op {
+        Some(Op::Conv2dForward(_)) => match step.params.first().map(|kernel| kernel.shape.as_slice()) {
+            Some(&[_, _, c, filters]) if c == channels => rows.push((name("kernel"), filters)),
+            _ => return false,
+        },
+        Some(Op::LinearForward(_)) => match step.params.first().map(|kernel| kernel.shape.as_slice()) {
+            Some(&[inputs, units]) if inputs % channels == 0 => rows.push((name("kernel"), units)),
+            _ => return false,
+        },
+        Some(
+            Op::BatchNormTrain(_)
+            | Op::MaxPool(_)
+            | Op::AveragePool(_)
+            | Op::Activate(_)
+            | Op::Reshape(_)
+            | Op::Dropout(_)
+            | Op::Scale(_),
+        ) => {
+            if step.params.iter().any(|spec| spec.shape != [channels]) {
+                return false;
+            }
+            rows.extend(step.params.iter().map(|spec| (name(spec.name), 1)));
+            turned.insert(step.output);
+        }
+        _ => return false,
+    }
+    true
+}
