@@ -93,6 +93,8 @@ template <int V, int K, int S>
 __device__ inline void sums(const act_t* x, u32 x_stride, const float* weights, Finish finish, act_t* y, u32 y_stride,
                             u32 turned, u32 add, u32 n, const Windows& s) {
     u32 packs = s.c / V, tiles = ceil_div(s.ow, T);
+    bool smooth = kind_of(finish.act) > ACT_BOUNDED_RELU;
+    Act at_once = smooth ? static_cast<Act>(ACT_NONE) : finish.act;
     u64 items = static_cast<u64>(n) * s.oh * tiles * packs;
     for (u64 item = global_thread(); item < items; item += global_threads()) {
         u64 place = item / packs;
@@ -122,11 +124,11 @@ __device__ inline void sums(const act_t* x, u32 x_stride, const float* weights, 
             if (add) load<V>(to + static_cast<u64>(t) * y_stride, old);
 #pragma unroll
             for (int k = 0; k < V; ++k) {
-                acc[t][k] = old[k] + activate<false>(fmaf(acc[t][k] + bias[k], scale[k], shift[k]), finish.act);
+                acc[t][k] = old[k] + activate<false>(fmaf(acc[t][k] + bias[k], scale[k], shift[k]), at_once);
             }
             store<V>(to + static_cast<u64>(t) * y_stride, acc[t]);
         }
-        if (kind_of(finish.act) <= ACT_BOUNDED_RELU) continue;
+        if (!smooth) continue;
         // Code for the smooth ones in each place above would take the compiler long.
 #pragma unroll 1
         for (u32 t = 0; t < min(s.ow - column, static_cast<u32>(T)); ++t) {
