@@ -1,12 +1,13 @@
 //! The table of layers: Keras' class, its options, and the layer that they make.
 
+use super::depthwise;
 use super::options::Options;
 use super::zeros::Tensor;
 use layers::{
     Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Cropping2D,
-    Dense, DepthwiseConv2D, Dropout, Flatten, GlobalAveragePooling2D, Graph, GroupNormalization, Layer,
-    LayerNormalization, LocalResponseNormalization, MaxPooling2D, Multiply, Padding, Rescaling, Reshape,
-    Result, SeparableConv2D, UpSampling2D, Value, ZeroPadding2D,
+    Dense, Dropout, Flatten, GlobalAveragePooling2D, Graph, GroupNormalization, Layer, LayerNormalization,
+    LocalResponseNormalization, MaxPooling2D, Multiply, Padding, Rescaling, Reshape, Result, UpSampling2D,
+    Value, ZeroPadding2D,
 };
 use program::{Activation, Conv2d, Noise};
 
@@ -140,19 +141,10 @@ const TABLE: &[Class] = &[
     },
     Class {
         name: "DepthwiseConv2D",
-        options: &[
-            "kernel_size",
-            "strides",
-            "padding",
-            "dilation_rate",
-            "depth_multiplier",
-            "activation",
-            "use_bias",
-            "depthwise_initializer",
-        ],
+        options: depthwise::OPTIONS,
         fuses: without_input,
         pads: |_, _| true,
-        build: depthwise_conv2d,
+        build: depthwise::depthwise_conv2d,
         ..PLAIN
     },
     Class { name: "Dropout", options: &["rate", "noise_shape"], keeps_sign: true, build: dropout, ..PLAIN },
@@ -213,21 +205,10 @@ const TABLE: &[Class] = &[
     Class { name: "Reshape", options: &["target_shape"], keeps_sign: true, build: reshape, ..PLAIN },
     Class {
         name: "SeparableConv2D",
-        options: &[
-            "filters",
-            "kernel_size",
-            "strides",
-            "padding",
-            "dilation_rate",
-            "depth_multiplier",
-            "activation",
-            "use_bias",
-            "depthwise_initializer",
-            "pointwise_initializer",
-        ],
+        options: depthwise::SEPARABLE,
         fuses: without_input,
         pads: |_, _| true,
-        build: separable_conv2d,
+        build: depthwise::separable_conv2d,
         ..PLAIN
     },
     Class { name: "Softmax", build: activation, ..PLAIN },
@@ -275,7 +256,7 @@ impl Site<'_> {
     }
 
     /// Adds a layer that takes the zeros before it as its padding.
-    fn add_padded(&mut self, layer: impl Layer + 'static) -> Result<Tensor> {
+    pub(super) fn add_padded(&mut self, layer: impl Layer + 'static) -> Result<Tensor> {
         Ok(Tensor::of(self.graph.add_named(self.options.name, layer, self.inputs[0].value)?))
     }
 }
@@ -368,57 +349,6 @@ fn conv2d(site: &mut Site<'_>) -> Result<Tensor> {
         .padding(padding)
         .use_bias(options.flag("use_bias", true)?)
         .kernel_initializer(options.initializer("kernel_initializer")?)
-        .activation(site.act);
-    site.add_padded(conv)
-}
-
-/// The options of windows that move over each channel.
-struct Windows {
-    kernel: [usize; 2],
-    strides: [usize; 2],
-    dilation: [usize; 2],
-    padding: Padding,
-    multiplier: usize,
-}
-
-impl Windows {
-    fn of(site: &Site<'_>) -> Result<Self> {
-        let options = &site.options;
-        let kernel = options.needed_pair("kernel_size")?;
-        let strides = options.pair("strides")?.unwrap_or([1; 2]);
-        let dilation = options.pair("dilation_rate")?.unwrap_or([1; 2]);
-        let extent = [0, 1].map(|axis| (kernel[axis] - 1) * dilation[axis] + 1);
-        let padding = site.inputs[0].padding(site.graph, options.padding()?, extent, strides);
-        let multiplier = options.size("depth_multiplier")?.unwrap_or(1);
-        Ok(Windows { kernel, strides, dilation, padding, multiplier })
-    }
-}
-
-fn depthwise_conv2d(site: &mut Site<'_>) -> Result<Tensor> {
-    let (windows, options) = (Windows::of(site)?, &site.options);
-    let conv = DepthwiseConv2D::new(1)
-        .kernel_size(windows.kernel)
-        .strides_by(windows.strides)
-        .dilation_rate(windows.dilation)
-        .padding(windows.padding)
-        .depth_multiplier(windows.multiplier)
-        .use_bias(options.flag("use_bias", true)?)
-        .depthwise_initializer(options.initializer("depthwise_initializer")?)
-        .activation(site.act);
-    site.add_padded(conv)
-}
-
-fn separable_conv2d(site: &mut Site<'_>) -> Result<Tensor> {
-    let (windows, options) = (Windows::of(site)?, &site.options);
-    let conv = SeparableConv2D::new(options.needed("filters")?, 1)
-        .kernel_size(windows.kernel)
-        .strides_by(windows.strides)
-        .dilation_rate(windows.dilation)
-        .padding(windows.padding)
-        .depth_multiplier(windows.multiplier)
-        .use_bias(options.flag("use_bias", true)?)
-        .depthwise_initializer(options.initializer("depthwise_initializer")?)
-        .pointwise_initializer(options.initializer("pointwise_initializer")?)
         .activation(site.act);
     site.add_padded(conv)
 }

@@ -2,6 +2,7 @@
 
 mod build;
 mod classes;
+mod depthwise;
 mod ends;
 mod options;
 mod zeros;
