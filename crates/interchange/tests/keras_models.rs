@@ -273,8 +273,8 @@ fn what_cannot_be_read_is_one_sentence() {
         ),
         (
             json!({"class_name": "Sequential", "config": {"layers": [
-                layer("InputLayer", json!({"name": "j", "batch_shape": [null, 8, 8, 1]}))]}}),
-            "its input `j` has the shape [null,8,8,1], but must have rows, columns and 3 channels",
+                layer("InputLayer", json!({"name": "j", "batch_shape": [null, 8, 8, 2]}))]}}),
+            "its input `j` has the shape [null,8,8,2], but must have rows, columns and 1 or 3 channels",
         ),
         (
             json!({"class_name": "MyModel", "config": {}}),
