@@ -30,6 +30,7 @@ impl Case for Elementwise {
         let (act, smooth) = (self.act, self.act.reads_input());
         // What is not added to anything is exact.
         let tolerance = if self.mode == Write::Set { 0.0 } else { 1e-7 };
+        let of_product: f32 = if matches!(act, Activation::LeakyRelu(_)) { 3e-7 } else { tolerance };
         let mut ops = bench.ops(self.shape.n, ALONE);
         let x = ops.tensor(&Operand::coarse("from", self.shape, self.from));
         let dy = ops.tensor(&Operand::draw("dy", self.shape, self.to));
@@ -46,15 +47,15 @@ impl Case for Elementwise {
         ops.set(ActivationGradient { act }, &[x, replaced], &[dx_in_place]);
         let done = ops.run()?;
         // A sum is rounded once, and then exact.
-        let of_sum = if smooth { SMOOTH } else { 1e-7 };
+        let of_sum = if smooth { SMOOTH } else { of_product.max(1e-7) };
         Ok(vec![
             done.output(copy, "copy", tolerance)?,
             done.output(scaled, "scaled copy", 3e-7)?,
-            done.output(y, "y", if smooth { SMOOTH } else { 0.0 })?,
+            done.output(y, "y", if smooth { SMOOTH } else { of_product })?,
             done.output(sum, "sum", of_sum)?,
             done.output(sum_in_place, "sum in place", of_sum)?,
-            done.output(dx, "dx", if smooth { SMOOTH } else { tolerance })?,
-            done.output(dx_in_place, "dx in place", if smooth { SMOOTH } else { 0.0 })?,
+            done.output(dx, "dx", if smooth { SMOOTH } else { of_product })?,
+            done.output(dx_in_place, "dx in place", if smooth { SMOOTH } else { of_product })?,
         ])
     }
 }

@@ -3,8 +3,8 @@ use program::{Activation, Error, Result, TensorId, ops};
 use std::borrow::Cow;
 
 /// An activation as a separate layer: Keras' `Activation("relu")`. After a normalization, that layer's
-/// `activation` does the same and saves a pass over the memory. Convolutions and dense layers only take
-/// [`Activation::Relu`]: the gradients of the others need values that a fused op would overwrite.
+/// `activation` does the same and saves a pass over the memory. Convolutions and dense layers only take ReLUs:
+/// the gradients of the others need values that a fused op would overwrite.
 ///
 /// ```
 /// use layers::Graph;

@@ -1,13 +1,14 @@
 use crate::activation::{check_fused, fused};
+use crate::multiply::merge;
 use crate::{Layer, Lower};
 use core::ops::RangeInclusive;
 use program::{Activation, Result, TensorId, ops};
 use std::borrow::Cow;
 
-/// The sum of two tensors of one shape, with an activation fused into it: the end of a residual block. Keras'
-/// `Add()([a, b])`.
+/// The sum of two tensors, with an activation fused into it: the end of a residual block. Keras' `Add()([a, b])`.
+/// Both have one shape, or the smaller one has one number for each channel or pixel, as for a [`Multiply`](crate::Multiply).
 ///
-/// If no other layer reads one of them, the sum is computed in its place, and the gradient of the sum
+/// If they have one shape and no other layer reads one of them, the sum is computed in its place, and the gradient of the sum
 /// serves as both gradients.
 ///
 /// ```
@@ -22,7 +23,7 @@ use std::borrow::Cow;
 /// assert_eq!(graph.shape(sum), graph.shape(x));
 /// # Ok::<(), layers::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Add {
     activation: Activation,
 }
@@ -33,7 +34,7 @@ impl Add {
         Self::default()
     }
 
-    /// The activation after the sum: none or ReLU. Others must be separate layers.
+    /// The activation after the sum: none or a ReLU. Others must be separate layers.
     pub fn activation(self, activation: Activation) -> Self {
         Add { activation }
     }
@@ -50,6 +51,14 @@ impl Layer for Add {
 
     fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
         check_fused("add", self.activation)?;
-        to.push(ops::Add { act: self.activation }, inputs)
+        let [a, b] = [inputs[0], inputs[1]].map(|x| to.shape(x));
+        if a == b {
+            return to.push(ops::Add { act: self.activation }, inputs);
+        }
+        let sum = merge(to, ops::How::Sum, inputs)?;
+        match self.activation {
+            Activation::None => Ok(sum),
+            act => to.push(ops::Activate { act }, &[sum]),
+        }
     }
 }

@@ -58,6 +58,11 @@ pub trait Layer: core::fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether the output is a batch of images though the input may be vectors. By default not.
+    fn makes_images(&self) -> bool {
+        false
+    }
+
     /// Whether it only joins what the layers before it write into its output. It isn't among the layers that
     /// [work](crate::Graph::work), and where it must copy, this counts for the layer before it. By default not.
     fn only_joins(&self) -> bool {

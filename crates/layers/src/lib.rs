@@ -42,11 +42,15 @@ mod error;
 mod flatten;
 mod init;
 mod layer;
+mod multiply;
 mod network;
 mod normalization;
 mod parameter;
+mod pixel_norm;
 mod pooling;
 mod rescaling;
+mod reshape;
+mod sides;
 
 pub use add::Add;
 pub use channels::{ChannelShuffle, ChannelSlice};
@@ -58,14 +62,18 @@ pub use error::{Error, Result};
 pub use flatten::Flatten;
 pub use init::Initializer;
 pub use layer::{Draws, Layer, Lower};
+pub use multiply::Multiply;
 pub use network::{
     Arena, Comparison, Cut, Exchange, Graph, Metrics, Mode, Network, Slot, Step, Summary, SummaryRow,
     Tolerance, Traced, Value, Work, keras_name,
 };
 pub use normalization::*;
 pub use parameter::{ParamSpec, Role};
+pub use pixel_norm::{LayerNormalization, LocalResponseNormalization};
 pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};
 pub use rescaling::Rescaling;
+pub use reshape::Reshape;
+pub use sides::{Cropping2D, UpSampling2D, ZeroPadding2D};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

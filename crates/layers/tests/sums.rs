@@ -230,7 +230,7 @@ fn names_and_errors_are_kerass() {
     let error = graph.add(Add::new(), [a, graph.input()]).unwrap_err().to_string();
     assert_eq!(
         error,
-        "layer add: add: the second operand has shape (1, 4, 4, 3), but (1, 4, 4, 5) is needed"
+        "layer add: add_spread: the second operand has shape (1, 4, 4, 3), but (1, 4, 4, 5) is needed"
     );
     let mut graph = Graph::new("names", [4, 4, 3]);
     let b = graph.add(Rectified, graph.input()).unwrap();

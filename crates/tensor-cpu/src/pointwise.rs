@@ -9,16 +9,26 @@ pub(crate) trait Pointwise: Copy + Send + Sync {
     fn gradient(self, of: f32, dy: f32) -> f32;
 }
 
-/// Calls code with the [`Pointwise`] of an [`Activation`](program::Activation), for which it is compiled. But for none and
-/// ReLU, type and activation share a name.
+/// Calls code with the [`Pointwise`] of an [`Activation`](program::Activation), for which it is compiled. The names of an activation
+/// without a number and of its type are the same.
 macro_rules! pointwise {
     ($act:expr, |$name:ident| $code:expr) => {
-        $crate::pointwise::pointwise!($act, |$name| $code, [Gelu, Silu, Elu, Sigmoid, Tanh])
+        $crate::pointwise::pointwise!($act, |$name| $code, [HardSwish, Gelu, Silu, Elu, Sigmoid, Tanh, Softplus, Mish])
     };
     ($act:expr, |$name:ident| $code:expr, [$($own:ident),+]) => {
         match $act {
-            program::Activation::None | program::Activation::Relu => {
+            program::Activation::None
+            | program::Activation::Relu
+            | program::Activation::BoundedRelu(_) => {
                 let $name = $crate::pointwise::Cut::of($act);
+                $code
+            }
+            program::Activation::LeakyRelu(slope) => {
+                let $name = $crate::pointwise::Leaky(slope);
+                $code
+            }
+            program::Activation::HardSigmoid(slope) => {
+                let $name = $crate::pointwise::HardSigmoid(slope);
                 $code
             }
             $(program::Activation::$own => {
@@ -30,26 +40,87 @@ macro_rules! pointwise {
 }
 pub(crate) use pointwise;
 
-/// None and ReLU: nothing below a number passes. For none it is NaN, which nothing lies below.
+/// None, ReLU and bounded ReLU: nothing below a number passes, and nothing above another one. Where there is no limit it is NaN, which
+/// nothing lies below or above.
 #[derive(Clone, Copy)]
-pub(crate) struct Cut(f32);
+pub(crate) struct Cut {
+    least: f32,
+    most: f32,
+}
 
 impl Cut {
-    /// As ReLU does, or as nothing.
+    /// As a ReLU does, or as nothing.
     pub(crate) fn of(act: program::Activation) -> Self {
-        Cut(if act == program::Activation::Relu { 0.0 } else { f32::NAN })
+        let least = if act.ceiling().is_some() { 0.0 } else { f32::NAN };
+        Cut { least, most: act.ceiling().filter(|most| most.is_finite()).unwrap_or(f32::NAN) }
     }
 }
 
 impl Pointwise for Cut {
     #[inline(always)]
     fn forward(self, x: f32) -> f32 {
-        if x < self.0 { self.0 } else { x }
+        let x = if x < self.least { self.least } else { x };
+        if x > self.most { self.most } else { x }
     }
 
     #[inline(always)]
     fn gradient(self, of: f32, dy: f32) -> f32 {
-        if of <= self.0 { 0.0 } else { dy }
+        if of <= self.least || of >= self.most { 0.0 } else { dy }
+    }
+}
+
+/// `LeakyReLU`, with its slope.
+#[derive(Clone, Copy)]
+pub(crate) struct Leaky(pub f32);
+
+impl Pointwise for Leaky {
+    #[inline(always)]
+    fn forward(self, x: f32) -> f32 {
+        if x < 0.0 { self.0 * x } else { x }
+    }
+
+    #[inline(always)]
+    fn gradient(self, of: f32, dy: f32) -> f32 {
+        if of <= 0.0 { self.0 * dy } else { dy }
+    }
+}
+
+/// The hard sigmoid, with its slope. Of the result at most 1e-7 is wrong.
+#[derive(Clone, Copy)]
+pub(crate) struct HardSigmoid(pub f32);
+
+impl Pointwise for HardSigmoid {
+    #[inline(always)]
+    fn forward(self, x: f32) -> f32 {
+        let y = self.0 * x + 0.5;
+        let y = if y < 0.0 { 0.0 } else { y };
+        if y > 1.0 { 1.0 } else { y }
+    }
+
+    #[inline(always)]
+    fn gradient(self, of: f32, dy: f32) -> f32 {
+        let y = self.0 * of + 0.5;
+        if y <= 0.0 || y >= 1.0 { 0.0 } else { self.0 * dy }
+    }
+}
+
+/// Hard-swish. Of the result at most 2e-7 is wrong, or as much of it as f32 rounds; of its slope 2e-7.
+#[derive(Clone, Copy)]
+pub(crate) struct HardSwish;
+
+impl Pointwise for HardSwish {
+    #[inline(always)]
+    fn forward(self, x: f32) -> f32 {
+        let y = x * HardSigmoid(1.0 / 6.0).forward(x);
+        // What is infinite times 0 is not 0.
+        if x <= -3.0 { 0.0 } else { y }
+    }
+
+    #[inline(always)]
+    fn gradient(self, of: f32, dy: f32) -> f32 {
+        let slope = of * (1.0 / 3.0) + 0.5;
+        let slope = if of <= -3.0 { 0.0 } else { slope };
+        dy * if of >= 3.0 { 1.0 } else { slope }
     }
 }
 
@@ -150,6 +221,58 @@ impl Pointwise for Tanh {
     }
 }
 
+/// Softplus. Of the result at most 1e-7 is wrong, or as much of it as f32 rounds twice; of its slope 1e-7.
+#[derive(Clone, Copy)]
+pub(crate) struct Softplus;
+
+impl Pointwise for Softplus {
+    #[inline(always)]
+    fn forward(self, x: f32) -> f32 {
+        let [_, power] = power(x);
+        // ln(1 + power) = 2 atanh(s).
+        let s = power / (2.0 + power);
+        let square = s * s;
+        let high = 1.0 / 9.0 + square * (1.0 / 11.0 + square * (1.0 / 13.0));
+        let low = 1.0 + square * (1.0 / 3.0 + square * (0.2 + square * (1.0 / 7.0 + square * high)));
+        (if x < 0.0 { 0.0 } else { x }) + 2.0 * s * low
+    }
+
+    #[inline(always)]
+    fn gradient(self, of: f32, dy: f32) -> f32 {
+        dy * Sigmoid.forward(of)
+    }
+}
+
+/// Mish: `tanh(ln(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2)`, by `exp(-|x|)`. Of the result at most 3e-7 is wrong, or as much of it as f32
+/// rounds; of its slope 4e-7.
+#[derive(Clone, Copy)]
+pub(crate) struct Mish;
+
+impl Mish {
+    /// `x`, no farther from 0 than powers go; the hyperbolic tangent; and 1 minus its square.
+    #[inline(always)]
+    fn parts(x: f32) -> [f32; 3] {
+        let [distance, e] = power(x);
+        let [own, rest] = if x < 0.0 { [e * (e + 2.0), 2.0] } else { [1.0 + 2.0 * e, 2.0 * e * e] };
+        let whole = own + rest;
+        [distance.copysign(x), own / whole, rest * (2.0 * own + rest) / (whole * whole)]
+    }
+}
+
+impl Pointwise for Mish {
+    #[inline(always)]
+    fn forward(self, x: f32) -> f32 {
+        let [near, tanh, _] = Mish::parts(x);
+        (if x < 0.0 { near } else { x }) * tanh
+    }
+
+    #[inline(always)]
+    fn gradient(self, of: f32, dy: f32) -> f32 {
+        let [near, tanh, rest] = Mish::parts(of);
+        dy * (tanh + near * rest * Sigmoid.forward(of))
+    }
+}
+
 /// The distance from 0, up to where the power could leave the normal numbers; `exp(-distance)`.
 #[inline(always)]
 fn power(x: f32) -> [f32; 2] {
@@ -207,11 +330,18 @@ mod tests {
 
     #[test]
     fn activations_keep_their_promises() {
+        keeps(Activation::BoundedRelu(2.5), Cut::of(Activation::BoundedRelu(2.5)), [1e-9, 1e-9]);
+        keeps(Activation::LeakyRelu(0.2), Leaky(0.2), [1e-9, 1e-9]);
+        keeps(Activation::LeakyRelu(-0.5), Leaky(-0.5), [1e-9, 1e-9]);
+        keeps(Activation::HardSigmoid(0.2), HardSigmoid(0.2), [1e-7, 1e-9]);
+        keeps(Activation::HardSwish, HardSwish, [2e-7, 2e-7]);
         keeps(Activation::Gelu, Gelu, [1e-7, 3e-7]);
         keeps(Activation::Silu, Silu, [1e-7, 3e-7]);
         keeps(Activation::Elu, Elu, [2e-7, 3e-7]);
         keeps(Activation::Sigmoid, Sigmoid, [1e-7, 1e-7]);
         keeps(Activation::Tanh, Tanh, [2e-7, 3e-7]);
+        keeps(Activation::Softplus, Softplus, [1e-6, 1e-7]);
+        keeps(Activation::Mish, Mish, [1e-6, 4e-7]);
     }
 
     /// Against f64, on a fine grid and far away.
@@ -248,11 +378,53 @@ mod tests {
     }
 
     #[test]
+    fn relus_at_their_ends() {
+        let cut = Cut::of(Activation::BoundedRelu(6.0));
+        let ends = [f32::NEG_INFINITY, -0.0, 6.0, f32::INFINITY];
+        assert_eq!(ends.map(|x| cut.forward(x)), [0.0, 0.0, 6.0, 6.0]);
+        assert_eq!([0.0, 3.0, 6.0].map(|y| cut.gradient(y, 2.0)), [0.0, 2.0, 0.0]);
+        let leaky = Leaky(0.25);
+        assert_eq!(ends.map(|x| leaky.forward(x)), [f32::NEG_INFINITY, 0.0, 6.0, f32::INFINITY]);
+        assert_eq!([-1.0, 0.0, 3.0].map(|y| leaky.gradient(y, 2.0)), [0.5, 0.5, 2.0]);
+        let hard = HardSigmoid(0.25);
+        assert_eq!([f32::NEG_INFINITY, 0.0, f32::INFINITY].map(|x| hard.forward(x)), [0.0, 0.5, 1.0]);
+        assert_eq!([-2.0, 1.0, 2.0].map(|x| hard.gradient(x, 2.0)), [0.0, 0.5, 0.0]);
+        assert!(
+            cut.forward(f32::NAN).is_nan()
+                && leaky.forward(f32::NAN).is_nan()
+                && hard.forward(f32::NAN).is_nan()
+        );
+        assert_eq!(ends.map(|x| HardSwish.forward(x)), [0.0, 0.0, 6.0, f32::INFINITY]);
+        assert_eq!([-3.0, 0.0, 3.0].map(|x| HardSwish.gradient(x, 2.0)), [0.0, 1.0, 2.0]);
+        assert!(HardSwish.forward(f32::NAN).is_nan() && HardSwish.gradient(f32::NAN, 1.0).is_nan());
+        // As today: nothing is cut off.
+        let none = Cut::of(Activation::None);
+        assert_eq!((none.forward(f32::INFINITY), none.gradient(f32::INFINITY, 2.0)), (f32::INFINITY, 2.0));
+        assert_eq!(Cut::of(Activation::Relu).gradient(f32::INFINITY, 2.0), 2.0);
+    }
+
+    #[test]
     fn silu_at_its_ends() {
         assert!(Silu.forward(f32::NAN).is_nan() && Silu.gradient(f32::NAN, 1.0).is_nan());
         assert_eq!((Silu.forward(0.0), Silu.gradient(0.0, 1.0)), (0.0, 0.5));
         assert_eq!((Silu.forward(f32::INFINITY), Silu.gradient(f32::INFINITY, 2.0)), (f32::INFINITY, 2.0));
         assert!(Silu.forward(f32::NEG_INFINITY).abs() < 1e-30);
+    }
+
+    #[test]
+    fn softplus_and_mish_at_their_ends() {
+        assert!(Softplus.forward(f32::NAN).is_nan() && Softplus.gradient(f32::NAN, 1.0).is_nan());
+        assert!(Mish.forward(f32::NAN).is_nan() && Mish.gradient(f32::NAN, 1.0).is_nan());
+        assert_eq!(
+            (Softplus.forward(f32::INFINITY), Softplus.gradient(f32::INFINITY, 2.0)),
+            (f32::INFINITY, 2.0)
+        );
+        assert_eq!((Mish.forward(f32::INFINITY), Mish.gradient(f32::INFINITY, 2.0)), (f32::INFINITY, 2.0));
+        assert_eq!((Mish.forward(0.0), Softplus.gradient(0.0, 1.0)), (0.0, 0.5));
+        assert!(
+            Softplus.forward(f32::NEG_INFINITY).abs() < 1e-30
+                && Mish.forward(f32::NEG_INFINITY).abs() < 1e-30
+        );
     }
 
     #[test]

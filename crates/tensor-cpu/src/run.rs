@@ -6,10 +6,11 @@ use crate::memory::{Arenas, Operands};
 use crate::norm_operands::{Infer, Saved, Train};
 use crate::normalization::Groups;
 use crate::{
-    Buffer, Cpu, activation, channels, conv, dropout, elementwise, linear, normalization, pooling, softmax,
+    Buffer, Cpu, activation, channels, conv, dropout, elementwise, layer_norm, linear, local_response_norm,
+    merge, normalization, pooling, softmax, upsample, zero_pad,
 };
 use core::ops::Range;
-use program::ops::Reshape;
+use program::ops::{Reshape, Spread};
 use program::{Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, ViewMut, Write};
 
 /// See `Backend::run`.
@@ -130,6 +131,26 @@ fn run_step<E: Convolved>(
             let gradients = [at.run_mut(to.dgamma), at.run_mut(to.dbeta)];
             groups.backward(cpu, at.read(of.x), at.read(of.dy), at.write(to.dx), gradients, write);
         }
+        Op::LayerNorm(op) => {
+            let (of, to) = op.bind(step)?;
+            let affine = [at.run(of.gamma), at.run(of.beta)];
+            layer_norm::forward(cpu, op.epsilon, at.read(of.x), affine, at.write(to.y));
+        }
+        Op::LayerNormGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, gamma, dy, dx) = (at.read(of.x), at.run(of.gamma), at.read(of.dy), at.write(to.dx));
+            let gradients = [at.run_mut(to.dgamma), at.run_mut(to.dbeta)];
+            layer_norm::backward(cpu, op.norm.epsilon, x, gamma, dy, dx, gradients, write);
+        }
+        Op::LocalResponseNorm(op) => {
+            let (of, to) = op.bind(step)?;
+            local_response_norm::forward(cpu, op, at.read(of.x), at.write(to.y));
+        }
+        Op::LocalResponseNormGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, dy) = (at.read(of.x), at.read(of.dy));
+            local_response_norm::backward(cpu, &op.norm, x, dy, at.write(to.y), write);
+        }
         Op::Activate(op) => {
             let (of, to) = op.bind(step)?;
             activation::forward(cpu, op.act, at.read(of.x), at.write(to.y));
@@ -152,6 +173,18 @@ fn run_step<E: Convolved>(
             }
             activation::add_forward(cpu, op.act, at.read(other), y);
         }
+        Op::Merge(op) => {
+            let (of, to) = op.bind(step)?;
+            let (z, y) = (at.read(of.z), at.write(to.y));
+            let spread = Spread::of("merge", y.layout.shape, z.layout.shape)?;
+            let x = (!program.is_in_place(step, of.x)).then(|| at.read(of.x));
+            merge::forward(cpu, (op.how, spread), x, z, y, write);
+        }
+        Op::MergeGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (dy, x) = (at.read(of.dy), of.x.map(|x| at.read(x)));
+            merge::gradient(cpu, op.spread, dy, x, at.write(to.y), write);
+        }
         Op::MaxPool(op) => {
             let (of, to) = op.bind(step)?;
             pooling::forward(cpu, pooling::Maximum, &op.pool, at.read(of.x), at.write(to.y));
@@ -168,6 +201,18 @@ fn run_step<E: Convolved>(
         Op::AveragePoolGradient(op) => {
             let (of, to) = op.bind(step)?;
             pooling::average_backward(cpu, &op.pool, at.read(of.dy), at.write(to.y), write);
+        }
+        Op::ZeroPad(op) => {
+            let (of, to) = op.bind(step)?;
+            zero_pad::run(cpu, op, at.read(of.x), at.write(to.y), write);
+        }
+        Op::Upsample(op) => {
+            let (of, to) = op.bind(step)?;
+            upsample::forward(cpu, op, at.read(of.x), at.write(to.y));
+        }
+        Op::UpsampleGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            upsample::backward(cpu, &op.upsample, at.read(of.dy), at.write(to.y), write);
         }
         Op::Dropout(op) => {
             let (of, to) = op.bind(step)?;

@@ -2,6 +2,9 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
+#[path = "golden/spatial.rs"]
+mod spatial;
+
 use program::ops::{
     Activate, ActivationGradient, AveragePool, AveragePoolGradient, BatchNormInfer, BatchNormInputGradient,
     BatchNormTrain, BatchNormWeightGradient, ChannelShuffle, Conv2dForward, Conv2dInputGradient,
@@ -13,6 +16,7 @@ use program::{
     Write,
 };
 use safetensors::SafeTensors;
+use spatial::{pixels, sides, windows};
 use tensor_cpu::Buffer;
 
 /// The golden file.
@@ -231,13 +235,15 @@ fn channel_shuffle(device: &Device) {
     expect(device, &golden, "shuffle.x", &left(&run, back));
 }
 
-/// The activations that are no pieces of straight lines, alone and behind a normalization.
+/// All activations but ReLU, alone and behind a normalization.
 fn activations(device: &Device) {
-    Activation::ALL.into_iter().filter(|act| act.reads_input()).for_each(|act| activation(device, act));
+    let trivial = [Activation::None, Activation::Relu];
+    Activation::ALL.into_iter().filter(|act| !trivial.contains(act)).for_each(|act| activation(device, act));
 }
 
 fn activation(device: &Device, act: Activation) {
-    let golden = Golden::open();
+    let first = ["gelu", "silu", "elu", "sigmoid", "tanh"].contains(&act.name());
+    let golden = Golden::of(if first { "ops" } else { "activations" });
     let name = |what: &str| format!("{}.{what}", act.name());
     let at = golden.layout(&name("x"));
     let bn = BatchNorm { epsilon: 1.0 / 1024.0, act };
@@ -245,7 +251,7 @@ fn activation(device: &Device, act: Activation) {
     let (x, dy) = (ops.batch(&name("x")), ops.batch(&name("dy")));
     let [y, dx, of_norm, dx_of_norm] = [(); 4].map(|()| ops.room(at));
     ops.set(Activate { act }, &[x], &[y]);
-    ops.set(ActivationGradient { act }, &[x, dy], &[dx]);
+    ops.set(ActivationGradient { act }, &[if act.reads_input() { x } else { y }, dy], &[dx]);
     let (gamma, beta) = (ops.run_of(Arena::Parameters, &[1.0; 5]), ops.parameter(&name("bn.beta")));
     let saved = ops.run_of(Arena::Statistics, &[0.0; 10]);
     let [dgamma, dbeta] = [(); 2].map(|()| ops.run_of(Arena::Gradients, &[0.0; 5]));
@@ -311,7 +317,7 @@ fn pooling(device: &Device) {
     let golden = Golden::open();
     for (case, kernel, stride, pad) in [("3s2", 3, 2, 0), ("3s2p1", 3, 2, 1), ("2s2", 2, 2, 0)] {
         let pad = Pad { top: pad, bottom: pad, left: pad, right: pad };
-        let pool = Pool2d { kernel: [kernel; 2], stride: [stride; 2], pad };
+        let pool = Pool2d::new([kernel; 2], [stride; 2], pad);
         let name = |what: &str| format!("pool.{case}.{what}");
         let (x_at, y_at) = (golden.layout(&name("x")), golden.layout(&name("dy")));
         let mut ops = Ops::new(&golden, x_at.shape.n);
@@ -397,5 +403,8 @@ on_every_device!(
     grouped_convolutions,
     channel_shuffle,
     activations,
-    group_norm
+    group_norm,
+    windows,
+    sides,
+    pixels
 );

@@ -46,7 +46,7 @@ __device__ void fill(T* y, u64 packs, float value) {
 }
 
 template <class Is, class T>
-__device__ void copy(const T* x, u32 x_stride, T* y, u32 y_stride, u64 rows, u32 packs, float factor, u32 act,
+__device__ void copy(const T* x, u32 x_stride, T* y, u32 y_stride, u64 rows, u32 packs, float factor, Act act,
                      bool add) {
     constexpr int V = Is::V;
     Walk walk(packs);
@@ -79,7 +79,7 @@ __device__ void copy(const T* x, u32 x_stride, T* y, u32 y_stride, u64 rows, u32
 
 template <class Is>
 __device__ void gradient(const act_t* y, u32 y_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
-                         u64 rows, u32 packs, u32 act, bool add) {
+                         u64 rows, u32 packs, Act act, bool add) {
     constexpr int V = Is::V;
     Walk walk(packs);
     while (walk.row < rows) {
@@ -131,20 +131,20 @@ KERNEL fill_act(act_t* y, u64 packs, float value, u32 vector) {
 KERNEL copy_f32(const float* x, u32 x_stride, float* y, u32 y_stride, u64 rows, u32 packs, float factor, u32 add,
                 u32 vector) {
     if (vector == 1) {
-        copy<Variant<1, false>>(x, x_stride, y, y_stride, rows, packs, factor, 0, add);
+        copy<Variant<1, false>>(x, x_stride, y, y_stride, rows, packs, factor, ACT_NONE, add);
     } else {
-        copy<Variant<4, false>>(x, x_stride, y, y_stride, rows, packs, factor, 0, add);
+        copy<Variant<4, false>>(x, x_stride, y, y_stride, rows, packs, factor, ACT_NONE, add);
     }
 }
 
 // y = act(factor * x), or y = act(y + factor * x)
-KERNEL copy_act(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u64 rows, u32 packs, float factor, u32 act,
+KERNEL copy_act(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u64 rows, u32 packs, float factor, Act act,
                 u32 add, u32 vector) {
     CALL_VARIANT(PACK, vector, act, copy, x, x_stride, y, y_stride, rows, packs, factor, act, add);
 }
 
 // dx = the gradient before the activation that gave y, or for gelu that took it, or dx += it; dx may be dy
 KERNEL act_bwd(const act_t* y, u32 y_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u64 rows,
-               u32 packs, u32 act, u32 add, u32 vector) {
+               u32 packs, Act act, u32 add, u32 vector) {
     CALL_VARIANT(PACK, vector, act, gradient, y, y_stride, dy, dy_stride, dx, dx_stride, rows, packs, act, add);
 }

@@ -42,7 +42,7 @@ struct Group {
 
 // y = act((x - mean) * gamma * inverse + beta)
 KERNEL group_norm(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 pixels, u32 channels, u32 groups,
-                  const float* gamma, const float* beta, float epsilon, u32 act) {
+                  const float* gamma, const float* beta, float epsilon, Act act) {
     Group group(x, x_stride, pixels, channels, groups, epsilon);
     const act_t* from = group.of(x, x_stride, pixels);
     act_t* to = group.of(y, y_stride, pixels);
@@ -57,7 +57,7 @@ KERNEL group_norm(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 pixe
 // the activation.
 KERNEL group_norm_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
                            u32 pixels, u32 channels, u32 groups, const float* gamma, const float* beta, float epsilon,
-                           u32 act, float* partials, u32 add) {
+                           Act act, float* partials, u32 add) {
     __shared__ float sums[2][MOST_THREADS];
     Group group(x, x_stride, pixels, channels, groups, epsilon);
     const act_t* values = group.of(x, x_stride, pixels);

@@ -280,7 +280,7 @@ __device__ void statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels,
 template <class Is>
 __device__ void normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 rows, u32 channels, u32 slab_rows,
                           const float* gamma, const float* beta, const float* mean, const float* deviation,
-                          u32 is_variance, const float* bias, float epsilon, u32 act) {
+                          u32 is_variance, const float* bias, float epsilon, Act act) {
     constexpr int V = Is::V, BATCH = 4;
     Part part = part_of<V>(rows, channels, slab_rows);
     x += part.first * x_stride + part.channel;
@@ -316,7 +316,7 @@ __device__ void normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, 
 // Sums of dz, the gradient before the activation, and of dz * (x - mean).
 template <class Is>
 __device__ void gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, u32 rows, u32 channels,
-                              u32 slab_rows, const float* gamma, const float* beta, const float* saved, u32 act,
+                              u32 slab_rows, const float* gamma, const float* beta, const float* saved, Act act,
                               float* partials, u32* counters, float* dgamma, float* dbeta) {
     constexpr int V = Is::V, BATCH = PACK / (Is::SMOOTH ? 4 : 2); // as many as registers hold
     Part part = part_of<V>(rows, channels, slab_rows);
@@ -389,7 +389,7 @@ __device__ void gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32
 template <class Is>
 __device__ void input_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
                                u32 rows, u32 channels, u32 slab_rows, const float* gamma, const float* beta,
-                               const float* saved, const float* dgamma, const float* dbeta, float count, u32 act,
+                               const float* saved, const float* dgamma, const float* dbeta, float count, Act act,
                                bool add) {
     constexpr int V = Is::V, BATCH = Is::SMOOTH || PACK == 4 ? 2 : 3; // as many as registers hold
     Part part = part_of<V>(rows, channels, slab_rows);
@@ -476,14 +476,14 @@ KERNEL bn_join(const float* stats, u32 replicas, u32 channels, float pixels, flo
 // given as the variance. Bias, mean and beta may be null: zeros.
 KERNEL __launch_bounds__(MOST_THREADS, 3) bn_normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 rows, u32 channels, u32 slab_rows,
                     const float* gamma, const float* beta, const float* mean, const float* deviation,
-                    u32 is_variance, const float* bias, float epsilon, u32 act, u32 vector) {
+                    u32 is_variance, const float* bias, float epsilon, Act act, u32 vector) {
     CALL_VARIANT(QUAD, vector, act, normalize, x, x_stride, y, y_stride, rows, channels, slab_rows, gamma, beta, mean,
                  deviation, is_variance, bias, epsilon, act);
 }
 
 // dgamma and dbeta =
 KERNEL __launch_bounds__(MOST_THREADS, 3) bn_gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, u32 rows, u32 channels,
-                        u32 slab_rows, const float* gamma, const float* beta, const float* saved, u32 act,
+                        u32 slab_rows, const float* gamma, const float* beta, const float* saved, Act act,
                         float* partials, u32* counters, float* dgamma, float* dbeta, u32 vector) {
     CALL_VARIANT(QUAD, vector, act, gradient_sums, x, x_stride, dy, dy_stride, rows, channels, slab_rows, gamma, beta,
                  saved, act, partials, counters, dgamma, dbeta);
@@ -492,7 +492,7 @@ KERNEL __launch_bounds__(MOST_THREADS, 3) bn_gradient_sums(const act_t* x, u32 x
 // dx = or, if so said, dx +=
 KERNEL __launch_bounds__(MOST_THREADS, 3) bn_input_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
                          u32 rows, u32 channels, u32 slab_rows, const float* gamma, const float* beta,
-                         const float* saved, const float* dgamma, const float* dbeta, float count, u32 act, u32 add,
+                         const float* saved, const float* dgamma, const float* dbeta, float count, Act act, u32 add,
                          u32 vector) {
     CALL_VARIANT(QUAD, vector, act, input_gradient, x, x_stride, dy, dy_stride, dx, dx_stride, rows, channels, slab_rows,
                  gamma, beta, saved, dgamma, dbeta, count, act, add != 0);

@@ -22,7 +22,7 @@ struct Spot {
 };
 
 template <class Is>
-__device__ inline void move(const act_t* x, u32 x_stride, const float* bias, u32 act, act_t* y, u32 y_stride, u32 rows,
+__device__ inline void move(const act_t* x, u32 x_stride, const float* bias, Act act, act_t* y, u32 y_stride, u32 rows,
                             u32 c, bool add) {
     constexpr int V = Is::V;
     Spot<V> spot(c);
@@ -54,7 +54,7 @@ __device__ inline void move(const act_t* x, u32 x_stride, const float* bias, u32
 }
 
 // y = act(x + bias), or with `add` +=; `bias` may be null, and y may be x.
-KERNEL move_rows(const act_t* x, u32 x_stride, const float* bias, u32 act, act_t* y, u32 y_stride, u32 rows, u32 c,
+KERNEL move_rows(const act_t* x, u32 x_stride, const float* bias, Act act, act_t* y, u32 y_stride, u32 rows, u32 c,
                  u32 add, u32 vector) {
     CALL_VARIANT(PACK, vector, act, move, x, x_stride, bias, act, y, y_stride, rows, c, add != 0);
 }

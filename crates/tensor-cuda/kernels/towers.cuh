@@ -223,7 +223,7 @@ struct Bell {
     }
 };
 
-// What SiLU, ELU, sigmoid and tanh are made of: the distance from 0, at most 87; exp(-distance); 1 / (1 + exp(-distance)), and what
+// What SiLU, ELU, sigmoid, tanh, softplus and mish are made of: the distance from 0, at most 87; exp(-distance); 1 / (1 + exp(-distance)), and what
 // that lacks to 1.
 struct Logistic {
     float distance, power, most, rest;
@@ -236,18 +236,38 @@ struct Logistic {
     }
 };
 
-// Activations by their numbers, which are those of crate `program`: src/activation.rs compares them. The smooth ones come last, and
-// behind ACT_SILU those that have an exponential in common.
-enum Act : u32 { ACT_NONE, ACT_RELU, ACT_GELU, ACT_SILU, ACT_ELU, ACT_SIGMOID, ACT_TANH };
+// tanh(ln(1 + exp(x))), and 1 minus its square, for mish.
+struct Softened {
+    float tanh, rest;
 
-// An activation; a NaN passes. Without SMOOTH it is none or relu: code for the others would cost registers and branches for each
-// element.
+    __device__ Softened(const Logistic& of, float x) {
+        float e = of.power, own = x < 0.0f ? e * (e + 2.0f) : 1.0f + 2.0f * e, other = x < 0.0f ? 2.0f : 2.0f * e * e;
+        float whole = own + other;
+        tanh = own / whole;
+        rest = other * (2.0f * own + other) / (whole * whole);
+    }
+};
+
+// Activations, each with a number of its own in the upper half: src/activation.rs packs both. The smooth ones come last, and behind
+// ACT_SILU those that have an exponential in common.
+using Act = u64;
+enum Kind : u32 { ACT_NONE, ACT_RELU, ACT_BOUNDED_RELU, ACT_LEAKY_RELU, ACT_HARD_SIGMOID, ACT_HARD_SWISH, ACT_GELU, ACT_SILU, ACT_ELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTPLUS, ACT_MISH };
+
+__device__ inline u32 kind_of(Act act) { return static_cast<u32>(act); }
+__device__ inline float number_of(Act act) { return __uint_as_float(static_cast<u32>(act >> 32)); }
+
+// An activation; a NaN passes. Without SMOOTH it is none, relu or bounded relu: code for the others would cost registers and branches
+// for each element.
 template <bool SMOOTH = true>
-__device__ inline float activate(float x, u32 act) {
-    if (SMOOTH && act >= ACT_SILU) { // one exponential for all four: code for each would take twice as long to compile
+__device__ inline float activate(float x, Act of_kind) {
+    u32 act = kind_of(of_kind);
+    float number = number_of(of_kind);
+    if (SMOOTH && act >= ACT_SILU) { // one exponential for all: code for each would take twice as long to compile
         Logistic of(act == ACT_TANH ? 2.0f * x : x);
         if (act == ACT_SILU) return (x < 0.0f ? 0.0f : x) - of.distance * of.rest;
         if (act == ACT_ELU) return x < 0.0f ? of.power - 1.0f : x;
+        if (act == ACT_SOFTPLUS) return (x < 0.0f ? 0.0f : x) + log1pf(of.power);
+        if (act == ACT_MISH) return (x < 0.0f ? -of.distance : x) * Softened(of, x).tanh;
         float above = x < 0.0f ? of.rest : of.most, below = x < 0.0f ? of.most : of.rest;
         return act == ACT_SIGMOID ? above : above - below;
     }
@@ -255,15 +275,33 @@ __device__ inline float activate(float x, u32 act) {
         Bell of(x);
         return (x < 0.0f ? 0.0f : x) - of.distance * of.tail;
     }
-    return act == ACT_RELU && x < 0.0f ? 0.0f : x;
+    if (SMOOTH && act == ACT_LEAKY_RELU) return x < 0.0f ? number * x : x;
+    if (SMOOTH && act == ACT_HARD_SIGMOID) {
+        float y = fmaf(number, x, 0.5f);
+        return y < 0.0f ? 0.0f : y > 1.0f ? 1.0f : y;
+    }
+    if (SMOOTH && act == ACT_HARD_SWISH) {
+        float of_six = x + 3.0f < 6.0f ? (x + 3.0f) * (1.0f / 6.0f) : 1.0f;
+        return x <= -3.0f ? 0.0f : x >= 3.0f ? x : x * of_six;
+    }
+    if (act == ACT_NONE) return x;
+    return x < 0.0f ? 0.0f : act == ACT_BOUNDED_RELU && x > number ? number : x;
 }
 
-// The gradient before the activation, from the one after it and relu's output or input, or the input of the others. That of a NaN passes.
+// The gradient before the activation, from the one after it and a relu's output or input, or the input of the others. That of a NaN
+// passes.
 template <bool SMOOTH = true>
-__device__ inline float before(float of, float dy, u32 act) {
+__device__ inline float before(float of, float dy, Act of_kind) {
+    u32 act = kind_of(of_kind);
+    float number = number_of(of_kind);
     if (SMOOTH && act >= ACT_SILU) {
         Logistic at(act == ACT_TANH ? 2.0f * of : of);
         if (act == ACT_ELU) return of < 0.0f ? dy * at.power : dy;
+        if (act == ACT_SOFTPLUS) return dy * (of < 0.0f ? at.rest : at.most);
+        if (act == ACT_MISH) {
+            Softened to(at, of);
+            return dy * (to.tanh + (of < 0.0f ? -at.distance * at.rest : at.distance * at.most) * to.rest);
+        }
         if (act >= ACT_SIGMOID) return dy * ((act == ACT_TANH ? 4.0f : 1.0f) * at.most * at.rest);
         float below = at.rest * (1.0f - at.distance * at.most);
         return dy * (of < 0.0f ? below : 1.0f - below);
@@ -273,7 +311,14 @@ __device__ inline float before(float of, float dy, u32 act) {
         float below = at.tail - at.distance * (0.3989423f * at.bell);
         return dy * (of < 0.0f ? below : 1.0f - below);
     }
-    return act == ACT_RELU && of <= 0.0f ? 0.0f : dy;
+    if (SMOOTH && act == ACT_LEAKY_RELU) return of <= 0.0f ? number * dy : dy;
+    if (SMOOTH && act == ACT_HARD_SIGMOID) {
+        float y = fmaf(number, of, 0.5f);
+        return y <= 0.0f || y >= 1.0f ? 0.0f : number * dy;
+    }
+    if (SMOOTH && act == ACT_HARD_SWISH) return of <= -3.0f ? 0.0f : of >= 3.0f ? dy : dy * fmaf(of, 1.0f / 3.0f, 0.5f);
+    if (act == ACT_NONE) return dy;
+    return of <= 0.0f || (act == ACT_BOUNDED_RELU && of >= number) ? 0.0f : dy;
 }
 
 // What a kernel is compiled for: V neighbouring elements a thread, and activations with or without SMOOTH ones.
@@ -287,7 +332,7 @@ struct Variant {
 #define CALL_VARIANT(WIDE, vector, act, function, ...)                          \
     do {                                                                        \
         if (vector == 1) function<Variant<1, true>>(__VA_ARGS__);               \
-        else if (act >= ACT_GELU) function<Variant<WIDE, true>>(__VA_ARGS__);          \
+        else if (kind_of(act) > ACT_BOUNDED_RELU) function<Variant<WIDE, true>>(__VA_ARGS__);          \
         else function<Variant<WIDE, false>>(__VA_ARGS__);                       \
     } while (false)
 

@@ -9,7 +9,7 @@ use crate::ops::convolution::Weights;
 use crate::ops::normalization::{Saved, Training};
 use crate::place::Place;
 use core::ops::Range;
-use program::ops::Reshape;
+use program::ops::{Reshape, Spread};
 use program::{Arena, Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, Write};
 
 impl Cuda {
@@ -135,6 +135,26 @@ impl Cuda {
                 let gradients = [to.dgamma, to.dbeta].map(|id| at.run(id));
                 self.op_group_norm_gradient(&op.norm, tensors, affine, gradients, write)
             }
+            Op::LayerNorm(op) => {
+                let (of, to) = op.bind(step)?;
+                let affine = [of.gamma, of.beta].map(|id| at.run(id));
+                self.op_layer_norm(op, at.read(of.x), affine, at.write(to.y))
+            }
+            Op::LayerNormGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                let tensors = [at.read(of.x), at.read(of.dy), at.write(to.dx)];
+                let gradients = [to.dgamma, to.dbeta].map(|id| at.run(id));
+                self.op_layer_norm_gradient(&op.norm, tensors, at.run(of.gamma), gradients, write)
+            }
+            Op::LocalResponseNorm(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_local_response_norm(op, at.read(of.x), at.write(to.y))
+            }
+            Op::LocalResponseNormGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                let (x, dy) = (at.read(of.x), at.read(of.dy));
+                self.op_local_response_norm_gradient(&op.norm, x, dy, at.write(to.y), write)
+            }
             Op::Activate(op) => {
                 let (of, to) = op.bind(step)?;
                 self.op_act_fwd(op.act, at.read(of.x), at.write(to.y))
@@ -157,6 +177,17 @@ impl Cuda {
                 }
                 self.op_add_act(op.act, at.read(other), y)
             }
+            Op::Merge(op) => {
+                let (of, to) = op.bind(step)?;
+                let (x, z) = (at.read(of.x), at.read(of.z));
+                let spread = Spread::of("merge", x.layout.shape, z.layout.shape)?;
+                self.op_merge((op.how, spread), x, z, at.write(to.y), write)
+            }
+            Op::MergeGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                let x = of.x.map(|x| at.read(x));
+                self.op_merge_gradient(op.spread, at.read(of.dy), x, at.write(to.y), write)
+            }
             Op::MaxPool(op) => {
                 let (of, to) = op.bind(step)?;
                 self.op_maxpool_fwd(&op.pool, at.read(of.x), at.write(to.y))
@@ -173,6 +204,18 @@ impl Cuda {
             Op::AveragePoolGradient(op) => {
                 let (of, to) = op.bind(step)?;
                 self.op_avgpool_bwd(&op.pool, at.read(of.dy), at.write(to.y), write)
+            }
+            Op::ZeroPad(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_zero_pad(op, at.read(of.x), at.write(to.y), write)
+            }
+            Op::Upsample(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_upsample(op, at.read(of.x), at.write(to.y))
+            }
+            Op::UpsampleGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_upsample_gradient(&op.upsample, at.read(of.dy), at.write(to.y), write)
             }
             Op::Dropout(op) => {
                 let (of, to) = op.bind(step)?;

@@ -1,6 +1,6 @@
 //! `.keras`: a ZIP archive with `config.json` and `model.weights.h5`.
 
-use super::config::{self, MAX_CONFIG};
+use super::config::{self, MAX_CONFIG, VERSION};
 use crate::file::{MAX_FILE, bounded, too_large};
 use crate::{Error, Result, pytorch};
 use serde_json::Value;
@@ -34,7 +34,14 @@ pub(super) fn open(path: &Path, bytes: Vec<u8>) -> Result<(Vec<u8>, Value)> {
     };
     let config = entry("config.json", MAX_CONFIG, config::too_large)?;
     let config = config.ok_or_else(|| config::unreadable(path, &"there is no config.json in the archive"))?;
-    Ok((weights, config::parse(path, &config)?))
+    let mut config = config::parse(path, &config)?;
+    // Without it, or if it can't be read, the archive is of Keras 3, like almost all.
+    let about = entry("metadata.json", MAX_CONFIG, config::too_large)?.unwrap_or_default();
+    let about: Value = serde_json::from_slice(&about).unwrap_or_default();
+    if let Some(config) = config.as_object_mut() {
+        config.insert(VERSION.to_owned(), about[VERSION].clone());
+    }
+    Ok((weights, config))
 }
 
 #[cfg(test)]

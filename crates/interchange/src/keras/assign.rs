@@ -63,7 +63,7 @@ fn insert(tensors: &mut Tensors, step: &Step, own: Option<(&Unit, &str)>) -> Res
             Some((unit, layer)) => {
                 stored += 1;
                 let found = unit.array(spec.name, stored - 1);
-                let fits = found.filter(|array| array.shape == spec.shape);
+                let fits = found.filter(|array| is_alike(&array.shape, &spec.shape));
                 fits.ok_or_else(|| unlike(layer, spec, found))?.read()?
             }
         };
@@ -79,6 +79,11 @@ fn insert(tensors: &mut Tensors, step: &Step, own: Option<(&Unit, &str)>) -> Res
             Err(format!("its layer `{layer}` has `{}`, which its configuration has not", shortened(more)))
         }
     }
+}
+
+/// Whether a tensor of the file has the numbers of one of the network: a dense layer on an image is a convolution of single pixels here.
+fn is_alike(theirs: &[usize], own: &[usize]) -> bool {
+    theirs == own || own.strip_prefix(&[1, 1]).is_some_and(|own| own.len() == 2 && own == theirs)
 }
 
 fn unlike(layer: &str, spec: &ParamSpec, found: Option<&Array>) -> String {
@@ -149,8 +154,10 @@ fn by_names(own: &[&Step], units: &[Unit]) -> Option<Vec<usize>> {
 /// A layer of the network that the file has under the same name, where the order gives it the weights of another one. Names that
 /// Keras gives don't count, since they depend on the models that a session made before.
 fn contradicted(own: &[&Step], units: &[Unit], taken: &[usize]) -> Option<String> {
-    let is_own =
-        |unit: &Unit| kind(unit.shapes()).is_none_or(|kind| number(&unit.name).0 != kind.keras_name());
+    let is_own = |unit: &Unit| {
+        kind(unit.shapes())
+            .is_none_or(|kind| kind.keras_names().iter().all(|own| number(&unit.name).0 != *own))
+    };
     own.iter().zip(taken).find_map(|(step, &unit)| {
         let same = units.iter().position(|unit| unit.group == step.name && is_own(unit))?;
         (same != unit).then(|| {

@@ -8,6 +8,9 @@ use std::path::Path;
 /// The longest configuration that is read, in bytes of JSON: as numbers in memory it may take 16 times as much.
 pub(super) const MAX_CONFIG: u64 = 16 << 20;
 
+/// Where a configuration has the version of Keras that wrote it.
+pub(super) const VERSION: &str = "keras_version";
+
 pub(super) fn too_large(path: &Path) -> Error {
     let most = MAX_CONFIG >> 20;
     Error::file(path, format!("its model's configuration is longer than {most} MiB, the most that is read"))

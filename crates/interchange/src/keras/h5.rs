@@ -1,6 +1,6 @@
 //! The layers of an HDF5 file, in both layouts.
 
-use super::config::{self, MAX_CONFIG};
+use super::config::{self, MAX_CONFIG, VERSION};
 use super::unit::{Array, Unit};
 use super::{MAX_FILE, unit};
 use crate::text::shortened;
@@ -51,7 +51,7 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<Layers> {
     let root = file.root_group().map_err(damaged)?;
     let config = match root.attribute("model_config").and_then(|config| config.read_string()) {
         Ok(text) if text.len() as u64 > MAX_CONFIG => return Err(config::too_large(path)),
-        Ok(text) => Some(with_compile(&root, config::parse(path, text.as_bytes())?)),
+        Ok(text) => Some(with_version(&root, with_compile(&root, config::parse(path, text.as_bytes())?))),
         Err(Hdf5Error::AttributeNotFound(_)) => None,
         Err(error) => return Err(config::unreadable(path, &error)),
     };
@@ -67,6 +67,15 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<Layers> {
     reader.walk(&root, "", 0)?;
     unit::mark_loose(&mut reader.units);
     Ok(Layers { units: reader.units, named: false, config })
+}
+
+/// A model's configuration with the version of Keras, as in the text of `model.to_json`.
+fn with_version(root: &Group, mut config: Value) -> Value {
+    let version = root.attribute("keras_version").and_then(|version| version.read_string());
+    if let (Ok(version), Some(config)) = (version, config.as_object_mut()) {
+        config.insert(VERSION.to_owned(), version.into());
+    }
+    config
 }
 
 /// A model's configuration with that of its training, as in `.keras`. Without one that can be read, the model is taken alone.

@@ -28,11 +28,18 @@ const NEUTRAL: [&str; 9] = [
 ];
 
 /// Functions of Keras that a functional model holds like layers, and the activations that do the same.
-const FUNCTIONS: [(&str, &str); 5] =
-    [("Gelu", "gelu"), ("Relu", "relu"), ("Sigmoid", "sigmoid"), ("Silu", "silu"), ("Tanh", "tanh")];
+const FUNCTIONS: [(&str, &str); 7] = [
+    ("Gelu", "gelu"),
+    ("HardSigmoid", "hard_sigmoid"),
+    ("Relu", "relu"),
+    ("Relu6", "relu6"),
+    ("Sigmoid", "sigmoid"),
+    ("Silu", "silu"),
+    ("Tanh", "tanh"),
+];
 
 /// The functions of TensorFlow that a model of Keras 2 holds like layers, and their names in Keras 3.
-const OPERATORS: [(&str, &str); 10] = [
+const OPERATORS: [(&str, &str); 11] = [
     ("__operators__.add", "Add"),
     ("math.add", "Add"),
     ("math.subtract", "Subtract"),
@@ -42,12 +49,13 @@ const OPERATORS: [(&str, &str); 10] = [
     ("math.tanh", "Tanh"),
     ("nn.gelu", "Gelu"),
     ("nn.relu", "Relu"),
+    ("nn.relu6", "Relu6"),
     ("nn.silu", "Silu"),
 ];
 
 /// Layers that change nothing but a training, besides those that draw: [`Layer::passes_on`].
-const FOR_TRAINING: [&str; 5] =
-    ["ActivityRegularization", "AlphaDropout", "GaussianDropout", "GaussianNoise", "SpatialDropout2D"];
+const FOR_TRAINING: [&str; 4] =
+    ["ActivityRegularization", "AlphaDropout", "GaussianDropout", "GaussianNoise"];
 
 impl<'a> Layer<'a> {
     pub(super) fn of(value: &'a Value) -> Self {
@@ -73,7 +81,8 @@ impl<'a> Layer<'a> {
 
     /// Whether files have weights of it.
     pub(super) fn has_weights(&self) -> bool {
-        ["Conv2D", "Dense", "BatchNormalization", "GroupNormalization"].contains(&self.class)
+        ["Conv2D", "Dense", "BatchNormalization", "GroupNormalization", "LayerNormalization"]
+            .contains(&self.class)
     }
 
     /// Whether it has weights itself or, as a model, in a layer.
@@ -90,7 +99,7 @@ impl<'a> Layer<'a> {
 
     /// Whether it works in another way in training.
     pub(super) fn differs_in_training(&self) -> bool {
-        ["BatchNormalization", "Dropout"].contains(&self.class)
+        ["BatchNormalization", "Dropout", "SpatialDropout2D", "StochasticDepth"].contains(&self.class)
             || self.passes_on("", &mut Vec::new()) && self.class != "Identity"
             || self.inner().any(|layer| layer.differs_in_training())
     }

@@ -2,6 +2,7 @@
 
 use super::calls::{Calls, first_numbers};
 use super::compile;
+use super::config::VERSION;
 use super::layer::{self, Layer, ends};
 use super::parallel;
 use super::place::{Place, Root};
@@ -47,7 +48,10 @@ pub(super) fn read(config: &Value, weights: (&[Unit], bool)) -> Result<Read, Str
         told.push(parallel::of_weights(name));
     }
     let around = Around { names, numbered, ..Around::default() };
-    let mut reader = Reader { weights, ..Reader::default() };
+    let before_3 = config[VERSION]
+        .as_str()
+        .is_some_and(|version| ["1.", "2."].iter().any(|old| version.starts_with(old)));
+    let mut reader = Reader { weights, before_3, ..Reader::default() };
     let images = vec![IMAGES.to_owned()];
     let output = reader.model(model, &around, &images)?;
     if let (None, Some(inner)) = (reader.image, &parallel) {
@@ -108,6 +112,8 @@ impl Around {
 #[derive(Default)]
 struct Reader<'a> {
     weights: (&'a [Unit], bool),
+    /// Whether the model is of Keras 1 or 2.
+    before_3: bool,
     adapted: Vec<usize>,
     layers: Vec<LayerSpec>,
     places: Vec<Place>,
@@ -250,11 +256,18 @@ impl Reader<'_> {
             Some(spec) => spec,
             None => layer.spec(place, of_vectors, &mut self.left_out)?,
         };
+        // Its slope was 0.2, and is 1/6 in Keras 3.
+        if self.before_3 && spec.options.get("activation") == Some(&"hard_sigmoid".into()) {
+            spec.options.insert("activation".to_owned(), "hard_sigmoid(0.2)".into());
+        }
         spec.name = if call == 0 { place.layer.clone() } else { format!("{}_call{call}", place.layer) };
         spec.inputs = inputs.to_vec();
         let name = spec.name.clone();
         let has_places = spec.options.get("keepdims") == Some(&true.into());
-        if of_vectors || spec.class == "Flatten" || spec.class.starts_with("Global") && !has_places {
+        let is_image = spec.class == "Reshape"
+            && spec.options["target_shape"].as_array().is_some_and(|to| to.len() == 3);
+        let is_flat = ["Flatten", "Reshape"].contains(&spec.class.as_str());
+        if !is_image && (of_vectors || is_flat || spec.class.starts_with("Global") && !has_places) {
             self.vectors.insert(name.clone());
         }
         if layer.has_weights() {

@@ -5,13 +5,20 @@
 
 use super::graph::{Of, Reader};
 use super::node::Node;
+use super::nodes::Attribute::Float;
 use super::nodes::Nodes;
 use layers::Step;
 use program::Activation;
+use serde_json::json;
 
 /// Operators that are an activation without attributes.
-pub(super) const PLAIN: [(&str, Activation); 3] =
-    [("Relu", Activation::Relu), ("Sigmoid", Activation::Sigmoid), ("Tanh", Activation::Tanh)];
+pub(super) const PLAIN: [(&str, Activation); 5] = [
+    ("HardSwish", Activation::HardSwish),
+    ("Relu", Activation::Relu),
+    ("Sigmoid", Activation::Sigmoid),
+    ("Softplus", Activation::Softplus),
+    ("Tanh", Activation::Tanh),
+];
 
 impl<'g> Reader<'g> {
     /// An activation with an operator of its own, or a part of one.
@@ -22,9 +29,7 @@ impl<'g> Reader<'g> {
                 "Erf" => "erf",
                 "Reciprocal" => "reciprocal",
                 "Sqrt" => "sqrt",
-                "HardSwish" => "hard_silu",
                 "Mish" => "mish",
-                "Softplus" => "softplus",
                 _ => return Err(node.unknown()),
             },
         };
@@ -38,6 +43,11 @@ impl<'g> Reader<'g> {
             1.0 => self.activation(node, activation.name()),
             alpha => Err(node.form(format!("with alpha={alpha}"))),
         }
+    }
+
+    pub(super) fn leaky_relu(&mut self, node: &Node<'g>) -> Result<Of, String> {
+        let slope = node.float("alpha", 0.01)?;
+        self.pointwise(node, "LeakyReLU", json!({"negative_slope": slope}), Vec::new())
     }
 
     pub(super) fn gelu(&mut self, node: &Node<'g>) -> Result<Of, String> {
@@ -56,8 +66,22 @@ impl Nodes<'_> {
             return self.node(op, &[&x], &[], output);
         }
         match act {
-            Activation::None | Activation::Relu | Activation::Sigmoid | Activation::Tanh => {
-                self.node("Identity", &[&x], &[], output)
+            Activation::None => self.node("Identity", &[&x], &[], output),
+            Activation::BoundedRelu(most) => {
+                let [none, most] =
+                    [("least", 0.0), ("most", most)].map(|(what, x)| self.constant(step, what, x));
+                self.node("Clip", &[&x, &none, &most], &[], output)
+            }
+            Activation::LeakyRelu(slope) => self.node("LeakyRelu", &[&x], &[Float("alpha", slope)], output),
+            Activation::HardSigmoid(slope) => {
+                self.node("HardSigmoid", &[&x], &[Float("alpha", slope), Float("beta", 0.5)], output)
+            }
+            // Operator sets before 18 have no `Mish`.
+            Activation::Mish => {
+                let [soft, tanh] = ["softplus", "tanh"].map(|what| self.helper(step, what));
+                let soft = self.node("Softplus", &[&x], &[], soft);
+                let tanh = self.node("Tanh", &[&soft], &[], tanh);
+                self.node("Mul", &[&x, &tanh], &[], output)
             }
             Activation::Gelu => self.gelu(step, &x, output),
             Activation::Silu => {
@@ -66,6 +90,8 @@ impl Nodes<'_> {
                 self.node("Mul", &[&x, &logistic], &[], output)
             }
             Activation::Elu => self.node("Elu", &[&x], &[], output),
+            // Those in the table.
+            act => self.node(act.label(), &[&x], &[], output),
         }
     }
 

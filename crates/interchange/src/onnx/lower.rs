@@ -155,7 +155,7 @@ impl<'g> Reader<'g> {
     }
 
     fn lower(&mut self, layer: &str, term: &Arc<Term>, flat: bool) -> Result<String, String> {
-        let known = |name: &str| Activation::ALL.iter().any(|own| own.name() == name);
+        let known = |name: &str| name.parse::<Activation>().is_ok();
         if let Some((activation, of)) = patterns::activation(term).filter(|(name, _)| known(name)) {
             let x = self.lowered(layer, of, flat)?;
             let shape = self.shape(&x);

@@ -3,6 +3,8 @@
 //! A new activation of several nodes is a line in [`activation`].
 
 use super::term::{Kind, Term};
+use program::Activation;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Functions that are only parts of others.
@@ -31,19 +33,27 @@ fn line(term: &Arc<Term>) -> (f64, f64, &Arc<Term>) {
 }
 
 /// The activation that a term is, by Keras' name, and what it reads.
-pub(super) fn activation(term: &Arc<Term>) -> Option<(&'static str, &Arc<Term>)> {
+pub(super) fn activation(term: &Arc<Term>) -> Option<(Cow<'static, str>, &Arc<Term>)> {
     let (factor, of) = scaled(term);
     match &of.kind {
-        Kind::Function(name, x) if factor == 1.0 && !PARTS.contains(name) => Some((name, x)),
-        Kind::Clip(0.0, most, x) if factor == 1.0 && *most >= f64::from(f32::MAX) => Some(("relu", x)),
-        Kind::Clip(..) => match hard_sigmoid(of) {
-            Some((own, x)) if near(own * factor, 1.0) => Some(("hard_sigmoid", x)),
-            _ => match &of.kind {
-                Kind::Clip(0.0, 6.0, x) if factor == 1.0 => Some(("relu6", x)),
+        Kind::Function(name, x) if factor == 1.0 && !PARTS.contains(name) => Some(((*name).into(), x)),
+        Kind::Clip(0.0, most, x) if factor == 1.0 && *most >= f64::from(f32::MAX) => Some(("relu".into(), x)),
+        Kind::Clip(0.0, most, line_of) => match hard_sigmoid(of) {
+            Some((own, x)) if near(own * factor, 1.0) => Some(("hard_sigmoid".into(), x)),
+            _ => match line(line_of) {
+                (slope, offset, x) if near(factor * most, 1.0) && near(offset / most, 0.5) && slope > 0.0 => {
+                    Some((Activation::HardSigmoid((slope / most) as f32).to_string().into(), x))
+                }
+                _ if factor == 1.0 => {
+                    Some((Activation::BoundedRelu(*most as f32).to_string().into(), line_of))
+                }
                 _ => None,
             },
         },
-        Kind::Product(a, b) => product(factor, a, b).or_else(|| product(factor, b, a)),
+        Kind::Product(a, b) => {
+            let found = product(factor, a, b).or_else(|| product(factor, b, a));
+            found.map(|(name, x)| (name.into(), x))
+        }
         _ => None,
     }
 }

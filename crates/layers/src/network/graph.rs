@@ -105,6 +105,11 @@ impl Graph {
         self.shapes[value.0]
     }
 
+    /// Whether `value` is a batch of vectors, not of images.
+    pub fn is_vectors(&self, value: Value) -> bool {
+        self.flat[value.0]
+    }
+
     /// Adds a layer that reads a value, or several, named as Keras would: `conv2d`, `conv2d_1`, ...
     ///
     /// ```
@@ -146,7 +151,8 @@ impl Graph {
         }
         let output = Value(self.shapes.len());
         self.shapes.push(alone.shape(alone.output));
-        self.flat.push(self.flat[inputs[0].0] || layer.makes_vectors());
+        let stays = self.flat[inputs[0].0] && !layer.makes_images();
+        self.flat.push(stays || layer.makes_vectors());
         let (name, layer, frozen) = (name.to_owned(), Arc::new(layer), Vec::new());
         self.nodes.push(Node { name, layer, inputs, output, frozen });
         Ok(output)

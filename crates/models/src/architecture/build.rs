@@ -163,11 +163,15 @@ impl Building<'_> {
         let stays = node.class.keeps_sign && inputs.iter().all(|x| x.is_never_negative);
         let is_last_dense = self.nodes.iter().rposition(|node| node.class.name == "Dense") == Some(k);
         let classes = is_last_dense.then_some(self.classes);
-        let mut y = (node.class.build)(&mut Site { graph: &mut self.graph, options, inputs, act, classes })?;
+        let mut padded = images;
+        padded.is_never_negative = stays;
+        let readers_pad = self.readers_pad(k, &padded);
+        let graph = &mut self.graph;
+        let mut y = (node.class.build)(&mut Site { graph, options, inputs, act, classes, readers_pad })?;
         if after != Activation::None {
             y.value = self.graph.add_named(&format!("{}_{}", node.name, after.name()), after, y.value)?;
         }
-        y.is_never_negative |= stays || [act, after].contains(&Activation::Relu);
+        y.is_never_negative |= stays || [act, after].into_iter().any(is_never_negative);
         let shape = self.graph.shape(y.value);
         if shape.per_sample() > MOST_NUMBERS {
             let what = format!("its output has {shape} numbers an image, but must have at most 2^31");
@@ -175,6 +179,22 @@ impl Building<'_> {
         }
         self.tensors.push(y);
         Ok(())
+    }
+
+    /// Whether all layers that read layer `k`, a `ZeroPadding2D`, can add its zeros to their own padding; `x` tells what
+    /// of. There is one, at least.
+    fn readers_pad(&self, k: usize, x: &Tensor) -> bool {
+        if self.nodes[k].class.name != "ZeroPadding2D" {
+            return false;
+        }
+        let mut readers = (k + 1..self.nodes.len())
+            .filter(|&reader| self.nodes[reader].inputs.contains(&Some(k)))
+            .peekable();
+        let takes = |reader: usize| {
+            let Node { spec, name, class, .. } = &self.nodes[reader];
+            (class.pads)(&Options { name, spec }, x) || self.readers_pad(reader, x)
+        };
+        readers.peek().is_some() && readers.all(takes)
     }
 
     /// The activation in the op of layer `k`, and the one in an op behind it.
@@ -211,8 +231,12 @@ fn inputs(options: &Options<'_>, k: usize, places: &HashMap<String, usize>) -> R
     options.spec.inputs.iter().map(of).collect()
 }
 
+fn is_never_negative(act: Activation) -> bool {
+    act.ceiling().is_some() || matches!(act, Activation::Sigmoid | Activation::HardSigmoid(_))
+}
+
 fn is_activation(class: &Class) -> bool {
-    ["Activation", "ELU", "ReLU", "Softmax"].contains(&class.name)
+    ["Activation", "ELU", "LeakyReLU", "ReLU", "Softmax"].contains(&class.name)
 }
 
 /// The activation that a layer computes by itself. A softmax or a sigmoid at the end is none: the loss has it.
@@ -220,14 +244,21 @@ fn activation(node: &Node<'_>, is_last: bool) -> Result<Activation> {
     let options = Options { name: &node.name, spec: node.spec };
     let own = match node.class.name {
         "ReLU" => {
-            let zero = |key| Ok::<_, Error>(options.number(key, 0.0)? == 0.0);
-            let bounded = node.spec.options.get("max_value").is_some_and(|most| !most.is_null());
-            if bounded || !zero("negative_slope")? || !zero("threshold")? {
-                return Err(
-                    options.refuse("only a ReLU without max_value, negative_slope and threshold is there")
-                );
+            let (most, slope) = (options.given_number("max_value")?, options.number("negative_slope", 0.0)?);
+            if options.number("threshold", 0.0)? != 0.0 {
+                return Err(options.refuse("only a ReLU with a threshold of 0 is there"));
             }
-            Some(Activation::Relu)
+            Some(match most {
+                None if slope == 0.0 => Activation::Relu,
+                None => Activation::LeakyRelu(slope),
+                Some(most) if slope == 0.0 => Activation::BoundedRelu(most),
+                Some(_) => return Err(options.refuse("a ReLU has a max_value or a negative_slope, not both")),
+            })
+        }
+        // Keras 2 calls its slope alpha.
+        "LeakyReLU" => {
+            let alpha = options.given_number("alpha")?.unwrap_or(0.3);
+            Some(Activation::LeakyRelu(options.given_number("negative_slope")?.unwrap_or(alpha)))
         }
         "ELU" if options.number("alpha", 1.0)? != 1.0 => {
             return Err(options.refuse("only an ELU with an alpha of 1 is there"));

@@ -30,11 +30,12 @@ impl Rule for Activate {
     }
 
     fn options(&self) -> String {
-        self.act.name().to_owned()
+        self.act.to_string()
     }
 
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let operands::Activate { x } = self.operands_of(shapes)?;
+        self.act.check(self.name())?;
         Ok(vec![x])
     }
 
@@ -56,7 +57,7 @@ impl Rule for ActivationGradient {
     }
 
     fn options(&self) -> String {
-        self.act.name().to_owned()
+        self.act.to_string()
     }
 
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {

@@ -50,7 +50,7 @@ impl Rule for LinearForward {
     }
 
     fn options(&self) -> String {
-        if self.act == Activation::None { String::new() } else { self.act.name().to_owned() }
+        if self.act == Activation::None { String::new() } else { self.act.to_string() }
     }
 
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {

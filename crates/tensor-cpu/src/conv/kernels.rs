@@ -46,7 +46,7 @@ pub(super) struct SumTile {
     pub add: bool,
     /// What to multiply with then, and to add: one number a channel each, unless null.
     pub affine: [*const f32; 2],
-    pub relu: bool,
+    pub relu: Option<f32>,
 }
 
 /// A tile of a weight gradient, `MR` inputs by `NV` vectors of outputs, as sums over pixels.
@@ -175,8 +175,9 @@ unsafe fn sum<S: Simd, const MR: usize, const NV: usize>(t: &SumTile) {
             let shift: [S::Vec; NV] = core::array::from_fn(|j| load(shift, j));
             acc.iter_mut().for_each(|acc| (0..NV).for_each(|j| acc[j] = S::fma(acc[j], scale[j], shift[j])));
         }
-        if t.relu {
-            acc.iter_mut().for_each(|acc| (0..NV).for_each(|j| acc[j] = S::relu(acc[j])));
+        if let Some(most) = t.relu {
+            let most = S::set(most);
+            acc.iter_mut().for_each(|acc| (0..NV).for_each(|j| acc[j] = S::min(S::relu(acc[j]), most)));
         }
         for (r, acc) in acc.iter().enumerate() {
             for (j, &v) in acc.iter().enumerate() {

@@ -77,7 +77,7 @@ pub(crate) fn forward<E: Convolved>(
     b: Option<&[f32]>,
     y: ViewMut<[E]>,
 ) {
-    let finish = Finish { bias: b, add: false, affine: None, relu: act == Activation::Relu };
+    let finish = Finish { bias: b, add: false, affine: None, relu: act.ceiling() };
     forward_finished(cpu, conv, act, x, w, finish, y);
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn forward_normalized<E: Convolved>(
     let mut numbers = cpu.channels(2 * conv.outputs);
     let (offset, scale) = numbers[..2 * conv.outputs].split_at_mut(conv.outputs);
     normalization::fold(bn, runs, b, offset, scale);
-    let (affine, relu) = (Some([&*scale, runs.beta]), bn.act == Activation::Relu);
+    let (affine, relu) = (Some([&*scale, runs.beta]), bn.act.ceiling());
     let finish = Finish { bias: Some(offset), add: false, affine, relu };
     forward_finished(cpu, conv, bn.act, x, w, finish, y);
 }
@@ -114,8 +114,8 @@ fn forward_finished<E: Convolved>(
     } else {
         grouped::sums(cpu, conv, x, w, finish, y.reborrow());
     }
-    // ReLU is done to the sums before they are stored.
-    if act.reads_input() {
+    // A ReLU is done to the sums before they are stored.
+    if act != Activation::None && act.ceiling().is_none() {
         activation::forward_in_place(cpu, act, y);
     }
 }

@@ -16,13 +16,14 @@ pub(crate) struct Finish<'a> {
     pub add: bool,
     /// A factor and a second addend for each column.
     pub affine: Option<[&'a [f32]; 2]>,
-    pub relu: bool,
+    /// A ReLU, with the largest number that it gives.
+    pub relu: Option<f32>,
 }
 
 impl<'a> Finish<'a> {
     /// Sums as they are.
     pub fn sums(mode: Write) -> Self {
-        Finish { bias: None, add: mode == Write::Add, affine: None, relu: false }
+        Finish { bias: None, add: mode == Write::Add, affine: None, relu: None }
     }
 
     /// The same for some of the outputs.
@@ -166,7 +167,7 @@ impl Job<'_> {
                 _ => [core::ptr::null(); 2],
             },
             add: !pass.is_first || self.finish.add,
-            relu: pass.is_last && self.finish.relu,
+            relu: self.finish.relu.filter(|_| pass.is_last),
         };
         for (i, image) in segment.images.clone().enumerate() {
             let mut row = 0;

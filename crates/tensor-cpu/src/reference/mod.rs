@@ -5,12 +5,15 @@ pub(crate) mod conv;
 pub(crate) mod elementwise;
 pub(crate) mod images;
 pub(crate) mod linear;
+pub(crate) mod merge;
 pub(crate) mod normalization;
 pub(crate) mod operand;
 pub(crate) mod optimizer;
+pub(crate) mod pixel_norm;
 pub(crate) mod pooling;
 mod run;
 pub(crate) mod softmax;
+pub(crate) mod spatial;
 pub(crate) mod window;
 
 /// Every op as a plain loop in f64, straight from its definition: the reference for the other backends, and

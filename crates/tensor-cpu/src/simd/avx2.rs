@@ -70,6 +70,10 @@ impl Simd for Avx2 {
         unsafe { _mm256_max_ps(_mm256_setzero_ps(), v) }
     }
     #[inline(always)]
+    unsafe fn min(v: __m256, most: __m256) -> __m256 {
+        unsafe { _mm256_min_ps(most, v) }
+    }
+    #[inline(always)]
     unsafe fn prefetch(at: *const f32) {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }

@@ -66,6 +66,10 @@ impl Simd for Avx512 {
         unsafe { _mm512_max_ps(_mm512_setzero_ps(), v) }
     }
     #[inline(always)]
+    unsafe fn min(v: __m512, most: __m512) -> __m512 {
+        unsafe { _mm512_min_ps(most, v) }
+    }
+    #[inline(always)]
     unsafe fn prefetch(at: *const f32) {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }

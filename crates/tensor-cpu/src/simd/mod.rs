@@ -123,6 +123,8 @@ pub(crate) trait Simd: Copy {
     unsafe fn fma(a: Self::Vec, b: Self::Vec, c: Self::Vec) -> Self::Vec;
     /// `max(v, 0)`, NaN where `v` is.
     unsafe fn relu(v: Self::Vec) -> Self::Vec;
+    /// The smaller one, NaN where `v` is.
+    unsafe fn min(v: Self::Vec, most: Self::Vec) -> Self::Vec;
     /// Asks for the memory at any address, valid or not, to be brought near.
     unsafe fn prefetch(at: *const f32);
 }

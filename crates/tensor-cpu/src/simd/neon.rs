@@ -77,6 +77,10 @@ impl Simd for Neon {
         unsafe { vmaxq_f32(v, vdupq_n_f32(0.0)) }
     }
     #[inline(always)]
+    unsafe fn min(v: float32x4_t, most: float32x4_t) -> float32x4_t {
+        unsafe { vminq_f32(v, most) }
+    }
+    #[inline(always)]
     unsafe fn prefetch(at: *const f32) {
         // The intrinsic is not stable yet. The instruction never faults.
         unsafe { asm!("prfm pldl1keep, [{}]", in(reg) at, options(nostack, preserves_flags, readonly)) }

@@ -72,5 +72,9 @@ impl Simd for Portable {
         from_fn(|i| if v[i] < 0.0 { 0.0 } else { v[i] })
     }
     #[inline(always)]
+    unsafe fn min(v: [f32; 8], most: [f32; 8]) -> [f32; 8] {
+        from_fn(|i| if v[i] > most[i] { most[i] } else { v[i] })
+    }
+    #[inline(always)]
     unsafe fn prefetch(_at: *const f32) {}
 }

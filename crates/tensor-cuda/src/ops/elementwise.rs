@@ -141,7 +141,7 @@ impl Cuda {
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let Some(walk) = Walk::over(op, self.format(), &[&x, &y])? else { return Ok(()) };
         let (from, to) = (walk.stride(&x), walk.stride(&y));
-        let (act, add) = (activation::number(act), u32::from(write == Write::Add));
+        let (act, add) = (activation::packed(act), u32::from(write == Write::Add));
         let args = args![x.ptr, from, y.ptr, to, walk.rows, walk.packs, factor, act, add, walk.vector];
         self.launch("copy_act", walk.geometry(self), args)
     }
@@ -182,7 +182,7 @@ impl Cuda {
     ) -> Result<()> {
         let Some(walk) = Walk::over(op, self.format(), &[y, dy, dx])? else { return Ok(()) };
         let strides = [y, dy, dx].map(|place| walk.stride(place));
-        let (act, add) = (activation::number(act), u32::from(write == Write::Add));
+        let (act, add) = (activation::packed(act), u32::from(write == Write::Add));
         let args = args![
             y.ptr,
             strides[0],

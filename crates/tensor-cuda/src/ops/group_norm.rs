@@ -39,7 +39,7 @@ impl Cuda {
             gamma,
             beta,
             norm.epsilon,
-            activation::number(norm.act),
+            activation::packed(norm.act),
         ];
         self.launch("group_norm", blocks.geometry(), args)
     }
@@ -77,7 +77,7 @@ impl Cuda {
                 gamma,
                 beta,
                 norm.epsilon,
-                activation::number(norm.act),
+                activation::packed(norm.act),
                 partials,
                 u32::from(write == Write::Add),
             ];

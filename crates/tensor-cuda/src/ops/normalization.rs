@@ -220,7 +220,7 @@ impl Cuda {
             u32::from(is_variance),
             bias,
             bn.epsilon,
-            activation::number(bn.act),
+            activation::packed(bn.act),
             tiles.vector,
         ];
         self.launch("bn_normalize", tiles.geometry(), args)
@@ -297,7 +297,7 @@ impl Cuda {
             gamma,
             beta,
             saved,
-            activation::number(bn.act),
+            activation::packed(bn.act),
             partials,
             counters,
             dgamma,
@@ -338,7 +338,7 @@ impl Cuda {
             dgamma,
             dbeta,
             count as f32,
-            activation::number(bn.act),
+            activation::packed(bn.act),
             u32::from(write == Write::Add),
             tiles.vector,
         ];

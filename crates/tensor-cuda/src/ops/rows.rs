@@ -40,7 +40,7 @@ impl Cuda {
         let geometry =
             Geometry { grid: [blocks, beside as u32, 1], block: [THREADS as u32, 1, 1], shared: 0 };
         let size = |value| u32_of(op, "a size", value);
-        let act = activation::number(act);
+        let act = activation::packed(act);
         let add = u32::from(write == Write::Add);
         let arguments = args![
             x.ptr,

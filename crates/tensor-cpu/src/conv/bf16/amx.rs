@@ -379,9 +379,10 @@ unsafe fn finish(run: &FinishRun) {
             if let Some([factor, addend]) = affine {
                 v = [0, 1].map(|half| _mm512_fmadd_ps(v[half], factor[half], addend[half]));
             }
-            if run.relu {
-                // The instruction returns its second operand where one is NaN.
+            if let Some(most) = run.relu {
+                // The instructions return their second operand where one is NaN.
                 v = v.map(|v| _mm512_max_ps(_mm512_setzero_ps(), v));
+                v = v.map(|v| _mm512_min_ps(_mm512_set1_ps(most), v));
             }
             let rounded: __m512i = core::mem::transmute(_mm512_cvtne2ps_pbh(v[1], v[0]));
             _mm512_mask_storeu_epi16(y, lanes32(run.columns), rounded);

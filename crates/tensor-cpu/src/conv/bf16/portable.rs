@@ -179,8 +179,9 @@ unsafe fn finish(run: &FinishRun) {
                 if !run.affine[0].is_null() {
                     v = v.mul_add(of(run.affine[0]), of(run.affine[1]));
                 }
-                if run.relu && v < 0.0 {
-                    v = 0.0;
+                if let Some(most) = run.relu {
+                    v = if v < 0.0 { 0.0 } else { v };
+                    v = if v > most { most } else { v };
                 }
                 (*y).0 = round(v);
             }

@@ -146,5 +146,5 @@ pub(super) struct FinishRun {
     pub affine: [*const f32; 2],
     /// Whether to add to what `y` held.
     pub add: bool,
-    pub relu: bool,
+    pub relu: Option<f32>,
 }

@@ -35,7 +35,7 @@ pub(super) struct Gather {
     pub add: bool,
     /// What to multiply with then, and to add: one number a channel each, unless null.
     pub affine: [*const f32; 2],
-    pub relu: bool,
+    pub relu: Option<f32>,
 }
 
 /// Weights to transform: the nine taps of some outputs.
@@ -203,8 +203,9 @@ unsafe fn output<S: Simd, F: Form<OUT, IN>, const OUT: usize, const IN: usize>(t
                 let (scale, shift) = (load(scale.add(channel)), load(shift.add(channel)));
                 out.iter_mut().for_each(|row| (0..OUT).for_each(|j| row[j] = S::fma(row[j], scale, shift)));
             }
-            if t.relu {
-                out.iter_mut().for_each(|row| (0..OUT).for_each(|j| row[j] = S::relu(row[j])));
+            if let Some(most) = t.relu {
+                let most = S::set(most);
+                out.iter_mut().for_each(|row| (0..OUT).for_each(|j| row[j] = S::min(S::relu(row[j]), most)));
             }
             for (i, row) in out.iter().enumerate() {
                 for (j, &v) in row.iter().enumerate() {

@@ -253,7 +253,7 @@ impl Job<'_> {
             bias: core::ptr::null(),
             add: false,
             affine: [core::ptr::null(); 2],
-            relu: false,
+            relu: None,
         };
         let parts = tiles.div_ceil(kernels.len());
         for part in 0..parts {

@@ -38,12 +38,12 @@ fn errors(cpu: &Cpu, size: Size, conv: &Conv2d, x: Shape, extra: usize) -> [[f64
     let want = reference(&trial, x.n);
 
     let mut got = dys.clone();
-    let finish = Finish { bias: Some(&bias), add: false, affine: None, relu: true };
+    let finish = Finish { bias: Some(&bias), add: false, affine: None, relu: Some(f32::INFINITY) };
     Pass::forward(size, conv, xl, yl).run(cpu, &xs, &weights, finish, &mut got);
     let forward = error(&got, whole(&want, of_y, got.len()));
 
     let mut got = xs.clone();
-    let finish = Finish { bias: None, add: true, affine: None, relu: false };
+    let finish = Finish { bias: None, add: true, affine: None, relu: None };
     Pass::backward(size, conv, yl, xl).run(cpu, &dys, &weights, finish, &mut got);
     let data = error(&got, whole(&want, of_dx, got.len()));
 
@@ -106,7 +106,7 @@ fn neither_threads_nor_the_rest_of_a_batch_change_a_bit() {
     let passes = |cpu: &Cpu, size: Size, n: usize| {
         let (xl, yl) = (slice(x.with_n(n), 0), slice(y.with_n(n), 0));
         let (mut out, mut dw) = (vec![0.0; yl.shape.len()], vec![0.0; w.len()]);
-        let finish = Finish { bias: None, add: false, affine: None, relu: false };
+        let finish = Finish { bias: None, add: false, affine: None, relu: None };
         Pass::forward(size, &conv, xl, yl).run(cpu, &xs, &w, finish, &mut out);
         backward_filter(cpu, size, &conv, View::new(&xs, xl), View::new(&dys, yl), &mut dw);
         (out, dw)

@@ -1,0 +1,105 @@
+//! Products and sums of two tensors, the second of which may be spread over pixels or channels.
+
+use crate::driver::{Geometry, Ptr, args, u32_of};
+use crate::source::Source;
+use crate::{Buffer, Cuda};
+use program::ops::{How, Spread};
+use program::{Result, View, Write};
+
+pub(crate) const SOURCE: Source = Source {
+    name: "merge.cu",
+    text: include_str!("../../kernels/merge.cu"),
+    kernels: &["merge", "merge_pixel_sums", "merge_channel_sums"],
+};
+
+/// Threads of a block.
+const BLOCK: u32 = 256;
+/// Channels that a block of `merge_pixel_sums` adds up.
+const LANES: usize = 32;
+
+/// As `enum Spread` in merge.cu has it.
+fn number(spread: Spread) -> u32 {
+    match spread {
+        Spread::None => 0,
+        Spread::Pixels => 1,
+        Spread::Channels => 2,
+    }
+}
+
+impl Cuda {
+    /// `y = x * z` or `y = x + z`, where y may be x.
+    pub(crate) fn op_merge(
+        &self,
+        (how, spread): (How, Spread),
+        x: View<Buffer>,
+        z: View<Buffer>,
+        y: View<Buffer>,
+        write: Write,
+    ) -> Result<()> {
+        let op = "merge";
+        let (x, z) = (self.read(op, "the first operand", x)?, self.read(op, "the second operand", z)?);
+        let y = self.write(op, "the output", y)?;
+        if x.shape.is_empty() {
+            return Ok(());
+        }
+        let vector =
+            if spread == Spread::Channels { self.vector(&[&x, &y]) } else { self.vector(&[&x, &z, &y]) };
+        let (rows, packs) = (x.rows(), x.shape.c / vector as usize);
+        let arguments = args![
+            x.ptr,
+            x.stride as u32,
+            z.ptr,
+            z.stride as u32,
+            y.ptr,
+            y.stride as u32,
+            rows as u64,
+            u32_of(op, "the number of channels", packs)?,
+            u32_of(op, "the number of pixels", x.shape.h * x.shape.w)?,
+            number(spread),
+            u32::from(how == How::Sum),
+            u32::from(write == Write::Add),
+            vector,
+        ];
+        self.launch("merge", Geometry::line(self.blocks(rows * packs, BLOCK), BLOCK), arguments)
+    }
+
+    /// The sums of dy, or of `dy * x`, over what each number of a spread tensor met.
+    pub(crate) fn op_merge_gradient(
+        &self,
+        spread: Spread,
+        dy: View<Buffer>,
+        x: Option<View<Buffer>>,
+        dz: View<Buffer>,
+        write: Write,
+    ) -> Result<()> {
+        let op = "spread_gradient";
+        if spread == Spread::None {
+            return match x {
+                Some(x) => self.op_merge((How::Product, spread), dy, x, dz, write),
+                None => self.op_copy(1.0, dy, dz, write),
+            };
+        }
+        let dy = self.read(op, "dy", dy)?;
+        let x = x.map(|x| self.read(op, "the first operand", x)).transpose()?;
+        let dz = self.write(op, "the gradient", dz)?;
+        if dy.shape.is_empty() {
+            return Ok(());
+        }
+        let (from, stride) = x.map_or((Ptr::NULL, 0), |x| (x.ptr, x.stride as u32));
+        let c = u32_of(op, "the number of channels", dy.shape.c)?;
+        let (has_x, add) = (u32::from(x.is_some()), u32::from(write == Write::Add));
+        let [at, to] = [dy.stride as u32, dz.stride as u32];
+        if spread == Spread::Channels {
+            let rows = dy.rows();
+            let geometry = Geometry::line(self.blocks(rows * 32, BLOCK), BLOCK);
+            let arguments = args![dy.ptr, at, from, stride, dz.ptr, to, rows as u64, c, has_x, add];
+            return self.launch("merge_channel_sums", geometry, arguments);
+        }
+        let pixels = u32_of(op, "the number of pixels", dy.shape.h * dy.shape.w)?;
+        let samples = u32_of(op, "the number of samples", dy.shape.n)?;
+        let tiles = u32_of(op, "the number of channels", dy.shape.c.div_ceil(LANES))?;
+        let geometry = Geometry { grid: [samples, tiles, 1], block: [BLOCK, 1, 1], shared: 0 };
+        let arguments = args![dy.ptr, at, from, stride, dz.ptr, to, pixels, c, has_x, add];
+        self.launch("merge_pixel_sums", geometry, arguments)
+    }
+}
