@@ -4,6 +4,7 @@ use super::constants::{self, Constant};
 use super::extent::Extent;
 use super::external::Files;
 use super::fold::{MOST_FOLDED, folded};
+use super::folded_norms;
 use super::lower::{Tensor, without};
 use super::node::Node;
 use super::proto::{BFLOAT16, Dimension, FLOAT, FLOAT16, GraphProto, TensorProto, ValueInfoProto};
@@ -388,7 +389,7 @@ impl<'g> Reader<'g> {
         let classes = architecture.take_classes();
         let name = if graph.name.is_empty() { "model".to_owned() } else { graph.name.clone() };
         let image = (h > 0 && w > 0).then_some([h, w]);
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = folded_norms::note(&self.weights).into_iter().collect();
         if self.is_half {
             notes.push("it computes with 16-bit floats, but here its weights become float32".to_owned());
         }
