@@ -266,7 +266,6 @@ fn what_cannot_be_read_is_one_sentence() {
             sequential(&[layer("Lambda", json!({"name": "a"}))]),
             "its layer `a` is a Lambda, which is not supported",
         ),
-        (conv("groups", json!(2)), "the number of groups is 2, but must be a divisor of its input channels"),
         (
             conv("data_format", json!("channels_first")),
             "its layer `c` has data_format=\"channels_first\", and towers",
