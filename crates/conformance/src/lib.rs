@@ -39,6 +39,7 @@ pub mod meter;
 pub mod normalization;
 pub mod optimizers;
 pub mod pooling;
+pub mod prelu;
 pub mod refusals;
 pub mod replicas;
 pub mod sequences;
@@ -80,6 +81,7 @@ macro_rules! topics {
                 a_corner_of_a_group_costs_nothing nan_stays squares_that_overflow_show, any_shape;
             optimizers: no_momentum_needs_no_velocity settings_of_recipes, any_convention any_average;
             pooling: layers_of_real_networks an_empty_batch nan_wins_a_maximum, any_window;
+            prelu: layers_of_real_networks, any_shape;
             refusals: transfers_out_of_bounds shapes_and_layouts absurd_sizes programs_and_their_memory optimizer_arenas
                 image_operands,;
             replicas: parts_are_the_whole layers_of_real_networks a_large_mean_costs_nothing an_empty_batch, any_parts;

@@ -47,6 +47,7 @@ mod network;
 mod normalization;
 mod parameter;
 mod pooling;
+mod prelu;
 mod rescaling;
 mod reshape;
 
@@ -68,6 +69,7 @@ pub use network::{
 pub use normalization::*;
 pub use parameter::{ParamSpec, Role};
 pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};
+pub use prelu::PReLU;
 pub use rescaling::Rescaling;
 pub use reshape::Reshape;
 

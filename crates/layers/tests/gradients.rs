@@ -4,7 +4,7 @@
 use layers::{
     Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Dense,
     Dropout, Flatten, Graph, GroupNormalization, Initializer, Layer, Lower, MaxPooling2D, Mode, Multiply,
-    Padding, ParamSpec, Rescaling, Reshape, Role, Value,
+    PReLU, Padding, ParamSpec, Rescaling, Reshape, Role, Value,
 };
 use program::{Activation, Conv2d, Linear, Shape, TensorId, ops};
 use testkit::{GradientCheck, Report};
@@ -330,4 +330,14 @@ fn a_square() {
     let x = graph.add(Flatten, cube).unwrap();
     let logits = graph.add_named("after", Dense::new(4), x).unwrap();
     GradientCheck::new().assert(&graph, logits);
+}
+
+/// Slopes on either side of 0, in front of and behind other layers.
+#[test]
+fn prelu_with_trained_slopes() {
+    for alpha in [0.3, 0.0, -0.7] {
+        let layer = PReLU::new().alpha_initializer(Initializer::Constant(alpha));
+        check([3, 4, 2], layer);
+        check_alone([3, 4, 2], layer);
+    }
 }

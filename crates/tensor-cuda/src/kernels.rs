@@ -20,6 +20,7 @@ pub const SOURCES: &[Source] = &[
     ops::group_norm::SOURCE,
     ops::merge::SOURCE,
     ops::pooling::SOURCE,
+    ops::prelu::SOURCE,
     ops::softmax::SOURCE,
     ops::dropout::SOURCE,
     ops::optimizer::SOURCE,

@@ -81,7 +81,7 @@ impl<'a> Layer<'a> {
 
     /// Whether files have weights of it.
     pub(super) fn has_weights(&self) -> bool {
-        ["Conv2D", "Dense", "BatchNormalization", "GroupNormalization"].contains(&self.class)
+        ["Conv2D", "Dense", "BatchNormalization", "GroupNormalization", "PReLU"].contains(&self.class)
     }
 
     /// Whether it has weights itself or, as a model, in a layer.

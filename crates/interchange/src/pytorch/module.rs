@@ -201,6 +201,7 @@ fn lines(
             let layer = format!("nn.GroupNorm({groups}, {}, eps={epsilon})", step.x.c);
             (Some(layer), activated(&own(x), act))
         }
+        Op::PRelu(_) => (Some(format!("nn.PReLU({})", step.x.c)), own(x)),
         Op::MaxPool(ops::MaxPool { pool }) => {
             let (x, padding) = padded(x, pool.pad, ", value=float(\"-inf\")");
             (None, format!("F.max_pool2d({x}, {}{padding})", window(pool)))

@@ -10,6 +10,7 @@ pub(crate) mod normalization;
 pub(crate) mod operand;
 pub(crate) mod optimizer;
 pub(crate) mod pooling;
+pub(crate) mod prelu;
 mod run;
 pub(crate) mod softmax;
 pub(crate) mod window;

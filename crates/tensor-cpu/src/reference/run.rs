@@ -1,7 +1,7 @@
 //! Programs on the reference: each op in front of its loop. Operands and results are copied, so that none needs `unsafe`.
 
 use super::operand::{Lent, Operands, Results};
-use super::{activation, channels, conv, elementwise, linear, merge, normalization, pooling, softmax};
+use super::{activation, channels, conv, elementwise, linear, merge, normalization, pooling, prelu, softmax};
 use crate::norm_operands::{Infer, Saved, Train};
 use program::ops::{Reshape, Spread};
 use program::{Executable, Layout, Memory, Op, Result, Step, StepArgs, TensorId, Write};
@@ -130,6 +130,19 @@ fn run_step<'a, 'm: 'a>(
         Op::ActivationGradient(op) => {
             let (of, to) = op.bind(step)?;
             activation::backward(op.act, at.read(of.of)?, at.read(of.dy)?, into.write(to.y)?, write);
+        }
+        Op::PRelu(op) => {
+            let (of, to) = op.bind(step)?;
+            prelu::forward(at.read(of.x)?, at.run(of.slopes), into.write(to.y)?);
+        }
+        Op::PReluInputGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, slopes, dy) = (at.read(of.x)?, at.run(of.slopes), at.read(of.dy)?);
+            prelu::input_gradient(x, slopes, dy, into.write(to.y)?, write);
+        }
+        Op::PReluSlopeGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            prelu::slope_gradient(at.read(of.x)?, at.read(of.dy)?, into.run(to.dslopes));
         }
         Op::Add(op) => {
             let (of, to) = op.bind(step)?;

@@ -10,6 +10,7 @@ pub(crate) mod merge;
 pub(crate) mod normalization;
 pub(crate) mod optimizer;
 pub(crate) mod pooling;
+pub(crate) mod prelu;
 pub(crate) mod rows;
 pub(crate) mod softmax;
 pub(crate) mod tiles;
