@@ -55,7 +55,7 @@ def settled(model):
         elif kind in ("LayerNormalization", "LayerScale"):
             layer.set_weights([draw.uniform(0.5, 1.5, value.shape) for value in layer.get_weights()])
     # Scores of the size of 1, whatever the depth.
-    last = model.layers[-1]
+    last = [layer for layer in model.layers if layer.get_weights()][-1]
     kernel, *rest = last.get_weights()
     last.set_weights([kernel, *[draw.uniform(-0.5, 0.5, value.shape) for value in rest]])
     return model
@@ -63,10 +63,12 @@ def settled(model):
 
 def logits(model, images):
     last = model.layers[-1]
-    before, last.activation = last.activation, keras.activations.linear
-    scores = keras.Model(model.input, last(last.input) if hasattr(last, "input") else model.output).predict(images, verbose=0)
-    last.activation = before
-    return scores.astype(np.float64)
+    if type(last).__name__ in ("Activation", "Softmax"):
+        model = keras.Model(model.input, last.input)
+    else:
+        last.activation = keras.activations.linear
+        model = keras.Model(model.input, last(last.input))
+    return model.predict(images, verbose=0).astype(np.float64)
 
 
 def compared(binary, name, folder):

@@ -15,13 +15,16 @@ import keras
 import numpy as np
 import torch
 from keras import layers as L
+from keras.src.applications.convnext import StochasticDepth
 
 from shared.numbers import numbers
 
-COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 40
+COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 52
 EVERY = int(sys.argv[2]) if len(sys.argv) > 2 else 4
 OUTPUT = Path(sys.argv[3]) if len(sys.argv) > 3 else Path(__file__).with_suffix(".json")
 BATCH, CLASSES = 2, 5
+# So many models come first that have the layers of the first release alone.
+FIRST = 40
 
 # So that the values have no rounding of theirs.
 keras.config.set_floatx("float64")
@@ -30,8 +33,9 @@ keras.config.set_floatx("float64")
 class Draw:
     """A random model: Sequential, or functional with branches, sums and models inside of it."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, newer):
         self.rng = np.random.default_rng(seed)
+        self.newer = newer
         self.functional = seed % 3 != 0
 
     def one(self, *choices):
@@ -81,6 +85,8 @@ class Draw:
 
     def chain(self, last=False):
         """Layers for any image, one after the other."""
+        if self.newer and self.chance(0.8):
+            return self.newer_chain()
         kind = self.rng.integers(8)
         if kind <= 2:
             return [self.conv(int(self.one(2, 4, 6)), self.one(1, 1, 2, (2, 1)))]
@@ -93,6 +99,17 @@ class Draw:
         if kind == 6:
             return [self.zeros(), self.conv(4, self.one(1, 2))]
         return self.one([L.Dropout(0.3)], [L.Rescaling(self.one(0.5, 2.0))], [L.Rescaling(1 / 3, offset=-0.25)])
+
+    def newer_chain(self):
+        return self.one(
+            [self.conv(4), L.LayerNormalization(epsilon=self.one(1e-3, 1e-2), scale=self.chance(0.7))],
+            [L.LayerNormalization(epsilon=self.one(1e-3, 1e-2), center=self.chance(0.5))],
+            [L.ZeroPadding2D(self.one(1, ((0, 2), (1, 0)))), self.one(L.MaxPooling2D(3, strides=2), L.AveragePooling2D(2, strides=1))],
+            [L.ZeroPadding2D(1), self.one(L.ReLU(), L.BatchNormalization())],
+            [L.Cropping2D(self.one(1, ((1, 0), (0, 2))))],
+            [L.UpSampling2D(self.one(2, (1, 3)), interpolation=self.one("nearest", "nearest", "bilinear")), self.pool()],
+            [self.one(L.SpatialDropout2D(0.3), L.Dropout(0.3, noise_shape=(None, 1, 1, 1)), StochasticDepth(0.3))],
+        )
 
     def head(self):
         end = self.one(
@@ -232,7 +249,7 @@ models, seed = [], 0
 while len(models) < COUNT:
     seed += 1
     keras.utils.clear_session()
-    draw = Draw(seed)
+    draw = Draw(seed, len(models) >= FIRST)
     try:
         model = draw.model()
     except ValueError:
@@ -251,8 +268,10 @@ while len(models) < COUNT:
     }
     if len(models) % EVERY == 0:
         for layer in model._flatten_layers():
-            if isinstance(layer, L.Dropout):
+            if isinstance(layer, (L.Dropout, L.SpatialDropout2D)):
                 layer.rate = 0.0
+            if isinstance(layer, StochasticDepth):
+                layer.drop_path_rate = 0.0
         found = gradients(model, images, np.arange(BATCH) % CLASSES)
         entry["gradients"] = {name: rounded(value) for name, value in found.items()}
     models.append(entry)

@@ -228,8 +228,7 @@ def windows():
     form("Conv_negative", node("Conv", "images w", pads=[-1, 0, 2, 1]), w, "must have its padding in")
     form("Conv_two_pads", node("Conv", "images w", pads=[1, 1]), w, "must have its padding in")
     form("Conv_kernel_shape", node("Conv", "images w", kernel_shape=[1, 3]), w, "has the kernel_shape [1, 3], but weights of [3, 3]")
-    form("Conv_dilations", node("Conv", "images w", dilations=[1, 2]), w)
-    form("Conv_dilations_same", node("Conv", "images w", dilations=[2, 1], auto_pad="SAME_UPPER"), w)
+    form("Conv_dilations", node("Conv", "images w", dilations=[1, 2], pads=[0, 1, 0, 2]), w)
     form("Conv_groups", node("Conv", "images w", group=3, pads=[1, 1, 1, 1], dilations=[2, 2]), {"w": [6, 1, 3, 3]})
     form("Conv_no_groups", node("Conv", "images w", group=0), w, "must have a number from 1 on as its `group`")
     form("Conv_strides", node("Conv", "images w", strides=[2]), w, "must have two numbers from 1 on as its `strides`")
@@ -249,12 +248,16 @@ def windows():
         form(f"{op}_pads", node(op, "images", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]))
         form(f"{op}_uneven", node(op, "images", kernel_shape=[3, 3], strides=[2, 2], pads=[0, 1, 1, 0]))
         form(f"{op}_same", node(op, "images", kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_UPPER"))
-        form(f"{op}_ceil", node(op, "images", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1), {}, f"is a {op} with ceil_mode=1")
+        form(f"{op}_ceil", node(op, "images", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1))
+        form(f"{op}_ceil_pads", node(op, "images", kernel_shape=[2, 2], strides=[2, 2], pads=[1, 1, 0, 0], ceil_mode=1))
         form(f"{op}_dilations", node(op, "images", kernel_shape=[2, 2], dilations=[2, 2]), {}, f"is a {op} with dilations=[2, 2]")
         form(f"{op}_nothing", node(op, "images"), {}, "lacks its `kernel_shape`")
-        form(f"{op}_unnamed", node(op, "images", "y", "", kernel_shape=[3, 3], ceil_mode=1), {}, f"its node with the output `y` is a {op} with ceil_mode=1")
+        form(f"{op}_unnamed", node(op, "images", "y", "", kernel_shape=[3, 3], dilations=[2, 2]), {}, f"its node with the output `y` is a {op} with dilations=[2, 2]")
     zeros = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
-    form("AveragePool_counts_zeros", node("AveragePool", "images", count_include_pad=1, **zeros), {}, "with count_include_pad=1")
+    form("AveragePool_counts_zeros", node("AveragePool", "images", count_include_pad=1, **zeros))
+    form("AveragePool_counts_one_side", node("AveragePool", "images", count_include_pad=1, kernel_shape=[3, 2], pads=[0, 1, 1, 0]))
+    form("AveragePool_counts_same", node("AveragePool", "images", count_include_pad=1, kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_UPPER"))
+    form("AveragePool_counts_ceil", node("AveragePool", "images", count_include_pad=1, ceil_mode=1, strides=[2, 2], **zeros))
     form("AveragePool_counts", node("AveragePool", "images", count_include_pad=1, kernel_shape=[2, 2]))
     form("MaxPool_order", node("MaxPool", "images", kernel_shape=[2, 2], storage_order=1), {}, "is a MaxPool with storage_order=1")
     form("MaxPool_places", node("MaxPool", "images", "y z", kernel_shape=[2, 2]))
@@ -262,7 +265,12 @@ def windows():
     pad = lambda **a: [node("Pad", "images p", "a", "pad", **a), node("Conv", "a w", "y", "c")]
     form("Pad", pad(), {**w, "p": ints(0, 0, 1, 0, 0, 0, 2, 1)})
     form("Pad_reflect", pad(mode="reflect"), {**w, "p": ints(0, 0, 1, 0, 0, 0, 2, 1)}, "its node `pad` is a Pad of anything but zeros")
-    form("Pad_negative", pad(), {**w, "p": ints(0, 0, 1, 0, 0, 0, -1, 1)}, "its node `pad` is a Pad of anything but zeros")
+    form("Pad_negative", pad(), {**w, "p": ints(0, 0, 1, 0, 0, 0, -1, 1)})
+    form("Pad_cuts", node("Pad", "images p"), {"p": ints(0, 0, -1, 0, 0, 0, 0, -2)})
+    form("Pad_cuts_all", node("Pad", "images p"), {"p": ints(0, 0, -3, 0, 0, 0, -1, 0)}, "has windows that are larger than its images")
+    form("Pad_alone", node("Pad", "images p"), {"p": ints(0, 0, 1, 0, 0, 0, 2, 1)})
+    zeros_before = [node("Pad", "images p", "a", "pad"), node("MaxPool", "a", kernel_shape=[3, 3], strides=[2, 2])]
+    form("Pad_before_a_pool", zeros_before, {"p": ints(0, 0, 1, 1, 0, 0, 1, 1)})
     form("Pad_channels", pad(), {"w": [2, 4, 3, 3], "p": ints(0, 1, 1, 0, 0, 0, 2, 1)}, "its node `pad` is a Pad of [0, 1, 1")
     values = lambda inputs: [node("Pad", inputs, "a", "pad"), node("Conv", "a w", "y", "c")]
     one = {**w, "p": ints(0, 0, 1, 0, 0, 0, 2, 1), "v": scalar(1.0), "z": scalar(0.0), "x": ints(0, 1, 2, 3)}
@@ -275,7 +283,31 @@ def windows():
     form("Pad_attributes", old, w, opset=10)
 
 
+def larger():
+    scales = {"s": floats(1, 1, 2, 3)}
+    resize = lambda inputs="images  s", **a: node("Resize", inputs, **a)
+    plain = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    form("Resize", resize(), scales)
+    form("Resize_asymmetric", resize(**plain), scales)
+    form("Resize_asymmetric_rounded", resize(coordinate_transformation_mode="asymmetric"), scales, "is a Resize with mode=nearest, asymmetric and round_prefer_floor")
+    form("Resize_linear", resize(mode="linear"), scales)
+    form("Resize_linear_pytorch", resize(mode="linear", coordinate_transformation_mode="pytorch_half_pixel"), scales)
+    form("Resize_linear_corners", resize(mode="linear", coordinate_transformation_mode="align_corners"), scales, "is a Resize with mode=linear, align_corners and")
+    form("Resize_cubic", resize(mode="cubic"), scales, "is a Resize with mode=cubic")
+    form("Resize_sizes", resize("images   z", **plain), {"z": ints(BATCH, 3, 2 * SIDE, 3 * SIDE)})
+    form("Resize_smaller", resize(), {"s": floats(1, 1, 0.5, 0.5)}, "is a Resize by anything but a whole number")
+    form("Resize_part", resize(), {"s": floats(1, 1, 1.5, 1.5)}, "is a Resize by anything but a whole number")
+    form("Resize_channels", resize(), {"s": floats(1, 2, 2, 2)}, "is a Resize by anything but a whole number")
+    form("Resize_10", node("Resize", "images s"), scales, opset=10)
+    form("Upsample", node("Upsample", "images s"), scales, opset=9)
+    form("Upsample_linear", node("Upsample", "images s", mode="linear"), scales, "is a Upsample with mode=linear, asymmetric", 9)
+    form("Upsample_attribute", node("Upsample", "images", scales=[1.0, 1.0, 2.0, 2.0]), opset=8)
+
+
 def normalizations():
+    form("LRN", node("LRN", "images", size=3))
+    form("LRN_options", node("LRN", "images", size=3, alpha=0.5, beta=0.6, bias=1.5))
+    form("LRN_nothing", node("LRN", "images"), {}, "lacks its `size`")
     bn = {"g": [3], "b": [3], "m": [3], "v": floats(0.5, 1.0, 2.0)}
     form("BatchNormalization", node("BatchNormalization", "images g b m v"), bn)
     form("BatchNormalization_epsilon", node("BatchNormalization", "images g b m v", epsilon=0.1, momentum=0.8), bn)
@@ -506,7 +538,12 @@ def views():
     form("Colors_in_another_order", [*gather(0), *gather(1), *gather(2), node("Concat", "a1 a0 a2", axis=1)], colors, "in a form that needs a layer ChannelSlice")
     slices = [node("Slice", "images z o c", "a", "a"), node("Slice", "images o t c", "b", "b"), node("Concat", "a b", axis=1)]
     form("Slices_together", slices, {"z": ints(0), "o": ints(1), "t": ints(3), "c": ints(1)})
-    form("Slice_rows", node("Slice", "images z o c"), {"z": ints(0), "o": ints(1), "c": ints(2)}, "is a Slice from 0 to 1 in steps of 1 of the axis 2")
+    form("Slice_rows", node("Slice", "images z o c"), {"z": ints(0), "o": ints(1), "c": ints(2)})
+    form("Slice_sides", node("Slice", "images f t c"), {"f": ints(1, -3), "t": ints(99, -1), "c": ints(2, 3)})
+    form("Slice_no_rows", node("Slice", "images z o c"), {"z": ints(3), "o": ints(3), "c": ints(2)}, "has windows that are larger than its images")
+    form("Slice_every_second_row", node("Slice", "images z o c s"), {"z": ints(0), "o": ints(4), "c": ints(2), "s": ints(2)}, "is a Slice from 0 to 4 in steps of 2 of the axis 2")
+    last = [node("Transpose", "images", "l", "l", perm=[0, 2, 3, 1]), node("Slice", "l z o c", "m", "m"), node("Transpose", "m", perm=[0, 3, 1, 2])]
+    form("Slice_rows_with_channels_last", last, {"z": ints(1), "o": ints(9), "c": ints(1)})
     form("Slice_all", node("Slice", "images z o c"), {"z": ints(0), "o": ints(99), "c": ints(2)})
 
 
@@ -533,7 +570,7 @@ def without_defaults(made):
 
 
 def main():
-    for group in [sums, activations, types, windows, normalizations, dense, shapes, values, more_types, folded, views, old]:
+    for group in [sums, activations, types, windows, larger, normalizations, dense, shapes, values, more_types, folded, views, old]:
         group()
     names = [made["name"] for made in FORMS]
     assert len(set(names)) == len(names)

@@ -31,7 +31,7 @@ fn short(name: &str, folder: &Path) -> Config {
     (config.training.virtual_replicas, config.outputs.checkpoints.save_best) = (None, None);
     config.placement.devices.replicas = 1;
     config.training.data.dataset = folder.to_string_lossy().into_owned();
-    config.training.data.image_size = SIZE;
+    config.training.data.image_size = Some(SIZE);
     config
 }
 
@@ -71,7 +71,7 @@ fn every_recipe_trains_and_its_network_is_used() {
         let parts = place.path().join(format!("{name}-parts"));
         run(&parts, &streamed, None, Some(1));
         let resume = Resume::newest(&parts).unwrap();
-        assert_eq!(resume.config.training.data.image_size, SIZE);
+        assert_eq!(resume.config.training.data.image_size, Some(SIZE));
         assert_eq!(resume.state.partial.steps, 2, "the middle of an epoch");
         let resumed = run(&parts, &streamed, Some(&resume), None);
         assert_same(&straight, &resumed, name);
@@ -88,7 +88,7 @@ fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &F
     assert!((evaluation.loss - last.val_loss).abs() < 1e-3 * (1.0 + last.val_loss), "{name}: {evaluation:?}");
     let test = bytes(&data.test);
     let expected = logits(&trained, &test);
-    let one = picture(pictures.join("ant/000.png"), [SIZE.height, SIZE.width]).unwrap();
+    let one = picture(pictures.join("ant/000.png"), [SIZE.height, SIZE.width, 3]).unwrap();
     assert_eq!(classifier.classify(&one).unwrap().len(), 1);
 
     let to = |file: &str| run.join(file);
@@ -176,7 +176,7 @@ fn what_does_not_fit_is_told() {
         change(&mut config);
         config.check().unwrap_err().to_string()
     };
-    let size = |height, width| ImageSize { height, width };
+    let size = |height, width| Some(ImageSize { height, width });
     let told = refused(&|config| {
         (config.training.model, config.training.data.image_size) = ("airbench94".into(), size(24, 64));
     });
@@ -211,7 +211,7 @@ fn what_does_not_fit_is_told() {
 #[test]
 fn configurations_of_earlier_versions_are_read() {
     let mut json = serde_json::to_value(recipe("keras-cnn").unwrap()).unwrap();
-    assert_eq!(json["data"]["image_size"], 32);
+    assert!(json["data"]["image_size"].is_null());
     json["data"].as_object_mut().unwrap().remove("image_size");
     for key in ["csv_log", "tensorboard", "plot"] {
         assert!(json.as_object_mut().unwrap().remove(key).is_some(), "{key}");
@@ -220,7 +220,7 @@ fn configurations_of_earlier_versions_are_read() {
     assert_eq!(old, recipe("keras-cnn").unwrap());
     let file =
         train::read_recipe("like = 'quick'\n[data]\ndataset = 'pets'\nimage_size = '30x25'", "mine").unwrap();
-    assert_eq!(file.training.data.image_size, SIZE);
+    assert_eq!(file.training.data.image_size, Some(SIZE));
     let written = train::write_recipe(&file).unwrap();
     assert!(written.contains("image_size = \"30x25\""), "{written}");
     assert_eq!(train::read_recipe(&written, "mine").unwrap(), file);

@@ -126,7 +126,7 @@ mod training {
         config.training.model = std::env::var(MODEL).unwrap_or(config.training.model);
         if config.training.model == "keras_cnn" {
             // It can't be built for images of this size; those of the data decide.
-            config.training.data.image_size = "8".parse().unwrap();
+            config.training.data.image_size = Some("8".parse().unwrap());
         }
         let rank: usize =
             std::env::var("OMPI_COMM_WORLD_RANK").or(std::env::var("PMI_RANK")).unwrap().parse().unwrap();

@@ -7,6 +7,7 @@ mod commands;
 #[cfg(target_os = "linux")]
 mod cuda;
 mod folders;
+mod grey;
 #[cfg(target_os = "linux")]
 #[path = "../../../crates/parallel/tests/mpi/hosts.rs"]
 mod hosts;

@@ -201,7 +201,7 @@ fn layers_of_ones_own_are_trained() {
 }
 
 /// The numbers of a network's first layers tell which values it takes, and each command says so. A single
-/// output is refused, but training gives it a new head.
+/// sigmoid output tells two classes apart.
 #[test]
 fn networks_from_elsewhere_say_what_they_take() {
     let place = Place::new();
@@ -248,16 +248,46 @@ fn networks_from_elsewhere_say_what_they_take() {
     place.run(&format!("train --recipe own.toml {flags} --output own")).ends(0);
     assert_eq!(preprocessing("own"), "none");
 
-    let refused = "it has a single output, but a softmax tells at least two classes apart; `towers train --model` gives its layers a new head";
-    for command in ["predict photo.png --model", "evaluate --dataset pets --model", "export --output a.onnx"]
-    {
-        place.fails(&format!("{command} {single}"), refused);
-    }
+    let told = place.run(&format!("predict photo.png --json --model {single}")).ends(0).json();
+    let probability = |class: usize| told["classes"][class]["probability"].as_f64().unwrap();
+    assert!(
+        told["classes"].as_array().unwrap().len() == 2
+            && (probability(0) + probability(1) - 1.0).abs() < 1e-6
+    );
     let begun = format!("{train} --dataset pets --model {single} --weights {single}");
-    place.fails(&begun, "its network has a single output, but the data have 2; --new-head begins");
+    place.run(&begun).ends(0);
     place.run(&format!("{begun} --new-head")).ends(0);
-    let run = place.run(&format!("{train} --dataset pets --model {single}")).ends(0);
-    run.complains("the sigmoid at its end is left out: a softmax tells the classes apart");
+    let one_output = "its one sigmoid output tells two classes apart, by binary cross-entropy";
+    let trained = format!("{train} --dataset pets --model {single} --output one");
+    place.run(&trained).ends(0).complains(one_output);
+    // The export carries the sigmoid, and so the same network comes back.
+    place.run("export one --output one.onnx").ends(0);
+    let of = |model: &str| {
+        let told = place.run(&format!("predict photo.png --json --top 2 --model {model}")).ends(0).json();
+        let classes = told["classes"].as_array().unwrap().clone();
+        classes
+            .iter()
+            .map(|class| (class["class"].clone(), class["probability"].as_f64().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    for ((class, own), (back, other)) in of("one").iter().zip(of("one.onnx")) {
+        assert!(*class == back && (own - other).abs() < 1e-5, "{class} {own}, {back} {other}");
+    }
+    place.run("export one --output one.py").ends(0);
+    assert!(place.read("one.py").contains("return torch.sigmoid("));
+    let measured = place.run("evaluate one --dataset pets --json").ends(0).json();
+    assert_eq!(measured["confusion"].as_array().unwrap().len(), 2);
+    place.make_folder("pets/train/fox");
+    place.make_folder("pets/test/fox");
+    for split in ["train", "test"] {
+        place.write(&format!("pets/{split}/fox/0.png"), place.read_bytes("photo.png"));
+    }
+    place.fails(
+        &trained,
+        "its one sigmoid output tells 2 classes apart, but there are 3; a Dense layer with `units` 3",
+    );
+    place.remove("pets/train/fox");
+    place.remove("pets/test/fox");
     // Keras' layers are read the same way.
     let keras = r#"{"class_name": "Sequential", "config": {"layers": [
         {"class_name": "InputLayer", "config": {"batch_shape": [null, 8, 8, 3]}},
@@ -267,7 +297,7 @@ fn networks_from_elsewhere_say_what_they_take() {
     place.write("x.json", keras);
     let run = place.run(&format!("{train} --dataset pets --model x.json")).ends(0);
     run.complains("a mean of 0.49 and a deviation of 0.245, as for values from 0 to 1, so `preprocessing` is divide-by-255")
-        .complains("the sigmoid at its end is left out");
+        .complains(one_output);
 }
 
 /// Runs begin with weights of a run, of Keras and of PyTorch; other classes need a new last layer.

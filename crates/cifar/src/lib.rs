@@ -1,4 +1,4 @@
-//! CIFAR-10 and CIFAR-100 on [`ndarray`]: found where they already are, or fetched, verified and unpacked.
+//! CIFAR-10, CIFAR-100, MNIST and Fashion-MNIST on [`ndarray`]: found where they already are, or fetched, verified and unpacked.
 //!
 //! - [`Cifar`] finds the data on this machine (its own folder, Keras', torchvision's; binary or python batch
 //!   files) or downloads it: resumable, from several sources, verified, put into place in one move.
@@ -6,8 +6,10 @@
 //! - [`folder::read`] makes a data set of a folder of class folders with pictures.
 //! - [`synthetic`] draws ten classes of figures, for trials and tests without any file.
 //!
-//! All of them give a [`Dataset`]: images `[n, 32, 32, 3]` of `u8`, or of class folders of [any size](folder::ClassFolders::image_size),
-//! labels, class names.
+//! - [`idx::read_dir`] reads a folder of `idx` files, the format of MNIST.
+//!
+//! All of them give a [`Dataset`]: images `[n, 32, 32, 3]` of `u8`, `[n, 28, 28, 1]` of MNIST, or of class folders of
+//! [any size](folder::ClassFolders::image_size), labels, class names.
 //!
 //! ```
 //! use cifar::{Cifar, Dataset, Kind};

@@ -38,12 +38,14 @@ pub mod merge;
 pub mod meter;
 pub mod normalization;
 pub mod optimizers;
+pub mod pixel_norm;
 pub mod pooling;
 pub mod prelu;
 pub mod refusals;
 pub mod replicas;
 pub mod sequences;
 pub mod softmax;
+pub mod spatial;
 pub mod transfers;
 
 pub use bench::{Bench, Buffer, Ops, Started};
@@ -71,7 +73,8 @@ macro_rules! topics {
             channels: parts_of_real_networks, any_part;
             convolution: layers_of_real_networks groups_and_dilation an_empty_batch nan_stays, any_convolution;
             dense: layers_of_real_networks an_empty_batch, any_dense_layer;
-            dropout: a_slice_of_the_batch_has_its_own_part_of_the_mask the_rate_is_kept, any_mask;
+            dropout: a_slice_of_the_batch_has_its_own_part_of_the_mask channels_and_samples_stay_together
+                the_rate_is_kept, any_mask;
             elementwise: large_tensors nan_stays, any_shape;
             images: shifted_and_flipped a_draw_that_makes_no_sense_is_seen, any_batch;
             merge: layers_of_real_networks, any_shape;
@@ -80,6 +83,8 @@ macro_rules! topics {
                 outliers_in_front_cost_nothing corners_that_stand_out_cost_nothing
                 a_corner_of_a_group_costs_nothing nan_stays squares_that_overflow_show, any_shape;
             optimizers: no_momentum_needs_no_velocity settings_of_recipes, any_convention any_average;
+            pixel_norm: layers_of_real_networks a_large_mean_costs_nothing a_channel_that_stands_out_costs_nothing
+                an_empty_batch nan_stays, any_channels any_neighbours;
             pooling: layers_of_real_networks an_empty_batch nan_wins_a_maximum, any_window;
             prelu: layers_of_real_networks, any_shape;
             refusals: transfers_out_of_bounds shapes_and_layouts absurd_sizes programs_and_their_memory optimizer_arenas
@@ -89,6 +94,7 @@ macro_rules! topics {
                 parameters_that_change_are_seen batches_of_changing_size,;
             softmax: enormous_logits_do_not_overflow logits_that_are_no_numbers a_label_outside_of_the_classes_gives_nan
                 an_empty_batch a_large_batch, any_shape;
+            spatial: layers_of_real_networks an_empty_batch, any_padding any_factor;
             transfers: fresh_memory_is_zero what_goes_up_comes_down special_numbers_are_kept,;
         }
     };

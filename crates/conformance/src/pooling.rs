@@ -49,7 +49,7 @@ impl Case for Pooling {
 }
 
 fn square(kernel: usize, stride: usize, pad: Pad) -> Pool2d {
-    Pool2d { kernel: [kernel; 2], stride: [stride; 2], pad }
+    Pool2d::new([kernel; 2], [stride; 2], pad)
 }
 
 /// The shapes that training is made of.
@@ -69,6 +69,13 @@ pub fn layers_of_real_networks(subject: &Subject) {
         subject.agree(&Pooling { pool, shape, place: SLICE, mode: Write::Add, odd: None });
         subject.agree(&Pooling { pool, shape, place: WIDE_SLICE, mode: Write::Add, odd: None });
     }
+    // PyTorch's count_include_pad (Inception v3), and with ceil_mode.
+    let around = Pad { top: 1, bottom: 1, left: 1, right: 1 };
+    let counted = |stride| Pool2d { counted: around, ..square(3, stride, around) };
+    let shape = subject.fit(Shape::new(2, 8, 8, 288), 1000);
+    subject.agree(&Pooling { pool: counted(1), shape, place: ALONE, mode: Write::Set, odd: None });
+    let pool = counted(2).ceil(shape);
+    subject.agree(&Pooling { pool, shape, place: SLICE, mode: Write::Add, odd: None });
 }
 
 /// No samples: nothing is written.
@@ -108,7 +115,8 @@ pub fn nan_wins_a_maximum(subject: &Subject) {
 #[cfg(feature = "random")]
 pub fn any_window(subject: &Subject) {
     let sizes = (0..4_usize, 1..12_usize, 1..12_usize, 1..150_usize);
-    let windows = (prop::array::uniform2(1..5_usize), prop::array::uniform2(1..4_usize));
+    let windows =
+        (prop::array::uniform2(1..5_usize), prop::array::uniform2(1..4_usize), 0..2_usize, any::<bool>());
     let pads = (0..3_usize, 0..3_usize, 0..3_usize, 0..3_usize);
     let odd = prop_oneof![
         5 => Just(None),
@@ -117,10 +125,13 @@ pub fn any_window(subject: &Subject) {
         1 => Just(Some(f32::NEG_INFINITY)),
     ];
     let cases = (sizes, windows, pads, placement(), write_mode(), odd);
-    let case = |((n, h, w, c), (kernel, stride), (top, bottom, left, right), place, mode, odd)| {
-        let pool = Pool2d { kernel, stride, pad: Pad { top, bottom, left, right } };
-        let shape = Shape::new(n, h, w, c);
-        pool.output(shape).is_ok().then_some(Pooling { pool, shape, place, mode, odd })
-    };
+    let case =
+        |((n, h, w, c), (kernel, stride, counts, ceil), (top, bottom, left, right), place, mode, odd)| {
+            let pad = Pad { top, bottom, left, right };
+            let shape = Shape::new(n, h, w, c);
+            let pool = Pool2d { counted: [Pad::VALID, pad][counts], ..Pool2d::new(kernel, stride, pad) };
+            let pool = if ceil { pool.ceil(shape) } else { pool };
+            pool.output(shape).is_ok().then_some(Pooling { pool, shape, place, mode, odd })
+        };
     subject.agree_on(96, cases.prop_filter_map("every window sees a pixel", case));
 }

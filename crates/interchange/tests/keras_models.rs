@@ -79,8 +79,14 @@ fn built(entry: &Value, file: &Path, mode: Mode, device: &Device) -> Network {
         imported.notes
     );
     if mode == Mode::Training {
-        let dropouts = imported.architecture.layers.iter_mut().filter(|layer| layer.class == "Dropout");
-        dropouts.for_each(|layer| layer.options["rate"] = 0.0.into());
+        for layer in &mut imported.architecture.layers {
+            let rate = match layer.class.as_str() {
+                "Dropout" | "SpatialDropout2D" => "rate",
+                "StochasticDepth" => "drop_path_rate",
+                _ => continue,
+            };
+            layer.options[rate] = 0.0.into();
+        }
     }
     let [h, w] = imported.image.unwrap();
     let model = imported.architecture.build(&imported.name, [h, w, 3], CLASSES).unwrap();

@@ -4,11 +4,12 @@ use checkpoint::Tensors;
 use interchange::onnx::OnnxNetwork;
 use interchange::{Error, Pixels, Source, onnx, pytorch};
 use layers::{
-    Dense, Flatten, Graph, Initializer, Layer, Lower, MaxPooling2D, Mode, Network, Padding, ParamSpec, Role,
-    Step,
+    AveragePooling2D, ChannelShuffle, ChannelSlice, Conv2D, Cropping2D, Dense, Dropout, Flatten, Graph,
+    Initializer, Layer, LocalResponseNormalization, Lower, MaxPooling2D, Mode, Network, Padding, ParamSpec,
+    Role, Step, UpSampling2D, ZeroPadding2D,
 };
 use models::Model;
-use program::{Activation, Shape, TensorId, ops};
+use program::{Activation, Noise, Pad, Shape, TensorId, ops};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -350,8 +351,90 @@ fn activations_come_back() {
     architecture.build("net", [8, 8, 3], 5).unwrap();
 }
 
+/// What counts of a padding is an op of its own there.
+#[test]
+fn windows_and_sides_come_back() {
+    let pad = |top, bottom, left, right| Pad { top, bottom, left, right };
+    let mut graph = Graph::new("sides", [11, 9, 3]);
+    let mut x = graph.add(Conv2D::new(6, 3), graph.input()).unwrap();
+    x = graph.add(ZeroPadding2D::of(pad(1, 0, 2, 1)), x).unwrap();
+    x = graph.add(MaxPooling2D::new(3).strides(2).ceil_mode(true), x).unwrap();
+    x = graph.add(UpSampling2D::of([2, 3]), x).unwrap();
+    x = graph.add(LocalResponseNormalization::new(3).alpha(0.5), x).unwrap();
+    x = graph.add(Cropping2D::of(pad(0, 1, 2, 0)), x).unwrap();
+    let average = AveragePooling2D::new(3).strides(2).ceil_mode(true);
+    x = graph.add(average.padding(Padding::Pixels(1)).count_include_pad(true), x).unwrap();
+    x = graph.add(average.padding(Padding::Pixels(1)), x).unwrap();
+    x = graph.add(UpSampling2D::new(2).bilinear(true), x).unwrap();
+    x = graph.add(Dropout::new(0.5).noise(Noise::Sample), x).unwrap();
+    x = graph.add(Flatten, x).unwrap();
+    x = graph.add(Dense::new(3), x).unwrap();
+    let model = Model::new(graph, x);
+    let (expected, tensors) = predicted(&model, None);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("net.onnx");
+    let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
+    let (image, classes) = ([11, 9, 3], classes(3));
+    let source = Source { image, ..source(&model, "net", &tensors, &classes, pixels) };
+    std::fs::write(&file, onnx::write(&source).unwrap()).unwrap();
+    let read = OnnxNetwork::read(&file).unwrap();
+    let back = read.network().architecture.build("net", image, 3).unwrap();
+    let tensors = read.assign(&back.steps()).unwrap();
+    assert_eq!(predicted(&back, Some(&tensors)).0, expected);
+    let module = pytorch::module(&source, "net.safetensors").unwrap();
+    for line in [
+        "zero_padding2d = F.pad(conv2d, (2, 1, 1, 0))\n",
+        "up_sampling2d = F.interpolate(max_pooling2d, scale_factor=(2, 3), mode=\"nearest\")\n",
+        "k=1)\n",
+        "cropping2d = F.pad(local_response_normalization, (-2, 0, 0, -1))\n",
+        "average_pooling2d = F.avg_pool2d(cropping2d, (3, 3), stride=(2, 2), padding=(1, 1), ceil_mode=True)\n",
+        "average_pooling2d, (3, 3), stride=(2, 2), padding=(1, 1), ceil_mode=True, count_include_pad=False)\n",
+        "F.dropout(up_sampling2d_1.new_ones((len(up_sampling2d_1), 1, 1, 1)), 0.5, self.training)\n",
+    ] {
+        assert!(module.contains(line), "{line}\n{module}");
+    }
+}
+
 /// Layers may be called as the graph's input and output, as other layers' weights, and as helpers of the
 /// writer.
+#[test]
+fn groups_and_dilation_come_back() {
+    let mut graph = Graph::new("grouped", [8, 8, 3]);
+    let x = graph.add(Conv2D::new(12, 3).groups(3).same(), graph.input()).unwrap();
+    let x = graph.add(Conv2D::new(8, 3).groups(2).dilation_rate([2, 1]).same().strides(2), x).unwrap();
+    let x =
+        graph.add(Conv2D::new(8, 3).groups(8).dilation_rate([1, 2]).padding(Padding::Pixels(2)), x).unwrap();
+    let x = graph.add(Flatten, x).unwrap();
+    let x = graph.add(Dense::new(3), x).unwrap();
+    let model = Model::new(graph, x);
+    let (expected, tensors) = predicted(&model, None);
+    let (folder, pixels) =
+        (tempfile::tempdir().unwrap(), Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] });
+    let file = folder.path().join("net.onnx");
+    let bytes = onnx::write(&source(&model, "net", &tensors, &classes(3), pixels)).unwrap();
+    std::fs::write(&file, bytes).unwrap();
+    let read = OnnxNetwork::read(&file).unwrap();
+    let back = read.network().architecture.build("net", [8, 8, 3], 3).unwrap();
+    let tensors = read.assign(&back.steps()).unwrap();
+    assert_eq!(predicted(&back, Some(&tensors)).0, expected);
+}
+
+/// Channels are shuffled by two reshapes with a transposition between them.
+#[test]
+fn shuffles_and_slices_have_the_right_nodes() {
+    let mut graph = Graph::new("shuffled", [8, 8, 3]);
+    let x = graph.add(Conv2D::new(6, 1), graph.input()).unwrap();
+    let x = graph.add(ChannelShuffle::new(2), x).unwrap();
+    let x = graph.add(ChannelSlice::new(1, 4), x).unwrap();
+    let x = graph.add(Flatten, x).unwrap();
+    let x = graph.add(Dense::new(3), x).unwrap();
+    let (model, pixels) = (Model::new(graph, x), Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] });
+    let tensors = tensors(&model);
+    let bytes = onnx::write(&source(&model, "net", &tensors, &classes(3), pixels)).unwrap();
+    let nodes: Vec<_> = all(all(&bytes, 7)[0], 1).into_iter().map(|node| text(node, 4)).collect();
+    assert_eq!(nodes, ["Conv", "Reshape", "Transpose", "Reshape", "Slice", "Transpose", "Flatten", "Gemm"]);
+}
+
 #[test]
 fn layers_of_any_name_make_sound_graphs() {
     let folder = tempfile::tempdir().unwrap();

@@ -46,10 +46,12 @@ mod multiply;
 mod network;
 mod normalization;
 mod parameter;
+mod pixel_norm;
 mod pooling;
 mod prelu;
 mod rescaling;
 mod reshape;
+mod sides;
 
 pub use add::Add;
 pub use channels::{ChannelShuffle, ChannelSlice};
@@ -68,10 +70,12 @@ pub use network::{
 };
 pub use normalization::*;
 pub use parameter::{ParamSpec, Role};
+pub use pixel_norm::{LayerNormalization, LocalResponseNormalization};
 pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};
 pub use prelu::PReLU;
 pub use rescaling::Rescaling;
 pub use reshape::Reshape;
+pub use sides::{Cropping2D, UpSampling2D, ZeroPadding2D};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

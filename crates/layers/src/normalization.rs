@@ -150,14 +150,7 @@ impl Layer for GroupNormalization {
     }
 
     fn params(&self, inputs: &[Shape]) -> Vec<ParamSpec> {
-        [("gamma", Initializer::Ones, self.scale), ("beta", Initializer::Zeros, self.center)]
-            .map(|(name, init, trained)| ParamSpec {
-                name,
-                shape: vec![inputs[0].c],
-                init,
-                role: Role::trained(trained),
-            })
-            .into()
+        affine(inputs[0].c, self.scale, self.center)
     }
 
     fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
@@ -168,7 +161,19 @@ impl Layer for GroupNormalization {
     }
 }
 
-fn check_epsilon(op: &'static str, epsilon: f32) -> Result<()> {
+/// Gamma and beta of a normalization, and whether each is trained.
+pub(crate) fn affine(channels: usize, scale: bool, center: bool) -> Vec<ParamSpec> {
+    [("gamma", Initializer::Ones, scale), ("beta", Initializer::Zeros, center)]
+        .map(|(name, init, trained)| ParamSpec {
+            name,
+            shape: vec![channels],
+            init,
+            role: Role::trained(trained),
+        })
+        .into()
+}
+
+pub(crate) fn check_epsilon(op: &'static str, epsilon: f32) -> Result<()> {
     if epsilon >= 0.0 && epsilon.is_finite() {
         return Ok(());
     }

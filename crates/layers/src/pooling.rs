@@ -2,7 +2,7 @@ use crate::{Layer, Lower, Padding};
 use program::{Pad, Pool2d, Result, Shape, TensorId, ops};
 
 macro_rules! pooling {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $name:ident $(, $(#[$flag_doc:meta])* $flag:ident)?) => {
         $(#[$doc])*
         ///
         /// Defaults as in Keras: windows side by side, valid padding.
@@ -11,6 +11,8 @@ macro_rules! pooling {
             pool_size: [usize; 2],
             strides: [usize; 2],
             padding: Padding,
+            ceil_mode: bool,
+            $($(#[$flag_doc])* $flag: bool,)?
         }
 
         impl $name {
@@ -21,7 +23,8 @@ macro_rules! pooling {
 
             /// Windows of another number of rows than columns, side by side.
             pub fn of(pool_size: [usize; 2]) -> Self {
-                $name { pool_size, strides: pool_size, padding: Padding::Valid }
+                let padding = Padding::Valid;
+                $name { pool_size, strides: pool_size, padding, ceil_mode: false $(, $flag: false)? }
             }
 
             /// Rows and columns from one window to the next.
@@ -39,9 +42,20 @@ macro_rules! pooling {
                 $name { padding, ..self }
             }
 
+            /// PyTorch's `ceil_mode`: a last window may reach over the edge, if it begins inside.
+            pub fn ceil_mode(self, ceil_mode: bool) -> Self {
+                $name { ceil_mode, ..self }
+            }
+
+            $($(#[$flag_doc])*
+            pub fn $flag(self, $flag: bool) -> Self {
+                $name { $flag, ..self }
+            })?
+
             fn spec(&self, x: Shape) -> Pool2d {
                 let (kernel, stride) = (self.pool_size, self.strides);
-                Pool2d { kernel, stride, pad: self.padding.resolve(x, kernel, stride) }
+                let pool = Pool2d::new(kernel, stride, self.padding.resolve(x, kernel, stride));
+                if self.ceil_mode { pool.ceil(x) } else { pool }
             }
         }
     };
@@ -53,7 +67,9 @@ pooling! {
 }
 pooling! {
     /// The mean of each window, padding not counted.
-    AveragePooling2D
+    AveragePooling2D,
+    /// PyTorch's `count_include_pad`: whether the padding counts, as zeros. What `ceil_mode` adds never does.
+    count_include_pad
 }
 
 impl Layer for MaxPooling2D {
@@ -64,7 +80,10 @@ impl Layer for MaxPooling2D {
 
 impl Layer for AveragePooling2D {
     fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
-        to.push(ops::AveragePool { pool: self.spec(to.shape(inputs[0])) }, inputs)
+        let x = to.shape(inputs[0]);
+        let given = self.padding.resolve(x, self.pool_size, self.strides);
+        let counted = if self.count_include_pad { given } else { Pad::VALID };
+        to.push(ops::AveragePool { pool: Pool2d { counted, ..self.spec(x) } }, inputs)
     }
 }
 
@@ -84,5 +103,5 @@ impl Layer for GlobalAveragePooling2D {
 
 /// One window as large as the image.
 fn over_all(x: Shape) -> Pool2d {
-    Pool2d { kernel: [x.h, x.w], stride: [1; 2], pad: Pad::VALID }
+    Pool2d::new([x.h, x.w], [1; 2], Pad::VALID)
 }

@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Dense,
-    Dropout, Flatten, Graph, GroupNormalization, Initializer, Layer, Lower, MaxPooling2D, Mode, Multiply,
-    PReLU, Padding, ParamSpec, Rescaling, Reshape, Role, Value,
+    Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Cropping2D,
+    Dense, Dropout, Flatten, Graph, GroupNormalization, Initializer, Layer, LayerNormalization,
+    LocalResponseNormalization, Lower, MaxPooling2D, Mode, Multiply, PReLU, Padding, ParamSpec, Rescaling,
+    Reshape, Role, UpSampling2D, Value, ZeroPadding2D,
 };
-use program::{Activation, Conv2d, Linear, Shape, TensorId, ops};
+use program::{Activation, Conv2d, Linear, Noise, Pad, Shape, TensorId, ops};
 use testkit::{GradientCheck, Report};
 
 /// A convolution, the layer, a dense layer: the layer's gradient reaches the first parameters.
@@ -257,8 +258,58 @@ fn pooling_side_by_side_overlapping_and_padded() {
         }
     }
     check([4, 4, 2], AveragePooling2D::new(4));
+    for (pool, strides, padding) in [
+        (2, 2, Padding::Valid),
+        (3, 2, Padding::Pixels(1)),
+        (3, 2, Padding::Same),
+        (2, 3, Padding::Pixels(1)),
+    ] {
+        check([6, 5, 2], MaxPooling2D::new(pool).strides(strides).padding(padding).ceil_mode(true));
+        for (counts, ceil) in [(true, false), (true, true), (false, true)] {
+            let average = AveragePooling2D::new(pool).strides(strides).padding(padding);
+            check([6, 5, 2], average.ceil_mode(ceil).count_include_pad(counts));
+        }
+    }
     check_alone([4, 4, 3], MaxPooling2D::new(2));
     check_alone([4, 4, 3], AveragePooling2D::new(2));
+}
+
+#[test]
+fn sides_and_larger_images() {
+    let (around, cut) =
+        (Pad { top: 1, bottom: 0, left: 2, right: 3 }, Pad { top: 0, bottom: 2, left: 1, right: 0 });
+    for size in [[6, 5, 2], [4, 3, 2]] {
+        check(size, ZeroPadding2D::of(around));
+        check(size, Cropping2D::of(cut));
+        for bilinear in [false, true] {
+            check(size, UpSampling2D::of([2, 3]).bilinear(bilinear));
+        }
+    }
+    check_alone([4, 4, 3], ZeroPadding2D::new(1));
+    check_alone([4, 4, 3], Cropping2D::new(1));
+    check_alone([4, 4, 3], UpSampling2D::new(2));
+}
+
+/// Max pooling sees the zeros around signed numbers.
+#[test]
+fn zeros_before_a_max_pooling() {
+    let mut graph = Graph::new("zeros", [6, 6, 2]);
+    let x = graph.add(Conv2D::new(3, 3), graph.input()).unwrap();
+    let x = graph.add(ZeroPadding2D::new(1), x).unwrap();
+    let x = graph.add(MaxPooling2D::new(3).strides(2), x).unwrap();
+    let x = graph.add(Flatten, x).unwrap();
+    let logits = graph.add(Dense::new(3), x).unwrap();
+    GradientCheck::new().assert(&graph, logits);
+}
+
+#[test]
+fn normalizations_of_pixels() {
+    check([3, 4, 2], LayerNormalization::new().epsilon(0.1));
+    check([3, 4, 2], LayerNormalization::new().epsilon(0.1).scale(false).center(false));
+    for size in [1, 2, 5] {
+        check([3, 2, 2], LocalResponseNormalization::new(size).alpha(0.8).beta(0.6).bias(1.5));
+    }
+    check_alone([2, 2, 3], LocalResponseNormalization::new(3).alpha(1.0));
 }
 
 /// The mask is a function of the seed, the step and the sample, so the loss with dropout has a derivative.
@@ -267,6 +318,8 @@ fn dropout() {
     for rate in [0.0, 0.3, 0.9] {
         check([3, 3, 2], Dropout::new(rate));
         check_alone([3, 3, 2], Dropout::new(rate));
+        check([3, 3, 4], Dropout::new(rate).noise(Noise::Channel));
+        check([3, 3, 2], Dropout::new(rate).noise(Noise::Sample));
     }
 }
 

@@ -82,6 +82,69 @@ fn branches_padding_and_separate_activations() {
     assert!(summary.contains("Non-trainable params: 16"), "{summary}");
 }
 
+/// Zeros are the padding of the layers behind them where all of these compute the same with it, and else a layer.
+#[test]
+fn zeros_are_padding_or_a_layer() {
+    let zeros = json!({"class": "ZeroPadding2D", "name": "zeros", "padding": 2});
+    let conv = json!({"class": "Conv2D", "filters": 4, "kernel_size": 3});
+    let (relu, pool) = (json!({"class": "ReLU"}), json!({"class": "MaxPooling2D", "pool_size": 3}));
+    let average = json!({"class": "AveragePooling2D", "pool_size": 3, "strides": 2});
+    let ceil = json!({"class": "MaxPooling2D", "pool_size": 3, "ceil_mode": true});
+    let crop = json!({"class": "Cropping2D", "cropping": [[1, 0], [2, 3]]});
+    let of_input = |class: &str, name: &str| json!({"class": class, "name": name, "filters": 4, "kernel_size": 3, "inputs": ["zeros"]});
+    let mut pool_of_zeros = pool.clone();
+    pool_of_zeros["inputs"] = json!(["zeros"]);
+    let add = json!({"class": "Add", "inputs": ["a", "b"]});
+    let join = json!({"class": "Concatenate", "inputs": ["a", "max_pooling2d"]});
+    for (layers, is_layer) in [
+        (vec![zeros.clone(), conv.clone()], false),
+        (vec![zeros.clone(), json!({"class": "ZeroPadding2D"}), conv.clone()], false),
+        (vec![zeros.clone(), pool.clone()], true),
+        (vec![relu.clone(), zeros.clone(), pool], false),
+        (vec![relu.clone(), zeros.clone(), ceil], true),
+        (vec![relu, zeros.clone(), average], true),
+        (vec![zeros.clone(), crop], true),
+        (vec![zeros.clone()], true),
+        (vec![zeros.clone(), of_input("Conv2D", "a"), of_input("Conv2D", "b"), add], false),
+        (
+            vec![
+                zeros,
+                json!({"class": "Conv2D", "name": "a", "filters": 4, "kernel_size": 3, "strides": 3}),
+                pool_of_zeros,
+                join,
+            ],
+            true,
+        ),
+    ] {
+        let ends = vec![json!({"class": "Flatten"}), json!({"class": "Dense"})];
+        let summary = build([layers.clone(), ends].concat().into(), [8, 8, 3]).unwrap().summary().to_string();
+        assert_eq!(summary.contains("zeros (ZeroPadding2D)"), is_layer, "{layers:?}\n{summary}");
+    }
+}
+
+#[test]
+fn dropout_of_elements_channels_or_samples() {
+    let program = |layer: Value| {
+        let flat = json!({"class": "Flatten"});
+        let model = build(json!([layer, flat, {"class": "Dense"}]), [8, 8, 3]).unwrap();
+        model.graph().program(model.logits(), Mode::Training, true).unwrap().to_string()
+    };
+    let shaped = |noise: Value| program(json!({"class": "Dropout", "rate": 0.5, "noise_shape": noise}));
+    for (text, says) in [
+        (shaped(Value::Null), "dropout rate 0.5 %"),
+        (shaped(json!([null, 8, null, 3])), "dropout rate 0.5 %"),
+        (shaped(json!([null, 1, 1, null])), "dropout rate 0.5 of channels %"),
+        (shaped(json!([null, 1, 1, 1])), "dropout rate 0.5 of samples %"),
+        (program(json!({"class": "SpatialDropout2D", "rate": 0.25})), "dropout rate 0.25 of channels %"),
+        (
+            program(json!({"class": "StochasticDepth", "drop_path_rate": 0.1})),
+            "dropout rate 0.1 of samples %",
+        ),
+    ] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+}
+
 #[test]
 fn what_is_wrong_is_one_sentence() {
     let dense = json!({"class": "Dense"});
@@ -97,7 +160,7 @@ fn what_is_wrong_is_one_sentence() {
         ),
         (
             json!([{"class": "Dropout", "dropout": 3}]),
-            "layer dropout: Dropout has no option `dropout`; it has rate",
+            "layer dropout: Dropout has no option `dropout`; it has rate, noise_shape",
         ),
         (json!([{"class": "Dropout"}, dense]), "layer dropout: `rate` is missing"),
         (
@@ -118,7 +181,11 @@ fn what_is_wrong_is_one_sentence() {
         ),
         (
             json!([{"class": "Flatten"}, {"class": "Dense", "activation": "sigmoid"}]),
-            "layer dense: sigmoid is not possible in the last layer, where a softmax tells the classes apart",
+            "layer dense: sigmoid is not possible in the last layer of several outputs, where a softmax tells the classes apart",
+        ),
+        (
+            json!([{"class": "Flatten"}, {"class": "Dense", "units": 1, "activation": "sigmoid"}]),
+            "layer dense: its one sigmoid output tells 2 classes apart, but there are 3; a Dense layer with `units` 3",
         ),
         (
             json!([{"class": "ELU", "alpha": 0.5}, dense]),
@@ -147,12 +214,16 @@ fn what_is_wrong_is_one_sentence() {
             "layer dense: `units` is missing; only the last Dense may leave it out",
         ),
         (
-            json!([{"class": "ZeroPadding2D"}, {"class": "MaxPooling2D"}, {"class": "Flatten"}, dense]),
-            "layer max_pooling2d: a ZeroPadding2D is before it; that is possible before a Conv2D, and before a MaxPooling",
+            json!([{"class": "Cropping2D", "cropping": 4}, {"class": "Flatten"}, dense]),
+            "layer cropping2d: zero_pad",
         ),
         (
-            json!([{"class": "ZeroPadding2D"}, {"class": "Flatten"}, dense]),
-            "layer flatten: a ZeroPadding2D is before it; only a Conv2D or a MaxPooling2D can follow one",
+            json!([{"class": "UpSampling2D", "interpolation": "bicubic"}, {"class": "Flatten"}, dense]),
+            "layer upsampling2d: `interpolation` is \"bicubic\", but must be one of nearest, bilinear",
+        ),
+        (
+            json!([{"class": "Dropout", "rate": 0.5, "noise_shape": [1, 1, 1, 1]}, {"class": "Flatten"}, dense]),
+            "layer dropout: `noise_shape` is [1,1,1,1], but must be [null, 1, 1, 1] for samples, or [null, 1, 1, null]",
         ),
         (
             json!([{"class": "MaxPooling2D"}]),

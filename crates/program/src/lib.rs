@@ -73,7 +73,7 @@ pub use place::Executable;
 pub use pool::Pool2d;
 pub use precision::Precision;
 pub use program::{Phase, Program, Step};
-pub use random::DropoutMask;
+pub use random::{DropoutMask, Noise};
 pub use rule::Rule;
 pub use shape::{Layout, Shape, Span};
 pub use signature::Signature;

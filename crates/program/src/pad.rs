@@ -25,6 +25,17 @@ impl Pad {
         Pad { top: v / 2, bottom: v - v / 2, left: u / 2, right: u - u / 2 }
     }
 
+    /// What of it is left without `part`, side by side.
+    #[must_use]
+    pub const fn without(self, part: Pad) -> Pad {
+        Pad {
+            top: self.top.saturating_sub(part.top),
+            bottom: self.bottom.saturating_sub(part.bottom),
+            left: self.left.saturating_sub(part.left),
+            right: self.right.saturating_sub(part.right),
+        }
+    }
+
     /// Rows and columns of an image of `[rows, columns]` with this around it.
     pub(crate) const fn around(&self, [rows, columns]: [usize; 2]) -> [usize; 2] {
         let rows = rows.saturating_add(self.top).saturating_add(self.bottom);

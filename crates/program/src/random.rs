@@ -1,6 +1,18 @@
 use crate::{Error, Result};
 use philox::philox4x32;
 
+/// The elements that are dropped or kept together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Noise {
+    /// Each by itself.
+    #[default]
+    Element,
+    /// A channel of a sample: Keras' `noise_shape=(n, 1, 1, c)`, as of a `SpatialDropout2D`.
+    Channel,
+    /// A sample: Keras' `noise_shape=(n, 1, 1, 1)`, as for stochastic depth.
+    Sample,
+}
+
 /// Which elements a dropout keeps: a pure function of (key, step, sample, element).
 ///
 /// The mask of an element depends on the sample's place in the *global* batch, so it is the same however the
@@ -9,6 +21,8 @@ use philox::philox4x32;
 pub struct DropoutMask {
     /// The probability of an element to become 0, in [0, 1).
     pub rate: f32,
+    /// The elements that are dropped or kept together.
+    pub noise: Noise,
     /// The stream of this layer: [`philox::key`] of the run's seed and the layer's domain.
     pub key: [u32; 2],
     /// The training step.
@@ -44,6 +58,16 @@ impl DropoutMask {
     #[inline]
     pub fn scale(&self) -> f32 {
         1.0 / (1.0 - self.rate)
+    }
+
+    /// The element whose random word decides about this channel of this pixel of a sample, of so many channels.
+    #[inline(always)]
+    pub fn element(&self, pixel: usize, channel: usize, channels: usize) -> usize {
+        match self.noise {
+            Noise::Element => pixel * channels + channel,
+            Noise::Channel => channel,
+            Noise::Sample => 0,
+        }
     }
 
     /// The random words of the elements `4 * quad .. 4 * quad + 4` of the tensor's sample `sample`. Elements count in

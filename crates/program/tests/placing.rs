@@ -6,7 +6,7 @@ use core::ops::Range;
 use program::ops::*;
 use program::passes::{self, Training};
 use program::{
-    Activation, Arena, BatchNorm, Builder, Conv2d, Device, Executable, Home, Layout, Memory, Op, Pad,
+    Activation, Arena, BatchNorm, Builder, Conv2d, Device, Executable, Home, Layout, Memory, Noise, Op, Pad,
     Parameter, Phase, Pool2d, Program, Shape, Span, Step, StepArgs, Target, TensorId,
 };
 use proptest::prelude::*;
@@ -66,9 +66,9 @@ impl Net {
             5 | 6 => self.push(Concat, &[x, other], &[]),
             7 => self.push(Slice { from: b % shape.c, channels: 1 }, &[x], &[]),
             8 => self.push(Scale { factor: 0.5 }, &[x], &[]),
-            9 => self.push(Dropout { rate: 0.5, domain: 1 }, &[x], &[]),
+            9 => self.push(Dropout { rate: 0.5, noise: Noise::Element, domain: 1 }, &[x], &[]),
             _ => {
-                let pool = Pool2d { kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+                let pool = Pool2d::new([1; 2], [1; 2], Pad::VALID);
                 if op == 10 {
                     self.push(MaxPool { pool }, &[x], &[]);
                 } else {

@@ -2,15 +2,16 @@
 
 use program::ops::*;
 use program::{
-    Activation, Arena, BatchNorm, Builder, Conv2d, Executable, Home, Layout, Linear, Op, Pad, Parameter,
-    Pool2d, Shape, Span, Step, Target, TensorId, Trial, Write,
+    Activation, Arena, BatchNorm, Builder, Conv2d, Executable, Home, Layout, Linear, Noise, Op, Pad,
+    Parameter, Pool2d, Shape, Span, Step, Target, TensorId, Trial, Write,
 };
 
 const CONV: Conv2d = Conv2d::new(2, 3, [3; 2]);
-const POOL: Pool2d = Pool2d { kernel: [2; 2], stride: [2; 2], pad: Pad::VALID };
+const POOL: Pool2d = Pool2d::new([2; 2], [2; 2], Pad::VALID);
 const RELU: Activation = Activation::Relu;
 const BN: BatchNorm = BatchNorm { epsilon: 1e-3, act: RELU };
 const LINEAR: Linear = Linear { inputs: 2, outputs: 3 };
+const RESPONSE: LocalResponseNorm = LocalResponseNorm { size: 5, alpha: 1e-4, beta: 0.75, bias: 1.0 };
 
 fn image(h: usize, w: usize, c: usize) -> Shape {
     Shape::new(1, h, w, c)
@@ -114,7 +115,7 @@ fn elements() {
     refused(Add { act: RELU }, &[x, wide], "add");
     refused(ActivationGradient { act: RELU }, &[x, wide], "dy");
     for rate in [-0.1, 1.0, f32::NAN] {
-        refused(Dropout { rate, domain: 0 }, &[x], "rate");
+        refused(Dropout { rate, noise: Noise::Element, domain: 0 }, &[x], "rate");
     }
     refused(Reshape { to: run(11) }, &[x], "the input");
 }
@@ -130,6 +131,40 @@ fn windows() {
     // No window may lie in the padding alone: an image without pixels has no other ones.
     let around = Pool2d { pad: Pad { top: 1, bottom: 1, ..Pad::VALID }, ..POOL };
     refused(MaxPool { pool: around }, &[image(0, 2, 3)], "the window");
+    let counted = Pool2d { counted: Pad { left: 1, ..Pad::VALID }, ..POOL };
+    refused(AveragePool { pool: counted }, &[x], "the window");
+}
+
+#[test]
+fn sides() {
+    let (x, pad) = (image(4, 3, 2), ZeroPad { top: 1, bottom: -2, left: -1, right: 0 });
+    assert_eq!(Op::from(pad).shapes(&[x]).unwrap(), [image(3, 2, 2)]);
+    assert_eq!(Op::from(-pad).shapes(&[image(3, 2, 2)]).unwrap(), [x]);
+    for (bottom, right) in [(-5, 0), (0, -2), (1 << 40, 0), (i64::MIN, 0), ((1 << 30) - 9, (1 << 30) - 9)] {
+        refused(ZeroPad { bottom, right, ..pad }, &[x], "the padding");
+    }
+    let double = Upsample { by: [2, 3], bilinear: false };
+    assert_eq!(Op::from(double).shapes(&[x]).unwrap(), [image(8, 9, 2)]);
+    assert_eq!(Op::from(UpsampleGradient { upsample: double }).shapes(&[image(8, 9, 2)]).unwrap(), [x]);
+    refused(UpsampleGradient { upsample: double }, &[image(8, 10, 2)], "dy");
+    for by in [[0, 1], [1, 0], [usize::MAX, 2], [1 << 20, 1 << 20]] {
+        refused(Upsample { by, bilinear: true }, &[x], "the number of times");
+    }
+}
+
+#[test]
+fn pixels() {
+    let (x, c) = (image(2, 2, 3), run(3));
+    let norm = LayerNorm { epsilon: 1e-3 };
+    assert_eq!(told(norm, &[x, c, c]), "nothing");
+    refused(norm, &[x, c, run(2)], "beta");
+    refused(LayerNormGradient { norm }, &[x, c, image(2, 2, 2)], "dy");
+    assert_eq!(told(RESPONSE, &[x]), "nothing");
+    refused(LocalResponseNorm { size: 0, ..RESPONSE }, &[x], "neighbours");
+    refused(LocalResponseNorm { alpha: -1.0, ..RESPONSE }, &[x], "alpha");
+    refused(LocalResponseNorm { bias: f32::NAN, ..RESPONSE }, &[x], "bias");
+    refused(LocalResponseNorm { beta: f32::INFINITY, ..RESPONSE }, &[x], "beta");
+    refused(LocalResponseNormGradient { norm: RESPONSE }, &[x, c], "dy");
 }
 
 #[test]
@@ -246,7 +281,7 @@ fn two_results_in_one_place() {
 }
 
 /// Every op.
-const ALL: [Op; 36] = [
+const ALL: [Op; 43] = [
     Op::Conv2dForward(Conv2dForward { conv: CONV, act: RELU }),
     Op::Conv2dNormalized(Conv2dNormalized { conv: CONV, bn: BN }),
     Op::Conv2dInputGradient(Conv2dInputGradient { conv: CONV, x: Shape::new(1, 5, 5, 2) }),
@@ -264,6 +299,10 @@ const ALL: [Op; 36] = [
     Op::BatchNormInputGradient(BatchNormInputGradient { bn: BN, shared: true }),
     Op::GroupNorm(GroupNorm { groups: 1, epsilon: 1e-3, act: RELU }),
     Op::GroupNormGradient(GroupNormGradient { norm: GroupNorm { groups: 1, epsilon: 1e-3, act: RELU } }),
+    Op::LayerNorm(LayerNorm { epsilon: 1e-3 }),
+    Op::LayerNormGradient(LayerNormGradient { norm: LayerNorm { epsilon: 1e-3 } }),
+    Op::LocalResponseNorm(RESPONSE),
+    Op::LocalResponseNormGradient(LocalResponseNormGradient { norm: RESPONSE }),
     Op::Activate(Activate { act: RELU }),
     Op::ActivationGradient(ActivationGradient { act: RELU }),
     Op::Add(Add { act: RELU }),
@@ -271,7 +310,10 @@ const ALL: [Op; 36] = [
     Op::MaxPoolGradient(MaxPoolGradient { pool: POOL }),
     Op::AveragePool(AveragePool { pool: POOL }),
     Op::AveragePoolGradient(AveragePoolGradient { pool: POOL, x: Shape::new(1, 4, 4, 2) }),
-    Op::Dropout(Dropout { rate: 0.5, domain: 0 }),
+    Op::ZeroPad(ZeroPad { top: 1, bottom: 0, left: -1, right: 0 }),
+    Op::Upsample(Upsample { by: [2; 2], bilinear: true }),
+    Op::UpsampleGradient(UpsampleGradient { upsample: Upsample { by: [2; 2], bilinear: true } }),
+    Op::Dropout(Dropout { rate: 0.5, noise: Noise::Element, domain: 0 }),
     Op::Scale(Scale { factor: 2.0 }),
     Op::Reshape(Reshape { to: Shape::vectors(1, 4) }),
     Op::Concat(Concat),

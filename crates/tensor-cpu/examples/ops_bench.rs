@@ -13,8 +13,8 @@ mod arguments;
 use core::ops::Range;
 use program::ops::*;
 use program::{
-    Activation, Adam, Arena, Backend, BatchNorm, Layout, Moments, Op, OptimizerStep, Pad, ParamRun, Pool2d,
-    Result, Rmsprop, Sgd, Shape, Span, StepArgs, TensorId, Trial, View, ViewMut, WeightDecay, Write,
+    Activation, Adam, Arena, Backend, BatchNorm, Layout, Moments, Noise, Op, OptimizerStep, Pad, ParamRun,
+    Pool2d, Result, Rmsprop, Sgd, Shape, Span, StepArgs, TensorId, Trial, View, ViewMut, WeightDecay, Write,
 };
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -124,7 +124,12 @@ impl Bench {
         line("add".to_owned(), Scale { factor: 1.0 }.into(), 3, Write::Add);
         line("relu".to_owned(), Activate { act: Activation::Relu }.into(), 2, Write::Set);
         line("gelu".to_owned(), Activate { act: Activation::Gelu }.into(), 2, Write::Set);
-        line("dropout".to_owned(), Dropout { rate: 0.25, domain: 1 }.into(), 2, Write::Set);
+        line(
+            "dropout".to_owned(),
+            Dropout { rate: 0.25, noise: Noise::Element, domain: 1 }.into(),
+            2,
+            Write::Set,
+        );
         for act in [Activation::Relu, Activation::Gelu] {
             let dy = batch(&mut trial, at);
             let dx = trial.in_place_of(dy);
@@ -179,7 +184,7 @@ fn batch(trial: &mut Trial, at: Layout) -> TensorId {
 fn main() -> Result<()> {
     let Some((cpu, _)) = arguments::device() else { return Ok(()) };
     let bench = Bench::new(cpu)?;
-    let pool = |kernel, stride| Pool2d { kernel: [kernel; 2], stride: [stride; 2], pad: Pad::VALID };
+    let pool = |kernel, stride| Pool2d::new([kernel; 2], [stride; 2], Pad::VALID);
     for (side, c, width) in
         [(32, 96, 96), (32, 32, 64), (32, 48, 80), (15, 112, 160), (15, 48, 144), (7, 176, 336)]
     {

@@ -16,7 +16,9 @@ mod element;
 mod elementwise;
 mod huge_pages;
 mod images;
+mod layer_norm;
 mod linear;
+mod local_response_norm;
 mod memory;
 mod merge;
 mod norm_operands;
@@ -35,6 +37,8 @@ mod simd;
 mod softmax;
 mod statistics;
 mod threads;
+mod upsample;
+mod zero_pad;
 
 pub use buffer::Buffer;
 pub use cpu::{Cpu, bf16_level, simd_level};

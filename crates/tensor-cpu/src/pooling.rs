@@ -43,7 +43,15 @@ impl Windows {
     fn window(self, sample: usize, i: usize, j: usize) -> Window {
         let (rows, columns) = self.inside(i, j);
         let first = self.input(sample, rows.start, columns.start);
-        Window { first, left: columns.start, rows: rows.len(), columns: columns.len(), pitch: self.x.w }
+        let divisor = self.pool.divisor(self.x, i, j);
+        Window {
+            first,
+            left: columns.start,
+            rows: rows.len(),
+            columns: columns.len(),
+            pitch: self.x.w,
+            divisor,
+        }
     }
 
     /// The place of output pixel `(i, j)` among all rows of the output.
@@ -63,13 +71,15 @@ pub(crate) struct Window {
     columns: usize,
     /// From a pixel to the one below.
     pitch: usize,
+    /// The number of pixels that count in an average.
+    divisor: usize,
 }
 
 impl Window {
-    /// One over the number of pixels.
+    /// One over the number of pixels that count.
     #[inline(always)]
     fn weight(self) -> f32 {
-        1.0 / (self.rows * self.columns).max(1) as f32
+        1.0 / self.divisor.max(1) as f32
     }
 }
 
@@ -212,7 +222,7 @@ impl<E: Element> OnLanes for MaxBackward<'_, E> {
         let largest: [f32; N] = load(self.y, channel);
         // The gradients that no pixel has taken yet stay in registers.
         let mut rest: [f32; N] = load(self.dy, channel);
-        let Window { first, left, rows, columns, pitch } = self.window;
+        let Window { first, left, rows, columns, pitch, .. } = self.window;
         for row in 0..rows {
             for column in 0..columns {
                 let x: [f32; N] = load(self.x.row(first + row * pitch + column), channel);

@@ -6,8 +6,8 @@ use crate::memory::{Arenas, Operands};
 use crate::norm_operands::{Infer, Saved, Train};
 use crate::normalization::Groups;
 use crate::{
-    Buffer, Cpu, activation, channels, conv, dropout, elementwise, linear, merge, normalization, pooling,
-    prelu, softmax,
+    Buffer, Cpu, activation, channels, conv, dropout, elementwise, layer_norm, linear, local_response_norm,
+    merge, normalization, pooling, prelu, softmax, upsample, zero_pad,
 };
 use core::ops::Range;
 use program::ops::{Reshape, Spread};
@@ -131,6 +131,26 @@ fn run_step<E: Convolved>(
             let gradients = [at.run_mut(to.dgamma), at.run_mut(to.dbeta)];
             groups.backward(cpu, at.read(of.x), at.read(of.dy), at.write(to.dx), gradients, write);
         }
+        Op::LayerNorm(op) => {
+            let (of, to) = op.bind(step)?;
+            let affine = [at.run(of.gamma), at.run(of.beta)];
+            layer_norm::forward(cpu, op.epsilon, at.read(of.x), affine, at.write(to.y));
+        }
+        Op::LayerNormGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, gamma, dy, dx) = (at.read(of.x), at.run(of.gamma), at.read(of.dy), at.write(to.dx));
+            let gradients = [at.run_mut(to.dgamma), at.run_mut(to.dbeta)];
+            layer_norm::backward(cpu, op.norm.epsilon, x, gamma, dy, dx, gradients, write);
+        }
+        Op::LocalResponseNorm(op) => {
+            let (of, to) = op.bind(step)?;
+            local_response_norm::forward(cpu, op, at.read(of.x), at.write(to.y));
+        }
+        Op::LocalResponseNormGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, dy) = (at.read(of.x), at.read(of.dy));
+            local_response_norm::backward(cpu, &op.norm, x, dy, at.write(to.y), write);
+        }
         Op::Activate(op) => {
             let (of, to) = op.bind(step)?;
             activation::forward(cpu, op.act, at.read(of.x), at.write(to.y));
@@ -194,6 +214,18 @@ fn run_step<E: Convolved>(
         Op::AveragePoolGradient(op) => {
             let (of, to) = op.bind(step)?;
             pooling::average_backward(cpu, &op.pool, at.read(of.dy), at.write(to.y), write);
+        }
+        Op::ZeroPad(op) => {
+            let (of, to) = op.bind(step)?;
+            zero_pad::run(cpu, op, at.read(of.x), at.write(to.y), write);
+        }
+        Op::Upsample(op) => {
+            let (of, to) = op.bind(step)?;
+            upsample::forward(cpu, op, at.read(of.x), at.write(to.y));
+        }
+        Op::UpsampleGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            upsample::backward(cpu, &op.upsample, at.read(of.dy), at.write(to.y), write);
         }
         Op::Dropout(op) => {
             let (of, to) = op.bind(step)?;

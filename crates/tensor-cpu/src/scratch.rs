@@ -1,7 +1,9 @@
 //! The scratch memory of a program's steps, which is reserved before they run: then no step can fail for it.
 
 use crate::conv::{self, Pass};
-use crate::{Cpu, elementwise, linear, merge, normalization, pooling};
+use crate::{
+    Cpu, elementwise, layer_norm, linear, local_response_norm, merge, normalization, pooling, upsample,
+};
 use program::{Executable, Op, Result, Step, TensorId};
 
 /// Reserves the scratch memory that the steps of a program need, for every number of samples up to its batch: a smaller
@@ -71,6 +73,14 @@ fn len(cpu: &Cpu, program: &Executable, step: &Step, n: usize) -> Result<usize> 
         Op::MergeGradient(op) => merge::gradient_len(op.spread, at(op.bind(step)?.0.dy)),
         Op::MaxPoolGradient(op) => pooling::sums_len(cpu, &op.pool, at(op.bind(step)?.1.y).shape),
         Op::AveragePoolGradient(op) => pooling::sums_len(cpu, &op.pool, at(op.bind(step)?.1.y).shape),
+        Op::LayerNormGradient(op) => layer_norm::gradients_len(rows(op.bind(step)?.0.x)),
+        Op::LocalResponseNorm(op) => {
+            local_response_norm::scratch_len(cpu, op, at(op.bind(step)?.0.x).shape.c)
+        }
+        Op::LocalResponseNormGradient(op) => {
+            local_response_norm::scratch_len(cpu, &op.norm, at(op.bind(step)?.0.x).shape.c)
+        }
+        Op::UpsampleGradient(op) => upsample::scratch_len(cpu, at(op.bind(step)?.1.y).shape),
         _ => 0,
     })
 }

@@ -3,8 +3,8 @@
 
 use program::ops::*;
 use program::{
-    Activation, Adam, Arena, Backend, BatchNorm, Conv2d, Layout, Linear, Moments, Op, OptimizerStep, Pad,
-    ParamRun, Pool2d, Result, Rmsprop, Sgd, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun,
+    Activation, Adam, Arena, Backend, BatchNorm, Conv2d, Layout, Linear, Moments, Noise, Op, OptimizerStep,
+    Pad, ParamRun, Pool2d, Result, Rmsprop, Sgd, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun,
     WeightDecay, Write,
 };
 use std::alloc::{GlobalAlloc, Layout as Memory, System};
@@ -49,8 +49,7 @@ fn every_op(cpu: &Cpu) -> Result<TrialRun<'_>> {
     let (one, mut to) = (shape.with_n(1), Trial::new(n));
     let pad = Pad::same(16, 16, [3; 2], [1; 2]);
     let conv = Conv2d { pad, ..Conv2d::new(24, 24, [3; 2]) };
-    let (linear, pool) =
-        (Linear { inputs: 24, outputs: 10 }, Pool2d { kernel: [3; 2], stride: [2; 2], pad: Pad::VALID });
+    let (linear, pool) = (Linear { inputs: 24, outputs: 10 }, Pool2d::new([3; 2], [2; 2], Pad::VALID));
     let (vectors, classes, pooled) = (Shape::vectors(n, 24), Shape::vectors(n, 10), pool.output(shape)?);
     let (bn, act) = (BatchNorm { epsilon: 1e-3, act: RELU }, RELU);
     let [x, dy] = [shape; 2].map(|shape| batch(&mut to, shape));
@@ -80,11 +79,24 @@ fn every_op(cpu: &Cpu) -> Result<TrialRun<'_>> {
     step(Add { act }.into(), &[x, dy], shape, &[], Write::Set);
     step(ActivationGradient { act }.into(), &[x, dy], shape, &[], mode);
     step(Scale { factor: 1.0 }.into(), &[x], shape, &[], mode);
-    step(Dropout { rate: 0.5, domain: 1 }.into(), &[x], shape, &[], mode);
+    step(Dropout { rate: 0.5, noise: Noise::Element, domain: 1 }.into(), &[x], shape, &[], mode);
     let largest = step(MaxPool { pool }.into(), &[x], pooled, &[], Write::Set);
     step(MaxPoolGradient { pool }.into(), &[x, largest, largest], shape, &[], mode);
     let mean_of = step(AveragePool { pool }.into(), &[x], pooled, &[], Write::Set);
     step(AveragePoolGradient { pool, x: one }.into(), &[mean_of], shape, &[], mode);
+    let (pad, norm) = (ZeroPad { top: 1, bottom: -1, left: 0, right: 0 }, LayerNorm { epsilon: 1e-3 });
+    let (response, larger) = (
+        LocalResponseNorm { size: 5, alpha: 1.0, beta: 0.75, bias: 1.0 },
+        Upsample { by: [2; 2], bilinear: true },
+    );
+    step(pad.into(), &[x], shape, &[], mode);
+    step(norm.into(), &[x, gamma, beta], shape, &[], Write::Set);
+    step(LayerNormGradient { norm }.into(), &[x, gamma, dy], shape, &[dgamma, dbeta], mode);
+    step(response.into(), &[x], shape, &[], Write::Set);
+    step(LocalResponseNormGradient { norm: response }.into(), &[x, dy], shape, &[], mode);
+    step(Dropout { rate: 0.5, noise: Noise::Channel, domain: 1 }.into(), &[x], shape, &[], mode);
+    let large = step(larger.into(), &[x], Shape::new(4, 32, 32, 24), &[], Write::Set);
+    step(UpsampleGradient { upsample: larger }.into(), &[large], shape, &[], mode);
     let (of_dense, logits) = (batch(&mut to, vectors), batch(&mut to, classes));
     let mut step = |op: Op, operands: &[TensorId], of: Shape, rest: &[TensorId], mode| {
         let result = batch(&mut to, of);

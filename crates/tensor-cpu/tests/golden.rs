@@ -2,6 +2,9 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
+#[path = "golden/spatial.rs"]
+mod spatial;
+
 use program::ops::{
     Activate, ActivationGradient, AveragePool, AveragePoolGradient, BatchNormInfer, BatchNormInputGradient,
     BatchNormTrain, BatchNormWeightGradient, ChannelShuffle, Conv2dForward, Conv2dInputGradient,
@@ -13,6 +16,7 @@ use program::{
     Write,
 };
 use safetensors::SafeTensors;
+use spatial::{pixels, sides, windows};
 use tensor_cpu::Buffer;
 
 /// The golden file.
@@ -313,7 +317,7 @@ fn pooling(device: &Device) {
     let golden = Golden::open();
     for (case, kernel, stride, pad) in [("3s2", 3, 2, 0), ("3s2p1", 3, 2, 1), ("2s2", 2, 2, 0)] {
         let pad = Pad { top: pad, bottom: pad, left: pad, right: pad };
-        let pool = Pool2d { kernel: [kernel; 2], stride: [stride; 2], pad };
+        let pool = Pool2d::new([kernel; 2], [stride; 2], pad);
         let name = |what: &str| format!("pool.{case}.{what}");
         let (x_at, y_at) = (golden.layout(&name("x")), golden.layout(&name("dy")));
         let mut ops = Ops::new(&golden, x_at.shape.n);
@@ -399,5 +403,8 @@ on_every_device!(
     grouped_convolutions,
     channel_shuffle,
     activations,
-    group_norm
+    group_norm,
+    windows,
+    sides,
+    pixels
 );

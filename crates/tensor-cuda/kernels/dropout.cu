@@ -2,20 +2,33 @@
 //
 // Layout: x and y are n samples of `pixels` pixels of c channels, each with a row stride of its own. Elements of a
 // sample count in the order of memory; four neighbours share a call of Philox, with the counter (element / 4, sample,
-// step).
+// step). Where the channels of a sample, or all of it, are dropped together, the counters are those of the first pixel, or
+// of the first element.
 // Geometry: any number of blocks of 256 threads; a thread takes `vector` elements at a time, PACK or 1 (then it takes
 // four in turn). A pack lies within a pixel.
 // Writes: y += if `add`, else =.
 #include "towers.cuh"
 
+enum : u32 { ELEMENT, CHANNEL, SAMPLE };
+
 struct Mask {
     u32 key0, key1, first_sample, threshold;
     float scale;
     u64 step;
+    u32 noise;
 
     __device__ Words words(u32 sample, u32 quad) const {
         Words counter = {quad, first_sample + sample, static_cast<u32>(step), static_cast<u32>(step >> 32)};
         return philox(counter, key0, key1);
+    }
+
+    // The word that decides about an element.
+    __device__ u32 word(u32 sample, u32 element, u32 c) const {
+        if (noise == SAMPLE) return words(sample, 0).word[0];
+        u32 own = noise == CHANNEL ? element % c : element, k = own % 4;
+        Words all = words(sample, own / 4);
+        u32 low = k & 1 ? all.word[1] : all.word[0], high = k & 1 ? all.word[3] : all.word[2];
+        return k & 2 ? high : low;
     }
 
     __device__ float keep(float x, u32 word) const { return word < threshold ? 0.0f : x * scale; }
@@ -48,10 +61,11 @@ __device__ inline void drop_packs(Mask mask, const act_t* x, act_t* y, Images s,
         if (add) load<PACK>(to, sum);
 #pragma unroll
         for (int quad = 0; quad < PACK / 4; ++quad) {
-            Words words = mask.words(at.sample, at.element / 4 + quad);
+            u32 first = mask.noise == CHANNEL ? at.element % s.c : at.element;
+            Words words = mask.words(at.sample, mask.noise == SAMPLE ? 0 : first / 4 + quad);
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
-                float kept = mask.keep(v[4 * quad + k], words.word[k]);
+                float kept = mask.keep(v[4 * quad + k], mask.noise == SAMPLE ? words.word[0] : words.word[k]);
                 v[4 * quad + k] = add ? sum[4 * quad + k] + kept : kept;
             }
         }
@@ -70,15 +84,16 @@ __device__ inline void drop_singles(Mask mask, const act_t* x, act_t* y, Images 
             if (element >= elements) break;
             u64 pixel = static_cast<u64>(at.sample) * s.pixels + element / s.c;
             act_t* to = y + pixel * s.y_stride + element % s.c;
-            float kept = mask.keep(to_float(x[pixel * s.x_stride + element % s.c]), words.word[k]);
+            u32 word = mask.noise == ELEMENT ? words.word[k] : mask.word(at.sample, element, s.c);
+            float kept = mask.keep(to_float(x[pixel * s.x_stride + element % s.c]), word);
             *to = from_float<act_t>(add ? to_float(*to) + kept : kept);
         }
     }
 }
 
 KERNEL dropout(const StepState* state, const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 n, u32 pixels, u32 c,
-               u32 key0, u32 key1, u32 first_sample, u32 threshold, float scale, u32 add, u32 vector) {
-    Mask mask = {key0, key1, first_sample, threshold, scale, state->step};
+               u32 key0, u32 key1, u32 first_sample, u32 threshold, float scale, u32 noise, u32 add, u32 vector) {
+    Mask mask = {key0, key1, first_sample, threshold, scale, state->step, noise};
     Images s = {n, pixels, c, x_stride, y_stride};
     if (vector == 1) drop_singles(mask, x, y, s, add);
     else drop_packs(mask, x, y, s, add);

@@ -2,7 +2,7 @@
 //
 // Layout: x and dx are images of h x w pixels, y and dy of oh x ow, all with c channels and each with a row stride of
 // its own. The window of output (i, j) is kh x kw and begins at pixel (i * sh - top, j * sw - left); what lies outside
-// of the image never counts. Every window has pixels inside.
+// of the image never wins, and counts in averages where it is said. Every window has pixels inside.
 // Geometry: any number of blocks of 256 threads; a thread takes `vector` channels (1 or PACK) of a pixel at a time.
 // Writes: y and winners =; dx += if `add`, else =. Nothing is added by two threads, and a pixel's windows are added in
 // row-major order.
@@ -214,15 +214,29 @@ KERNEL maxpool_bwd(const u16* winners, const act_t* dy, u32 dy_stride, act_t* dx
     else max_backward<PACK>(winners, dy, dy_stride, dx, dx_stride, n, s, add);
 }
 
-// One over the number of pixels under a window.
-__device__ inline float weight(Range rows, Range columns) {
-    return 1.0f / static_cast<float>((rows.to - rows.from) * (columns.to - columns.from));
-}
+// The part of the padded image that counts in averages, in its rows and columns: the image, and maybe padding.
+struct Counted {
+    Range rows, columns;
+
+    // One over the number of pixels that count under window (i, j).
+    __device__ float weight(u32 i, u32 j, const Windows& s) const {
+        return 1.0f / static_cast<float>(along(i * s.sh.by, s.kh, rows) * along(j * s.sw.by, s.kw, columns));
+    }
+
+    __device__ static u32 along(u32 start, u32 kernel, Range all) {
+        return min(start + kernel, all.to) - max(start, all.from);
+    }
+};
+
+// Their last parameters before the windows.
+#define COUNTED u32 first_row, u32 end_row, u32 first_column, u32 end_column
+#define GATHER_COUNTED Counted counted = {{first_row, end_row}, {first_column, end_column}}
 
 // TEAM threads of a warp share a window, so that a few large windows, as of a global mean, still make many threads. The
 // warp's lanes lie packs first: neighbours read neighbouring channels.
 template <int V, int TEAM>
-__device__ inline void average_forward(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 n, Windows s) {
+__device__ inline void average_forward(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 n, Windows s,
+                                       Counted counted) {
     constexpr u32 TEAMS = 32 / TEAM;
     u64 items = static_cast<u64>(n) * s.oh * s.ow * (s.c / V);
     u32 lane = threadIdx.x % 32, member = lane / TEAMS;
@@ -242,7 +256,7 @@ __device__ inline void average_forward(const act_t* x, u32 x_stride, act_t* y, u
             for (int k = 0; k < V; ++k) sum[k] += v[k];
             column += TEAM;
         }
-        float scale = weight(rows, columns);
+        float scale = counted.weight(at.row, at.column, s);
 #pragma unroll
         for (int k = 0; k < V; ++k) {
 #pragma unroll
@@ -256,17 +270,18 @@ __device__ inline void average_forward(const act_t* x, u32 x_stride, act_t* y, u
 }
 
 // team: 1 or 16
-KERNEL avgpool_fwd(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 team, WINDOWS) {
+KERNEL avgpool_fwd(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 team, COUNTED, WINDOWS) {
     GATHER_WINDOWS;
-    if (team == 1 && vector == 1) average_forward<1, 1>(x, x_stride, y, y_stride, n, s);
-    else if (team == 1) average_forward<PACK, 1>(x, x_stride, y, y_stride, n, s);
-    else if (vector == 1) average_forward<1, 16>(x, x_stride, y, y_stride, n, s);
-    else average_forward<PACK, 16>(x, x_stride, y, y_stride, n, s);
+    GATHER_COUNTED;
+    if (team == 1 && vector == 1) average_forward<1, 1>(x, x_stride, y, y_stride, n, s, counted);
+    else if (team == 1) average_forward<PACK, 1>(x, x_stride, y, y_stride, n, s, counted);
+    else if (vector == 1) average_forward<1, 16>(x, x_stride, y, y_stride, n, s, counted);
+    else average_forward<PACK, 16>(x, x_stride, y, y_stride, n, s, counted);
 }
 
 template <int V>
 __device__ inline void average_backward(const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 n, Windows s,
-                                        u32 add) {
+                                        Counted counted, u32 add) {
     u64 items = static_cast<u64>(n) * s.h * s.w * (s.c / V);
     for (u64 item = global_thread(); item < items; item += global_threads()) {
         Spot at = spot<V>(item, s);
@@ -275,9 +290,8 @@ __device__ inline void average_backward(const act_t* dy, u32 dy_stride, act_t* d
         float v[V] = {};
         if (add) load<V>(to, v);
         for (u32 i = is.from; i < is.to; ++i) {
-            Range rows = under(i, s.kh, s.sh.by, s.top, s.h);
             for (u32 j = js.from; j < js.to; ++j) {
-                float scale = weight(rows, under(j, s.kw, s.sw.by, s.left, s.w)), gradient[V];
+                float scale = counted.weight(i, j, s), gradient[V];
                 load<V>(dy + place(at.n, i, j, s.oh, s.ow) * dy_stride + at.channel, gradient);
 #pragma unroll
                 for (int k = 0; k < V; ++k) v[k] += gradient[k] * scale;
@@ -287,8 +301,9 @@ __device__ inline void average_backward(const act_t* dy, u32 dy_stride, act_t* d
     }
 }
 
-KERNEL avgpool_bwd(const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 add, WINDOWS) {
+KERNEL avgpool_bwd(const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 add, COUNTED, WINDOWS) {
     GATHER_WINDOWS;
-    if (vector == 1) average_backward<1>(dy, dy_stride, dx, dx_stride, n, s, add);
-    else average_backward<PACK>(dy, dy_stride, dx, dx_stride, n, s, add);
+    GATHER_COUNTED;
+    if (vector == 1) average_backward<1>(dy, dy_stride, dx, dx_stride, n, s, counted, add);
+    else average_backward<PACK>(dy, dy_stride, dx, dx_stride, n, s, counted, add);
 }

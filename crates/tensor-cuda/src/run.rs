@@ -135,6 +135,26 @@ impl Cuda {
                 let gradients = [to.dgamma, to.dbeta].map(|id| at.run(id));
                 self.op_group_norm_gradient(&op.norm, tensors, affine, gradients, write)
             }
+            Op::LayerNorm(op) => {
+                let (of, to) = op.bind(step)?;
+                let affine = [of.gamma, of.beta].map(|id| at.run(id));
+                self.op_layer_norm(op, at.read(of.x), affine, at.write(to.y))
+            }
+            Op::LayerNormGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                let tensors = [at.read(of.x), at.read(of.dy), at.write(to.dx)];
+                let gradients = [to.dgamma, to.dbeta].map(|id| at.run(id));
+                self.op_layer_norm_gradient(&op.norm, tensors, at.run(of.gamma), gradients, write)
+            }
+            Op::LocalResponseNorm(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_local_response_norm(op, at.read(of.x), at.write(to.y))
+            }
+            Op::LocalResponseNormGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                let (x, dy) = (at.read(of.x), at.read(of.dy));
+                self.op_local_response_norm_gradient(&op.norm, x, dy, at.write(to.y), write)
+            }
             Op::Activate(op) => {
                 let (of, to) = op.bind(step)?;
                 self.op_act_fwd(op.act, at.read(of.x), at.write(to.y))
@@ -197,6 +217,18 @@ impl Cuda {
             Op::AveragePoolGradient(op) => {
                 let (of, to) = op.bind(step)?;
                 self.op_avgpool_bwd(&op.pool, at.read(of.dy), at.write(to.y), write)
+            }
+            Op::ZeroPad(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_zero_pad(op, at.read(of.x), at.write(to.y), write)
+            }
+            Op::Upsample(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_upsample(op, at.read(of.x), at.write(to.y))
+            }
+            Op::UpsampleGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_upsample_gradient(&op.upsample, at.read(of.dy), at.write(to.y), write)
             }
             Op::Dropout(op) => {
                 let (of, to) = op.bind(step)?;

@@ -4,7 +4,7 @@ use crate::harness::*;
 use conformance::dropout::Dropped;
 use conformance::{ALONE, Case as _, Placement, SLICE, Subject};
 use program::ops::Dropout;
-use program::{Shape, StepArgs, Write};
+use program::{Noise, Shape, StepArgs, Write};
 use tensor_cpu::Cpu;
 
 fn draw(rng: &mut philox::Philox) -> Dropped {
@@ -18,6 +18,7 @@ fn draw(rng: &mut philox::Philox) -> Dropped {
         mode: pick(rng, &[Write::Set, Write::Add]),
         op: Dropout {
             rate: [0.0, 0.25, 0.5, rng.unit_f32() * 0.99][between(rng, 0, 3)],
+            noise: pick(rng, &[Noise::Element, Noise::Element, Noise::Channel, Noise::Sample]),
             domain: rng.below(u32::MAX),
         },
         args: StepArgs {

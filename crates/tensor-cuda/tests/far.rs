@@ -4,8 +4,8 @@
 use crate::harness::*;
 use program::ops::*;
 use program::{
-    Activation, Arena, Backend, BatchNorm, Executable, Home, Layout, Linear, Memory, Pad, Pool2d, Precision,
-    Result, Shape, Span, StepArgs, Storage, TensorId, Trial, View, ViewMut, Write,
+    Activation, Arena, Backend, BatchNorm, Executable, Home, Layout, Linear, Memory, Noise, Pad, Pool2d,
+    Precision, Result, Shape, Span, StepArgs, Storage, TensorId, Trial, View, ViewMut, Write,
 };
 use tensor_cuda::Cuda;
 
@@ -147,7 +147,7 @@ fn batch_norm() {
 #[test]
 fn pooling() {
     let shape = Shape::new(1, 3, 3, PACK);
-    let windows = |kernel, stride| Pool2d { kernel: [kernel; 2], stride: [stride; 2], pad: Pad::VALID };
+    let windows = |kernel, stride| Pool2d::new([kernel; 2], [stride; 2], Pad::VALID);
     // Windows that overlap and that do not.
     for pool in [windows(2, 1), windows(1, 1)] {
         let (of_y, mut trial) = (pool.output(shape).expect("a window"), Trial::new(1));
@@ -166,7 +166,7 @@ fn pooling() {
 fn dropout() {
     let (shape, mut trial) = (Shape::vectors(3, PACK), Trial::new(3));
     let [x, y] = ["x", "y"].map(|name| batch(&mut trial, name, shape));
-    trial.step(Dropout { rate: 0.5, domain: 1 }, &[x], &[y], Write::Add);
+    trial.step(Dropout { rate: 0.5, noise: Noise::Element, domain: 1 }, &[x], &[y], Write::Add);
     same_far_and_near("dropout", 3, &trial);
 }
 

@@ -9,7 +9,7 @@ use program::ops::MaxPoolGradient;
 use program::{Error, Layout, Pad, Pool2d, Precision, Shape, StepArgs, Trial, Write};
 
 fn square(kernel: usize, stride: usize, pad: Pad) -> Pool2d {
-    Pool2d { kernel: [kernel; 2], stride: [stride; 2], pad }
+    Pool2d::new([kernel; 2], [stride; 2], pad)
 }
 
 #[test]

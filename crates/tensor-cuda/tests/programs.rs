@@ -9,8 +9,8 @@ use program::ops::{
 use program::passes::{Training, inference, training};
 use program::{
     Activation, Arena, Backend, BatchNorm, Builder, CapturedGraph as _, Conv2d, Executable, Ints, Linear,
-    Memory, Op, Pad, Parameter, Phase, Pool2d, Precision, Program, ReplayArgs, Result, Shape, Span, Step,
-    StepArgs, Storage, Target, TensorId,
+    Memory, Noise, Op, Pad, Parameter, Phase, Pool2d, Precision, Program, ReplayArgs, Result, Shape, Span,
+    Step, StepArgs, Storage, Target, TensorId,
 };
 use tensor_cpu::Reference;
 
@@ -97,10 +97,8 @@ impl Net {
     fn of_all_ops(trains: bool) -> (Program, Vec<(String, Span)>) {
         use Activation::{Gelu, None, Relu};
         let mut net = Net::new(trains);
-        let pool = |size, stride, pad: usize| Pool2d {
-            kernel: [size; 2],
-            stride: [stride; 2],
-            pad: Pad { top: pad, bottom: pad, left: pad, right: pad },
+        let pool = |size, stride, pad: usize| {
+            Pool2d::new([size; 2], [stride; 2], Pad { top: pad, bottom: pad, left: pad, right: pad })
         };
         let x = net.conv("stem", [3, 8], true, None, net.builder.input());
         let x = net.batch_norm("stem norm", Relu, x);
@@ -117,7 +115,11 @@ impl Net {
         let twice = net.push("sum of one", Add { act: None }, &[x, x]);
         let x = net.push("gelu", Activate { act: Gelu }, &[twice]);
         let x = if trains {
-            net.push("dropout", Dropout { rate: 0.3, domain: philox::domain("dropout") }, &[x])
+            net.push(
+                "dropout",
+                Dropout { rate: 0.3, noise: Noise::Element, domain: philox::domain("dropout") },
+                &[x],
+            )
         } else {
             x
         };

@@ -5,7 +5,7 @@
 use crate::harness::*;
 use program::ops::{CrossEntropy, Dropout, LinearWeightGradient};
 use program::{
-    Arena, Backend, CapturedGraph as _, ImageSet, Layout, Linear, LoadImages, OptimizerStep, ParamRun,
+    Arena, Backend, CapturedGraph as _, ImageSet, Layout, Linear, LoadImages, Noise, OptimizerStep, ParamRun,
     Precision, ReplayArgs, Sgd, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, ViewMut,
     WeightDecay, Write,
 };
@@ -42,7 +42,7 @@ impl<'a> Step<'a> {
         let [logits, dlogits] = ["logits", "dlogits"].map(|name| batch(&mut trial, name, 10));
         let labels = trial.labels(&(0..SAMPLES as u32).map(|k| k % 10).collect::<Vec<_>>());
         let metrics = trial.run(Arena::Gradients, &[0.0; 2]);
-        trial.step(Dropout { rate: 0.4, domain: 5 }, &[x], &[y], Write::Add);
+        trial.step(Dropout { rate: 0.4, noise: Noise::Element, domain: 5 }, &[x], &[y], Write::Add);
         trial.step(CrossEntropy { gradient: true }, &[logits, labels], &[dlogits, metrics], Write::Set);
         let arena = |name| upload(cuda, &numbers(name, LEN)).unwrap();
         let (params, grads, velocity) = (arena("p"), arena("g"), arena("v"));

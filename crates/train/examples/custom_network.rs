@@ -64,7 +64,7 @@ fn use_it(run: &Path, data: &cifar::Dataset) -> Result<(), Box<dyn std::error::E
     let test = evaluate(&mut classifier, data, |_, _| ())?;
     println!("loss {:.3}, accuracy {:.3} on {} test images", test.loss, test.acc, test.samples);
 
-    // For a picture file, `cifar::folder::picture(file, [height, width])` reads these bytes.
+    // For a picture file, `cifar::folder::picture(file, [height, width, channels])` reads these bytes.
     let picture: Vec<u8> = data.test.take(1).images.iter().copied().collect();
     let (label, probability) = classifier.classify(&picture)?[0].ranked()[0];
     println!("the first test image shows a {} ({:.0}%)", trained.classes[label], 100.0 * probability);

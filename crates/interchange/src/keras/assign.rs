@@ -156,8 +156,10 @@ fn by_names(own: &[&Step], units: &[Unit]) -> Option<Vec<usize>> {
 /// A layer of the network that the file has under the same name, where the order gives it the weights of another one. Names that
 /// Keras gives don't count, since they depend on the models that a session made before.
 fn contradicted(own: &[&Step], units: &[Unit], taken: &[usize]) -> Option<String> {
-    let is_own =
-        |unit: &Unit| kind(unit.shapes()).is_none_or(|kind| number(&unit.name).0 != kind.keras_name());
+    let is_own = |unit: &Unit| {
+        kind(unit.shapes())
+            .is_none_or(|kind| kind.keras_names().iter().all(|own| number(&unit.name).0 != *own))
+    };
     own.iter().zip(taken).find_map(|(step, &unit)| {
         let same = units.iter().position(|unit| unit.group == step.name && is_own(unit))?;
         (same != unit).then(|| {

@@ -54,8 +54,8 @@ const OPERATORS: [(&str, &str); 11] = [
 ];
 
 /// Layers that change nothing but a training, besides those that draw: [`Layer::passes_on`].
-const FOR_TRAINING: [&str; 5] =
-    ["ActivityRegularization", "AlphaDropout", "GaussianDropout", "GaussianNoise", "SpatialDropout2D"];
+const FOR_TRAINING: [&str; 4] =
+    ["ActivityRegularization", "AlphaDropout", "GaussianDropout", "GaussianNoise"];
 
 impl<'a> Layer<'a> {
     pub(super) fn of(value: &'a Value) -> Self {
@@ -81,7 +81,8 @@ impl<'a> Layer<'a> {
 
     /// Whether files have weights of it.
     pub(super) fn has_weights(&self) -> bool {
-        ["Conv2D", "Dense", "BatchNormalization", "GroupNormalization", "PReLU"].contains(&self.class)
+        ["Conv2D", "Dense", "BatchNormalization", "GroupNormalization", "LayerNormalization", "PReLU"]
+            .contains(&self.class)
     }
 
     /// Whether it has weights itself or, as a model, in a layer.
@@ -98,7 +99,7 @@ impl<'a> Layer<'a> {
 
     /// Whether it works in another way in training.
     pub(super) fn differs_in_training(&self) -> bool {
-        ["BatchNormalization", "Dropout"].contains(&self.class)
+        ["BatchNormalization", "Dropout", "SpatialDropout2D", "StochasticDepth"].contains(&self.class)
             || self.passes_on("", &mut Vec::new()) && self.class != "Identity"
             || self.inner().any(|layer| layer.differs_in_training())
     }

@@ -66,13 +66,13 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
-    /// The name that Keras gives the first layer of the kind.
-    pub(super) fn keras_name(self) -> &'static str {
+    /// The names that Keras gives the first layers of the kind.
+    pub(super) fn keras_names(self) -> &'static [&'static str] {
         match self {
-            Kind::Convolution => "conv2d",
-            Kind::BatchNormalization => "batch_normalization",
-            Kind::GroupNormalization => "group_normalization",
-            Kind::Dense => "dense",
+            Kind::Convolution => &["conv2d"],
+            Kind::BatchNormalization => &["batch_normalization"],
+            Kind::GroupNormalization => &["group_normalization", "layer_normalization"],
+            Kind::Dense => &["dense"],
         }
     }
 }

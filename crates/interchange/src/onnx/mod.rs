@@ -23,6 +23,7 @@ mod patterns;
 mod proto;
 mod read;
 mod reductions;
+mod resize;
 mod shapes;
 mod term;
 mod windows;

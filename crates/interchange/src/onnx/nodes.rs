@@ -4,7 +4,7 @@ use super::proto::{AttributeProto, AttributeType, FLOAT, GraphProto, INT64, Node
 use crate::source::Weights;
 use crate::{Error, Result, Source, layout};
 use layers::{Step, Value};
-use program::{Activation, Op, Pad, Pool2d, Shape, ops};
+use program::{Activation, Op, Pad, Shape, ops};
 use std::collections::{HashMap, HashSet};
 
 /// The name of the graph's input.
@@ -29,7 +29,7 @@ impl Opset {
 /// A graph in the making.
 pub(super) struct Nodes<'s> {
     source: &'s Source<'s>,
-    graph: GraphProto,
+    pub(super) graph: GraphProto,
     /// What the graph needs so far.
     opset: Opset,
     /// What the values are called so far.
@@ -38,6 +38,8 @@ pub(super) struct Nodes<'s> {
     layers: HashMap<String, String>,
     /// How many channels the values have, or how many numbers a vector.
     widths: HashMap<Value, usize>,
+    /// Those that are vectors.
+    pub(super) vectors: HashSet<Value>,
     /// All names that are taken: a graph gives each of them once.
     taken: HashSet<String>,
 }
@@ -47,8 +49,9 @@ pub(super) enum Attribute<'a> {
     Float(&'a str, f32),
     Number(&'a str, usize),
     Numbers(&'a str, &'a [usize]),
+    Word(&'a str, &'a str),
 }
-pub(super) use Attribute::{Float, Number, Numbers};
+pub(super) use Attribute::{Float, Number, Numbers, Word};
 
 impl Attribute<'_> {
     /// As an `AttributeProto`, with its type.
@@ -66,6 +69,9 @@ impl Attribute<'_> {
             Numbers(name, values) => {
                 AttributeProto { ints: integers(values), ..named(name, AttributeType::Ints) }
             }
+            Word(name, word) => {
+                AttributeProto { s: word.as_bytes().to_vec(), ..named(name, AttributeType::String) }
+            }
         }
     }
 }
@@ -80,6 +86,7 @@ impl<'s> Nodes<'s> {
             names: HashMap::new(),
             layers: HashMap::new(),
             widths: HashMap::from([(source.input, source.image[2])]),
+            vectors: HashSet::new(),
             taken: HashSet::from([INPUT, OUTPUT, layout::SCALE, layout::SHIFT].map(str::to_owned)),
         };
         // A layer keeps its name, unless it is one of these. All other values get numbers where a name is
@@ -147,6 +154,13 @@ impl<'s> Nodes<'s> {
                 let about = [Float("epsilon", epsilon), Number("num_groups", groups)];
                 self.activated(step, "GroupNormalization", &operands, &about, act)
             }
+            Op::LayerNorm(ops::LayerNorm { epsilon }) => self.layer_normalization(step, &operands, epsilon),
+            Op::LocalResponseNorm(norm) => self.local_response(step, operands[0], norm),
+            Op::ZeroPad(ops::ZeroPad { top, bottom, left, right }) => {
+                let output = self.output(step);
+                self.padded(step, operands[0], [top, left, bottom, right], output)
+            }
+            Op::Upsample(op) => self.resized(step, operands[0], op),
             // Of all of an image: a vector.
             Op::AveragePool(_) if step.flat => {
                 let image = self.helper(step, "image");
@@ -197,6 +211,9 @@ impl<'s> Nodes<'s> {
             _ => return Err(refuse("what it computes has no operator there")),
         };
         self.names.insert(step.output, name);
+        if step.flat {
+            self.vectors.insert(step.output);
+        }
         let width = match step.op {
             Some(Op::Conv2dForward(_) | Op::LinearForward(_)) => {
                 step.params.first().and_then(|kernel| kernel.shape.last().copied())
@@ -223,12 +240,6 @@ impl<'s> Nodes<'s> {
 
     pub(super) fn finish(self) -> (GraphProto, Opset) {
         (self.graph, self.opset)
-    }
-
-    fn pooled(&mut self, step: &Step, op: &str, operands: &[&str], pool: Pool2d) -> String {
-        let (kernel, stride, pads) = (pool.kernel, pool.stride, pads(pool.pad));
-        let about = [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
-        self.activated(step, op, operands, &about, Activation::None)
     }
 
     /// The numbers of a vector or an image, in the order (row, column, channel), as an image of another shape.
@@ -330,7 +341,7 @@ impl<'s> Nodes<'s> {
 }
 
 /// As ONNX orders them: where rows and columns begin, then where they end.
-fn pads(pad: Pad) -> [usize; 4] {
+pub(super) fn pads(pad: Pad) -> [usize; 4] {
     [pad.top, pad.left, pad.bottom, pad.right]
 }
 

@@ -1,11 +1,15 @@
-//! Normalizations: `BatchNormalization`, `GroupNormalization`, `InstanceNormalization`.
+//! Normalizations: `BatchNormalization`, `GroupNormalization`, `InstanceNormalization`, `LayerNormalization`, `LRN`.
 
 use super::axes::Axis;
 use super::constants::Constant;
 use super::extent::{Extent, shown};
 use super::graph::{Of, Reader};
 use super::node::Node;
+use super::nodes::{Float, Nodes, Number, Numbers};
 use super::term::{Kind, Term};
+use layers::Step;
+use program::Activation;
+use program::ops::LocalResponseNorm;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -72,6 +76,18 @@ impl<'g> Reader<'g> {
         Ok(self.weighted(node, "GroupNormalization", about, x, shape, weights))
     }
 
+    /// Each channel by its neighbours.
+    pub(super) fn local_response_normalization(&mut self, node: &Node<'g>) -> Result<Of, String> {
+        let Some(size) = node.given("size")? else { return Err(node.refuse("lacks its `size`")) };
+        let about = json!({
+            "size": size, "alpha": node.float("alpha", 1e-4)?, "beta": node.float("beta", 0.75)?,
+            "bias": node.float("bias", 1.0)?,
+        });
+        let (x, _) = self.image(node, 0)?;
+        let shape = self.shape(&x);
+        Ok(self.plain(node, "LocalResponseNormalization", about, vec![x], shape))
+    }
+
     /// The vectors behind the first operand.
     pub(super) fn vectors<'n>(
         &self,
@@ -107,5 +123,29 @@ impl<'g> Reader<'g> {
         }
         let about = json!({"epsilon": epsilon, "center": has_beta});
         self.pointwise(node, "LayerNormalization", about, weights)
+    }
+}
+
+impl Nodes<'_> {
+    /// The nodes of a layer normalization: the channels of images come last for it.
+    pub(super) fn layer_normalization(&mut self, step: &Step, operands: &[&str], epsilon: f32) -> String {
+        let is_vector = step.inputs.first().is_some_and(|x| self.vectors.contains(x));
+        let about = [Float("epsilon", epsilon), Number("axis", if is_vector { 1 } else { 3 })];
+        if is_vector {
+            return self.activated(step, "LayerNormalization", operands, &about, Activation::None);
+        }
+        let [last, normal] = ["last", "normal"].map(|part| self.helper(step, part));
+        let last = self.node("Transpose", &operands[..1], &[Numbers("perm", &[0, 2, 3, 1])], last);
+        let operands = [&[last.as_str()], &operands[1..]].concat();
+        let normal = self.node("LayerNormalization", &operands, &about, normal);
+        let about = [Numbers("perm", &[0, 3, 1, 2])];
+        self.activated(step, "Transpose", &[&normal], &about, Activation::None)
+    }
+
+    /// The node of a local response normalization.
+    pub(super) fn local_response(&mut self, step: &Step, x: &str, norm: LocalResponseNorm) -> String {
+        let LocalResponseNorm { size, alpha, beta, bias } = norm;
+        let about = [Number("size", size), Float("alpha", alpha), Float("beta", beta), Float("bias", bias)];
+        self.activated(step, "LRN", &[x], &about, Activation::None)
     }
 }

@@ -60,6 +60,7 @@ const TABLE: &[Operator] = &[
     operator("InstanceNormalization", |reader, node| reader.instance_normalization(node)),
     operator("LayerNormalization", |reader, node| reader.layer_normalization(node)),
     operator("LeakyRelu", |reader, node| reader.leaky_relu(node)),
+    operator("LRN", |reader, node| reader.local_response_normalization(node)),
     operator("Less", |reader, node| reader.unknown(node)),
     operator("Log", |reader, node| reader.unknown(node)),
     operator("LogSoftmax", |reader, node| reader.softmax(node)),
@@ -82,6 +83,7 @@ const TABLE: &[Operator] = &[
     operator("ReduceProd", |reader, node| reader.unknown(node)),
     operator("ReduceSum", |reader, node| reader.unknown(node)),
     operator("Reshape", |reader, node| reader.reshape(node)),
+    operator("Resize", |reader, node| reader.resize(node)),
     operator("Shape", |reader, node| reader.shape_as_value(node)),
     operator("Slice", |reader, node| reader.slice(node)),
     operator("Softmax", |reader, node| reader.softmax(node)),
@@ -93,6 +95,7 @@ const TABLE: &[Operator] = &[
     operator("Swish", |reader, node| reader.elu_or_swish(node)),
     operator("Transpose", |reader, node| reader.transpose(node)),
     operator("Unsqueeze", |reader, node| reader.unsqueeze(node)),
+    operator("Upsample", |reader, node| reader.resize(node)),
     operator("Where", |reader, node| reader.unknown(node)),
 ];
 

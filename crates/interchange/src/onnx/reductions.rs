@@ -115,6 +115,12 @@ impl<'g> Reader<'g> {
             {
                 continue;
             }
+            if step == 1
+                && let Some(cut) = self.without_border(node, &x, axis, [start, end])?
+            {
+                x = cut;
+                continue;
+            }
             let known = extent.known().filter(|_| x.kinds()[axis] == Axis::Channels && step == 1);
             let range = known.map(|extent| range_of(extent, start, end)).filter(|(from, to)| from < to);
             let Some((from, to)) = range else {

@@ -1,8 +1,14 @@
 //! Convolutions, poolings, and zeros around images.
 
+use super::axes::Axis;
 use super::extent::Extent;
 use super::graph::{Of, Reader};
+use super::lower::Tensor;
 use super::node::Node;
+use super::nodes::{Nodes, Numbers, pads};
+use super::proto::{INT64, TensorProto};
+use layers::Step;
+use program::{Activation, Pad, Pool2d};
 use serde_json::{Value, json};
 
 /// Zeros around an image.
@@ -48,15 +54,20 @@ struct Windows {
     strides: [i64; 2],
     dilations: [i64; 2],
     padding: Padding,
+    /// Whether a last window may reach over the edge, if it begins inside or in the zeros before.
+    ceil: bool,
 }
 
 impl Windows {
     fn of(node: &Node<'_>, size: [i64; 2]) -> Result<Self, String> {
         let [strides, dilations] =
             [node.pair("strides")?, node.pair("dilations")?].map(|all| all.unwrap_or([1; 2]));
-        Ok(Windows { size, strides, dilations, padding: Padding::of(node)? })
+        Ok(Windows { size, strides, dilations, padding: Padding::of(node)?, ceil: false })
     }
 }
+
+/// More rows or columns than any image has.
+const MOST: i64 = 65_536;
 
 impl<'g> Reader<'g> {
     /// Rows and columns behind windows over an image.
@@ -66,7 +77,7 @@ impl<'g> Reader<'g> {
         sides: [Extent; 2],
         windows: &Windows,
     ) -> Result<[Extent; 2], String> {
-        let Windows { size, strides, dilations, padding } = windows;
+        let Windows { size, strides, dilations, padding, ceil } = windows;
         let reach = |k: usize| (size[k] - 1).saturating_mul(dilations[k]);
         let mut all = sides;
         for (k, side) in all.iter_mut().enumerate() {
@@ -84,7 +95,11 @@ impl<'g> Reader<'g> {
             if long < strides[k] {
                 return Err(node.refuse("has windows that are larger than its images"));
             }
-            *side = Extent::number(long / strides[k]);
+            let fit = long / strides[k];
+            let before = if let Padding::Zeros(zeros) = padding { zeros[k] } else { 0 };
+            let inside = side.known().is_some_and(|side| fit * strides[k] < side.saturating_add(before));
+            let reaches = *ceil && long % strides[k] > 0 && inside;
+            *side = Extent::number(fit + i64::from(reaches));
         }
         Ok(all)
     }
@@ -123,7 +138,12 @@ impl<'g> Reader<'g> {
     }
 
     /// The shape of images with other rows and columns than those of a layer, and maybe other channels.
-    fn with_sides(&self, x: &str, channels: Option<usize>, [rows, columns]: [Extent; 2]) -> Vec<Extent> {
+    pub(super) fn with_sides(
+        &self,
+        x: &str,
+        channels: Option<usize>,
+        [rows, columns]: [Extent; 2],
+    ) -> Vec<Extent> {
         let mut shape = self.shape(x);
         shape.truncate(2);
         if let (Some(channels), Some(own)) = (channels, shape.get_mut(1)) {
@@ -136,27 +156,30 @@ impl<'g> Reader<'g> {
     pub(super) fn pooling(&mut self, node: &Node<'g>, class: &str) -> Result<Of, String> {
         let (x, [_, rows, columns]) = self.image(node, 0)?;
         let size = node.pair("kernel_shape")?.ok_or_else(|| node.refuse("lacks its `kernel_shape`"))?;
-        let windows = Windows::of(node, size)?;
+        let ceil = node.flag("ceil_mode", false)?;
+        let windows = Windows { ceil, ..Windows::of(node, size)? };
+        let mut about = json!({
+            "pool_size": windows.size, "strides": windows.strides, "padding": windows.padding.option(),
+        });
+        if ceil {
+            about["ceil_mode"] = true.into();
+        }
         if windows.dilations != [1, 1] {
             return Err(node.form(format!("with dilations={:?}", windows.dilations)));
         }
-        node.only("ceil_mode", 0)?;
         if node.op() == "MaxPool" {
             node.only("storage_order", 0)?;
         } else if node.flag("count_include_pad", false)? && !windows.padding.is_none() {
-            return Err(node.form("with count_include_pad=1 and zeros around its images"));
+            about["count_include_pad"] = true.into();
         }
         let sides = self.windowed(node, [rows, columns], &windows)?;
-        let about = json!({
-            "pool_size": windows.size, "strides": windows.strides, "padding": windows.padding.option(),
-        });
         let shape = self.with_sides(&x, None, sides);
         Ok(self.plain(node, class, about, vec![x], shape))
     }
 
     /// Zeros around images.
     pub(super) fn pad(&mut self, node: &Node<'g>) -> Result<Of, String> {
-        let (x, [_, rows, columns]) = self.image(node, 0)?;
+        let (x, _) = self.image(node, 0)?;
         let (pads, value) = match node.since(11) {
             true => {
                 let pads = self.constant(node, 1)?.and_then(|pads| pads.known_numbers());
@@ -170,15 +193,122 @@ impl<'g> Reader<'g> {
             [0, 0, top, left, 0, 0, bottom, right] => [top, left, bottom, right],
             _ => return Err(node.form(format!("of {pads:?}"))),
         };
-        if mode != "constant" || value != 0.0 || zeros.iter().any(|&n| n < 0) {
+        if mode != "constant" || value != 0.0 {
             return Err(node.form("of anything but zeros around an image"));
         }
-        let windows =
-            Windows { size: [1; 2], strides: [1; 2], dilations: [1; 2], padding: Padding::Zeros(zeros) };
-        let sides = self.windowed(node, [rows, columns], &windows)?;
-        let [top, left, bottom, right] = zeros;
-        let about = json!({"padding": [[top, bottom], [left, right]]});
+        // A number below 0 cuts off.
+        let [cut, zeros] = [-1, 1].map(|sign| zeros.map(|n| (sign * n.clamp(-MOST, MOST)).max(0)));
+        let x = if cut == [0; 4] { x } else { self.cropped(node, x, cut)? };
+        if zeros == [0; 4] {
+            return Ok(Of::Layer(x));
+        }
+        let (sides, about) = self.beside(node, &x, zeros, "padding")?;
         let shape = self.with_sides(&x, None, sides);
         Ok(self.plain(node, "ZeroPadding2D", about, vec![x], shape))
+    }
+
+    /// An image without rows above, columns to the left, rows below, and columns to the right.
+    pub(super) fn cropped(&mut self, node: &Node<'g>, x: String, cut: [i64; 4]) -> Result<String, String> {
+        let (sides, about) = self.beside(node, &x, cut.map(|n| -n), "cropping")?;
+        let shape = self.with_sides(&x, None, sides);
+        match self.plain(node, "Cropping2D", about, vec![x], shape) {
+            Of::Layer(cropped) => Ok(cropped),
+            _ => Err(node.unknown()),
+        }
+    }
+
+    /// An image without some of the first or last rows or columns: from `start` to `end` of an axis, as of a `Slice`. `None` for
+    /// another axis.
+    pub(super) fn without_border(
+        &mut self,
+        node: &Node<'g>,
+        x: &Tensor,
+        axis: usize,
+        [start, end]: [i64; 2],
+    ) -> Result<Option<Tensor>, String> {
+        let kinds = x.kinds();
+        let is_last = match kinds[..] {
+            [Axis::Batch, Axis::Channels, Axis::Rows, Axis::Columns] => false,
+            [Axis::Batch, Axis::Rows, Axis::Columns, Axis::Channels] => true,
+            _ => return Ok(None),
+        };
+        let side = match kinds[axis] {
+            Axis::Rows => 0,
+            Axis::Columns => 1,
+            _ => return Ok(None),
+        };
+        // How much is cut off at the front and at the back, for which the extent need not be known.
+        let extent = x.seen()[axis].known();
+        let front =
+            if start >= 0 { Some(start) } else { extent.map(|extent| extent.saturating_add(start).max(0)) };
+        let back = match end {
+            _ if end < 0 => Some(end.saturating_neg()),
+            _ if end >= i64::from(i32::MAX) => Some(0),
+            _ => extent.map(|extent| extent.saturating_sub(end).max(0)),
+        };
+        let (Some(front), Some(back)) = (front, back) else { return Ok(None) };
+        let mut cut = [0; 4];
+        (cut[side], cut[side + 2]) = (front.min(MOST), back.min(MOST));
+        let own = self.base(x.clone())?;
+        let layer = self.cropped(node, own.layer, cut)?;
+        let shape = self.shape(&layer);
+        let cut = Tensor::of(layer, shape);
+        if !is_last {
+            return Ok(Some(cut));
+        }
+        let axes = cut.axes.permuted(&[0, 2, 3, 1]).ok_or_else(|| node.unknown())?;
+        Ok(Some(Tensor { axes, ..cut }))
+    }
+
+    /// Rows and columns of an image with other sides, and their numbers as an option of Keras' layers.
+    fn beside(
+        &mut self,
+        node: &Node<'g>,
+        x: &str,
+        more: [i64; 4],
+        option: &str,
+    ) -> Result<([Extent; 2], Value), String> {
+        let [_, _, rows, columns] = &self.shape(x)[..] else { return Err(node.unknown()) };
+        let (size, padding) = ([1; 2], Padding::Zeros(more));
+        let windows = Windows { size, strides: size, dilations: size, padding, ceil: false };
+        let sides = self.windowed(node, [rows.clone(), columns.clone()], &windows)?;
+        let [top, left, bottom, right] = more.map(i64::abs);
+        Ok((sides, json!({option: [[top, bottom], [left, right]]})))
+    }
+}
+
+impl Nodes<'_> {
+    /// A pooling, with the padding that counts before it.
+    pub(super) fn pooled(&mut self, step: &Step, op: &str, operands: &[&str], pool: Pool2d) -> String {
+        // Padding that counts is part of the image: `count_include_pad` counts all padding, or none.
+        if pool.counted != Pad::VALID {
+            let part = self.helper(step, "padded");
+            let x = self.padded(step, operands[0], pads(pool.counted).map(|side| side as i64), part);
+            let pool = Pool2d::new(pool.kernel, pool.stride, pool.pad.without(pool.counted));
+            return self.pooled(step, op, &[&x], pool);
+        }
+        let (kernel, stride, pads) = (pool.kernel, pool.stride, pads(pool.pad));
+        let about = [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
+        self.activated(step, op, operands, &about, Activation::None)
+    }
+
+    /// Zeros around an image, or pixels less where a number is negative.
+    pub(super) fn padded(
+        &mut self,
+        step: &Step,
+        x: &str,
+        [top, left, bottom, right]: [i64; 4],
+        output: String,
+    ) -> String {
+        let name = self.helper(step, "pads");
+        let all = [0, 0, top, left, 0, 0, bottom, right];
+        self.graph.initializer.push(TensorProto {
+            dims: vec![all.len() as i64],
+            data_type: INT64,
+            name: name.clone(),
+            raw_data: all.map(i64::to_le_bytes).concat().into(),
+            ..TensorProto::default()
+        });
+        self.node("Pad", &[x, &name], &[], output)
     }
 }

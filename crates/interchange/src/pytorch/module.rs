@@ -3,7 +3,7 @@
 use super::about;
 use crate::{Error, Result, Source};
 use layers::{Step, Value};
-use program::{Activation, Conv2d, Op, Pad, Pool2d, ops};
+use program::{Activation, Conv2d, Noise, Op, Pad, Pool2d, Shape, ops};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -202,6 +202,24 @@ fn lines(
             (Some(layer), activated(&own(x), act))
         }
         Op::PRelu(_) => (Some(format!("nn.PReLU({})", step.x.c)), own(x)),
+        Op::LayerNorm(ops::LayerNorm { epsilon }) => {
+            let layer = format!("nn.LayerNorm({}, eps={epsilon})", step.x.c);
+            let last = own(&format!("{x}.permute(0, 2, 3, 1)"));
+            (Some(layer), if vectors { own(x) } else { format!("{last}.permute(0, 3, 1, 2)") })
+        }
+        Op::LocalResponseNorm(norm) if norm.size.is_multiple_of(2) => {
+            return Err(refuse("PyTorch has more neighbours before a channel, of an even number"));
+        }
+        Op::LocalResponseNorm(ops::LocalResponseNorm { size, alpha, beta, bias }) => {
+            (None, format!("F.local_response_norm({x}, {size}, alpha={alpha}, beta={beta}, k={bias})"))
+        }
+        Op::ZeroPad(ops::ZeroPad { top, bottom, left, right }) => {
+            (None, format!("F.pad({x}, ({left}, {right}, {top}, {bottom}))"))
+        }
+        Op::Upsample(ops::Upsample { by: [down, across], bilinear }) => {
+            let mode = if bilinear { "bilinear" } else { "nearest" };
+            (None, format!("F.interpolate({x}, scale_factor=({down}, {across}), mode=\"{mode}\")"))
+        }
         Op::MaxPool(ops::MaxPool { pool }) => {
             let (x, padding) = padded(x, pool.pad, ", value=float(\"-inf\")");
             (None, format!("F.max_pool2d({x}, {}{padding})", window(pool)))
@@ -209,14 +227,8 @@ fn lines(
         // Of all of an image: a vector.
         Op::AveragePool(_) if step.flat => (None, format!("{x}.mean((2, 3))")),
         Op::AveragePool(ops::AveragePool { pool }) => {
-            let Some(padding) = symmetric(pool.pad) else {
-                return Err(refuse(
-                    "its padding differs from side to side, which PyTorch's average can't leave out",
-                ));
-            };
-            let padding =
-                if padding.is_empty() { padding } else { format!("{padding}, count_include_pad=False") };
-            (None, format!("F.avg_pool2d({x}, {}{padding})", window(pool)))
+            let average = averaged(x, pool, step.x);
+            (None, average.ok_or_else(|| refuse("PyTorch's average can't leave its padding out"))?)
         }
         // From and to the order (row, column, channel).
         Op::Reshape(ops::Reshape { to }) if !step.flat => {
@@ -226,7 +238,15 @@ fn lines(
         // In the order (row, column, channel), which the layer behind was trained with.
         Op::Reshape(_) if step.x.h * step.x.w > 1 => (None, format!("{x}.permute(0, 2, 3, 1).flatten(1)")),
         Op::Reshape(_) => (None, format!("{x}.flatten(1)")),
-        Op::Dropout(ops::Dropout { rate, .. }) => (Some(format!("nn.Dropout({rate})")), own(x)),
+        // Of whole samples, as torchvision's StochasticDepth.
+        Op::Dropout(ops::Dropout { rate, noise: Noise::Sample, .. }) => {
+            let ones = if vectors { "1" } else { "1, 1, 1" };
+            (None, format!("{x} * F.dropout({x}.new_ones((len({x}), {ones})), {rate}, self.training)"))
+        }
+        Op::Dropout(ops::Dropout { rate, noise, .. }) => {
+            let of = if noise == Noise::Channel && !vectors { "2d" } else { "" };
+            (Some(format!("nn.Dropout{of}({rate})")), own(x))
+        }
         Op::Activate(ops::Activate { act }) => (None, activated(x, act)),
         Op::Scale(ops::Scale { factor }) => (None, format!("{x} * {factor}")),
         Op::ChannelShuffle(ops::ChannelShuffle { groups }) => {
@@ -270,6 +290,32 @@ fn window(pool: Pool2d) -> String {
     format!("({}, {}), stride=({}, {})", pool.kernel[0], pool.kernel[1], pool.stride[0], pool.stride[1])
 }
 
+/// The mean of each window of an image of shape `image`. `None` for padding that PyTorch can't leave out.
+fn averaged(x: &str, pool: Pool2d, image: Shape) -> Option<String> {
+    // PyTorch counts all padding or none, and never what `ceil_mode` adds.
+    let with = |pad: Pad, counts: &str| {
+        let padding = symmetric(pad)?;
+        let counts = if pad == Pad::VALID { "" } else { counts };
+        let ceil = match pool.pad {
+            all if all == pad => "",
+            all if all == (Pool2d { pad, ..pool }).ceil(image).pad => ", ceil_mode=True",
+            _ => return None,
+        };
+        Some(format!("F.avg_pool2d({x}, {}{padding}{ceil}{counts})", window(pool)))
+    };
+    if pool.counted == Pad::VALID {
+        let Pad { top, left, .. } = pool.pad;
+        return with(Pad { top, bottom: top, left, right: left }, ", count_include_pad=False");
+    }
+    with(pool.counted, "").or_else(|| {
+        let Pad { top, bottom, left, right } = pool.counted;
+        let x = format!("F.pad({x}, ({left}, {right}, {top}, {bottom}))");
+        let rest = Pool2d::new(pool.kernel, pool.stride, pool.pad.without(pool.counted));
+        let image = Shape::new(image.n, image.h + top + bottom, image.w + left + right, image.c);
+        averaged(&x, rest, image)
+    })
+}
+
 /// The argument for a padding that is the same on opposite sides.
 fn symmetric(pad: Pad) -> Option<String> {
     let same = pad.top == pad.bottom && pad.left == pad.right;
@@ -296,7 +342,8 @@ mod tests {
     use crate::Pixels;
     use checkpoint::Tensors;
     use layers::{
-        BatchNormalization, Concatenate, Conv2D, Dense, Dropout, Flatten, GlobalAveragePooling2D, Graph,
+        BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Dense, Dropout, Flatten,
+        GlobalAveragePooling2D, Graph,
     };
 
     /// PyTorch normalizes vectors and images by different modules.
@@ -330,6 +377,36 @@ mod tests {
             assert!(module.contains(&line), "{module}");
         }
     }
+
+    #[test]
+    fn groups_dilation_and_channels() {
+        let mut graph = Graph::new("mine", [8, 8, 3]);
+        let x = graph.add_named("first", Conv2D::new(8, 3).dilation_rate([2, 1]), graph.input()).unwrap();
+        let x = graph.add_named("second", Conv2D::new(8, 1).groups(4).use_bias(false), x).unwrap();
+        let x = graph.add_named("shuffled", ChannelShuffle::new(2), x).unwrap();
+        let logits = graph.add_named("part", ChannelSlice::new(2, 4), x).unwrap();
+        let source = Source {
+            name: "mine",
+            image: [8, 8, 3],
+            input: graph.input(),
+            steps: graph.steps(logits),
+            logits,
+            tensors: &Tensors::new(),
+            pixels: Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] },
+            classes: &[],
+            dataset: None,
+        };
+        let module = write(&source, "mine.safetensors").unwrap();
+        for line in [
+            "self.first = nn.Conv2d(3, 8, (3, 3), dilation=(2, 1))",
+            "self.second = nn.Conv2d(8, 8, (1, 1), groups=4, bias=False)",
+            "shuffled = F.channel_shuffle(second, 2)",
+            "part = shuffled[:, 2:6]",
+        ] {
+            assert!(module.contains(line), "{module}");
+        }
+    }
+
     /// A state dict has the names of its module, and the file of either comes back.
     #[test]
     fn layers_have_names_of_python() {

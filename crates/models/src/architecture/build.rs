@@ -163,7 +163,11 @@ impl Building<'_> {
         let stays = node.class.keeps_sign && inputs.iter().all(|x| x.is_never_negative);
         let is_last_dense = self.nodes.iter().rposition(|node| node.class.name == "Dense") == Some(k);
         let classes = is_last_dense.then_some(self.classes);
-        let mut y = (node.class.build)(&mut Site { graph: &mut self.graph, options, inputs, act, classes })?;
+        let mut padded = images;
+        padded.is_never_negative = stays;
+        let readers_pad = self.readers_pad(k, &padded);
+        let graph = &mut self.graph;
+        let mut y = (node.class.build)(&mut Site { graph, options, inputs, act, classes, readers_pad })?;
         if after != Activation::None {
             y.value = self.graph.add_named(&format!("{}_{}", node.name, after.name()), after, y.value)?;
         }
@@ -175,6 +179,22 @@ impl Building<'_> {
         }
         self.tensors.push(y);
         Ok(())
+    }
+
+    /// Whether all layers that read layer `k`, a `ZeroPadding2D`, can add its zeros to their own padding; `x` tells what
+    /// of. There is one, at least.
+    fn readers_pad(&self, k: usize, x: &Tensor) -> bool {
+        if self.nodes[k].class.name != "ZeroPadding2D" {
+            return false;
+        }
+        let mut readers = (k + 1..self.nodes.len())
+            .filter(|&reader| self.nodes[reader].inputs.contains(&Some(k)))
+            .peekable();
+        let takes = |reader: usize| {
+            let Node { spec, name, class, .. } = &self.nodes[reader];
+            (class.pads)(&Options { name, spec }, x) || self.readers_pad(reader, x)
+        };
+        readers.peek().is_some() && readers.all(takes)
     }
 
     /// The activation in the op of layer `k`, and the one in an op behind it.

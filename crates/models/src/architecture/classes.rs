@@ -3,11 +3,12 @@
 use super::options::Options;
 use super::zeros::Tensor;
 use layers::{
-    Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Dense,
-    Dropout, Flatten, GlobalAveragePooling2D, Graph, GroupNormalization, Initializer, Layer, MaxPooling2D,
-    Multiply, PReLU, Padding, Rescaling, Reshape, Result, Value,
+    Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Cropping2D,
+    Dense, Dropout, Flatten, GlobalAveragePooling2D, Graph, GroupNormalization, Initializer, Layer,
+    LayerNormalization, LocalResponseNormalization, MaxPooling2D, Multiply, PReLU, Padding, Rescaling,
+    Reshape, Result, UpSampling2D, Value, ZeroPadding2D,
 };
-use program::{Activation, Conv2d};
+use program::{Activation, Conv2d, Noise};
 
 /// A class of layers.
 #[derive(Clone, Copy)]
@@ -22,6 +23,8 @@ pub(super) struct Class {
     pub(super) fuses: fn(Activation) -> bool,
     /// Whether it gives no negative numbers if it gets none.
     pub(super) keeps_sign: bool,
+    /// Whether it can add zeros before it to its own padding, and computes the same.
+    pub(super) pads: fn(&Options<'_>, &Tensor) -> bool,
     /// Adds the layer to a graph.
     pub(super) build: fn(&mut Site<'_>) -> Result<Tensor>,
 }
@@ -35,6 +38,8 @@ pub(super) struct Site<'a> {
     pub(super) act: Activation,
     /// The number of classes, for the last dense layer without `units`.
     pub(super) classes: Option<usize>,
+    /// Whether all that read it [can pad](Class::pads).
+    pub(super) readers_pad: bool,
 }
 
 /// The names of the classes.
@@ -51,7 +56,7 @@ pub const CLASSES: [&str; TABLE.len()] = {
 /// The options that a class takes, by Keras' names. `None` for an unknown class.
 ///
 /// ```
-/// assert_eq!(models::options_of("Dropout"), Some(&["rate"][..]));
+/// assert_eq!(models::options_of("Dropout"), Some(&["rate", "noise_shape"][..]));
 /// ```
 pub fn options_of(class: &str) -> Option<&'static [&'static str]> {
     Some(find(class)?.options)
@@ -62,8 +67,15 @@ pub(super) fn find(class: &str) -> Option<&'static Class> {
 }
 
 /// A class without options that reads one tensor.
-const PLAIN: Class =
-    Class { name: "", options: &[], joins: false, fuses: |_| false, keeps_sign: false, build: flatten };
+const PLAIN: Class = Class {
+    name: "",
+    options: &[],
+    joins: false,
+    fuses: |_| false,
+    keeps_sign: false,
+    pads: |_, _| false,
+    build: flatten,
+};
 
 /// All classes. A new one is an entry here.
 const TABLE: &[Class] = &[
@@ -71,7 +83,7 @@ const TABLE: &[Class] = &[
     Class { name: "Add", joins: true, fuses: without_input, keeps_sign: true, build: add, ..PLAIN },
     Class {
         name: "AveragePooling2D",
-        options: &["pool_size", "strides", "padding"],
+        options: &["pool_size", "strides", "padding", "ceil_mode", "count_include_pad"],
         keeps_sign: true,
         build: average_pooling,
         ..PLAIN
@@ -106,9 +118,11 @@ const TABLE: &[Class] = &[
             "kernel_initializer",
         ],
         fuses: without_input,
+        pads: |_, _| true,
         build: conv2d,
         ..PLAIN
     },
+    Class { name: "Cropping2D", options: &["cropping"], keeps_sign: true, build: cropping, ..PLAIN },
     Class {
         name: "CustomScaleLayer",
         options: &["scale"],
@@ -124,7 +138,7 @@ const TABLE: &[Class] = &[
         build: dense,
         ..PLAIN
     },
-    Class { name: "Dropout", options: &["rate"], keeps_sign: true, build: dropout, ..PLAIN },
+    Class { name: "Dropout", options: &["rate", "noise_shape"], keeps_sign: true, build: dropout, ..PLAIN },
     Class { name: "ELU", options: &["alpha"], build: activation, ..PLAIN },
     Class { name: "Flatten", keeps_sign: true, ..PLAIN },
     Class {
@@ -150,9 +164,24 @@ const TABLE: &[Class] = &[
     },
     Class { name: "LeakyReLU", options: &["negative_slope", "alpha"], build: activation, ..PLAIN },
     Class {
-        name: "MaxPooling2D",
-        options: &["pool_size", "strides", "padding"],
+        name: "LayerNormalization",
+        options: &["epsilon", "center", "scale"],
+        build: layer_normalization,
+        ..PLAIN
+    },
+    Class {
+        name: "LocalResponseNormalization",
+        options: &["size", "alpha", "beta", "bias"],
         keeps_sign: true,
+        build: local_response_normalization,
+        ..PLAIN
+    },
+    Class {
+        name: "MaxPooling2D",
+        options: &["pool_size", "strides", "padding", "ceil_mode"],
+        keeps_sign: true,
+        // Zeros before it are part of the image, in which the last window of a `ceil_mode` must begin.
+        pads: |options, x| x.is_never_negative && !options.flag("ceil_mode", false).unwrap_or(false),
         build: max_pooling,
         ..PLAIN
     },
@@ -167,6 +196,21 @@ const TABLE: &[Class] = &[
     Class { name: "Rescaling", options: &["scale", "offset"], build: rescaling, ..PLAIN },
     Class { name: "Reshape", options: &["target_shape"], keeps_sign: true, build: reshape, ..PLAIN },
     Class { name: "Softmax", build: activation, ..PLAIN },
+    Class { name: "SpatialDropout2D", options: &["rate"], keeps_sign: true, build: spatial_dropout, ..PLAIN },
+    Class {
+        name: "StochasticDepth",
+        options: &["drop_path_rate"],
+        keeps_sign: true,
+        build: stochastic_depth,
+        ..PLAIN
+    },
+    Class {
+        name: "UpSampling2D",
+        options: &["size", "interpolation"],
+        keeps_sign: true,
+        build: upsampling,
+        ..PLAIN
+    },
     Class { name: "ZeroPadding2D", options: &["padding"], keeps_sign: true, build: zero_padding, ..PLAIN },
 ];
 
@@ -188,17 +232,10 @@ impl Site<'_> {
     }
 
     /// Windows, their strides, and the padding with the zeros before it.
-    fn windows(&self, exact: bool) -> Result<([usize; 2], [usize; 2], Padding)> {
+    fn windows(&self) -> Result<([usize; 2], [usize; 2], Padding)> {
         let pool = self.options.pair("pool_size")?.unwrap_or([2; 2]);
         let strides = self.options.pair("strides")?.unwrap_or(pool);
-        let x = self.inputs[0];
-        if !exact && x.is_padded() {
-            return Err(self.options.refuse(
-                "a ZeroPadding2D is before it; that is possible before a Conv2D, and before a MaxPooling2D of \
-                 numbers that a ReLU makes",
-            ));
-        }
-        let padding = x.padding(self.graph, self.options.padding()?, pool, strides);
+        let padding = self.inputs[0].padding(self.graph, self.options.padding()?, pool, strides);
         Ok((pool, strides, padding))
     }
 
@@ -361,9 +398,49 @@ fn prelu(site: &mut Site<'_>) -> Result<Tensor> {
     site.add(PReLU::new().alpha_initializer(initializer))
 }
 
+fn layer_normalization(site: &mut Site<'_>) -> Result<Tensor> {
+    let options = &site.options;
+    let norm = LayerNormalization::new()
+        .epsilon(options.number("epsilon", 1e-3)?)
+        .center(options.flag("center", true)?)
+        .scale(options.flag("scale", true)?);
+    site.add(norm)
+}
+
+fn local_response_normalization(site: &mut Site<'_>) -> Result<Tensor> {
+    let options = &site.options;
+    let norm = LocalResponseNormalization::new(options.needed("size")?)
+        .alpha(options.number("alpha", 1e-4)?)
+        .beta(options.number("beta", 0.75)?)
+        .bias(options.number("bias", 1.0)?);
+    site.add(norm)
+}
+
 fn dropout(site: &mut Site<'_>) -> Result<Tensor> {
     let rate = site.options.needed_number("rate")?;
-    site.add(Dropout::new(rate))
+    let noise = site.options.noise(site.graph.shape(site.inputs[0].value))?;
+    site.add(Dropout::new(rate).noise(noise))
+}
+
+fn spatial_dropout(site: &mut Site<'_>) -> Result<Tensor> {
+    let rate = site.options.needed_number("rate")?;
+    site.add(Dropout::new(rate).noise(Noise::Channel))
+}
+
+fn stochastic_depth(site: &mut Site<'_>) -> Result<Tensor> {
+    let rate = site.options.needed_number("drop_path_rate")?;
+    site.add(Dropout::new(rate).noise(Noise::Sample))
+}
+
+fn cropping(site: &mut Site<'_>) -> Result<Tensor> {
+    let cropping = site.options.sides("cropping", 0)?;
+    site.add(Cropping2D::of(cropping))
+}
+
+fn upsampling(site: &mut Site<'_>) -> Result<Tensor> {
+    let size = site.options.pair("size")?.unwrap_or([2; 2]);
+    let bilinear = site.options.one_of("interpolation", ["nearest", "bilinear"])? == 1;
+    site.add(UpSampling2D::of(size).bilinear(bilinear))
 }
 
 fn flatten(site: &mut Site<'_>) -> Result<Tensor> {
@@ -371,13 +448,19 @@ fn flatten(site: &mut Site<'_>) -> Result<Tensor> {
 }
 
 fn average_pooling(site: &mut Site<'_>) -> Result<Tensor> {
-    let (pool, strides, padding) = site.windows(false)?;
-    site.add(AveragePooling2D::of(pool).strides_by(strides).padding(padding))
+    let (pool, strides, padding) = site.windows()?;
+    let pooling = AveragePooling2D::of(pool)
+        .strides_by(strides)
+        .padding(padding)
+        .ceil_mode(site.options.flag("ceil_mode", false)?)
+        .count_include_pad(site.options.flag("count_include_pad", false)?);
+    site.add(pooling)
 }
 
 fn max_pooling(site: &mut Site<'_>) -> Result<Tensor> {
-    let (pool, strides, padding) = site.windows(site.inputs[0].is_never_negative)?;
-    site.add_padded(MaxPooling2D::of(pool).strides_by(strides).padding(padding))
+    let ceil_mode = site.options.flag("ceil_mode", false)?;
+    let (pool, strides, padding) = site.windows()?;
+    site.add_padded(MaxPooling2D::of(pool).strides_by(strides).padding(padding).ceil_mode(ceil_mode))
 }
 
 fn global_average_pooling(site: &mut Site<'_>) -> Result<Tensor> {
@@ -408,5 +491,10 @@ fn rescaling(site: &mut Site<'_>) -> Result<Tensor> {
 }
 
 fn zero_padding(site: &mut Site<'_>) -> Result<Tensor> {
-    Ok(site.inputs[0].with_zeros(site.options.sides("padding")?))
+    let zeros = site.inputs[0].with_zeros(site.options.sides("padding", 1)?);
+    if site.readers_pad {
+        return Ok(zeros);
+    }
+    let value = site.graph.add_named(site.options.name, ZeroPadding2D::of(zeros.zeros()), zeros.value)?;
+    Ok(Tensor::of(value))
 }

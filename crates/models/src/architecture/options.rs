@@ -2,7 +2,7 @@
 
 use super::LayerSpec;
 use layers::{Error, Initializer, Padding, Result};
-use program::Activation;
+use program::{Activation, Noise, Shape};
 use serde_json::Value;
 
 /// More filters, units, rows or columns than any network has: sizes are multiplied before memory is asked for.
@@ -63,11 +63,11 @@ impl Options<'_> {
         self.pair(key)?.ok_or_else(|| self.missing(key))
     }
 
-    /// Zeros above, below, to the left and to the right.
-    pub(super) fn sides(&self, key: &str) -> Result<program::Pad> {
+    /// Rows above and below and columns to the left and to the right, by default of this number.
+    pub(super) fn sides(&self, key: &str, default: usize) -> Result<program::Pad> {
         let refuse = || self.refuse_value(key, "N, [ROWS, COLUMNS] or [[TOP, BOTTOM], [LEFT, RIGHT]]");
         let Some(value) = self.get(key) else {
-            return Ok(program::Pad { top: 1, bottom: 1, left: 1, right: 1 });
+            return Ok(program::Pad { top: default, bottom: default, left: default, right: default });
         };
         let number = |value: &Value| value.as_u64().filter(|&n| n <= MOST).map(|n| n as usize);
         let two = |value: &Value| match (number(value), value.as_array().map(Vec::as_slice)) {
@@ -132,6 +132,36 @@ impl Options<'_> {
         value.as_bool().ok_or_else(|| self.refuse_value(key, "true or false"))
     }
 
+    /// The place of a word among those that are accepted, the first one by default.
+    pub(super) fn one_of<const N: usize>(&self, key: &str, words: [&str; N]) -> Result<usize> {
+        let Some(value) = self.get(key) else { return Ok(0) };
+        let place = value.as_str().and_then(|own| words.iter().position(|word| *word == own));
+        place.ok_or_else(|| self.refuse_value(key, &format!("one of {}", words.join(", "))))
+    }
+
+    /// The elements that are dropped together, of a tensor of this shape: Keras' `noise_shape`, whose first number is that of
+    /// the samples. A 1 stands for all of an axis together, and no number for each.
+    pub(super) fn noise(&self, x: Shape) -> Result<Noise> {
+        let key = "noise_shape";
+        let refuse =
+            || self.refuse_value(key, "[null, 1, 1, 1] for samples, or [null, 1, 1, null] for channels");
+        let Some(value) = self.get(key) else { return Ok(Noise::Element) };
+        let own: Vec<Option<u64>> = value.as_array().into_iter().flatten().map(Value::as_u64).collect();
+        let (samples, [h, w, c]) = match own[..] {
+            [samples, h, w, c] => (samples, [h, w, c]),
+            [samples, c] if x.h * x.w == 1 => (samples, [Some(1), Some(1), c]),
+            _ => return Err(refuse()),
+        };
+        let is_each = |noise: Option<u64>, extent: usize| noise.is_none_or(|noise| noise == extent as u64);
+        let is_one = |noise: Option<u64>, extent: usize| noise == Some(1) || extent == 1;
+        match samples != Some(1) {
+            true if is_each(h, x.h) && is_each(w, x.w) && is_each(c, x.c) => Ok(Noise::Element),
+            true if is_one(h, x.h) && is_one(w, x.w) && is_one(c, x.c) => Ok(Noise::Sample),
+            true if is_one(h, x.h) && is_one(w, x.w) && is_each(c, x.c) => Ok(Noise::Channel),
+            _ => Err(refuse()),
+        }
+    }
+
     /// `valid`, `same`, or widths as of a `ZeroPadding2D`.
     pub(super) fn padding(&self) -> Result<Padding> {
         match self.get("padding") {
@@ -141,7 +171,7 @@ impl Options<'_> {
             Some(Value::String(_)) => {
                 Err(self.refuse_value("padding", "\"valid\", \"same\", or numbers of pixels"))
             }
-            Some(_) => self.sides("padding").map(Padding::Sides),
+            Some(_) => self.sides("padding", 0).map(Padding::Sides),
         }
     }
 

@@ -1,4 +1,4 @@
-//! `ZeroPadding2D` becomes the padding of the layer behind it: there is no op that only pads.
+//! `ZeroPadding2D` becomes the padding of the layers behind it, if all of them can take it and compute the same.
 
 use super::options::Options;
 use layers::{Graph, Padding, Result, Value};
@@ -28,12 +28,15 @@ impl Tensor {
         Tensor { zeros: both(self.zeros, more), ..self }
     }
 
-    /// The value, for a layer that can't add zeros.
+    /// The zeros around it that are still to be added.
+    pub(super) fn zeros(&self) -> Pad {
+        self.zeros
+    }
+
+    /// The value, for a layer that can't add zeros: then the layers before it have done that.
     pub(super) fn without_zeros(&self, reader: &Options<'_>) -> Result<Value> {
         if self.is_padded() {
-            return Err(
-                reader.refuse("a ZeroPadding2D is before it; only a Conv2D or a MaxPooling2D can follow one")
-            );
+            return Err(reader.refuse("the zeros before it have no layer that adds them"));
         }
         Ok(self.value)
     }

@@ -1,13 +1,15 @@
 use crate::passes::Gradients;
 use crate::rule::Rule;
 use crate::signature::signatures;
-use crate::{DropoutMask, Result, Shape, Step, StepArgs};
+use crate::{DropoutMask, Noise, Result, Shape, Step, StepArgs};
 
 /// `y = x * mask / (1 - rate)`, on activations and on gradients alike. Reads x.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     /// The probability of an element to become 0, in [0, 1).
     pub rate: f32,
+    /// The elements that are dropped or kept together.
+    pub noise: Noise,
     /// The layer's stream of random numbers: `philox::domain` of its name.
     pub domain: u32,
 }
@@ -20,7 +22,13 @@ impl Dropout {
     /// The mask of a training step.
     pub fn mask(&self, args: &StepArgs) -> DropoutMask {
         let key = philox::key(args.seed, self.domain);
-        DropoutMask { rate: self.rate, key, step: args.step, first_sample: args.first_sample }
+        DropoutMask {
+            rate: self.rate,
+            noise: self.noise,
+            key,
+            step: args.step,
+            first_sample: args.first_sample,
+        }
     }
 }
 
@@ -30,12 +38,17 @@ impl Rule for Dropout {
     }
 
     fn options(&self) -> String {
-        format!("rate {}", self.rate)
+        let of = match self.noise {
+            Noise::Element => "",
+            Noise::Channel => " of channels",
+            Noise::Sample => " of samples",
+        };
+        format!("rate {}{of}", self.rate)
     }
 
     fn shapes(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let operands::Dropout { x } = self.operands_of(shapes)?;
-        let mask = DropoutMask { rate: self.rate, key: [0; 2], step: 0, first_sample: 0 };
+        let mask = DropoutMask { rate: self.rate, noise: self.noise, key: [0; 2], step: 0, first_sample: 0 };
         mask.check(self.name())?;
         Ok(vec![x])
     }

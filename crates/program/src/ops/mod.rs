@@ -9,13 +9,17 @@ mod cross_entropy;
 mod dropout;
 mod exchange;
 mod group_norm;
+mod layer_norm;
 mod linear;
+mod local_response_norm;
 mod merge;
 mod pool;
 mod prelu;
 mod reshape;
 mod scale;
 mod sync_batch_norm;
+mod upsample;
+mod zero_pad;
 
 pub use activation::{Activate, ActivationGradient};
 pub use add::Add;
@@ -29,13 +33,17 @@ pub use cross_entropy::CrossEntropy;
 pub use dropout::Dropout;
 pub use exchange::{AllGather, AllReduce, AllReduceStart, Join, Neighbor, Receive, Send};
 pub use group_norm::{GroupNorm, GroupNormGradient};
+pub use layer_norm::{LayerNorm, LayerNormGradient};
 pub use linear::{LinearForward, LinearInputGradient, LinearWeightGradient};
+pub use local_response_norm::{LocalResponseNorm, LocalResponseNormGradient};
 pub use merge::{How, Merge, MergeGradient, Spread};
 pub use pool::{AveragePool, AveragePoolGradient, MaxPool, MaxPoolGradient};
 pub use prelu::{PRelu, PReluInputGradient, PReluSlopeGradient};
 pub use reshape::Reshape;
 pub use scale::Scale;
 pub use sync_batch_norm::{BatchNormMoments, SyncBatchNorm};
+pub use upsample::{Upsample, UpsampleGradient};
+pub use zero_pad::ZeroPad;
 
 /// The operands of each op, by name.
 ///
@@ -55,13 +63,17 @@ pub mod operands {
     pub use super::dropout::operands::*;
     pub use super::exchange::operands::*;
     pub use super::group_norm::operands::*;
+    pub use super::layer_norm::operands::*;
     pub use super::linear::operands::*;
+    pub use super::local_response_norm::operands::*;
     pub use super::merge::operands::*;
     pub use super::pool::operands::*;
     pub use super::prelu::operands::*;
     pub use super::reshape::operands::*;
     pub use super::scale::operands::*;
     pub use super::sync_batch_norm::operands::*;
+    pub use super::upsample::operands::*;
+    pub use super::zero_pad::operands::*;
 }
 
 /// The results of each op that has more than one, by name.
@@ -70,6 +82,7 @@ pub mod results {
     pub use super::conv2d::results::*;
     pub use super::exchange::results::*;
     pub use super::group_norm::results::*;
+    pub use super::layer_norm::results::*;
     pub use super::linear::results::*;
     pub use super::prelu::results::*;
     pub use super::sync_batch_norm::results::*;
@@ -163,6 +176,14 @@ ops! {
     GroupNorm,
     /// Its gradients.
     GroupNormGradient,
+    /// Normalization of each pixel over its channels.
+    LayerNorm,
+    /// Its gradients.
+    LayerNormGradient,
+    /// Each channel by its neighbours.
+    LocalResponseNorm,
+    /// Its gradient.
+    LocalResponseNormGradient,
     /// An activation function.
     Activate,
     /// The gradient before an activation function.
@@ -187,6 +208,12 @@ ops! {
     AveragePool,
     /// Its gradient.
     AveragePoolGradient,
+    /// Zeros around images, or images without their borders.
+    ZeroPad,
+    /// Larger images.
+    Upsample,
+    /// Its gradient.
+    UpsampleGradient,
     /// Drops elements.
     Dropout,
     /// Multiplies by a constant.

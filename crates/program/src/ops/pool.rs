@@ -1,7 +1,7 @@
 use crate::passes::Gradients;
 use crate::rule::Rule;
 use crate::signature::signatures;
-use crate::{Error, Pool2d, Result, Shape, Step};
+use crate::{Error, Pad, Pool2d, Result, Shape, Step};
 
 /// The largest element of each window. Reads x.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,7 +18,7 @@ pub struct MaxPoolGradient {
     pub pool: Pool2d,
 }
 
-/// The mean of each window, padding not counted. Reads x.
+/// The mean of each window, with the padding that counts. Reads x.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AveragePool {
     /// The windows.
@@ -43,7 +43,9 @@ signatures! {
 
 fn options(pool: &Pool2d) -> String {
     let ([kh, kw], [sh, sw]) = (pool.kernel, pool.stride);
-    if pool.kernel == pool.stride { format!("{kh}x{kw}") } else { format!("{kh}x{kw}, stride {sh}x{sw}") }
+    let counted = if pool.counted == Pad::VALID { "" } else { ", with padding" };
+    let stride = if pool.kernel == pool.stride { String::new() } else { format!(", stride {sh}x{sw}") };
+    format!("{kh}x{kw}{stride}{counted}")
 }
 
 impl Rule for MaxPool {

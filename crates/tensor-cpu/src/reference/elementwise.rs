@@ -21,7 +21,7 @@ pub(crate) fn dropout(mask: &DropoutMask, x: Input, mut y: Output, mode: Write) 
     for row in 0..shape.rows() {
         let (sample, pixel) = (row / (shape.h * shape.w), row % (shape.h * shape.w));
         for (c, (y, &x)) in y.row(row).iter_mut().zip(x.row(row)).enumerate() {
-            let element = pixel * shape.c + c;
+            let element = mask.element(pixel, c, shape.c);
             let word = mask.words(sample as u32, (element / 4) as u32)[element % 4];
             put(y, if word < mask.threshold() { 0.0 } else { x * scale }, mode);
         }

@@ -9,10 +9,12 @@ pub(crate) mod merge;
 pub(crate) mod normalization;
 pub(crate) mod operand;
 pub(crate) mod optimizer;
+pub(crate) mod pixel_norm;
 pub(crate) mod pooling;
 pub(crate) mod prelu;
 mod run;
 pub(crate) mod softmax;
+pub(crate) mod spatial;
 pub(crate) mod window;
 
 /// Every op as a plain loop in f64, straight from its definition: the reference for the other backends, and

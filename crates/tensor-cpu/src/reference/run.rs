@@ -1,7 +1,10 @@
 //! Programs on the reference: each op in front of its loop. Operands and results are copied, so that none needs `unsafe`.
 
 use super::operand::{Lent, Operands, Results};
-use super::{activation, channels, conv, elementwise, linear, merge, normalization, pooling, prelu, softmax};
+use super::{
+    activation, channels, conv, elementwise, linear, merge, normalization, pixel_norm, pooling, prelu,
+    softmax, spatial,
+};
 use crate::norm_operands::{Infer, Saved, Train};
 use program::ops::{Reshape, Spread};
 use program::{Executable, Layout, Memory, Op, Result, Step, StepArgs, TensorId, Write};
@@ -123,6 +126,26 @@ fn run_step<'a, 'm: 'a>(
             let dx = into.write(to.dx)?;
             normalization::group_backward(&op.norm, x, dy, affine, dx, gradients, write);
         }
+        Op::LayerNorm(op) => {
+            let (of, to) = op.bind(step)?;
+            let affine = [at.run(of.gamma), at.run(of.beta)];
+            pixel_norm::layer_forward(op, at.read(of.x)?, affine, into.write(to.y)?);
+        }
+        Op::LayerNormGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, gamma, dy) = (at.read(of.x)?, at.run(of.gamma), at.read(of.dy)?);
+            let gradients = [into.run(to.dgamma), into.run(to.dbeta)];
+            pixel_norm::layer_backward(&op.norm, x, gamma, dy, into.write(to.dx)?, gradients, write);
+        }
+        Op::LocalResponseNorm(op) => {
+            let (of, to) = op.bind(step)?;
+            pixel_norm::response_forward(op, at.read(of.x)?, into.write(to.y)?);
+        }
+        Op::LocalResponseNormGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, dy) = (at.read(of.x)?, at.read(of.dy)?);
+            pixel_norm::response_backward(&op.norm, x, dy, into.write(to.y)?, write);
+        }
         Op::Activate(op) => {
             let (of, to) = op.bind(step)?;
             activation::forward(op.act, at.read(of.x)?, into.write(to.y)?);
@@ -177,6 +200,18 @@ fn run_step<'a, 'm: 'a>(
         Op::AveragePoolGradient(op) => {
             let (of, to) = op.bind(step)?;
             pooling::average_backward(&op.pool, at.read(of.dy)?, into.write(to.y)?, write);
+        }
+        Op::ZeroPad(op) => {
+            let (of, to) = op.bind(step)?;
+            spatial::zero_pad(op, at.read(of.x)?, into.write(to.y)?, write);
+        }
+        Op::Upsample(op) => {
+            let (of, to) = op.bind(step)?;
+            spatial::upsample(op, at.read(of.x)?, into.write(to.y)?);
+        }
+        Op::UpsampleGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            spatial::upsample_gradient(&op.upsample, at.read(of.dy)?, into.write(to.y)?, write);
         }
         Op::Dropout(op) => {
             let (of, to) = op.bind(step)?;

@@ -75,7 +75,7 @@ impl Steps {
     }
 
     fn pools(&mut self) {
-        let pool = Pool2d { kernel: [3; 2], stride: [2; 2], pad: Pad::VALID };
+        let pool = Pool2d::new([3; 2], [2; 2], Pad::VALID);
         let small = pool.output(SHAPE).expect("it fits");
         let ([x, dx], y) = ([(); 2].map(|()| self.batch(SHAPE)), self.batch(small));
         self.add(MaxPoolGradient { pool }, &[x, y, y], &[dx]);

@@ -4,7 +4,7 @@ use crate::driver::{Geometry, args, u32_of};
 use crate::place::Place;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::{DropoutMask, Result, View, Write};
+use program::{DropoutMask, Noise, Result, View, Write};
 
 pub(crate) const SOURCE: Source =
     Source { name: "dropout.cu", text: include_str!("../../kernels/dropout.cu"), kernels: &["dropout"] };
@@ -24,7 +24,7 @@ impl Cuda {
         // Rounding elements up to groups of four does not overflow either.
         let per_sample = x.shape.per_sample();
         u32_of(op, "the size of a sample", per_sample.saturating_add(3))?;
-        if x.is_contiguous() && y.is_contiguous() {
+        if mask.noise == Noise::Element && x.is_contiguous() && y.is_contiguous() {
             (x, y) = (one_pixel(x), one_pixel(y));
         }
         self.set_step(mask.step)?;
@@ -49,6 +49,7 @@ impl Cuda {
             mask.first_sample,
             mask.threshold(),
             mask.scale(),
+            mask.noise as u32,
             add,
             vector,
         ];

@@ -34,6 +34,8 @@ struct Windows {
     stride: [usize; 2],
     top: u32,
     left: u32,
+    /// Rows of the padded image that count in averages, from the first to the one behind the last; then columns.
+    counted: [u32; 4],
 }
 
 /// Arguments of a kernel: its own, the windows, the image whose pixels the threads take, and the channels of a
@@ -74,6 +76,13 @@ impl Windows {
             stride: [sh, sw],
             top: u32_of("the padding", pad.top)?,
             left: u32_of("the padding", pad.left)?,
+            counted: [
+                pad.top - pool.counted.top,
+                pad.top + x.h + pool.counted.bottom,
+                pad.left - pool.counted.left,
+                pad.left + x.w + pool.counted.right,
+            ]
+            .map(|place| place as u32),
         })
     }
 }
@@ -130,8 +139,11 @@ impl Cuda {
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let (s, vector) = (Windows::new(op, pool, x.shape, y.shape)?, self.vector(&[&x, &y]));
         let team = if pool.kernel[0].saturating_mul(pool.kernel[1]) < TEAM { 1 } else { TEAM };
-        let args =
-            window_args![s, y.shape, vector, x.ptr, x.stride as u32, y.ptr, y.stride as u32, team as u32];
+        let [top, bottom, left, right] = s.counted;
+        let (x_stride, y_stride, sharing) = (x.stride as u32, y.stride as u32, team as u32);
+        let args = window_args![
+            s, y.shape, vector, x.ptr, x_stride, y.ptr, y_stride, sharing, top, bottom, left, right
+        ];
         self.over_channels("avgpool_fwd", y.shape.with_n(y.shape.n * team), vector, args)
     }
 
@@ -146,7 +158,11 @@ impl Cuda {
         let (dy, dx) = (self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
         let (s, vector) = (Windows::new(op, pool, dx.shape, dy.shape)?, self.vector(&[&dy, &dx]));
         let add = u32::from(write == Write::Add);
-        let args = window_args![s, dx.shape, vector, dy.ptr, dy.stride as u32, dx.ptr, dx.stride as u32, add];
+        let [top, bottom, left, right] = s.counted;
+        let (dy_stride, dx_stride) = (dy.stride as u32, dx.stride as u32);
+        let args = window_args![
+            s, dx.shape, vector, dy.ptr, dy_stride, dx.ptr, dx_stride, add, top, bottom, left, right
+        ];
         self.over_channels("avgpool_bwd", dx.shape, vector, args)
     }
 

@@ -126,15 +126,15 @@ fn load(
     }
     let limit = |limit: Option<usize>, all| limit.map_or(all, |limit| limit.min(all));
     let kind = if set.dataset == "auto" { Some(Kind::Cifar10) } else { Kind::named(&set.dataset) };
-    let mut data = match set.dataset.as_str() {
-        _ if let Some(kind) = kind => official(kind, files, listener)?,
-        "synthetic" => cifar::synthetic(
+    let mut data = match (kind, set.dataset.as_str()) {
+        (Some(kind), _) => official(kind, files, listener)?,
+        (None, "synthetic") => cifar::synthetic(
             SYNTHETIC_SEED,
             limit(set.limit_train, SYNTHETIC_TRAIN),
             limit(files.limit_test, SYNTHETIC_TEST),
         ),
-        folder if idx::is_in(folder) => idx::read_dir(folder)?,
-        folder if Path::new(folder).is_dir() => {
+        (None, folder) if idx::is_in(folder) => idx::read_dir(folder)?,
+        (None, folder) if Path::new(folder).is_dir() => {
             // The limit is applied here: the first pictures of a set that is sorted by class are all of one
             // class.
             let all = usize::MAX;
@@ -145,7 +145,7 @@ fn load(
             let folders = folders.limit_train(train).limit_test(test).on_demand_above(in_memory);
             folders.whole(whole).skip_unreadable(set.skip_unreadable).progress(listener).read()?
         }
-        name => {
+        (None, name) => {
             let found = if Path::new(name).exists() { "is not a folder" } else { "does not exist" };
             let (names, hint) = (NAMES.join(", "), hint(name, NAMES));
             let accepted = format!("{names}, or a folder of class folders with pictures{hint}");
@@ -163,7 +163,16 @@ fn load(
     // Images of `idx` files and of named data sets have their own shape, unless another one was asked for.
     let own = data.train.shape();
     let size = set.image_size.unwrap_or(ImageSize::of(own));
-    Ok(data.reshaped(size.shape(set.color_mode.map_or(own[2], ColorMode::channels)))?)
+    let shape = size.shape(set.color_mode.map_or(own[2], ColorMode::channels));
+    let pictures = data.train.len() + data.test.len();
+    let needed = shape.iter().product::<usize>().saturating_mul(pictures) as u64;
+    match memory::available().filter(|&free| shape != own && free < needed) {
+        Some(free) => {
+            let (path, size) = (PathBuf::from(&set.dataset), size.to_string());
+            Err(cifar::Error::Memory { path, pictures, size, needed, free }.into())
+        }
+        None => Ok(data.reshaped(shape)?),
+    }
 }
 
 fn official(kind: Kind, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
