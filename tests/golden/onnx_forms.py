@@ -169,7 +169,7 @@ def activations():
     form("LeakyRelu_default", node("LeakyRelu", "images"))
     form("HardSigmoid", node("HardSigmoid", "images"))
     form("HardSigmoid_sixth", node("HardSigmoid", "images", alpha=1 / 6, beta=0.5))
-    form("HardSigmoid_offset", node("HardSigmoid", "images", beta=0.25), {}, "is a HardSigmoid from 0 to 1, but must be")
+    form("HardSigmoid_offset", node("HardSigmoid", "images", beta=0.25))
     form("HardSwish", node("HardSwish", "images"))
     form("Softplus", node("Softplus", "images"))
     form("Mish", node("Mish", "images"))
@@ -448,8 +448,7 @@ def shapes():
     for op in ["GlobalAveragePool", "GlobalMaxPool"]:
         form(op, node(op, "images"))
         form(f"{op}_attribute", node(op, "images", axis=1), {}, f"is a {op} with the attribute `axis`")
-    refusal = "layer y: add: the second operand has shape"
-    form("GlobalAveragePool_plus_image", [pooled, node("Add", "p images")], {}, refusal)
+    form("GlobalAveragePool_plus_image", [pooled, node("Add", "p images")])
 
 
 def values():
