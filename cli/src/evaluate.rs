@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use train::Config;
 use train::cifar::Dataset;
-use trained::{Classifier, ColorMode, Evaluation, MODEL_FILE};
+use trained::{Classifier, ColorMode, Evaluation, MODEL_FILE, Resizing};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
@@ -74,6 +74,9 @@ pub fn data_of<K: Keys>(
     let is_folder = Path::new(&data.dataset).is_dir();
     if is_folder && data.color_mode.is_none() {
         data.color_mode = ColorMode::of(classifier.image()[2]);
+    }
+    if is_folder || !flags.has("data.resize") {
+        data.resize = if is_folder { classifier.resizing() } else { Resizing::default() };
     }
     data.image_size = (is_folder || data.is_scaled()).then(|| classifier.image_size());
     Ok((config, whole))

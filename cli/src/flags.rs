@@ -12,7 +12,8 @@ use train::options::{Kind, Opt, Table};
 use train::{Config, DeviceKind, tables};
 
 /// Other names of flags.
-const ALIASES: [(&str, &str); 4] = [
+const ALIASES: [(&str, &str); 5] = [
+    ("--image-size", "crop"),
     ("--batch-size", "batch"),
     ("--lr", "learning-rate"),
     ("--schedule", "lr-schedule"),
@@ -64,8 +65,8 @@ keys! {
     Origin: ["data.dataset", "data.color_mode", "data.skip_unreadable", "data.data_dir", "data.data_url", "data.offline"];
     /// When pictures are decoded.
     Stream: ["data.stream"];
-    /// The names of classes.
-    Names: ["data.class_names"];
+    /// The names of classes, and how pictures are resized.
+    Names: ["data.class_names", "data.resize"];
     /// One device.
     Compute: ["devices.device", "devices.threads", "devices.precision", "devices.no_winograd", "devices.kernels"];
     /// The ways of a training step on a GPU.

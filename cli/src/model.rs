@@ -21,7 +21,7 @@ pub struct WeightsArgs {
     #[arg(long, value_name = "NAME")]
     pub network: Option<String>,
     /// Height and width of the images, as in 64 or 48x40; by default those of the file, or 32x32
-    #[arg(long, value_name = "N|HxW", allow_hyphen_values = true, value_parser = image_size)]
+    #[arg(long, alias = "crop", value_name = "N|HxW", allow_hyphen_values = true, value_parser = image_size)]
     pub image_size: Option<ImageSize>,
     /// The preprocessing of pixels: none, divide-by-255, subtract-pixel-mean, standardize, caffe, tf or torch; by default that of the file, of its network, or of the recipe
     #[arg(long, value_name = "NAME", value_parser = one_of::<Preprocessing>(&Preprocessing::NAMES), hide_possible_values = true)]
@@ -92,7 +92,8 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
         dataset: data.get("data.dataset").filter(|_| names.is_none()).map(str::to_owned),
     };
     // The folders to search. The data to measure on may differ from the training data.
-    let places = data.without("data.dataset").without("data.color_mode");
+    let named = ["data.dataset", "data.color_mode", "data.class_names", "data.resize"];
+    let places = named.into_iter().fold(data.clone(), |flags, key| flags.without(key));
     places.config()?;
     train::skipped_checkpoints(path).iter().for_each(|line| note(format_args!("warning: {line}")));
     let trained = open_model(path, &assumed, |set| {
@@ -104,6 +105,10 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
     let trained = match names {
         Some(names) => trained.with_class_names(&names)?,
         None => trained,
+    };
+    let trained = match data.has("data.resize") {
+        true => trained.with_resizing(data.config()?.training.data.resize),
+        false => trained,
     };
     trained.notes().iter().for_each(|told| note(format_args!("{}: {told}", path.display())));
     if let Some(assumed) = trained.assumed_preprocessing() {

@@ -35,7 +35,7 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     };
     let files: Vec<PathBuf> = args.images.iter().flat_map(|image| pictures(image, &mut refuse)).collect();
     let mut replicas = args.network.open(&path, files.len().clamp(1, BATCH))?;
-    let image = replicas[0].image();
+    let (image, resize) = (replicas[0].image(), replicas[0].resizing().0);
     let format = Format::new(&args, &replicas[0]);
     if !print::is_read(&format.header()?)? {
         return Ok(ExitCode::SUCCESS);
@@ -43,7 +43,7 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     let batches: Vec<&[PathBuf]> = files.chunks(BATCH).collect();
     let read = |batch: usize| {
         let (mut seen, mut pixels) = (Vec::new(), Vec::new());
-        for (file, picture) in batches[batch].iter().zip(folder::pictures(batches[batch], image)) {
+        for (file, picture) in batches[batch].iter().zip(folder::pictures(batches[batch], image, resize)) {
             seen.push((file.as_path(), picture.map(|picture| pixels.extend(picture))));
         }
         Ok::<_, anyhow::Error>((seen, pixels))

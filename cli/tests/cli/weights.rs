@@ -367,3 +367,140 @@ fn a_run_begins_with_weights_of_any_kind() {
         "--freeze can't change when a run is resumed: the run has [conv*,batch*], this command line [conv*]";
     place.refuses("train --resume tuned --epochs 2 --freeze conv*", says);
 }
+
+/// A model that the real `multi_gpu_model` made for three GPUs trains on three replicas, with the bits of its inner model.
+#[test]
+fn a_model_for_several_gpus_is_trained_as_its_inner_model() {
+    let place = Place::new();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/keras");
+    let names = [
+        "multi_gpu.keras2.h5",
+        "multi_gpu_inner.keras2.h5",
+        "multi_gpu.keras2.json",
+        "to_multi_gpu.keras2.h5",
+    ];
+    for name in names {
+        place.write(name, std::fs::read(golden.join(name)).unwrap());
+    }
+    let train = "train --quick --dataset synthetic --limit-train 96 --limit-test 20 --epochs 1 --batch-size 8 --replicas 3 --no-progress";
+    let told = "it is a model for 3 GPUs, as multi_gpu_model makes it: its inner model `model_1` is taken";
+    for (file, run) in [("multi_gpu.keras2.h5", "whole"), ("multi_gpu_inner.keras2.h5", "inner")] {
+        let line = format!("{train} --model {file} --weights {file} --output {run}");
+        let is_told = place.run(&line).ends(0).err().contains(told);
+        assert_eq!(is_told, run == "whole", "{file}");
+    }
+    assert_eq!(place.model("whole"), place.model("inner"));
+    let layers = format!("{train} --model multi_gpu.keras2.json --output layers");
+    place.run(&layers).ends(0).complains(told);
+    place.run("preview --dataset synthetic --samples 1 --columns 1 --output a.png").ends(0);
+    let data = "--dataset synthetic --limit-test 20 --preprocessing divide-by-255";
+    for command in
+        ["evaluate FILE --json --dataset synthetic --limit-test 20", "predict a.png --json --model FILE"]
+    {
+        let ran = |file: &str| place.run(&command.replace("FILE", file)).ends(0);
+        let (whole, inner) = (ran("multi_gpu.keras2.h5"), ran("multi_gpu_inner.keras2.h5"));
+        assert!(whole.err().contains(told) && !inner.err().contains("GPU"), "{}", whole.err());
+        assert_eq!(whole.json()["classes"], inner.json()["classes"], "{command}");
+        assert_eq!(whole.json()["loss"], inner.json()["loss"], "{command}");
+    }
+    let both = "multi_gpu.keras2.json --weights multi_gpu_inner.keras2.h5";
+    place.run(&format!("evaluate {both} {data}")).ends(0).complains(told);
+    place
+        .run(&format!("evaluate to_multi_gpu.keras2.h5 {data}"))
+        .ends(0)
+        .complains("its inner model `sequential_1` is taken");
+}
+
+/// Keras' three, in training, evaluation, prediction, and in what is exported.
+#[test]
+fn pixels_are_prepared_as_keras_does() {
+    let place = Place::new();
+    place.run("preview --dataset synthetic --samples 1 --columns 1 --output a.png").ends(0);
+    let probabilities = |model: &str| -> Vec<f64> {
+        let told = place.run(&format!("predict a.png --json --top 10 --model {model}")).ends(0).json();
+        let mut all: Vec<(String, f64)> = told["classes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|class| (class["class"].to_string(), class["probability"].as_f64().unwrap()))
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all.into_iter().map(|(_, p)| p).collect()
+    };
+    let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 20 --epochs 1 --no-progress";
+    for name in ["caffe", "tf", "torch"] {
+        place.run(&format!("{train} --preprocessing {name} --output {name}")).ends(0);
+        let expected = probabilities(name);
+        let measured = place.run(&format!("evaluate {name} --json")).ends(0).json();
+        for file in ["net.onnx", "net.py", "net.safetensors"] {
+            let output = format!("{name}_{file}");
+            place.run(&format!("export {name} --output {output}")).ends(0);
+            let model = output.replace(".py", ".safetensors");
+            if file == "net.py" {
+                // The module's weights lie where the model of towers will.
+                assert!(place.exists(&model));
+            }
+            let got = probabilities(&model);
+            let worst = got.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(got.len() == 10 && worst < 1e-5, "{output}: {worst}");
+            place.remove(&model);
+        }
+        place.run(&format!("train --resume {name} --epochs 2 --no-progress")).ends(0);
+        assert_eq!(measured["samples"], 20);
+    }
+    // Each is another network than the next one.
+    assert!(probabilities("caffe") != probabilities("tf") && probabilities("tf") != probabilities("torch"));
+    let begun = format!("{train} --weights caffe");
+    place.run(&begun).ends(0).complains("pixels are preprocessed as for them: caffe");
+    place.refuses(&format!("{begun} --preprocessing tf"), "--preprocessing is tf, but must be left out: ");
+}
+
+/// The names of ImageNet's classes, and pictures cut as torchvision does.
+#[test]
+fn classes_have_names_and_pictures_keep_their_shape() {
+    let place = Place::new();
+    place.run("preview --dataset synthetic --samples 1 --columns 3 --output wide.png").ends(0);
+    for id in ["n01440764", "n01443537"] {
+        for split in ["train", "test"] {
+            place.make_folder(&format!("fish/{split}/{id}"));
+            (0..4).for_each(|k| {
+                place.write(&format!("fish/{split}/{id}/{k}.png"), place.read_bytes("wide.png"));
+            });
+        }
+    }
+    place.write(
+        "index.json",
+        r#"{"0": ["n01440764", "tench"], "1": ["n01443537", "goldfish"], "2": ["n01484850", "shark"]}"#,
+    );
+    place.write("names.txt", "tench\ngoldfish\n");
+    let train = "train --quick --dataset fish --epochs 1 --no-progress --batch-size 4";
+    let named = format!("{train} --class-names index.json --resize shorter-side --crop 32 --output cut");
+    place.run(&named).ends(0);
+    place.run(&format!("{train} --output stretched")).ends(0);
+    let metadata = |run: &str| String::from_utf8_lossy(&place.model(run)[..2000]).into_owned();
+    assert!(metadata("cut").contains("shorter-side") && metadata("cut").contains("goldfish"));
+    assert!(!metadata("stretched").contains("shorter-side") && metadata("stretched").contains("n01443537"));
+    let of_file = |flags: &str| place.run(&format!("predict wide.png --json --model {flags}")).ends(0).json();
+    // The model knows how; a flag says something else.
+    let own = of_file("cut/model.safetensors");
+    assert_eq!(own, of_file("cut --resize shorter-side"));
+    assert_ne!(own, of_file("cut --resize stretch"));
+    let classes = |measured: &Value| measured["classes"].clone();
+    let measured = place.run("evaluate cut --json").ends(0).json();
+    assert_eq!(classes(&measured), serde_json::json!(["tench", "goldfish"]));
+    let named = place.run("evaluate stretched --class-names names.txt --json").ends(0).json();
+    assert_eq!(classes(&named), classes(&measured));
+    let wrong = "predict wide.png --model stretched --class-names index.json";
+    place.refuses(
+        wrong,
+        "--class-names is index.json with 3 names, but must be a file with the 2 classes of stretched",
+    );
+    let small = format!("{train} --resize shorter-side:16");
+    place.refuses(&small, "--resize is shorter-side:16, but must be shorter-side:N with at least 32 pixels");
+    let set = "train --quick --dataset synthetic --resize shorter-side";
+    place.refuses(set, "--resize is shorter-side, but must be left out with the data set `synthetic`");
+    place.refuses(
+        &format!("{train} --resize longer-side"),
+        "--resize is `longer-side`, but must be stretch, shorter-side",
+    );
+}

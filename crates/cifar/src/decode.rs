@@ -18,10 +18,11 @@ use image::{
 
 use crate::error::{Error, Result};
 use crate::files::open;
+use crate::fitting::Resize;
 use crate::jpeg;
 use crate::memory;
 use crate::panics::caught;
-use crate::pixels::{self, grey, scale};
+use crate::pixels::{self, grey};
 
 /// The widest and highest picture that is decoded, or scaled to.
 const MAX_PIXELS_ASIDE: u32 = 16_384;
@@ -38,6 +39,7 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 pub(crate) fn all(
     paths: &[impl AsRef<Path> + Sync],
     shape: [usize; 3],
+    resize: Resize,
     images: &mut [u8],
     tell: &mut dyn FnMut(usize),
 ) -> Result<Vec<(usize, Error)>> {
@@ -56,7 +58,7 @@ pub(crate) fn all(
                 let mut bad = Vec::new();
                 for (k, (path, image)) in paths.iter().zip(images.chunks_mut(bytes)).enumerate() {
                     done.fetch_add(1, Ordering::Relaxed);
-                    bad.extend(one(path.as_ref(), shape, image).err().map(|error| (k, error)));
+                    bad.extend(one(path.as_ref(), shape, resize, image).err().map(|error| (k, error)));
                 }
                 bad
             };
@@ -109,15 +111,15 @@ pub(crate) fn bytes_of(shape: [usize; 3]) -> usize {
 ///
 /// # Panics
 /// If `to` has another length.
-pub(crate) fn one(path: &Path, shape: [usize; 3], to: &mut [u8]) -> Result<()> {
+pub(crate) fn one(path: &Path, shape: [usize; 3], resize: Resize, to: &mut [u8]) -> Result<()> {
     let [height, width, channels] = shape;
     assert_eq!(to.len(), bytes_of(shape), "the pixels of a picture of {height}x{width} are wanted");
     let picture = read(path)?;
     let own = [picture.height() as usize, picture.width() as usize];
     match channels {
         // As in Keras, colours become grey before the picture is scaled.
-        1 => scale::<1>(&grey(picture.as_raw()), own, [height, width], to),
-        _ => scale::<3>(picture.as_raw(), own, [height, width], to),
+        1 => resize.apply::<1>(&grey(picture.as_raw()), own, [height, width], to),
+        _ => resize.apply::<3>(picture.as_raw(), own, [height, width], to),
     }
     Ok(())
 }

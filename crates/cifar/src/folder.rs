@@ -9,6 +9,7 @@ use crate::dataset::Dataset;
 use crate::decode;
 use crate::error::{Error, Result};
 pub use crate::files::{ENDINGS, Found};
+use crate::fitting::Resize;
 use crate::listing::{Listing, Others, Picture};
 use crate::memory;
 use crate::progress::{Listener, Progress};
@@ -64,6 +65,7 @@ pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
 pub struct ClassFolders<'a> {
     dir: PathBuf,
     shape: [usize; 3],
+    resize: Resize,
     limit_train: usize,
     limit_test: usize,
     in_memory: u64,
@@ -80,6 +82,7 @@ impl<'a> ClassFolders<'a> {
         ClassFolders {
             dir: dir.into(),
             shape: [SIDE, SIDE, CHANNELS],
+            resize: Resize::Stretch,
             limit_train: limit,
             limit_test: limit,
             in_memory: u64::MAX,
@@ -89,7 +92,12 @@ impl<'a> ClassFolders<'a> {
         }
     }
 
-    /// The rows and columns that every picture is stretched to, as Keras' `image_dataset_from_directory(image_size=(height, width))`.
+    /// How pictures get their rows and columns; by default they are stretched.
+    pub fn resize(self, resize: Resize) -> Self {
+        ClassFolders { resize, ..self }
+    }
+
+    /// The rows and columns that every picture gets, as Keras' `image_dataset_from_directory(image_size=(height, width))`.
     pub fn image_size(self, height: usize, width: usize) -> Self {
         let [_, _, channels] = self.shape;
         ClassFolders { shape: [height, width, channels], ..self }
@@ -154,9 +162,9 @@ impl<'a> ClassFolders<'a> {
         } else {
             self.check_memory(total, memory::available())?;
         }
-        let (shape, skip) = (self.shape, self.skip_unreadable);
+        let (shape, resize, skip) = (self.shape, self.resize, self.skip_unreadable);
         let listener = &mut *self.listener;
-        let mut decoder = Decoder { shape, skip, done: 0, total, bad: Vec::new(), listener };
+        let mut decoder = Decoder { shape, resize, skip, done: 0, total, bad: Vec::new(), listener };
         let mut split = |pictures: Vec<Picture>| decoder.split(pictures, on_demand);
         let (train, validation, test) =
             (split(train)?, validation.map(&mut split).transpose()?, split(test)?);
@@ -258,27 +266,39 @@ fn limited(pictures: &[Picture], limit: usize) -> Vec<Picture> {
 /// [`Error::Io`] or [`Error::Image`] if it can't be read or decoded, or is too large; [`Error::Size`] and [`Error::Channels`] for a
 /// shape that no picture can have.
 pub fn picture(path: impl AsRef<Path>, shape: [usize; 3]) -> Result<Vec<u8>> {
+    picture_by(path, shape, Resize::Stretch)
+}
+
+/// As [`picture`], resized in this way.
+///
+/// # Errors
+/// As [`picture`].
+pub fn picture_by(path: impl AsRef<Path>, shape: [usize; 3], resize: Resize) -> Result<Vec<u8>> {
     decode::check_shape(shape)?;
     let mut pixels = vec![0; decode::bytes_of(shape)];
-    decode::one(path.as_ref(), shape, &mut pixels)?;
+    decode::one(path.as_ref(), shape, resize, &mut pixels)?;
     Ok(pixels)
 }
 
-/// As [`picture`] for several files, on all cores. A picture that can't be read has its error.
+/// As [`picture_by`] for several files, on all cores. A picture that can't be read has its error.
 ///
 /// ```no_run
-/// let decoded = cifar::folder::pictures(&["cat.jpg", "dog.jpg"], [64, 64, 3]);
+/// let decoded = cifar::folder::pictures(&["cat.jpg", "dog.jpg"], [64, 64, 3], cifar::Resize::Stretch);
 /// for error in decoded.iter().filter_map(|picture| picture.as_ref().err()) {
 ///     eprintln!("{error}");
 /// }
 /// ```
-pub fn pictures(paths: &[impl AsRef<Path> + Sync], shape: [usize; 3]) -> Vec<Result<Vec<u8>>> {
+pub fn pictures(
+    paths: &[impl AsRef<Path> + Sync],
+    shape: [usize; 3],
+    resize: Resize,
+) -> Vec<Result<Vec<u8>>> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let share = paths.len().div_ceil(threads).max(1);
     thread::scope(|scope| {
         let mut shares = Vec::new();
         for share in paths.chunks(share) {
-            let decode = move || share.iter().map(|path| picture(path, shape)).collect::<Vec<_>>();
+            let decode = move || share.iter().map(|path| picture_by(path, shape, resize)).collect::<Vec<_>>();
             // Without another thread this one decodes.
             shares.push(thread::Builder::new().spawn_scoped(scope, decode).map_err(|_| decode()));
         }

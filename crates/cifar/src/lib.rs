@@ -54,6 +54,7 @@ mod error;
 mod fetch;
 mod files;
 mod find;
+mod fitting;
 pub mod folder;
 pub mod idx;
 mod jpeg;
@@ -84,6 +85,7 @@ pub use dataset::{Dataset, Split, ValidationFrom};
 pub use download::Source;
 pub use error::{Error, Result};
 pub use find::read_dir;
+pub use fitting::Resize;
 /// The crate of the arrays in which images and labels are.
 pub use ndarray;
 pub use on_demand::Files;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::decode;
 use crate::error::Result;
+use crate::fitting::Resize;
 
 /// The pictures of a split that are decoded on demand, all scaled to one size. Cloning them is cheap.
 ///
@@ -21,12 +22,13 @@ use crate::error::Result;
 pub struct Files {
     paths: Arc<[PathBuf]>,
     shape: [usize; 3],
+    resize: Resize,
 }
 
 impl Files {
     /// Of these files, for pictures of this height, width and channels, which were checked.
-    pub(crate) fn new(paths: impl Into<Arc<[PathBuf]>>, shape: [usize; 3]) -> Self {
-        Files { paths: paths.into(), shape }
+    pub(crate) fn new(paths: impl Into<Arc<[PathBuf]>>, shape: [usize; 3], resize: Resize) -> Self {
+        Files { paths: paths.into(), shape, resize }
     }
 
     /// Height, width and channels.
@@ -65,7 +67,7 @@ impl Files {
     /// # Panics
     /// If there is no such picture, or `pixels` has another length than one.
     pub fn read(&self, picture: usize, pixels: &mut [u8]) -> Result<()> {
-        decode::one(&self.paths[picture], self.shape, pixels)
+        decode::one(&self.paths[picture], self.shape, self.resize, pixels)
     }
 
     /// Decodes pictures one after the other into `pixels`, on all cores.
@@ -73,12 +75,13 @@ impl Files {
     /// # Errors
     /// Those of all pictures that can't be decoded.
     pub(crate) fn read_all(&self, pictures: core::ops::Range<usize>, pixels: &mut [u8]) -> Result<()> {
-        let bad = decode::all(&self.paths[pictures], self.shape, pixels, &mut |_| {})?;
+        let bad = decode::all(&self.paths[pictures], self.shape, self.resize, pixels, &mut |_| {})?;
         decode::refuse(bad.into_iter().map(|(_, error)| error).collect())
     }
 
     /// Some of them, in this order.
     pub(crate) fn select(&self, pictures: &[usize]) -> Self {
-        Files::new(pictures.iter().map(|&k| self.paths[k].clone()).collect::<Vec<_>>(), self.shape)
+        let paths = pictures.iter().map(|&k| self.paths[k].clone()).collect::<Vec<_>>();
+        Files::new(paths, self.shape, self.resize)
     }
 }

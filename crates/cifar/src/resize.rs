@@ -55,27 +55,48 @@ const HALF: u32 = 1 << (BITS - 1);
 
 /// Scales the pixels `from` of `old` height and width into `to`, of `new` height and width. A pixel has `CHANNELS` bytes.
 pub(crate) fn resize<const CHANNELS: usize>(from: &[u8], old: [usize; 2], new: [usize; 2], to: &mut [u8]) {
-    if old == new {
-        return to.copy_from_slice(from);
-    }
+    resize_part::<CHANNELS>(from, old, Part { scaled: new, at: [0; 2], size: new }, to);
+}
+
+/// A part of a scaled picture. Each has rows and columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// The size of the whole.
+    pub(crate) scaled: [usize; 2],
+    /// Where the part begins in it.
+    pub(crate) at: [usize; 2],
+    /// The size of the part.
+    pub(crate) size: [usize; 2],
+}
+
+/// As [`resize`], but only a part of the result. Nothing else is computed, so a long and narrow picture takes no more memory.
+pub(crate) fn resize_part<const CHANNELS: usize>(from: &[u8], old: [usize; 2], part: Part, to: &mut [u8]) {
+    let Part { scaled, at, size } = part;
     let mut narrow = Vec::new();
-    let rows = if old[1] == new[1] {
+    let rows = if old[1] == scaled[1] && old[1] == size[1] {
         from
+    } else if old[1] == scaled[1] {
+        let kept = at[1] * CHANNELS..(at[1] + size[1]) * CHANNELS;
+        let old_rows = from.chunks_exact(old[1] * CHANNELS);
+        narrow.extend(old_rows.flat_map(|row| &row[kept.clone()]).copied());
+        &narrow
     } else {
-        narrow.resize(old[0] * new[1] * CHANNELS, 0);
-        rows::<CHANNELS>(from, old[1], new[1], &mut narrow);
+        narrow.resize(old[0] * size[1] * CHANNELS, 0);
+        rows::<CHANNELS>(from, old[1], scaled[1], at[1], size[1], &mut narrow);
         &narrow
     };
-    if old[0] == new[0] {
-        return to.copy_from_slice(rows);
+    if old[0] == scaled[0] {
+        let first = at[0] * size[1] * CHANNELS;
+        return to.copy_from_slice(&rows[first..first + to.len()]);
     }
-    columns::<CHANNELS>(rows, old[0], new, to);
+    columns::<CHANNELS>(rows, old[0], part, to);
 }
 
 /// Filters every row. Two rows are one: a number holds a value of the upper and one of the lower, and half as many
-/// products are computed. A sum of weighted values has less than 31 bits, so none runs over.
-fn rows<const CHANNELS: usize>(from: &[u8], old: usize, new: usize, to: &mut [u8]) {
-    let axis = Axis::new(old, new);
+/// products are computed. A sum of weighted values has less than 31 bits, so none runs over. The result has `new` pixels a row of
+/// `scaled` ones, from `at` on.
+fn rows<const CHANNELS: usize>(from: &[u8], old: usize, scaled: usize, at: usize, new: usize, to: &mut [u8]) {
+    let axis = Axis::new(old, scaled);
     let (old, new) = (old * CHANNELS, new * CHANNELS);
     // Weights of 0 may reach beyond a row.
     let mut pairs = vec![0_u64; old + axis.taps * CHANNELS];
@@ -88,7 +109,7 @@ fn rows<const CHANNELS: usize>(from: &[u8], old: usize, new: usize, to: &mut [u8
         }
         let (upper, lower) = to.split_at_mut(new);
         let mut lower = lower.as_chunks_mut::<CHANNELS>().0.iter_mut();
-        for ((start, weights), upper) in axis.taps().zip(upper.as_chunks_mut::<CHANNELS>().0) {
+        for ((start, weights), upper) in axis.taps().skip(at).zip(upper.as_chunks_mut::<CHANNELS>().0) {
             let mut sums = [u64::from(HALF) | u64::from(HALF) << 32; CHANNELS];
             let pixels = pairs[start * CHANNELS..].as_chunks::<CHANNELS>().0.as_chunks::<2>().0;
             for (weights, pixels) in weights.as_chunks::<2>().0.iter().zip(pixels) {
@@ -107,10 +128,10 @@ fn rows<const CHANNELS: usize>(from: &[u8], old: usize, new: usize, to: &mut [u8
 }
 
 /// Filters every column.
-fn columns<const CHANNELS: usize>(from: &[u8], old: usize, new: [usize; 2], to: &mut [u8]) {
-    let (axis, len) = (Axis::new(old, new[0]), new[1] * CHANNELS);
+fn columns<const CHANNELS: usize>(from: &[u8], old: usize, part: Part, to: &mut [u8]) {
+    let (axis, len) = (Axis::new(old, part.scaled[0]), part.size[1] * CHANNELS);
     let mut sums = vec![HALF; len];
-    for ((start, weights), to) in axis.taps().zip(to.chunks_exact_mut(len)) {
+    for ((start, weights), to) in axis.taps().skip(part.at[0]).zip(to.chunks_exact_mut(len)) {
         sums.fill(HALF);
         let weighted = weights.iter().zip(from[start * len..].chunks_exact(len));
         for (&weight, row) in weighted.filter(|(weight, _)| **weight > 0) {

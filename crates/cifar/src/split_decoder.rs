@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::dataset::Split;
 use crate::decode::{MAX_DECODED, all, bytes_of};
 use crate::error::{Error, Result};
+use crate::fitting::Resize;
 use crate::listing::Picture;
 use crate::on_demand::Files;
 use crate::progress::{Listener, Progress};
@@ -13,6 +14,8 @@ use crate::progress::{Listener, Progress};
 pub(crate) struct Decoder<'l, 'a> {
     /// The height, width and channels that they get.
     pub(crate) shape: [usize; 3],
+    /// How they get them.
+    pub(crate) resize: Resize,
     /// Whether bad pictures are left out of their split.
     pub(crate) skip: bool,
     /// How many are done, of the splits before.
@@ -50,7 +53,7 @@ impl Decoder<'_, '_> {
         }
         let (paths, labels): (Vec<_>, Vec<_>) = pictures.into_iter().unzip();
         Ok(match on_demand {
-            true => Split::on_demand(Files::new(paths, self.shape), labels),
+            true => Split::on_demand(Files::new(paths, self.shape, self.resize), labels),
             false => Split { paths: Some(paths.into()), ..Split::of_shape(self.shape, images, labels, None) },
         })
     }
@@ -61,7 +64,8 @@ impl Decoder<'_, '_> {
         let (before, total) = (self.done, self.total);
         let mut tell = |done| (self.listener)(Progress::Decoding { done: before + done, total });
         let paths: Vec<&Path> = pictures.iter().map(|(path, _)| path.as_path()).collect();
-        let (places, errors): (_, Vec<_>) = all(&paths, self.shape, images, &mut tell)?.into_iter().unzip();
+        let (places, errors): (_, Vec<_>) =
+            all(&paths, self.shape, self.resize, images, &mut tell)?.into_iter().unzip();
         self.bad.extend(errors);
         self.done += pictures.len();
         Ok(places)
@@ -91,7 +95,15 @@ mod tests {
             };
             let total = 100 + pictures.len();
             let (bad, listener) = (Vec::new(), &mut listener);
-            let mut decoder = Decoder { shape: [8, 8, 3], skip: false, done: 100, total, bad, listener };
+            let mut decoder = Decoder {
+                shape: [8, 8, 3],
+                resize: Resize::Stretch,
+                skip: false,
+                done: 100,
+                total,
+                bad,
+                listener,
+            };
             assert_eq!(decoder.split(pictures.clone(), false).unwrap().len(), pictures.len());
             assert!(decoder.done == total && decoder.bad.is_empty());
             pictures.extend_from_within(..);

@@ -41,6 +41,7 @@ pub mod normalization;
 pub mod optimizers;
 pub mod pixel_norm;
 pub mod pooling;
+pub mod prelu;
 pub mod refusals;
 pub mod replicas;
 pub mod sequences;
@@ -87,6 +88,7 @@ macro_rules! topics {
             pixel_norm: layers_of_real_networks a_large_mean_costs_nothing a_channel_that_stands_out_costs_nothing
                 an_empty_batch nan_stays, any_channels any_neighbours;
             pooling: layers_of_real_networks an_empty_batch nan_wins_a_maximum, any_window;
+            prelu: layers_of_real_networks, any_shape;
             refusals: transfers_out_of_bounds shapes_and_layouts absurd_sizes programs_and_their_memory optimizer_arenas
                 image_operands,;
             replicas: parts_are_the_whole layers_of_real_networks a_large_mean_costs_nothing an_empty_batch, any_parts;

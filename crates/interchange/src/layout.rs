@@ -9,7 +9,7 @@ pub(crate) const SHIFT: &str = "pixel_shift";
 /// The name of a layer's parameter.
 pub(crate) fn name(layer: &str, parameter: &str) -> String {
     let parameter = match parameter {
-        "kernel" | "depthwise_kernel" | "gamma" => "weight",
+        "kernel" | "depthwise_kernel" | "gamma" | "alpha" => "weight",
         "beta" => "bias",
         "moving_mean" => "running_mean",
         "moving_variance" => "running_var",

@@ -27,6 +27,21 @@ fn centred(logits: &[f64], classes: usize) -> Vec<f64> {
     logits.chunks(classes).flat_map(|row| row.iter().map(|x| x - mean(row)).collect::<Vec<_>>()).collect()
 }
 
+/// Batch normalizations that are in convolutions would be missed in a training.
+#[test]
+fn folded_normalizations_are_told() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/torch_models");
+    let notes = |name: &str| OnnxNetwork::read(&folder.join(name)).unwrap().network().notes.join("\n");
+    let says = "PyTorch's exporter has folded batch normalization into 2 of its convolutions";
+    for name in ["residual_export.onnx", "residual_sizes.onnx"] {
+        let told = notes(name);
+        assert!(told.starts_with(says) && told.contains("TrainingMode.PRESERVE"), "{name}: {told}");
+    }
+    for name in ["residual_training.onnx", "normalized_export.onnx", "lenet_script.onnx"] {
+        assert_eq!(notes(name), "", "{name}");
+    }
+}
+
 /// The committed graphs, or those of a folder that the script made elsewhere.
 #[test]
 fn exported_networks_compute_what_pytorch_computes() {

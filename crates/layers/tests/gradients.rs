@@ -4,8 +4,8 @@
 use layers::{
     Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Cropping2D,
     Dense, DepthwiseConv2D, Dropout, Flatten, Graph, GroupNormalization, Initializer, Layer,
-    LayerNormalization, LocalResponseNormalization, Lower, MaxPooling2D, Mode, Multiply, Padding, ParamSpec,
-    Rescaling, Reshape, Role, SeparableConv2D, UpSampling2D, Value, ZeroPadding2D,
+    LayerNormalization, LocalResponseNormalization, Lower, MaxPooling2D, Mode, Multiply, PReLU, Padding,
+    ParamSpec, Rescaling, Reshape, Role, SeparableConv2D, UpSampling2D, Value, ZeroPadding2D,
 };
 use program::{Activation, Conv2d, Linear, Noise, Pad, Shape, TensorId, ops};
 use testkit::{GradientCheck, Report};
@@ -410,4 +410,14 @@ fn a_square() {
     let x = graph.add(Flatten, cube).unwrap();
     let logits = graph.add_named("after", Dense::new(4), x).unwrap();
     GradientCheck::new().assert(&graph, logits);
+}
+
+/// Slopes on either side of 0, in front of and behind other layers.
+#[test]
+fn prelu_with_trained_slopes() {
+    for alpha in [0.3, 0.0, -0.7] {
+        let layer = PReLU::new().alpha_initializer(Initializer::Constant(alpha));
+        check([3, 4, 2], layer);
+        check_alone([3, 4, 2], layer);
+    }
 }

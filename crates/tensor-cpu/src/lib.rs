@@ -28,6 +28,7 @@ mod operand;
 mod optimizer;
 mod pointwise;
 mod pooling;
+mod prelu;
 mod reference;
 mod roofline;
 mod rows;

@@ -7,7 +7,7 @@ use crate::norm_operands::{Infer, Saved, Train};
 use crate::normalization::Groups;
 use crate::{
     Buffer, Cpu, activation, channels, conv, depthwise, dropout, elementwise, layer_norm, linear,
-    local_response_norm, merge, normalization, pooling, softmax, upsample, zero_pad,
+    local_response_norm, merge, normalization, pooling, prelu, softmax, upsample, zero_pad,
 };
 use core::ops::Range;
 use program::ops::{Reshape, Spread};
@@ -183,6 +183,19 @@ fn run_step<E: Convolved>(
             } else {
                 activation::backward(cpu, op.act, y, at.read(of.dy), dx, write);
             }
+        }
+        Op::PRelu(op) => {
+            let (of, to) = op.bind(step)?;
+            prelu::forward(cpu, at.read(of.x), at.run(of.slopes), at.write(to.y));
+        }
+        Op::PReluInputGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, slopes, dy) = (at.read(of.x), at.run(of.slopes), at.read(of.dy));
+            prelu::input_gradient(cpu, x, slopes, dy, at.write(to.y), write);
+        }
+        Op::PReluSlopeGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            prelu::slope_gradient(cpu, at.read(of.x), at.read(of.dy), at.run_mut(to.dslopes));
         }
         Op::Add(op) => {
             let (of, to) = op.bind(step)?;

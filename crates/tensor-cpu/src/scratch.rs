@@ -88,6 +88,7 @@ fn len(cpu: &Cpu, program: &Executable, step: &Step, n: usize) -> Result<usize> 
         Op::BatchNormInputGradient(op) => normalization::gradients_len(rows(op.bind(step)?.0.x)),
         Op::GroupNorm(op) => normalization::groups_len(at(op.bind(step)?.0.x).shape),
         Op::GroupNormGradient(op) => normalization::groups_len(at(op.bind(step)?.0.x).shape),
+        Op::PReluSlopeGradient(op) => elementwise::sums_len(rows(op.bind(step)?.0.x)),
         Op::MergeGradient(op) => merge::gradient_len(op.spread, at(op.bind(step)?.0.dy)),
         Op::MaxPoolGradient(op) => pooling::sums_len(cpu, &op.pool, at(op.bind(step)?.1.y).shape),
         Op::AveragePoolGradient(op) => pooling::sums_len(cpu, &op.pool, at(op.bind(step)?.1.y).shape),

@@ -22,6 +22,7 @@ pub const SOURCES: &[Source] = &[
     ops::merge::SOURCE,
     ops::pixel_norm::SOURCE,
     ops::pooling::SOURCE,
+    ops::prelu::SOURCE,
     ops::spatial::SOURCE,
     ops::softmax::SOURCE,
     ops::dropout::SOURCE,

@@ -189,6 +189,19 @@ impl Cuda {
                     self.op_act_bwd(op.act, y, at.read(of.dy), dx, write)
                 }
             }
+            Op::PRelu(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_prelu(at.read(of.x), at.run(of.slopes), at.write(to.y))
+            }
+            Op::PReluInputGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                let (x, slopes, dy) = (at.read(of.x), at.run(of.slopes), at.read(of.dy));
+                self.op_prelu_input_gradient(x, slopes, dy, at.write(to.y), write)
+            }
+            Op::PReluSlopeGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_prelu_slope_gradient(at.read(of.x), at.read(of.dy), at.run(to.dslopes))
+            }
             Op::Add(op) => {
                 let (of, to) = op.bind(step)?;
                 let y = at.write(to.y);

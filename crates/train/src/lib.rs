@@ -58,7 +58,7 @@ pub use run::{
     gradients, median, pipeline_cuts, train, train_model, train_on, train_step, update, way_around,
 };
 pub use tensor_cuda::Kernels;
-pub use trained::{ColorMode, ImageSize, Preprocessing};
+pub use trained::{ColorMode, ImageSize, Preprocessing, Resizing};
 
 /// The data sets' crate, for callers with their own data.
 pub use augment;

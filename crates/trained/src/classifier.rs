@@ -1,5 +1,5 @@
 use crate::tensors::values;
-use crate::{Error, ImageSize, Input, Result, Trained};
+use crate::{Error, ImageSize, Input, Resizing, Result, Trained};
 use augment::{Draws, Pipeline, Scratch, TestTime};
 use layers::{Mode, Network};
 use program::{Device, View};
@@ -14,6 +14,7 @@ pub struct Classifier {
     /// The name of the data set it was trained on.
     pub dataset: String,
     image: [usize; 3],
+    resize: Resizing,
     network: Network,
     input: Input,
     pipeline: Pipeline,
@@ -67,6 +68,7 @@ impl Classifier {
             named: trained.named,
             dataset: trained.dataset.clone(),
             image: trained.image,
+            resize: trained.resize,
             network,
             input: trained.input.clone(),
             pipeline: trained.options.build(trained.image)?,
@@ -90,6 +92,11 @@ impl Classifier {
     /// Height and width of the pictures.
     pub fn image_size(&self) -> ImageSize {
         ImageSize::of(self.image)
+    }
+
+    /// How pictures get the size of its images.
+    pub fn resizing(&self) -> Resizing {
+        self.resize
     }
 
     /// The bytes of a picture.

@@ -223,6 +223,7 @@ mod tests {
             image: [32, 32, 3],
             input: Input::DivideBy255,
             options: ImageDataGenerator::new(),
+            resize: crate::Resizing::default(),
             told: Vec::new(),
             assumed: None,
             own: None,

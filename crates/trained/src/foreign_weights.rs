@@ -3,7 +3,7 @@
 use crate::image_size::SIDES;
 use crate::model_file::SINGLE;
 use crate::pixels::{Measured, of_pixels, plain};
-use crate::{ColorMode, Error, ImageSize, Input, Preprocessing, Result, Trained};
+use crate::{ColorMode, Error, ImageSize, Input, Preprocessing, Resizing, Result, Trained};
 use checkpoint::Tensors;
 use cifar::{CHANNELS, Dataset, Kind, class_names};
 use interchange::Imported;
@@ -299,6 +299,7 @@ impl ForeignWeights {
             image,
             input,
             options,
+            resize: Resizing::default(),
             told: self.told(),
             assumed: note,
             own: None,

@@ -1,6 +1,6 @@
 use crate::standardization;
 use crate::tensors::{finite_values, is_training_state, parameter};
-use crate::{ClassNames, ColorMode, Error, ImageSize, Input, Preprocessing, Result, Task};
+use crate::{ClassNames, ColorMode, Error, ImageSize, Input, Preprocessing, Resizing, Result, Task};
 use augment::ImageDataGenerator;
 use checkpoint::{Tensors, load_tensors};
 use interchange::{Imported, pytorch};
@@ -61,6 +61,8 @@ pub struct Trained {
     pub(crate) input: Input,
     /// The steps of `input`, and the standardization of the augmentation after them.
     pub(crate) options: ImageDataGenerator,
+    /// How pictures get the size of its images.
+    pub(crate) resize: Resizing,
     /// What people should know about its file, a sentence each.
     pub(crate) told: Vec<String>,
     /// The preprocessing that is assumed, as a sentence, where the file does not have it.
@@ -133,6 +135,8 @@ impl Trained {
         let (input, options) = described_preprocessing(&file, &tensors)?;
         let (network, dataset) = (about("towers.model")?, about("towers.dataset")?);
         let named = !tensors.metadata().contains_key(ASSUMED);
+        let unknown = || refuse("how it resizes pictures is unknown to this version");
+        let resize = Resizing::of(&tensors).ok_or_else(unknown)?;
         let architecture = match tensors.metadata().get(ARCHITECTURE) {
             None => Architecture::default(),
             Some(text) if text.len() > LONGEST_ARCHITECTURE => {
@@ -152,6 +156,7 @@ impl Trained {
             image,
             input,
             options,
+            resize,
             told: Vec::new(),
             assumed: None,
             own: None,
@@ -182,11 +187,23 @@ impl Trained {
             image: about.image,
             input: about.input.clone(),
             options: about.options.evaluation(),
+            resize: Resizing::default(),
             told: Vec::new(),
             assumed: None,
             own: None,
             tensors,
         }
+    }
+
+    /// How pictures get the size of its images.
+    pub fn resizing(&self) -> Resizing {
+        self.resize
+    }
+
+    /// The same for pictures that are resized in another way.
+    #[must_use]
+    pub fn with_resizing(self, resize: Resizing) -> Self {
+        Trained { resize, ..self }
     }
 
     /// The same with names for its classes.
@@ -372,6 +389,7 @@ impl Trained {
         if !self.named {
             tensors.metadata_mut().insert(ASSUMED.to_owned(), "true".to_owned());
         }
+        self.resize.add_to(tensors);
         Description { network, layers, classes, dataset, image, input, options }.add_to(tensors)
     }
 }
@@ -544,6 +562,7 @@ mod tests {
             image,
             input,
             options,
+            resize: Resizing::default(),
             told: Vec::new(),
             assumed,
             own,

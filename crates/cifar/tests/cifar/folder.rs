@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use cifar::{Error, ValidationFrom, folder};
+use cifar::{Error, Resize, ValidationFrom, folder};
 use image::{ImageFormat, Rgb, RgbImage};
 
 /// A picture of one colour in `dir/name`.
@@ -234,6 +234,47 @@ fn a_picture_is_turned_as_its_exif_orientation_says() {
         assert_eq!(corners(&exif(6)), [true, true, false], "{name}: turned to the right");
         assert_eq!(corners(&exif(8)), [false, false, true], "{name}: turned to the left");
         assert_eq!(corners(b"II*\0damaged"), [true, false, true], "{name}");
+    }
+}
+
+/// The pixels of torchvision's `Resize` and `CenterCrop`: tests/golden/pictures_cropped.py.
+#[test]
+fn the_middle_of_a_picture_is_that_of_torchvision() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let cases: serde_json::Value =
+        serde_json::from_slice(&fs::read(golden.join("pictures_cropped.json")).unwrap()).unwrap();
+    let cases = cases.as_array().unwrap();
+    assert!(cases.len() >= 24);
+    for case in cases {
+        let number = |value: &serde_json::Value| value.as_u64().unwrap() as usize;
+        let path = golden.join("pictures").join(case["name"].as_str().unwrap());
+        let (crop, side) = ([0, 1].map(|k| number(&case["crop"][k])), number(&case["side"]));
+        let expected: Vec<u8> = case["pixels"]
+            .as_str()
+            .unwrap()
+            .as_bytes()
+            .chunks(2)
+            .map(|digits| u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap())
+            .collect();
+        let of = |resize| folder::picture_by(&path, [crop[0], crop[1], 3], resize).unwrap();
+        assert_eq!(of(Resize::ShorterSide(Some(side))), expected, "{path:?} by {side} to {crop:?}");
+        if case["default"] == true {
+            assert_eq!(of(Resize::ShorterSide(None)), expected, "{path:?} to {crop:?}");
+        }
+    }
+    // A picture of any shape takes no more memory than its own pixels and the result.
+    let dir = tempfile::tempdir().unwrap();
+    let long = dir.path().join("long.png");
+    RgbImage::from_pixel(10_000, 1, Rgb([1, 2, 3])).save(&long).unwrap();
+    let middle = folder::picture_by(&long, [224, 224, 3], Resize::ShorterSide(None)).unwrap();
+    assert!(middle.chunks(3).all(|pixel| pixel == [1, 2, 3]));
+    for resize in [Resize::Stretch, Resize::ShorterSide(None), Resize::ShorterSide(Some(7))] {
+        assert_eq!(resize.to_string().parse(), Ok(resize));
+    }
+    for text in
+        ["", "crop", "shorter-side:", "shorter-side:0", "shorter-side:x", "shorter-side:5000", "stretch:3"]
+    {
+        assert_eq!(text.parse::<Resize>(), Err(Resize::ACCEPTED), "{text}");
     }
 }
 

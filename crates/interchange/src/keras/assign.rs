@@ -81,9 +81,11 @@ fn insert(tensors: &mut Tensors, step: &Step, own: Option<(&Unit, &str)>) -> Res
     }
 }
 
-/// Whether a tensor of the file has the numbers of one of the network: a dense layer on an image is a convolution of single pixels here.
+/// Whether a tensor of the file has the numbers of one of the network: a dense layer on an image is a convolution of single pixels
+/// here, and a slope for each channel has axes of rows and columns there.
 fn is_alike(theirs: &[usize], own: &[usize]) -> bool {
-    theirs == own || own.strip_prefix(&[1, 1]).is_some_and(|own| own.len() == 2 && own == theirs)
+    let is_of_pixels = own.strip_prefix(&[1, 1]).is_some_and(|own| own.len() == 2 && own == theirs);
+    theirs == own || is_of_pixels || theirs.strip_prefix(&[1, 1]) == Some(own)
 }
 
 fn unlike(layer: &str, spec: &ParamSpec, found: Option<&Array>) -> String {

@@ -28,13 +28,14 @@ const NEUTRAL: [&str; 9] = [
 ];
 
 /// Layers that files have weights of.
-const WITH_WEIGHTS: [&str; 7] = [
+const WITH_WEIGHTS: [&str; 8] = [
     "BatchNormalization",
     "Conv2D",
     "Dense",
     "DepthwiseConv2D",
     "GroupNormalization",
     "LayerNormalization",
+    "PReLU",
     "SeparableConv2D",
 ];
 

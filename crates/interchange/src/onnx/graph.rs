@@ -4,6 +4,7 @@ use super::constants::{self, Constant};
 use super::extent::Extent;
 use super::external::Files;
 use super::fold::{MOST_FOLDED, folded};
+use super::folded_norms;
 use super::lower::{Tensor, without};
 use super::node::Node;
 use super::proto::{BFLOAT16, Dimension, FLOAT, FLOAT16, GraphProto, TensorProto, ValueInfoProto};
@@ -63,6 +64,8 @@ pub(super) struct Reader<'g> {
     names: HashMap<String, usize>,
     pub(super) weights: HashMap<String, Constant>,
     /// The kernels that layers have.
+    /// The outputs of the node at hand but the first.
+    pub(super) parts: Vec<(&'g str, Of)>,
     pub(super) kernels: HashSet<String>,
     pub(super) scale: Option<Constant>,
     pub(super) shift: Option<Constant>,
@@ -116,6 +119,7 @@ impl<'g> Reader<'g> {
             open: 0,
             names: HashMap::from([(IMAGES.to_owned(), 1)]),
             weights: HashMap::new(),
+            parts: Vec::new(),
             kernels: HashSet::new(),
             scale: None,
             shift: None,
@@ -253,6 +257,8 @@ impl<'g> Reader<'g> {
             return Err(node.refuse(format!("gives `{}`, which is there before it", shortened(twice))));
         }
         self.values.insert(node.output(), value);
+        let parts = core::mem::take(&mut self.parts);
+        self.values.extend(parts);
         Ok(())
     }
 
@@ -388,7 +394,7 @@ impl<'g> Reader<'g> {
         let classes = architecture.take_classes();
         let name = if graph.name.is_empty() { "model".to_owned() } else { graph.name.clone() };
         let image = (h > 0 && w > 0).then_some([h, w]);
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = folded_norms::note(&self.weights).into_iter().collect();
         if self.is_half {
             notes.push("it computes with 16-bit floats, but here its weights become float32".to_owned());
         }

@@ -12,6 +12,7 @@ mod elementwise;
 mod extent;
 mod external;
 mod fold;
+mod folded_norms;
 mod graph;
 mod joins;
 mod lower;

@@ -203,6 +203,7 @@ fn lines(
             let layer = format!("nn.GroupNorm({groups}, {}, eps={epsilon})", step.x.c);
             (Some(layer), activated(&own(x), act))
         }
+        Op::PRelu(_) => (Some(format!("nn.PReLU({})", step.x.c)), own(x)),
         Op::LayerNorm(ops::LayerNorm { epsilon }) => {
             let layer = format!("nn.LayerNorm({}, eps={epsilon})", step.x.c);
             let last = own(&format!("{x}.permute(0, 2, 3, 1)"));

@@ -5,9 +5,9 @@ use super::options::Options;
 use super::zeros::Tensor;
 use layers::{
     Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Cropping2D,
-    Dense, Dropout, Flatten, GlobalAveragePooling2D, Graph, GroupNormalization, Layer, LayerNormalization,
-    LocalResponseNormalization, MaxPooling2D, Multiply, Padding, Rescaling, Reshape, Result, UpSampling2D,
-    Value, ZeroPadding2D,
+    Dense, Dropout, Flatten, GlobalAveragePooling2D, Graph, GroupNormalization, Initializer, Layer,
+    LayerNormalization, LocalResponseNormalization, MaxPooling2D, Multiply, PReLU, Padding, Rescaling,
+    Reshape, Result, UpSampling2D, Value, ZeroPadding2D,
 };
 use program::{Activation, Conv2d, Noise};
 
@@ -195,6 +195,7 @@ const TABLE: &[Class] = &[
         ..PLAIN
     },
     Class { name: "Multiply", joins: true, keeps_sign: true, build: multiply, ..PLAIN },
+    Class { name: "PReLU", options: &["shared_axes", "alpha_initializer"], build: prelu, ..PLAIN },
     Class {
         name: "ReLU",
         options: &["max_value", "negative_slope", "threshold"],
@@ -397,6 +398,21 @@ fn group_normalization(site: &mut Site<'_>) -> Result<Tensor> {
         .scale(options.flag("scale", true)?)
         .activation(site.act);
     site.add(norm)
+}
+
+fn prelu(site: &mut Site<'_>) -> Result<Tensor> {
+    let axes = site.options.spec.options.get("shared_axes");
+    let is_shared = axes.is_some_and(|axes| *axes == serde_json::json!([1, 2]));
+    if !is_shared && !site.graph.is_vectors(site.inputs[0].value) {
+        return Err(site
+            .options
+            .refuse("a PReLU of an image must have shared_axes=[1, 2]: a slope for each channel"));
+    }
+    let initializer = match site.options.spec.options.get("alpha_initializer") {
+        None => Initializer::Zeros,
+        Some(_) => site.options.initializer("alpha_initializer")?,
+    };
+    site.add(PReLU::new().alpha_initializer(initializer))
 }
 
 fn layer_normalization(site: &mut Site<'_>) -> Result<Tensor> {

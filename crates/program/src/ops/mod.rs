@@ -15,6 +15,7 @@ mod linear;
 mod local_response_norm;
 mod merge;
 mod pool;
+mod prelu;
 mod reshape;
 mod scale;
 mod sync_batch_norm;
@@ -41,6 +42,7 @@ pub use linear::{LinearForward, LinearInputGradient, LinearWeightGradient};
 pub use local_response_norm::{LocalResponseNorm, LocalResponseNormGradient};
 pub use merge::{How, Merge, MergeGradient, Spread};
 pub use pool::{AveragePool, AveragePoolGradient, MaxPool, MaxPoolGradient};
+pub use prelu::{PRelu, PReluInputGradient, PReluSlopeGradient};
 pub use reshape::Reshape;
 pub use scale::Scale;
 pub use sync_batch_norm::{BatchNormMoments, SyncBatchNorm};
@@ -71,6 +73,7 @@ pub mod operands {
     pub use super::local_response_norm::operands::*;
     pub use super::merge::operands::*;
     pub use super::pool::operands::*;
+    pub use super::prelu::operands::*;
     pub use super::reshape::operands::*;
     pub use super::scale::operands::*;
     pub use super::sync_batch_norm::operands::*;
@@ -87,6 +90,7 @@ pub mod results {
     pub use super::group_norm::results::*;
     pub use super::layer_norm::results::*;
     pub use super::linear::results::*;
+    pub use super::prelu::results::*;
     pub use super::sync_batch_norm::results::*;
 
     crate::signature::names! { Output, "results", y: batch "the output" }
@@ -198,6 +202,12 @@ ops! {
     Activate,
     /// The gradient before an activation function.
     ActivationGradient,
+    /// A ReLU with trained slopes.
+    PRelu,
+    /// The gradient of its input.
+    PReluInputGradient,
+    /// The gradient of its slopes.
+    PReluSlopeGradient,
     /// A sum of two tensors.
     Add,
     /// A product or a sum of two tensors, the second of which may be spread.

@@ -3,7 +3,7 @@
 use super::operand::{Lent, Operands, Results};
 use super::{
     activation, channels, conv, depthwise, elementwise, linear, merge, normalization, pixel_norm, pooling,
-    softmax, spatial,
+    prelu, softmax, spatial,
 };
 use crate::norm_operands::{Infer, Saved, Train};
 use program::ops::{Reshape, Spread};
@@ -174,6 +174,19 @@ fn run_step<'a, 'm: 'a>(
         Op::ActivationGradient(op) => {
             let (of, to) = op.bind(step)?;
             activation::backward(op.act, at.read(of.of)?, at.read(of.dy)?, into.write(to.y)?, write);
+        }
+        Op::PRelu(op) => {
+            let (of, to) = op.bind(step)?;
+            prelu::forward(at.read(of.x)?, at.run(of.slopes), into.write(to.y)?);
+        }
+        Op::PReluInputGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, slopes, dy) = (at.read(of.x)?, at.run(of.slopes), at.read(of.dy)?);
+            prelu::input_gradient(x, slopes, dy, into.write(to.y)?, write);
+        }
+        Op::PReluSlopeGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            prelu::slope_gradient(at.read(of.x)?, at.read(of.dy)?, into.run(to.dslopes));
         }
         Op::Add(op) => {
             let (of, to) = op.bind(step)?;

@@ -1,8 +1,9 @@
 //! Parsers for the compact forms of the command line and of recipes.
 
 use super::device_weights::DeviceWeights;
-use crate::{Error, ImageSize};
+use crate::{Error, ImageSize, Resizing};
 use callbacks::ReduceLrOnPlateau;
+use cifar::Resize;
 use core::str::FromStr;
 use options::{Refused, hint};
 use serde::Serialize;
@@ -27,6 +28,12 @@ pub(super) fn of_augment<T: FromStr<Err = augment::Error> + Serialize>(text: &st
 pub(super) fn image_size(text: &str) -> Result<Value, Refused> {
     let size = text.parse::<ImageSize>();
     size.map(|size| json!(size)).map_err(|_| Refused::MustBe(ImageSize::ACCEPTED.to_owned()))
+}
+
+pub(super) fn resize(text: &str) -> Result<Value, Refused> {
+    text.parse::<Resize>()
+        .map(|resize| json!(Resizing(resize)))
+        .map_err(|accepted| Refused::MustBe(accepted.to_owned()))
 }
 
 pub(super) fn device_weights(text: &str) -> Result<Value, Refused> {

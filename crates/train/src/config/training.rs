@@ -2,9 +2,10 @@ use super::augmentation;
 use super::forms::MOST;
 use super::forms::{self, of_optim};
 use super::precision;
-use crate::{ColorMode, ImageSize, Preprocessing};
+use crate::{ColorMode, ImageSize, Preprocessing, Resizing};
 use augment::ImageDataGenerator;
 use callbacks::ReduceLrOnPlateau;
+use cifar::Resize;
 use models::Architecture;
 use optim::{Curve, Ema, LinearScaling, Optimizer, ParamGroup, Schedule, Sgd};
 use options::{Kind, Refused, Table, options};
@@ -89,6 +90,8 @@ options! {
         image_size: Option<ImageSize> = None, Kind::form(forms::image_size, ImageSize::ACCEPTED), "--image-size N|HxW";
         /// The channels of the images: rgb or grayscale, as Keras names them; by default those of the model's file or of the data
         color_mode: Option<ColorMode> = None, Kind::OneOf(&ColorMode::NAMES), "--color-mode MODE";
+        /// How pictures of class folders get that size: stretch, or shorter-side[:N] and a crop of the middle, as torchvision evaluates
+        resize: Resizing = Resizing::default(), Kind::form(forms::resize, Resize::ACCEPTED), "--resize HOW";
         /// The names of the classes: a text with one a line, or Keras' imagenet_class_index.json; by default those of the folders
         class_names: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--class-names FILE";
         /// Use only the first N training samples; of class folders, as many of each class as can be

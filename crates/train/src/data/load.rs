@@ -1,7 +1,9 @@
 use crate::{ColorMode, Config, DataFiles, DataSet, Error, ImageSize, Result, When};
 use augment::Samples;
 use cifar::folder::ClassFolders;
-use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split, idx, memory};
+use cifar::{
+    Cifar, Dataset, Kind, Progress, Resize, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split, idx, memory,
+};
 use ndarray::{Array, Axis, RemoveAxis, Slice};
 use options::hint;
 use parallel::cluster::{discover, variable};
@@ -55,6 +57,27 @@ impl DataSet {
             self.dataset
         );
         Err(Error::option("`data.image_size`", size, accepted))
+    }
+
+    /// Refuses a way of resizing for data that have their size, and a side that is shorter than the images.
+    fn check_resize(&self) -> Result<()> {
+        let refuse = |accepted: String| Err(Error::option("`data.resize`", self.resize.0, accepted));
+        let [height, width, _] = self.image();
+        match self.resize.0 {
+            Resize::Stretch => Ok(()),
+            Resize::ShorterSide(_) if self.is_named() || idx::is_in(&self.dataset) => refuse(format!(
+                "left out with the data set `{}`; it is for class folders (`data.dataset`)",
+                self.dataset
+            )),
+            Resize::ShorterSide(Some(side)) if side < height.max(width) => {
+                let size = ImageSize { height, width };
+                refuse(format!(
+                    "shorter-side:N with at least {} pixels, for images of {size}",
+                    height.max(width)
+                ))
+            }
+            Resize::ShorterSide(_) => Ok(()),
+        }
     }
 
     /// Refuses a folder of class folders that no longer exists. `named_by` is its source, such as `the run's
@@ -120,6 +143,7 @@ fn load(
     listener: impl FnMut(Progress<'_>),
 ) -> Result<Dataset> {
     set.check_image_size()?;
+    set.check_resize()?;
     if files.stream == When::Always && set.is_named() {
         let accepted = format!("auto or never with the data set `{}`, which fits in memory", set.dataset);
         return Err(Error::option("`data.stream`", "always", accepted));
@@ -141,7 +165,8 @@ fn load(
             let (train, test) = (limit(set.limit_train, all), limit(files.limit_test, all));
             let in_memory = in_memory(files.stream, memory::available(), neighbours());
             let [height, width, channels] = set.image();
-            let folders = ClassFolders::new(folder).image_size(height, width).channels(channels);
+            let folders =
+                ClassFolders::new(folder).image_size(height, width).channels(channels).resize(set.resize.0);
             let folders = folders.limit_train(train).limit_test(test).on_demand_above(in_memory);
             folders.whole(whole).skip_unreadable(set.skip_unreadable).progress(listener).read()?
         }

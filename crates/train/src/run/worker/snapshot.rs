@@ -130,6 +130,7 @@ impl Worker<'_> {
         let about = Description { network, layers, classes, dataset, image, input, options };
         let mut tensors = Tensors::new();
         about.add_to(&mut tensors)?;
+        self.run.config.training.data.resize.add_to(&mut tensors);
         Ok(tensors)
     }
 }
