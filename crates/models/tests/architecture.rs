@@ -215,7 +215,7 @@ fn what_is_wrong_is_one_sentence() {
         ),
         (
             json!([{"class": "Cropping2D", "cropping": 4}, {"class": "Flatten"}, dense]),
-            "layer cropping2d: zero_pad",
+            "mine can't take images of 8x8 (height x width): it needs at least 9x9",
         ),
         (
             json!([{"class": "UpSampling2D", "interpolation": "bicubic"}, {"class": "Flatten"}, dense]),
