@@ -180,12 +180,12 @@ pub fn evaluate_on(
 /// Refuses data that the classifier isn't for. Returns its label for each label of the data.
 fn check(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
     let split = &data.test;
+    ColorMode::check(split.shape()[2], "the network", classifier.image()[2])?;
     let [given, taken] = [ImageSize::of(split.shape()), classifier.image_size()];
     if given != taken {
         let accepted = format!("of {taken} images, as the network takes them");
         return Err(Error::option("`data.dataset`", format!("of {given} images"), accepted));
     }
-    ColorMode::check(split.shape()[2], "the network", classifier.image()[2])?;
     check_labels(split)?;
     let places = places(classifier, data)?;
     if let Some(&label) = split.labels.iter().find(|&&label| usize::from(label) >= places.len()) {

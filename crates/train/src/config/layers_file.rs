@@ -66,10 +66,7 @@ impl Config {
             let data = &mut training.data;
             if !data.is_named() && data.color_mode.is_none() && channels != data.image()[2] {
                 data.color_mode = ColorMode::of(channels);
-                notes.push(format!(
-                    "the network is for images of 1 channel, so `data.color_mode` is {}",
-                    ColorMode::Grayscale
-                ));
+                notes.push("the network is for images of 1 channel, so pictures are read in grey".to_owned());
             }
             let network = format!("the network {}", callbacks::shortened(&training.model));
             ColorMode::check(training.data.image()[2], &network, channels)?;
