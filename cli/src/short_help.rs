@@ -14,7 +14,7 @@ const FLAGS: [(&str, &str); 20] = [
     ("schedule", "As in constant, poly or cosine+warmup:epochs=5"),
     ("weights", "Begin with the weights of a run or a file"),
     ("new_head", "Begin the last layer anew, for other classes"),
-    ("dataset", "auto (CIFAR-10), cifar100, mnist, synthetic, or a folder of class folders"),
+    ("dataset", "auto (CIFAR-10), mnist, synthetic, or a folder of class folders"),
     ("image_size", "Scale the pictures of a folder to N x N"),
     ("device", "auto, cpu or cuda"),
     ("gpus", "The GPUs: a number, or their ids as in 0,2"),

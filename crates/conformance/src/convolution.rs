@@ -58,7 +58,7 @@ impl Case for Convolution {
 }
 
 /// Gamma, beta, mean and variance, as in inference.
-fn running_norm(ops: &mut Ops, c: usize) -> [TensorId; 4] {
+pub(crate) fn running_norm(ops: &mut Ops, c: usize) -> [TensorId; 4] {
     let variance: Vec<f32> = numbers("variance", c).into_iter().map(f32::abs).collect();
     [
         ops.numbers(Arena::Parameters, "gamma", c),

@@ -31,6 +31,7 @@ mod subject;
 pub mod channels;
 pub mod convolution;
 pub mod dense;
+pub mod depthwise;
 pub mod dropout;
 pub mod elementwise;
 pub mod images;
@@ -40,6 +41,7 @@ pub mod normalization;
 pub mod optimizers;
 pub mod pixel_norm;
 pub mod pooling;
+pub mod prelu;
 pub mod refusals;
 pub mod replicas;
 pub mod sequences;
@@ -72,6 +74,7 @@ macro_rules! topics {
             channels: parts_of_real_networks, any_part;
             convolution: layers_of_real_networks groups_and_dilation an_empty_batch nan_stays, any_convolution;
             dense: layers_of_real_networks an_empty_batch, any_dense_layer;
+            depthwise: layers_of_real_networks an_empty_batch nan_stays, any_convolution;
             dropout: a_slice_of_the_batch_has_its_own_part_of_the_mask channels_and_samples_stay_together
                 the_rate_is_kept, any_mask;
             elementwise: large_tensors nan_stays, any_shape;
@@ -85,6 +88,7 @@ macro_rules! topics {
             pixel_norm: layers_of_real_networks a_large_mean_costs_nothing a_channel_that_stands_out_costs_nothing
                 an_empty_batch nan_stays, any_channels any_neighbours;
             pooling: layers_of_real_networks an_empty_batch nan_wins_a_maximum, any_window;
+            prelu: layers_of_real_networks, any_shape;
             refusals: transfers_out_of_bounds shapes_and_layouts absurd_sizes programs_and_their_memory optimizer_arenas
                 image_operands,;
             replicas: parts_are_the_whole layers_of_real_networks a_large_mean_costs_nothing an_empty_batch, any_parts;

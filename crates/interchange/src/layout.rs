@@ -1,5 +1,7 @@
 //! PyTorch's names and layouts of parameters, which our ONNX graphs have too.
 
+use layers::ParamSpec;
+
 /// The buffers of an exported module with the preprocessing.
 pub(crate) const SCALE: &str = "pixel_scale";
 pub(crate) const SHIFT: &str = "pixel_shift";
@@ -7,13 +9,22 @@ pub(crate) const SHIFT: &str = "pixel_shift";
 /// The name of a layer's parameter.
 pub(crate) fn name(layer: &str, parameter: &str) -> String {
     let parameter = match parameter {
-        "kernel" | "gamma" => "weight",
+        "kernel" | "depthwise_kernel" | "gamma" | "alpha" => "weight",
         "beta" => "bias",
         "moving_mean" => "running_mean",
         "moving_variance" => "running_var",
         other => other,
     };
     format!("{layer}.{parameter}")
+}
+
+/// A parameter's shape here, the weights of a depthwise convolution as those of one input channel and all outputs: their numbers
+/// lie alike.
+pub(crate) fn own(spec: &ParamSpec) -> Vec<usize> {
+    match (spec.name, &spec.shape[..]) {
+        ("depthwise_kernel", &[kh, kw, c, filters]) => vec![kh, kw, 1, c * filters],
+        (_, shape) => shape.to_vec(),
+    }
 }
 
 /// The shape there of a parameter with this shape here: kernels are `(outputs, inputs, rows, columns)` or `(outputs, inputs)`.

@@ -2,6 +2,7 @@ use crate::layout::channels_first;
 use crate::{Error, Result, layout};
 use checkpoint::Tensors;
 use layers::{Step, Value};
+use program::{Op, ops};
 
 /// A trained network, as the writers of this crate take it.
 #[derive(Clone, Debug)]
@@ -42,6 +43,16 @@ pub(crate) struct Weights {
     pub(crate) data: Vec<f32>,
 }
 
+/// The op as PyTorch and ONNX have it: a depthwise convolution is one with a group for each channel.
+pub(crate) fn grouped(op: Op) -> Op {
+    match op {
+        Op::DepthwiseForward(ops::DepthwiseForward { conv, act }) => {
+            ops::Conv2dForward { conv: conv.grouped(), act }.into()
+        }
+        op => op,
+    }
+}
+
 impl Source<'_> {
     /// Whether its one output is the logit of the second of two classes, whose sigmoid is a probability.
     pub(crate) fn has_one_output(&self) -> bool {
@@ -70,8 +81,9 @@ impl Source<'_> {
             let name = format!("{}/{}", step.name, spec.name);
             let tensor = self.tensors.get(&name).filter(|tensor| tensor.shape() == spec.shape);
             let data = tensor.ok_or(Error::Tensor { name, shape: spec.shape.clone() })?.data();
-            let (name, shape) = (layout::name(layer, spec.name), layout::shape(&spec.shape));
-            Ok(Weights { name, shape, data: layout::to_torch(&spec.shape, data) })
+            let own = layout::own(spec);
+            let (name, shape) = (layout::name(layer, spec.name), layout::shape(&own));
+            Ok(Weights { name, shape, data: layout::to_torch(&own, data) })
         });
         tensors.collect()
     }

@@ -266,15 +266,14 @@ fn what_cannot_be_read_is_one_sentence() {
             sequential(&[layer("Lambda", json!({"name": "a"}))]),
             "its layer `a` is a Lambda, which is not supported",
         ),
-        (conv("groups", json!(2)), "the number of groups is 2, but must be a divisor of its input channels"),
         (
             conv("data_format", json!("channels_first")),
             "its layer `c` has data_format=\"channels_first\", and towers",
         ),
         (
             json!({"class_name": "Sequential", "config": {"layers": [
-                layer("InputLayer", json!({"name": "j", "batch_shape": [null, 8, 8, 1]}))]}}),
-            "its input `j` has the shape [null,8,8,1], but must have rows, columns and 3 channels",
+                layer("InputLayer", json!({"name": "j", "batch_shape": [null, 8, 8, 2]}))]}}),
+            "its input `j` has the shape [null,8,8,2], but must have rows, columns and 1 or 3 channels",
         ),
         (
             json!({"class_name": "MyModel", "config": {}}),

@@ -1,5 +1,6 @@
 use crate::activation::check_fused;
 use crate::{Initializer, Layer, Lower, ParamSpec, Role};
+use program::ops::Depthwise;
 use program::{Activation, Conv2d, Error, Pad, Result, Shape, TensorId, ops};
 
 /// Zeros around an image: Keras' two kinds, or given widths.
@@ -156,7 +157,15 @@ impl Layer for Conv2D {
             return Err(Error::Value { op: "conv2d", what: "the number of groups", value, accepted });
         }
         let operands = [inputs, to.params()].concat();
-        to.push(ops::Conv2dForward { conv: self.spec(shape), act: self.activation }, &operands)
+        let (conv, act) = (self.spec(shape), self.activation);
+        if self.groups > 1 && self.groups == shape.c && self.filters.is_multiple_of(shape.c) {
+            // With a group for each channel it is a depthwise convolution, whose weights lie alike.
+            let Conv2d { inputs, kernel, stride, dilation, pad, .. } = conv;
+            let multiplier = self.filters / inputs;
+            let conv = Depthwise { inputs, multiplier, kernel, stride, dilation, pad };
+            return to.push(ops::DepthwiseForward { conv, act }, &operands);
+        }
+        to.push(ops::Conv2dForward { conv, act }, &operands)
     }
 }
 

@@ -3,9 +3,9 @@
 
 use layers::{
     Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Cropping2D,
-    Dense, Dropout, Flatten, Graph, GroupNormalization, Initializer, Layer, LayerNormalization,
-    LocalResponseNormalization, Lower, MaxPooling2D, Mode, Multiply, Padding, ParamSpec, Rescaling, Reshape,
-    Role, UpSampling2D, Value, ZeroPadding2D,
+    Dense, DepthwiseConv2D, Dropout, Flatten, Graph, GroupNormalization, Initializer, Layer,
+    LayerNormalization, LocalResponseNormalization, Lower, MaxPooling2D, Mode, Multiply, PReLU, Padding,
+    ParamSpec, Rescaling, Reshape, Role, SeparableConv2D, UpSampling2D, Value, ZeroPadding2D,
 };
 use program::{Activation, Conv2d, Linear, Noise, Pad, Shape, TensorId, ops};
 use testkit::{GradientCheck, Report};
@@ -52,6 +52,17 @@ fn conv2d_without_bias_and_with_relu() {
 }
 
 #[test]
+fn depthwise_conv2d_with_every_padding_stride_and_kernel() {
+    for kernel in [1, 2, 3, 5] {
+        for padding in [Padding::Valid, Padding::Same] {
+            for stride in [1, 2, 3] {
+                check([6, 5, 2], DepthwiseConv2D::new(kernel).padding(padding).strides(stride));
+            }
+        }
+    }
+}
+
+#[test]
 fn conv2d_with_groups_and_dilation() {
     for groups in [1, 3] {
         for (padding, dilation) in
@@ -64,6 +75,22 @@ fn conv2d_with_groups_and_dilation() {
         }
         check([5, 4, 2], Conv2D::new(3, 3).groups(groups).same().activation(Activation::Relu));
     }
+}
+
+#[test]
+fn depthwise_conv2d_with_every_other_option() {
+    let conv = || DepthwiseConv2D::new(3).same();
+    check([5, 4, 2], conv().use_bias(false));
+    check([5, 4, 2], conv().depth_multiplier(3).activation(Activation::Relu));
+    check([7, 9, 2], conv().dilation_rate([2, 3]).use_bias(false));
+    check([7, 9, 2], conv().kernel_size([2, 3]).strides_by([2, 1]).depth_multiplier(2));
+}
+
+#[test]
+fn separable_conv2d() {
+    check([5, 4, 2], SeparableConv2D::new(4, 3).same());
+    let conv = SeparableConv2D::new(2, 3).depth_multiplier(2).strides(2).use_bias(false);
+    check([6, 5, 2], conv.activation(Activation::Relu));
 }
 
 #[test]
@@ -383,4 +410,14 @@ fn a_square() {
     let x = graph.add(Flatten, cube).unwrap();
     let logits = graph.add_named("after", Dense::new(4), x).unwrap();
     GradientCheck::new().assert(&graph, logits);
+}
+
+/// Slopes on either side of 0, in front of and behind other layers.
+#[test]
+fn prelu_with_trained_slopes() {
+    for alpha in [0.3, 0.0, -0.7] {
+        let layer = PReLU::new().alpha_initializer(Initializer::Constant(alpha));
+        check([3, 4, 2], layer);
+        check_alone([3, 4, 2], layer);
+    }
 }

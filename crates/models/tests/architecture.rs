@@ -177,7 +177,7 @@ fn what_is_wrong_is_one_sentence() {
         ),
         (
             json!([{"class": "Activation", "activation": "selu"}, dense]),
-            "layer activation: `activation` is \"selu\", but must be one of linear, relu, gelu, silu, elu, sigmoid, tanh, or softmax at the end",
+            "layer activation: `activation` is \"selu\", but must be one of linear, relu, relu6, leaky_relu, hard_sigmoid, hard_silu, gelu, silu, elu, sigmoid, tanh, softplus, mish, or softmax at the end",
         ),
         (
             json!([{"class": "Flatten"}, {"class": "Dense", "activation": "sigmoid"}]),
@@ -224,6 +224,10 @@ fn what_is_wrong_is_one_sentence() {
         (
             json!([{"class": "Dropout", "rate": 0.5, "noise_shape": [1, 1, 1, 1]}, {"class": "Flatten"}, dense]),
             "layer dropout: `noise_shape` is [1,1,1,1], but must be [null, 1, 1, 1] for samples, or [null, 1, 1, null]",
+        ),
+        (
+            json!([{"class": "Conv2D", "filters": 4, "kernel_size": 1, "groups": 2}, {"class": "Flatten"}, dense]),
+            "layer conv2d: conv2d: the number of groups is 2, but must be a divisor of",
         ),
         (
             json!([{"class": "MaxPooling2D"}]),

@@ -1,6 +1,9 @@
 //! Small networks for the tests of passes.
 
-use crate::ops::{Add, BatchNormInfer, BatchNormTrain, Concat, Conv2dForward, CrossEntropy, Reshape};
+use crate::ops::{
+    Add, BatchNormInfer, BatchNormTrain, Concat, Conv2dForward, CrossEntropy, Depthwise, DepthwiseForward,
+    Reshape,
+};
 use crate::passes::{Training, training};
 use crate::{
     Activation, Arena, BatchNorm, Builder, Conv2d, Parameter, Phase, Program, Shape, Span, Target, TensorId,
@@ -64,6 +67,16 @@ impl Layers {
         let w = self.parameter(format!("{name}/kernel"), conv.weights());
         let b = self.parameter(format!("{name}/bias"), outputs);
         self.builder.push(Conv2dForward { conv, act: Activation::None }, &[x, w, b], &[]).unwrap()[0]
+    }
+
+    pub(crate) fn depthwise_with_bias(&mut self, name: &str, x: TensorId) -> TensorId {
+        let inputs = self.builder.shape(x).c;
+        let (kernel, stride, dilation, pad) = ([1; 2], [1; 2], [1; 2], Pad::VALID);
+        let conv = Depthwise { inputs, multiplier: 1, kernel, stride, dilation, pad };
+        self.builder.layer(name);
+        let w = self.parameter(format!("{name}/depthwise_kernel"), conv.weights());
+        let b = self.parameter(format!("{name}/bias"), inputs);
+        self.builder.push(DepthwiseForward { conv, act: Activation::None }, &[x, w, b], &[]).unwrap()[0]
     }
 
     pub(crate) fn batch_norm(&mut self, name: &str, x: TensorId) -> TensorId {

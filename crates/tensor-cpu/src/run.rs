@@ -6,8 +6,8 @@ use crate::memory::{Arenas, Operands};
 use crate::norm_operands::{Infer, Saved, Train};
 use crate::normalization::Groups;
 use crate::{
-    Buffer, Cpu, activation, channels, conv, dropout, elementwise, layer_norm, linear, local_response_norm,
-    merge, normalization, pooling, softmax, upsample, zero_pad,
+    Buffer, Cpu, activation, channels, conv, depthwise, dropout, elementwise, layer_norm, linear,
+    local_response_norm, merge, normalization, pooling, prelu, softmax, upsample, zero_pad,
 };
 use core::ops::Range;
 use program::ops::{Reshape, Spread};
@@ -58,6 +58,26 @@ fn run_step<E: Convolved>(
             let (x, dy) = (at.read(of.x), at.read(of.dy));
             conv::backward_filter(cpu, &op.conv, x, dy, at.run_mut(to.dw));
             elementwise::column_sums(cpu, dy, at.optional_run_mut(to.db));
+        }
+        Op::DepthwiseForward(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, w, b) = (at.read(of.x), at.run(of.w), of.b.map(|b| at.run(b)));
+            depthwise::forward(cpu, &op.conv, op.act, x, w, b, at.write(to.y));
+        }
+        Op::DepthwiseNormalized(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, w, b) = (at.read(of.x), at.run(of.w), of.b.map(|b| at.run(b)));
+            let norm = infer(&at, [of.gamma, of.beta, of.mean, of.var]);
+            depthwise::forward_normalized(cpu, &op.conv, &op.bn, x, w, b, norm, at.write(to.y));
+        }
+        Op::DepthwiseInputGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            depthwise::backward_data(cpu, &op.conv, at.read(of.dy), at.run(of.w), at.write(to.y), write);
+        }
+        Op::DepthwiseWeightGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, dy, dw) = (at.read(of.x), at.read(of.dy), at.run_mut(to.dw));
+            depthwise::backward_filter(cpu, &op.conv, x, dy, dw, at.optional_run_mut(to.db));
         }
         Op::LinearForward(op) => {
             let (of, to) = op.bind(step)?;
@@ -163,6 +183,19 @@ fn run_step<E: Convolved>(
             } else {
                 activation::backward(cpu, op.act, y, at.read(of.dy), dx, write);
             }
+        }
+        Op::PRelu(op) => {
+            let (of, to) = op.bind(step)?;
+            prelu::forward(cpu, at.read(of.x), at.run(of.slopes), at.write(to.y));
+        }
+        Op::PReluInputGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, slopes, dy) = (at.read(of.x), at.run(of.slopes), at.read(of.dy));
+            prelu::input_gradient(cpu, x, slopes, dy, at.write(to.y), write);
+        }
+        Op::PReluSlopeGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            prelu::slope_gradient(cpu, at.read(of.x), at.read(of.dy), at.run_mut(to.dslopes));
         }
         Op::Add(op) => {
             let (of, to) = op.bind(step)?;

@@ -2,7 +2,8 @@
 
 use crate::conv::{self, Pass};
 use crate::{
-    Cpu, elementwise, layer_norm, linear, local_response_norm, merge, normalization, pooling, upsample,
+    Cpu, depthwise, elementwise, layer_norm, linear, local_response_norm, merge, normalization, pooling,
+    upsample,
 };
 use program::{Executable, Op, Result, Step, TensorId};
 
@@ -17,9 +18,11 @@ pub(crate) fn reserve(cpu: &Cpu, program: &Executable) -> Result<()> {
         for n in 1..=program.batch() {
             scratch = scratch.max(len(cpu, program, step, n)?);
         }
-        if let Op::Conv2dNormalized(op) = &step.op {
-            channels = channels.max(2 * op.conv.outputs);
-        }
+        channels = channels.max(match &step.op {
+            Op::Conv2dNormalized(op) => 2 * op.conv.outputs,
+            Op::DepthwiseNormalized(op) => 2 * op.conv.outputs(),
+            _ => 0,
+        });
         weights = weights.max(step.op.conv().map_or(0, conv::weights_len));
     }
     cpu.reserve([scratch, channels, weights])
@@ -47,6 +50,22 @@ fn len(cpu: &Cpu, program: &Executable, step: &Step, n: usize) -> Result<usize> 
             let of_weights = conv::scratch_len(cpu, Pass::WeightGradient, &op.conv, at(of.x), at(of.dy));
             of_weights.max(elementwise::sums_len(rows(of.dy)))
         }
+        Op::DepthwiseForward(op) => {
+            let (of, to) = op.bind(step)?;
+            depthwise::scratch_len(cpu, Pass::Forward, &op.conv, at(of.x), at(to.y))
+        }
+        Op::DepthwiseNormalized(op) => {
+            let (of, to) = op.bind(step)?;
+            depthwise::scratch_len(cpu, Pass::Forward, &op.conv, at(of.x), at(to.y))
+        }
+        Op::DepthwiseInputGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            depthwise::scratch_len(cpu, Pass::InputGradient, &op.conv, at(to.y), at(of.dy))
+        }
+        Op::DepthwiseWeightGradient(op) => {
+            let (of, _) = op.bind(step)?;
+            depthwise::scratch_len(cpu, Pass::WeightGradient, &op.conv, at(of.x), at(of.dy))
+        }
         Op::LinearForward(op) => {
             let (of, to) = op.bind(step)?;
             linear::scratch_len(cpu, Pass::Forward, &op.linear, at(of.x), at(to.y))
@@ -69,6 +88,7 @@ fn len(cpu: &Cpu, program: &Executable, step: &Step, n: usize) -> Result<usize> 
         Op::BatchNormInputGradient(op) => normalization::gradients_len(rows(op.bind(step)?.0.x)),
         Op::GroupNorm(op) => normalization::groups_len(at(op.bind(step)?.0.x).shape),
         Op::GroupNormGradient(op) => normalization::groups_len(at(op.bind(step)?.0.x).shape),
+        Op::PReluSlopeGradient(op) => elementwise::sums_len(rows(op.bind(step)?.0.x)),
         Op::MergeGradient(op) => merge::gradient_len(op.spread, at(op.bind(step)?.0.dy)),
         Op::MaxPoolGradient(op) => pooling::sums_len(cpu, &op.pool, at(op.bind(step)?.1.y).shape),
         Op::AveragePoolGradient(op) => pooling::sums_len(cpu, &op.pool, at(op.bind(step)?.1.y).shape),

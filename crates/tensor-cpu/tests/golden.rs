@@ -8,7 +8,8 @@ mod spatial;
 use program::ops::{
     Activate, ActivationGradient, AveragePool, AveragePoolGradient, BatchNormInfer, BatchNormInputGradient,
     BatchNormTrain, BatchNormWeightGradient, ChannelShuffle, Conv2dForward, Conv2dInputGradient,
-    Conv2dWeightGradient, CrossEntropy, GroupNorm, GroupNormGradient, MaxPool, MaxPoolGradient,
+    Conv2dWeightGradient, CrossEntropy, Depthwise, DepthwiseForward, DepthwiseInputGradient,
+    DepthwiseWeightGradient, GroupNorm, GroupNormGradient, MaxPool, MaxPoolGradient,
 };
 use program::{
     Activation, Arena, BatchNorm, Conv2d, Device, Layout, Op, OptimizerStep, Pad, ParamRun, Pool2d, Rmsprop,
@@ -283,6 +284,34 @@ fn group_norm(device: &Device) {
     }
 }
 
+fn depthwise(device: &Device) {
+    let golden = Golden::of("depthwise");
+    let pad = |[top, left]: [usize; 2]| Pad { top, bottom: top, left, right: left };
+    for (case, multiplier, kernel, stride, dilation, before) in [
+        ("3s1", 1, [3; 2], [1; 2], [1; 2], [1; 2]),
+        ("5s2", 1, [5; 2], [2; 2], [1; 2], [2; 2]),
+        ("2x3", 2, [2, 3], [2, 1], [1, 2], [1, 2]),
+        ("7s1", 1, [7; 2], [1; 2], [1; 2], [3; 2]),
+    ] {
+        let name = |what: &str| format!("{case}.{what}");
+        let (x_at, y_at) = (golden.layout(&name("x")), golden.layout(&name("y")));
+        let inputs = x_at.shape.c;
+        let conv = Depthwise { inputs, multiplier, kernel, stride, dilation, pad: pad(before) };
+        let mut ops = Ops::new(&golden, x_at.shape.n);
+        let (x, dy, y, dx) = (ops.batch(&name("x")), ops.batch(&name("dy")), ops.room(y_at), ops.room(x_at));
+        let (w, b) = (ops.parameter(&name("w")), ops.parameter(&name("b")));
+        let [dw, db] =
+            [conv.weights(), conv.outputs()].map(|len| ops.run_of(Arena::Gradients, &vec![0.0; len]));
+        ops.set(DepthwiseForward { conv, act: Activation::Relu }, &[x, w, b], &[y]);
+        ops.set(DepthwiseInputGradient { conv, x: x_at.shape.with_n(1) }, &[dy, w], &[dx]);
+        ops.set(DepthwiseWeightGradient { conv, bias: true }, &[x, dy], &[dw, db]);
+        let run = ops.run(device, &StepArgs::inference(x_at.shape.n));
+        for (what, id) in [("y", y), ("dx", dx), ("dw", dw), ("db", db)] {
+            expect(device, &golden, &name(what), &left(&run, id));
+        }
+    }
+}
+
 fn cross_entropy(device: &Device) {
     for loss in ["xent", "bce"] {
         cross_entropy_of(device, loss);
@@ -404,6 +433,7 @@ on_every_device!(
     channel_shuffle,
     activations,
     group_norm,
+    depthwise,
     windows,
     sides,
     pixels

@@ -61,6 +61,27 @@ impl Cuda {
                 let (x, dy) = (at.read(of.x), at.read(of.dy));
                 self.op_weight_gradient(Layer::Conv(&op.conv), x, dy, at.weights(to.dw, to.db))
             }
+            Op::DepthwiseForward(op) => {
+                let (of, to) = op.bind(step)?;
+                let weights = at.weights(of.w, of.b);
+                self.op_depthwise(&op.conv, op.act, at.read(of.x), weights, at.write(to.y))
+            }
+            Op::DepthwiseNormalized(op) => {
+                let (of, to) = op.bind(step)?;
+                let norm = [of.gamma, of.beta, of.mean, of.var].map(|id| at.run(id));
+                let (x, weights) = (at.read(of.x), at.weights(of.w, of.b));
+                self.op_depthwise_normalized(&op.conv, &op.bn, x, weights, norm, at.write(to.y))
+            }
+            Op::DepthwiseInputGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                let (dy, w) = (at.read(of.dy), at.run(of.w));
+                self.op_depthwise_input_gradient(&op.conv, dy, w, at.write(to.y), write)
+            }
+            Op::DepthwiseWeightGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                let (x, dy) = (at.read(of.x), at.read(of.dy));
+                self.op_depthwise_weight_gradient(&op.conv, x, dy, at.weights(to.dw, to.db))
+            }
             Op::LinearForward(op) => {
                 let (of, to) = op.bind(step)?;
                 let weights = at.weights(of.w, of.b);
@@ -167,6 +188,19 @@ impl Cuda {
                 } else {
                     self.op_act_bwd(op.act, y, at.read(of.dy), dx, write)
                 }
+            }
+            Op::PRelu(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_prelu(at.read(of.x), at.run(of.slopes), at.write(to.y))
+            }
+            Op::PReluInputGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                let (x, slopes, dy) = (at.read(of.x), at.run(of.slopes), at.read(of.dy));
+                self.op_prelu_input_gradient(x, slopes, dy, at.write(to.y), write)
+            }
+            Op::PReluSlopeGradient(op) => {
+                let (of, to) = op.bind(step)?;
+                self.op_prelu_slope_gradient(at.read(of.x), at.read(of.dy), at.run(to.dslopes))
             }
             Op::Add(op) => {
                 let (of, to) = op.bind(step)?;

@@ -81,9 +81,11 @@ fn insert(tensors: &mut Tensors, step: &Step, own: Option<(&Unit, &str)>) -> Res
     }
 }
 
-/// Whether a tensor of the file has the numbers of one of the network: a dense layer on an image is a convolution of single pixels here.
+/// Whether a tensor of the file has the numbers of one of the network: a dense layer on an image is a convolution of single pixels
+/// here, and a slope for each channel has axes of rows and columns there.
 fn is_alike(theirs: &[usize], own: &[usize]) -> bool {
-    theirs == own || own.strip_prefix(&[1, 1]).is_some_and(|own| own.len() == 2 && own == theirs)
+    let is_of_pixels = own.strip_prefix(&[1, 1]).is_some_and(|own| own.len() == 2 && own == theirs);
+    theirs == own || is_of_pixels || theirs.strip_prefix(&[1, 1]) == Some(own)
 }
 
 fn unlike(layer: &str, spec: &ParamSpec, found: Option<&Array>) -> String {
@@ -245,7 +247,7 @@ fn shapes(step: &Step) -> Shapes<'_> {
 
 /// Refuses a file with more or fewer layers of a kind than the network.
 fn count(wanted: &[Shapes], given: &[Shapes]) -> Result<(), String> {
-    for each in [Kind::Convolution, Kind::BatchNormalization, Kind::GroupNormalization, Kind::Dense] {
+    for each in Kind::ALL {
         let [own, theirs] = [wanted, given].map(|all| of_kinds(all, &[each]).len());
         if own != theirs {
             let plural = |n: usize| if n == 1 { "" } else { "s" };
@@ -268,9 +270,14 @@ fn singles(all: &[Shapes]) -> Vec<Group> {
 /// Every convolution with its normalization, where each has one: the first with the first, and so on, since Keras numbers and
 /// orders both alike. A normalization alone doesn't tell by its shape which of a block's it is.
 fn groups(all: &[Shapes]) -> Option<Vec<Group>> {
-    let convolutions = of_kinds(all, &[Kind::Convolution]);
+    let convolutions = of_kinds(all, &[Kind::Convolution, Kind::SeparableConvolution]);
     let norms = of_kinds(all, &[Kind::BatchNormalization, Kind::GroupNormalization]);
-    let fits = |(conv, norm): (&usize, &usize)| all[*conv][0].last() == all[*norm][0].first();
+    // Of a depthwise convolution the outputs are the last two numbers together.
+    let fits = |(conv, norm): (&usize, &usize)| {
+        let kernel = all[*conv].iter().rfind(|shape| shape.len() == 4);
+        let sizes = kernel.and_then(|kernel| kernel.last_chunk());
+        sizes.is_some_and(|&[c, k]| [k, c.saturating_mul(k)].contains(&all[*norm][0][0]))
+    };
     if convolutions.len() != norms.len() || !convolutions.iter().zip(&norms).all(fits) {
         return None;
     }

@@ -27,6 +27,18 @@ const NEUTRAL: [&str; 9] = [
     "input_dtype",
 ];
 
+/// Layers that files have weights of.
+const WITH_WEIGHTS: [&str; 8] = [
+    "BatchNormalization",
+    "Conv2D",
+    "Dense",
+    "DepthwiseConv2D",
+    "GroupNormalization",
+    "LayerNormalization",
+    "PReLU",
+    "SeparableConv2D",
+];
+
 /// Functions of Keras that a functional model holds like layers, and the activations that do the same.
 const FUNCTIONS: [(&str, &str); 7] = [
     ("Gelu", "gelu"),
@@ -81,8 +93,7 @@ impl<'a> Layer<'a> {
 
     /// Whether files have weights of it.
     pub(super) fn has_weights(&self) -> bool {
-        ["Conv2D", "Dense", "BatchNormalization", "GroupNormalization", "LayerNormalization"]
-            .contains(&self.class)
+        WITH_WEIGHTS.contains(&self.class)
     }
 
     /// Whether it has weights itself or, as a model, in a layer.
@@ -247,7 +258,7 @@ impl<'a> Layer<'a> {
         options.extend(function.map(|(_, activation)| ("activation".to_owned(), activation.into())));
         for (key, value) in self.value["config"].as_object().into_iter().flatten() {
             let unknown_initializer =
-                || key == "kernel_initializer" && initializer_of(&plain(value)).is_none();
+                || key.ends_with("_initializer") && initializer_of(&plain(value)).is_none();
             if value.is_null() {
                 continue;
             }

@@ -49,6 +49,7 @@ pub(super) struct Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Convolution,
+    SeparableConvolution,
     BatchNormalization,
     GroupNormalization,
     Dense,
@@ -58,6 +59,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Kind::Convolution => "convolution",
+            Kind::SeparableConvolution => "separable convolution",
             Kind::BatchNormalization => "batch normalization",
             Kind::GroupNormalization => "group normalization",
             Kind::Dense => "dense layer",
@@ -66,10 +68,19 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
+    pub(super) const ALL: [Kind; 5] = [
+        Kind::Convolution,
+        Kind::SeparableConvolution,
+        Kind::BatchNormalization,
+        Kind::GroupNormalization,
+        Kind::Dense,
+    ];
+
     /// The names that Keras gives the first layers of the kind.
     pub(super) fn keras_names(self) -> &'static [&'static str] {
         match self {
-            Kind::Convolution => &["conv2d"],
+            Kind::Convolution => &["conv2d", "depthwise_conv2d"],
+            Kind::SeparableConvolution => &["separable_conv2d"],
             Kind::BatchNormalization => &["batch_normalization"],
             Kind::GroupNormalization => &["group_normalization", "layer_normalization"],
             Kind::Dense => &["dense"],
@@ -81,6 +92,7 @@ impl Kind {
 pub(super) fn kind<'a>(shapes: impl Iterator<Item = &'a [usize]>) -> Option<Kind> {
     match shapes.map(<[usize]>::len).collect::<Vec<_>>()[..] {
         [4] | [4, 1] => Some(Kind::Convolution),
+        [4, 4] | [4, 4, 1] => Some(Kind::SeparableConvolution),
         [2] | [2, 1] => Some(Kind::Dense),
         // Without a gamma or a beta, as with `scale=False`, there are three.
         [1, 1, 1, 1] | [1, 1, 1] => Some(Kind::BatchNormalization),
@@ -93,8 +105,10 @@ impl Unit {
     /// The tensor of a parameter: by its name, or by its place where the file has no names.
     pub(super) fn array(&self, parameter: &str, place: usize) -> Option<&Array> {
         let is_named = self.arrays.iter().any(|array| array.parameter.is_some());
+        let named = |name: &str| self.arrays.iter().find(|array| array.parameter.as_deref() == Some(name));
         match is_named {
-            true => self.arrays.iter().find(|array| array.parameter.as_deref() == Some(parameter)),
+            // Keras 3 calls the weights of a depthwise convolution so.
+            true => named(parameter).or(named("kernel").filter(|_| parameter == "depthwise_kernel")),
             false => self.arrays.get(place),
         }
     }

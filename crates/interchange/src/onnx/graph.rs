@@ -64,6 +64,8 @@ pub(super) struct Reader<'g> {
     names: HashMap<String, usize>,
     pub(super) weights: HashMap<String, Constant>,
     /// The kernels that layers have.
+    /// The outputs of the node at hand but the first.
+    pub(super) parts: Vec<(&'g str, Of)>,
     pub(super) kernels: HashSet<String>,
     pub(super) scale: Option<Constant>,
     pub(super) shift: Option<Constant>,
@@ -117,6 +119,7 @@ impl<'g> Reader<'g> {
             open: 0,
             names: HashMap::from([(IMAGES.to_owned(), 1)]),
             weights: HashMap::new(),
+            parts: Vec::new(),
             kernels: HashSet::new(),
             scale: None,
             shift: None,
@@ -254,6 +257,8 @@ impl<'g> Reader<'g> {
             return Err(node.refuse(format!("gives `{}`, which is there before it", shortened(twice))));
         }
         self.values.insert(node.output(), value);
+        let parts = core::mem::take(&mut self.parts);
+        self.values.extend(parts);
         Ok(())
     }
 

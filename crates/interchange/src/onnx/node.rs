@@ -87,6 +87,11 @@ impl<'g> Node<'g> {
         self.proto.output.first().map_or("", String::as_str)
     }
 
+    /// The names of all outputs, empty for those that nothing reads.
+    pub(super) fn output_names(&self) -> impl ExactSizeIterator<Item = &'g str> + use<'g> {
+        self.proto.output.iter().map(String::as_str)
+    }
+
     pub(super) fn outputs(&self) -> impl Iterator<Item = &'g str> {
         self.proto.output.iter().map(String::as_str).filter(|name| !name.is_empty())
     }

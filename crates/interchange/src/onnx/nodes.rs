@@ -1,7 +1,7 @@
 //! From layers to the nodes of a graph.
 
 use super::proto::{AttributeProto, AttributeType, FLOAT, GraphProto, INT64, NodeProto, TensorProto};
-use crate::source::Weights;
+use crate::source::{Weights, grouped};
 use crate::{Error, Result, Source, layout};
 use layers::{Step, Value};
 use program::{Activation, Op, Pad, Shape, ops};
@@ -122,10 +122,8 @@ impl<'s> Nodes<'s> {
         let names: Option<Vec<String>> = step.inputs.iter().map(|x| self.names.get(x).cloned()).collect();
         let names = names.ok_or_else(|| refuse("it reads what no layer before it computes"))?;
         let operands: Vec<&str> = names.iter().chain(&weights).map(String::as_str).collect();
-        let name = match step
-            .op
-            .ok_or_else(|| refuse("it is not a single op on its input and its parameters"))?
-        {
+        let op = step.op.ok_or_else(|| refuse("it is not a single op on its input and its parameters"))?;
+        let name = match grouped(op) {
             Op::Conv2dForward(ops::Conv2dForward { conv, act }) => {
                 let (kernel, stride, pads) = (conv.kernel, conv.stride, pads(conv.pad));
                 let mut about = vec![
@@ -218,6 +216,7 @@ impl<'s> Nodes<'s> {
             Some(Op::Conv2dForward(_) | Op::LinearForward(_)) => {
                 step.params.first().and_then(|kernel| kernel.shape.last().copied())
             }
+            Some(Op::DepthwiseForward(op)) => Some(op.conv.outputs()),
             Some(Op::Concat(_)) => step.inputs.iter().map(|x| self.widths.get(x).copied()).sum(),
             Some(Op::Reshape(ops::Reshape { to })) => Some(to.c),
             Some(Op::Slice(ops::Slice { channels, .. })) => Some(channels),

@@ -8,7 +8,7 @@ use super::node::Node;
 /// An operator.
 pub(super) struct Operator {
     pub(super) name: &'static str,
-    /// The most outputs. None but the first one is read: the others are for training.
+    /// The most outputs. None but the first one is read, but of a `Split`: the others are for training.
     pub(super) outputs: usize,
     /// Reads a node whose operands are not all constants.
     read: for<'g> fn(&mut Reader<'g>, &Node<'g>) -> Result<Of, String>,
@@ -88,6 +88,7 @@ const TABLE: &[Operator] = &[
     operator("Slice", |reader, node| reader.slice(node)),
     operator("Softmax", |reader, node| reader.softmax(node)),
     operator("Softplus", |reader, node| reader.function(node)),
+    Operator { outputs: 64, ..operator("Split", |reader, node| reader.split(node)) },
     operator("Sqrt", |reader, node| reader.function(node)),
     operator("Squeeze", |reader, node| reader.squeeze(node)),
     operator("Sub", |reader, node| reader.elementwise(node)),

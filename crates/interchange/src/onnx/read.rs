@@ -193,11 +193,11 @@ fn values(constant: &Constant, spec: &ParamSpec) -> Result<Vec<f32>, String> {
             false => Err(format!("its `{name}` has the shape {:?}, but must have {needs:?}", constant.shape)),
         };
     }
-    let (is, needs) = (&constant.shape, layout::shape(&spec.shape));
+    let (is, needs) = (&constant.shape, layout::shape(&layout::own(spec)));
     if *is != needs {
         return Err(format!("its `{name}` has the shape {is:?}, but must have {needs:?}"));
     }
-    Ok(layout::from_torch(&spec.shape, &constant.floats()?))
+    Ok(layout::from_torch(&layout::own(spec), &constant.floats()?))
 }
 
 /// Rows of `row` numbers, one for each number of the images, from the order (channel, row, column) to (row, column, channel).

@@ -93,6 +93,42 @@ impl<'g> Reader<'g> {
         Ok(Tensor { axes, ..part }.into())
     }
 
+    /// Parts of the channels. The first one is given back.
+    pub(super) fn split(&mut self, node: &Node<'g>) -> Result<Of, String> {
+        let sizes = match node.since(13) {
+            true if node.operand(1).is_some() => {
+                let sizes = self.constant(node, 1)?.and_then(|own| own.known_numbers());
+                Some(sizes.ok_or_else(|| node.form("without whole numbers as its parts"))?)
+            }
+            true => None,
+            false => node.ints("split")?.map(<[i64]>::to_vec),
+        };
+        let count = node.output_names().len();
+        node.only("num_outputs", count as i64)?;
+        let x = self.tensor(node, 0)?;
+        let axis = place(node.int("axis", 0)?, x.axes.len()).ok_or_else(|| node.unknown())?;
+        let channels = x.seen()[axis].known().filter(|_| x.kinds()[axis] == Axis::Channels);
+        let Some(channels) = channels else {
+            return Err(node.form(format!("of the axis {axis} of {}", shown(&x.seen()))));
+        };
+        // Without sizes all parts have as many but the last.
+        let each = (channels - 1) / count as i64 + 1;
+        let sizes = sizes
+            .unwrap_or_else(|| (0..count as i64).map(|k| (channels - k * each).clamp(0, each)).collect());
+        let all = sizes.iter().fold(0_i64, |sum, &size| sum.saturating_add(size));
+        if sizes.len() != count || all != channels || sizes.iter().any(|&size| size < 1) {
+            return Err(node.form(format!("of {channels} channels into {sizes:?}")));
+        }
+        let (mut from, mut parts) = (0, Vec::new());
+        for (name, len) in node.output_names().zip(sizes) {
+            parts.push((name, Of::from(self.channels(node, &x, from, len))));
+            from += len;
+        }
+        let (_, first) = parts.remove(0);
+        self.parts = parts.into_iter().filter(|(name, _)| !name.is_empty()).collect();
+        Ok(first)
+    }
+
     /// A range of channels.
     pub(super) fn slice(&mut self, node: &Node<'g>) -> Result<Of, String> {
         let mut all: [Option<Vec<i64>>; 4] = Default::default();

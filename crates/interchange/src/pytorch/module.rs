@@ -1,6 +1,7 @@
 //! From layers to lines of Python.
 
 use super::about;
+use crate::source::grouped;
 use crate::{Error, Result, Source};
 use layers::{Step, Value};
 use program::{Activation, Conv2d, Noise, Op, Pad, Pool2d, Shape, ops};
@@ -172,7 +173,8 @@ fn lines(
     let x = inputs[0];
     let bias = if step.params.iter().any(|spec| spec.name == "bias") { "" } else { ", bias=False" };
     let own = |x: &str| format!("self.{name}({x})");
-    Ok(match step.op.ok_or_else(|| refuse("it is not a single op on its input and its parameters"))? {
+    let op = step.op.ok_or_else(|| refuse("it is not a single op on its input and its parameters"))?;
+    Ok(match grouped(op) {
         Op::Conv2dForward(ops::Conv2dForward { conv, act }) => {
             let (x, padding) = padded(x, conv.pad, "");
             let [kh, kw] = conv.kernel;
@@ -201,6 +203,7 @@ fn lines(
             let layer = format!("nn.GroupNorm({groups}, {}, eps={epsilon})", step.x.c);
             (Some(layer), activated(&own(x), act))
         }
+        Op::PRelu(_) => (Some(format!("nn.PReLU({})", step.x.c)), own(x)),
         Op::LayerNorm(ops::LayerNorm { epsilon }) => {
             let layer = format!("nn.LayerNorm({}, eps={epsilon})", step.x.c);
             let last = own(&format!("{x}.permute(0, 2, 3, 1)"));

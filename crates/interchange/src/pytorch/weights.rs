@@ -142,7 +142,8 @@ impl TorchWeights {
         for (step, layer, spec) in
             layers.flat_map(|(step, layer)| step.params.iter().map(move |spec| (step, layer, spec)))
         {
-            let (name, shape) = (layout::name(layer, spec.name), layout::shape(&spec.shape));
+            let own = layout::own(spec);
+            let (name, shape) = (layout::name(layer, spec.name), layout::shape(&own));
             let found = self.get(&name).ok_or_else(|| refuse(self.lacks(&name)))?;
             if found.shape() != shape {
                 let (is, needs) = (found.shape(), &shape);
@@ -150,7 +151,7 @@ impl TorchWeights {
                     "its `{name}` has the shape {is:?}, but the network's has {needs:?}"
                 )));
             }
-            let data = layout::from_torch(&spec.shape, found.data());
+            let data = layout::from_torch(&own, found.data());
             tensors.insert(format!("{}/{}", step.name, spec.name), spec.shape.clone(), data)?;
             taken.push(name);
         }

@@ -4,9 +4,9 @@ use super::options::Options;
 use super::zeros::Tensor;
 use layers::{
     Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Cropping2D,
-    Dense, Dropout, Flatten, GlobalAveragePooling2D, Graph, GroupNormalization, Layer, LayerNormalization,
-    LocalResponseNormalization, MaxPooling2D, Multiply, Padding, Rescaling, Reshape, Result, UpSampling2D,
-    Value, ZeroPadding2D,
+    Dense, DepthwiseConv2D, Dropout, Flatten, GlobalAveragePooling2D, Graph, GroupNormalization, Initializer,
+    Layer, LayerNormalization, LocalResponseNormalization, MaxPooling2D, Multiply, PReLU, Padding, Rescaling,
+    Reshape, Result, SeparableConv2D, UpSampling2D, Value, ZeroPadding2D,
 };
 use program::{Activation, Conv2d, Noise};
 
@@ -138,6 +138,23 @@ const TABLE: &[Class] = &[
         build: dense,
         ..PLAIN
     },
+    Class {
+        name: "DepthwiseConv2D",
+        options: &[
+            "kernel_size",
+            "strides",
+            "padding",
+            "dilation_rate",
+            "depth_multiplier",
+            "activation",
+            "use_bias",
+            "depthwise_initializer",
+        ],
+        fuses: without_input,
+        pads: |_, _| true,
+        build: depthwise_conv2d,
+        ..PLAIN
+    },
     Class { name: "Dropout", options: &["rate", "noise_shape"], keeps_sign: true, build: dropout, ..PLAIN },
     Class { name: "ELU", options: &["alpha"], build: activation, ..PLAIN },
     Class { name: "Flatten", keeps_sign: true, ..PLAIN },
@@ -186,6 +203,7 @@ const TABLE: &[Class] = &[
         ..PLAIN
     },
     Class { name: "Multiply", joins: true, keeps_sign: true, build: multiply, ..PLAIN },
+    Class { name: "PReLU", options: &["shared_axes", "alpha_initializer"], build: prelu, ..PLAIN },
     Class {
         name: "ReLU",
         options: &["max_value", "negative_slope", "threshold"],
@@ -194,6 +212,25 @@ const TABLE: &[Class] = &[
     },
     Class { name: "Rescaling", options: &["scale", "offset"], build: rescaling, ..PLAIN },
     Class { name: "Reshape", options: &["target_shape"], keeps_sign: true, build: reshape, ..PLAIN },
+    Class {
+        name: "SeparableConv2D",
+        options: &[
+            "filters",
+            "kernel_size",
+            "strides",
+            "padding",
+            "dilation_rate",
+            "depth_multiplier",
+            "activation",
+            "use_bias",
+            "depthwise_initializer",
+            "pointwise_initializer",
+        ],
+        fuses: without_input,
+        pads: |_, _| true,
+        build: separable_conv2d,
+        ..PLAIN
+    },
     Class { name: "Softmax", build: activation, ..PLAIN },
     Class { name: "SpatialDropout2D", options: &["rate"], keeps_sign: true, build: spatial_dropout, ..PLAIN },
     Class {
@@ -336,6 +373,57 @@ fn conv2d(site: &mut Site<'_>) -> Result<Tensor> {
     site.add_padded(conv)
 }
 
+/// The options of windows that move over each channel.
+struct Windows {
+    kernel: [usize; 2],
+    strides: [usize; 2],
+    dilation: [usize; 2],
+    padding: Padding,
+    multiplier: usize,
+}
+
+impl Windows {
+    fn of(site: &Site<'_>) -> Result<Self> {
+        let options = &site.options;
+        let kernel = options.needed_pair("kernel_size")?;
+        let strides = options.pair("strides")?.unwrap_or([1; 2]);
+        let dilation = options.pair("dilation_rate")?.unwrap_or([1; 2]);
+        let extent = [0, 1].map(|axis| (kernel[axis] - 1) * dilation[axis] + 1);
+        let padding = site.inputs[0].padding(site.graph, options.padding()?, extent, strides);
+        let multiplier = options.size("depth_multiplier")?.unwrap_or(1);
+        Ok(Windows { kernel, strides, dilation, padding, multiplier })
+    }
+}
+
+fn depthwise_conv2d(site: &mut Site<'_>) -> Result<Tensor> {
+    let (windows, options) = (Windows::of(site)?, &site.options);
+    let conv = DepthwiseConv2D::new(1)
+        .kernel_size(windows.kernel)
+        .strides_by(windows.strides)
+        .dilation_rate(windows.dilation)
+        .padding(windows.padding)
+        .depth_multiplier(windows.multiplier)
+        .use_bias(options.flag("use_bias", true)?)
+        .depthwise_initializer(options.initializer("depthwise_initializer")?)
+        .activation(site.act);
+    site.add_padded(conv)
+}
+
+fn separable_conv2d(site: &mut Site<'_>) -> Result<Tensor> {
+    let (windows, options) = (Windows::of(site)?, &site.options);
+    let conv = SeparableConv2D::new(options.needed("filters")?, 1)
+        .kernel_size(windows.kernel)
+        .strides_by(windows.strides)
+        .dilation_rate(windows.dilation)
+        .padding(windows.padding)
+        .depth_multiplier(windows.multiplier)
+        .use_bias(options.flag("use_bias", true)?)
+        .depthwise_initializer(options.initializer("depthwise_initializer")?)
+        .pointwise_initializer(options.initializer("pointwise_initializer")?)
+        .activation(site.act);
+    site.add_padded(conv)
+}
+
 fn dense(site: &mut Site<'_>) -> Result<Tensor> {
     let options = &site.options;
     let units = match (options.size("units")?, site.classes) {
@@ -380,6 +468,21 @@ fn group_normalization(site: &mut Site<'_>) -> Result<Tensor> {
         .scale(options.flag("scale", true)?)
         .activation(site.act);
     site.add(norm)
+}
+
+fn prelu(site: &mut Site<'_>) -> Result<Tensor> {
+    let axes = site.options.spec.options.get("shared_axes");
+    let is_shared = axes.is_some_and(|axes| *axes == serde_json::json!([1, 2]));
+    if !is_shared && !site.graph.is_vectors(site.inputs[0].value) {
+        return Err(site
+            .options
+            .refuse("a PReLU of an image must have shared_axes=[1, 2]: a slope for each channel"));
+    }
+    let initializer = match site.options.spec.options.get("alpha_initializer") {
+        None => Initializer::Zeros,
+        Some(_) => site.options.initializer("alpha_initializer")?,
+    };
+    site.add(PReLU::new().alpha_initializer(initializer))
 }
 
 fn layer_normalization(site: &mut Site<'_>) -> Result<Tensor> {

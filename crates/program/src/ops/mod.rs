@@ -6,6 +6,7 @@ mod batch_norm;
 mod channels;
 mod conv2d;
 mod cross_entropy;
+mod depthwise;
 mod dropout;
 mod exchange;
 mod group_norm;
@@ -14,6 +15,7 @@ mod linear;
 mod local_response_norm;
 mod merge;
 mod pool;
+mod prelu;
 mod reshape;
 mod scale;
 mod sync_batch_norm;
@@ -29,6 +31,9 @@ pub use batch_norm::{
 pub use channels::{ChannelShuffle, Concat, Slice, SliceGradient};
 pub use conv2d::{Conv2dForward, Conv2dInputGradient, Conv2dNormalized, Conv2dWeightGradient};
 pub use cross_entropy::CrossEntropy;
+pub use depthwise::{
+    Depthwise, DepthwiseForward, DepthwiseInputGradient, DepthwiseNormalized, DepthwiseWeightGradient,
+};
 pub use dropout::Dropout;
 pub use exchange::{AllGather, AllReduce, AllReduceStart, Join, Neighbor, Receive, Send};
 pub use group_norm::{GroupNorm, GroupNormGradient};
@@ -37,6 +42,7 @@ pub use linear::{LinearForward, LinearInputGradient, LinearWeightGradient};
 pub use local_response_norm::{LocalResponseNorm, LocalResponseNormGradient};
 pub use merge::{How, Merge, MergeGradient, Spread};
 pub use pool::{AveragePool, AveragePoolGradient, MaxPool, MaxPoolGradient};
+pub use prelu::{PRelu, PReluInputGradient, PReluSlopeGradient};
 pub use reshape::Reshape;
 pub use scale::Scale;
 pub use sync_batch_norm::{BatchNormMoments, SyncBatchNorm};
@@ -58,6 +64,7 @@ pub mod operands {
     pub use super::channels::operands::*;
     pub use super::conv2d::operands::*;
     pub use super::cross_entropy::operands::*;
+    pub use super::depthwise::operands::*;
     pub use super::dropout::operands::*;
     pub use super::exchange::operands::*;
     pub use super::group_norm::operands::*;
@@ -66,6 +73,7 @@ pub mod operands {
     pub use super::local_response_norm::operands::*;
     pub use super::merge::operands::*;
     pub use super::pool::operands::*;
+    pub use super::prelu::operands::*;
     pub use super::reshape::operands::*;
     pub use super::scale::operands::*;
     pub use super::sync_batch_norm::operands::*;
@@ -77,10 +85,12 @@ pub mod operands {
 pub mod results {
     pub use super::batch_norm::results::*;
     pub use super::conv2d::results::*;
+    pub use super::depthwise::results::*;
     pub use super::exchange::results::*;
     pub use super::group_norm::results::*;
     pub use super::layer_norm::results::*;
     pub use super::linear::results::*;
+    pub use super::prelu::results::*;
     pub use super::sync_batch_norm::results::*;
 
     crate::signature::names! { Output, "results", y: batch "the output" }
@@ -146,6 +156,14 @@ ops! {
     Conv2dInputGradient,
     /// The gradients of a convolution's kernel and bias.
     Conv2dWeightGradient,
+    /// A depthwise convolution.
+    DepthwiseForward,
+    /// A depthwise convolution and the normalization that follows it, in inference.
+    DepthwiseNormalized,
+    /// The gradient of a depthwise convolution's input.
+    DepthwiseInputGradient,
+    /// The gradients of a depthwise convolution's kernel and bias.
+    DepthwiseWeightGradient,
     /// A dense layer.
     LinearForward,
     /// The gradient of a dense layer's input.
@@ -184,6 +202,12 @@ ops! {
     Activate,
     /// The gradient before an activation function.
     ActivationGradient,
+    /// A ReLU with trained slopes.
+    PRelu,
+    /// The gradient of its input.
+    PReluInputGradient,
+    /// The gradient of its slopes.
+    PReluSlopeGradient,
     /// A sum of two tensors.
     Add,
     /// A product or a sum of two tensors, the second of which may be spread.

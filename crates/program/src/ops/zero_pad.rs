@@ -27,7 +27,8 @@ signatures! {
 
 impl From<Pad> for ZeroPad {
     fn from(pad: Pad) -> Self {
-        let [top, bottom, left, right] = [pad.top, pad.bottom, pad.left, pad.right].map(|side| side as i64);
+        let [top, bottom, left, right] =
+            [pad.top, pad.bottom, pad.left, pad.right].map(|side| i64::try_from(side).unwrap_or(i64::MAX));
         ZeroPad { top, bottom, left, right }
     }
 }
@@ -55,7 +56,8 @@ impl Rule for ZeroPad {
         let operands::ZeroPad { x } = self.operands_of(shapes)?;
         let along = |size: usize, before: i64, after: i64| {
             let parts = [i64::try_from(size).ok()?, before, after];
-            let total: i64 = parts.iter().all(|part| part.abs() < MOST).then(|| parts.iter().sum())?;
+            let total: i64 =
+                parts.iter().all(|part| (-MOST..MOST).contains(part)).then(|| parts.iter().sum())?;
             usize::try_from(total).ok().filter(|&size| size > 0)
         };
         let sides = along(x.h, self.top, self.bottom).zip(along(x.w, self.left, self.right));

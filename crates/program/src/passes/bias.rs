@@ -1,4 +1,4 @@
-use crate::ops::{BatchNormTrain, Conv2dForward};
+use crate::ops::{BatchNormTrain, Conv2dForward, DepthwiseForward};
 use crate::{Activation, Op, Program};
 
 /// A batch normalization takes each channel's mean away, and with it a bias that was added just before: so no bias is added to a
@@ -11,9 +11,12 @@ pub fn leave_out_biases(mut program: Program) -> Program {
         };
         let Some(writer) = program.writer(x).filter(|_| program.is_read_once(x)) else { continue };
         let before = &mut program.steps[writer];
-        if let (Op::Conv2dForward(Conv2dForward { act: Activation::None, .. }), 3) =
-            (before.op, before.operands.len())
-        {
+        let is_plain = matches!(
+            before.op,
+            Op::Conv2dForward(Conv2dForward { act: Activation::None, .. })
+                | Op::DepthwiseForward(DepthwiseForward { act: Activation::None, .. })
+        );
+        if is_plain && before.operands.len() == 3 {
             let bias = before.operands.remove(2);
             before.pass = "leave_out_biases";
             program.steps[k].operands.push(bias);
@@ -41,6 +44,16 @@ b:
   %11 (4, 4, 2), #12 (4), &b/sums = batch_norm epsilon 0.001 %5, @b/gamma, @b/beta, @a/bias
 "
         );
+    }
+
+    #[test]
+    fn so_does_that_of_a_depthwise_convolution() {
+        let mut net = Layers::new([4, 4, 3]);
+        let x = net.depthwise_with_bias("a", net.input());
+        let x = net.batch_norm("b", x);
+        let text = leave_out_biases(net.finish(x)).to_string();
+        assert!(text.contains("depthwise_conv2d 1x1 %0, @a/depthwise_kernel\n"), "{text}");
+        assert!(text.contains("@b/beta, @a/bias"), "{text}");
     }
 
     #[test]

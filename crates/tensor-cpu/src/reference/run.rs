@@ -2,8 +2,8 @@
 
 use super::operand::{Lent, Operands, Results};
 use super::{
-    activation, channels, conv, elementwise, linear, merge, normalization, pixel_norm, pooling, softmax,
-    spatial,
+    activation, channels, conv, depthwise, elementwise, linear, merge, normalization, pixel_norm, pooling,
+    prelu, softmax, spatial,
 };
 use crate::norm_operands::{Infer, Saved, Train};
 use program::ops::{Reshape, Spread};
@@ -51,6 +51,27 @@ fn run_step<'a, 'm: 'a>(
             let (of, to) = op.bind(step)?;
             let (x, dy) = (at.read(of.x)?, at.read(of.dy)?);
             conv::backward_filter(&op.conv, x, dy, into.run(to.dw));
+            elementwise::column_sums(dy, into.optional_run(to.db));
+        }
+        Op::DepthwiseForward(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, w, b) = (at.read(of.x)?, at.run(of.w), of.b.map(|b| at.run(b)));
+            depthwise::forward(&op.conv, op.act, x, w, b, into.write(to.y)?);
+        }
+        Op::DepthwiseNormalized(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, w, b) = (at.read(of.x)?, at.run(of.w), of.b.map(|b| at.run(b)));
+            let norm = infer(at, [of.gamma, of.beta, of.mean, of.var]);
+            depthwise::forward_normalized(&op.conv, &op.bn, x, w, b, norm, into.write(to.y)?);
+        }
+        Op::DepthwiseInputGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            depthwise::backward_data(&op.conv, at.read(of.dy)?, at.run(of.w), into.write(to.y)?, write);
+        }
+        Op::DepthwiseWeightGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, dy) = (at.read(of.x)?, at.read(of.dy)?);
+            depthwise::backward_filter(&op.conv, x, dy, into.run(to.dw));
             elementwise::column_sums(dy, into.optional_run(to.db));
         }
         Op::LinearForward(op) => {
@@ -153,6 +174,19 @@ fn run_step<'a, 'm: 'a>(
         Op::ActivationGradient(op) => {
             let (of, to) = op.bind(step)?;
             activation::backward(op.act, at.read(of.of)?, at.read(of.dy)?, into.write(to.y)?, write);
+        }
+        Op::PRelu(op) => {
+            let (of, to) = op.bind(step)?;
+            prelu::forward(at.read(of.x)?, at.run(of.slopes), into.write(to.y)?);
+        }
+        Op::PReluInputGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            let (x, slopes, dy) = (at.read(of.x)?, at.run(of.slopes), at.read(of.dy)?);
+            prelu::input_gradient(x, slopes, dy, into.write(to.y)?, write);
+        }
+        Op::PReluSlopeGradient(op) => {
+            let (of, to) = op.bind(step)?;
+            prelu::slope_gradient(at.read(of.x)?, at.read(of.dy)?, into.run(to.dslopes));
         }
         Op::Add(op) => {
             let (of, to) = op.bind(step)?;

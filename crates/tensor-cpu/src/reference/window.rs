@@ -1,3 +1,4 @@
+use program::ops::Depthwise;
 use program::{Conv2d, Pad, Pool2d, Shape};
 
 /// A window that moves over an image: what convolution and pooling share.
@@ -18,6 +19,12 @@ impl From<&Conv2d> for Window {
 impl From<&Pool2d> for Window {
     fn from(pool: &Pool2d) -> Self {
         Window { kernel: pool.kernel, stride: pool.stride, dilation: [1; 2], pad: pool.pad }
+    }
+}
+
+impl From<&Depthwise> for Window {
+    fn from(conv: &Depthwise) -> Self {
+        Window { kernel: conv.kernel, stride: conv.stride, dilation: conv.dilation, pad: conv.pad }
     }
 }
 

@@ -42,6 +42,19 @@ impl Steps {
         self.add(Conv2dWeightGradient { conv, bias: true }, &[x, y], &[dw, db]);
     }
 
+    fn depthwise(&mut self, kernel: usize, stride: usize) {
+        let pad = Pad::same(SHAPE.h, SHAPE.w, [kernel; 2], [stride; 2]);
+        let (kernel, stride) = ([kernel; 2], [stride; 2]);
+        let conv = Depthwise { inputs: 20, multiplier: 1, kernel, stride, dilation: [1; 2], pad };
+        let small = conv.output(SHAPE).expect("it fits");
+        let ([x, dx], y) = ([(); 2].map(|()| self.batch(SHAPE)), self.batch(small));
+        let [w] = self.runs(Arena::Parameters, conv.weights());
+        let ([dw], [db]) = (self.runs(Arena::Gradients, conv.weights()), self.runs(Arena::Gradients, 20));
+        self.add(DepthwiseForward { conv, act: ACT }, &[x, w], &[y]);
+        self.add(DepthwiseInputGradient { conv, x: SHAPE.with_n(1) }, &[y, w], &[dx]);
+        self.add(DepthwiseWeightGradient { conv, bias: true }, &[x, y], &[dw, db]);
+    }
+
     fn dense(&mut self) {
         let linear = Linear { inputs: 20, outputs: 30 };
         let [x, dx] = [(); 2].map(|()| self.batch(Shape::vectors(SHAPE.n, 20)));
@@ -86,10 +99,12 @@ impl Steps {
 #[test]
 fn no_step_needs_more_than_was_reserved() -> Result<()> {
     type Build = fn(&mut Steps);
-    let all: [(&str, Build); 7] = [
+    let all: [(&str, Build); 9] = [
         ("3x3", |steps| steps.convolution(3, 1)),
         ("strided", |steps| steps.convolution(3, 2)),
         ("1x1", |steps| steps.convolution(1, 1)),
+        ("depthwise", |steps| steps.depthwise(3, 1)),
+        ("depthwise, strided", |steps| steps.depthwise(5, 2)),
         ("dense", Steps::dense),
         ("batch norm", Steps::batch_norm),
         ("group norm", Steps::group_norm),

@@ -2,6 +2,7 @@
 
 pub(crate) mod channels;
 pub(crate) mod convolution;
+pub(crate) mod depthwise;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;
 pub(crate) mod group_norm;
@@ -11,6 +12,7 @@ pub(crate) mod normalization;
 pub(crate) mod optimizer;
 pub(crate) mod pixel_norm;
 pub(crate) mod pooling;
+pub(crate) mod prelu;
 pub(crate) mod rows;
 pub(crate) mod softmax;
 pub(crate) mod spatial;

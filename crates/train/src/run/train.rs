@@ -57,7 +57,7 @@ pub fn train(
 ///
 /// # Errors
 /// As [`train`]; and if the network is for other images, or for another number of classes, than the data.
-/// Images must have 3 channels: files of models don't store the number.
+/// Images must have 1 or 3 channels.
 pub fn train_model(
     model: Model,
     config: &Config,
