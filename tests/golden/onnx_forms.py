@@ -536,7 +536,7 @@ def views():
     gather = lambda k: [node("Gather", f"images at{k}", f"g{k}", f"g{k}", axis=1), node("Unsqueeze", f"g{k} one", f"u{k}", f"u{k}"), node("Mul", f"u{k} s{k}", f"m{k}", f"m{k}"), node("Add", f"m{k} o{k}", f"a{k}", f"a{k}")]
     colors = {"one": ints(1)} | {f"at{k}": ints(k, dims=[]) for k in range(3)} | {f"s{k}": scalar(0.5 + k) for k in range(3)} | {f"o{k}": scalar(0.1 * k) for k in range(3)}
     form("Colors", [*gather(0), *gather(1), *gather(2), node("Concat", "a0 a1 a2", axis=1)], colors)
-    form("Colors_in_another_order", [*gather(0), *gather(1), *gather(2), node("Concat", "a1 a0 a2", axis=1)], colors, "in a form that needs a layer ChannelSlice")
+    form("Colors_in_another_order", [*gather(0), *gather(1), *gather(2), node("Concat", "a1 a0 a2", axis=1)], colors)
     slices = [node("Slice", "images z o c", "a", "a"), node("Slice", "images o t c", "b", "b"), node("Concat", "a b", axis=1)]
     form("Slices_together", slices, {"z": ints(0), "o": ints(1), "t": ints(3), "c": ints(1)})
     form("Slice_rows", node("Slice", "images z o c"), {"z": ints(0), "o": ints(1), "c": ints(2)})
@@ -546,6 +546,33 @@ def views():
     last = [node("Transpose", "images", "l", "l", perm=[0, 2, 3, 1]), node("Slice", "l z o c", "m", "m"), node("Transpose", "m", perm=[0, 3, 1, 2])]
     form("Slice_rows_with_channels_last", last, {"z": ints(1), "o": ints(9), "c": ints(1)})
     form("Slice_all", node("Slice", "images z o c"), {"z": ints(0), "o": ints(99), "c": ints(2)})
+
+
+def channels():
+    w = {"w": [6, 3, 1, 1]}
+    conv = node("Conv", "images w", "c", "c")
+    back = node("Concat", "b a", axis=1)
+    form("Split", [conv, node("Split", "c s", "a b", "s", axis=1), back], {**w, "s": ints(2, 4)})
+    form("Split_one_read", [conv, node("Split", "c s", "a b", "s", axis=1), node("Relu", "b")], {**w, "s": ints(2, 4)})
+    form("Split_equal", [conv, node("Split", "c", "a b", "s", axis=1), back], w, opset=13)
+    form("Split_attribute", [conv, node("Split", "c", "a b", "s", axis=1, split=[1, 5]), back], w, opset=11)
+    form("Split_num_outputs", [conv, node("Split", "c", "a b", "s", axis=-3, num_outputs=2), back], w)
+    form("Split_uneven", [node("Split", "images", "a b", "s", axis=1, num_outputs=2), back])
+    form("Split_rows", [conv, node("Split", "c s", "a b", "s", axis=2), node("Concat", "a b", axis=2)], {**w, "s": ints(2, 2)}, "its node `s` is a Split of the axis 2")
+    form("Split_too_many", [conv, node("Split", "c s", "a b", "s", axis=1), back], {**w, "s": ints(2, 5)}, "its node `s` is a Split of (batch, 6, 4, 4) into [2, 5]")
+    form("Split_together", [conv, node("Split", "c s", "a b", "s", axis=1), node("Concat", "a b", axis=1)], {**w, "s": ints(2, 4)})
+    form("Split_last", [conv, node("Transpose", "c", "t", "t", perm=[0, 2, 3, 1]), node("Split", "t s", "a b", "s", axis=-1), node("Concat", "b a", axis=3)], {**w, "s": ints(2, 4)})
+    form("Gather_channels", [conv, node("Gather", "c k", axis=1)], {**w, "k": ints(2, 3, 4)})
+    form("Gather_scattered", [conv, node("Gather", "c k", axis=1)], {**w, "k": ints(2, 4)}, "is a Gather of [2, 4] along the axis 1")
+    shuffle = lambda to, perm=(0, 2, 1, 3, 4): [conv, node("Reshape", "c to", "r", "r"), node("Transpose", "r", "t", "t", perm=list(perm)), node("Reshape", "t back", "z", "z"), node("Conv", "z v")]
+    more = {**w, "back": ints(0, 6, 4, 4), "v": [4, 6, 1, 1]}
+    form("Shuffle", shuffle(0), {**more, "to": ints(0, 2, 3, 4, 4)})
+    form("Shuffle_three", shuffle(0), {**more, "to": ints(0, 3, -1, 4, 4)})
+    form("Shuffle_rows", shuffle(0, (0, 1, 3, 2, 4)), {**more, "to": ints(0, 2, 3, 4, 4)}, "is a Conv of axes of (batch, 6, 4, 4)")
+    norm = [conv, node("BatchNormalization", "c g b m s", "q", "q"), node("Mul", "q k", "p", "p"), node("Add", "p o")]
+    pair = {**w, "g": [6], "b": [6], "m": [6], "s": floats(*[0.5 + k for k in range(6)]), "k": [6, 1, 1], "o": [1, 6, 1, 1]}
+    form("Norm_then_scale", norm, pair)
+    form("Norm_then_scale_beside", [*norm[:3], node("Add", "p q")], pair, "its node `p` is a Mul of (batch, 6, 4, 4) and a number for each channel")
 
 
 def old():
@@ -571,7 +598,7 @@ def without_defaults(made):
 
 
 def main():
-    for group in [sums, activations, types, windows, larger, normalizations, dense, shapes, values, more_types, folded, views, old]:
+    for group in [sums, activations, types, windows, larger, normalizations, dense, shapes, values, more_types, folded, views, channels, old]:
         group()
     names = [made["name"] for made in FORMS]
     assert len(set(names)) == len(names)

@@ -87,6 +87,11 @@ impl<'g> Node<'g> {
         self.proto.output.first().map_or("", String::as_str)
     }
 
+    /// The names of all outputs, empty for those that are left out.
+    pub(super) fn all_outputs(&self) -> Vec<&'g str> {
+        self.proto.output.iter().map(String::as_str).collect()
+    }
+
     pub(super) fn outputs(&self) -> impl Iterator<Item = &'g str> {
         self.proto.output.iter().map(String::as_str).filter(|name| !name.is_empty())
     }

@@ -88,6 +88,7 @@ const TABLE: &[Operator] = &[
     operator("Slice", |reader, node| reader.slice(node)),
     operator("Softmax", |reader, node| reader.softmax(node)),
     operator("Softplus", |reader, node| reader.function(node)),
+    Operator { outputs: 64, ..operator("Split", |reader, node| reader.split(node)) },
     operator("Sqrt", |reader, node| reader.function(node)),
     operator("Squeeze", |reader, node| reader.squeeze(node)),
     operator("Sub", |reader, node| reader.elementwise(node)),

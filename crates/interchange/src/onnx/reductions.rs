@@ -133,4 +133,47 @@ impl<'g> Reader<'g> {
         }
         Ok(x.into())
     }
+
+    /// Ranges of channels that follow one another.
+    pub(super) fn split(&mut self, node: &Node<'g>) -> Result<Of, String> {
+        let given = match node.since(13) {
+            true => match self.constant(node, 1)? {
+                None => None,
+                Some(given) => Some(given.known_numbers().ok_or_else(|| node.unknown())?),
+            },
+            false => node.ints("split")?.map(<[i64]>::to_vec),
+        };
+        let parts = node.all_outputs();
+        if let Some(named) = node.given("num_outputs")?
+            && named != parts.len() as i64
+        {
+            return Err(node.form(format!("of num_outputs={named} into {}", parts.len())));
+        }
+        let axis = node.int("axis", 0)?;
+        let x = self.tensor(node, 0)?;
+        let at = place(axis, x.axes.len()).filter(|&at| x.kinds()[at] == Axis::Channels);
+        let channels = at.and(x.shape[1].known());
+        let refuse = || node.form(format!("of the axis {axis} of {}", shown(&x.seen())));
+        let channels = channels.ok_or_else(refuse)?;
+        // Equal parts, but the last one may be smaller.
+        let each = (channels + parts.len() as i64 - 1) / parts.len() as i64;
+        let lens = given.unwrap_or_else(|| {
+            let from = (0..parts.len() as i64).map(|k| k * each);
+            from.map(|from| each.min(channels - from)).collect()
+        });
+        if lens.len() != parts.len()
+            || lens.iter().any(|&len| len < 1)
+            || lens.iter().sum::<i64>() != channels
+        {
+            return Err(node.form(format!("of {} into {lens:?}", shown(&x.seen()))));
+        }
+        let (mut from, mut all) = (0, Vec::new());
+        for (&name, &len) in parts.iter().zip(&lens) {
+            all.push((name, self.channels(node, &x, from, len).into()));
+            from += len;
+        }
+        let first: Of = all.remove(0).1;
+        self.further = all.into_iter().filter(|(name, _)| !name.is_empty()).collect();
+        Ok(first)
+    }
 }
