@@ -5,7 +5,7 @@ usage: import_onnx.py BINARY OUT.jsonl GROUP [PATTERN]
 BINARY is `target/release/examples/onnx_logits` (cargo build --release -p towers-interchange --example onnx_logits). The groups are
 
     torchvision    all CNNs of torchvision's classification models, by both of PyTorch's exporters
-    light          onnx/backend/test/data/light of the package onnx
+    light          onnx/backend/test/data/light of the package onnx, with random weights: its own are all alike
     timm           100 CNNs of timm, drawn with the seed 44, by the newer exporter
     drawn          only prints their names
 
@@ -101,6 +101,36 @@ def exported(model, side, dynamo, file):
             torch.onnx.export(model, (images,), file, dynamo=False)
 
 
+def filled(file, folder):
+    """A graph with random weights in place of those that are a number and a shape."""
+    import onnx
+    from onnx import numpy_helper
+
+    model, draw = onnx.load(file), np.random.default_rng(SEED)
+    shapes = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    kept = []
+    for node in model.graph.node:
+        if node.op_type != "ConstantOfShape" or node.input[0] not in shapes:
+            kept.append(node)
+            continue
+        shape = shapes[node.input[0]].astype(int)
+        value = next((numpy_helper.to_array(own.t) for own in node.attribute), np.zeros(1, np.float32))
+        if value.dtype != np.float32:
+            kept.append(node)
+            continue
+        if len(shape) > 1:
+            inputs = shape[1:].prod() if len(shape) == 4 else max(shape[1:])
+            weights = draw.standard_normal(shape, np.float32) * np.float32((2 / inputs) ** 0.5)
+        else:
+            weights = draw.uniform(0.5, 1.5, shape).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(weights, node.output[0]))
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+    made = Path(folder) / "net.onnx"
+    onnx.save(model, made)
+    return made
+
+
 def compared(binary, file, side, images=None):
     import onnxruntime
 
@@ -178,7 +208,9 @@ def main():
         try:
             with tempfile.TemporaryDirectory() as folder:
                 side = 224
-                if file is None:
+                if file:
+                    file = filled(file, folder)
+                else:
                     file = Path(folder) / "net.onnx"
                     model, side = made(group, name)
                     exported(settled(model, side), side, exporter == "dynamo", file)

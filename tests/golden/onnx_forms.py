@@ -561,6 +561,33 @@ def views():
     form("Slice_all", node("Slice", "images z o c"), {"z": ints(0), "o": ints(99), "c": ints(2)})
 
 
+def channels():
+    w = {"w": [6, 3, 1, 1]}
+    conv = node("Conv", "images w", "c", "c")
+    back = node("Concat", "b a", axis=1)
+    form("Split", [conv, node("Split", "c s", "a b", "s", axis=1), back], {**w, "s": ints(2, 4)})
+    form("Split_one_read", [conv, node("Split", "c s", "a b", "s", axis=1), node("Relu", "b")], {**w, "s": ints(2, 4)})
+    form("Split_equal", [conv, node("Split", "c", "a b", "s", axis=1), back], w, opset=13)
+    form("Split_attribute", [conv, node("Split", "c", "a b", "s", axis=1, split=[1, 5]), back], w, opset=11)
+    form("Split_num_outputs", [conv, node("Split", "c", "a b", "s", axis=-3, num_outputs=2), back], w)
+    form("Split_uneven", [node("Split", "images", "a b", "s", axis=1, num_outputs=2), back])
+    form("Split_rows", [conv, node("Split", "c s", "a b", "s", axis=2), node("Concat", "a b", axis=2)], {**w, "s": ints(2, 2)}, "its node `s` is a Split of the axis 2")
+    form("Split_too_many", [conv, node("Split", "c s", "a b", "s", axis=1), back], {**w, "s": ints(2, 5)}, "its node `s` is a Split of (batch, 6, 4, 4) into [2, 5]")
+    form("Split_together", [conv, node("Split", "c s", "a b", "s", axis=1), node("Concat", "a b", axis=1)], {**w, "s": ints(2, 4)})
+    form("Split_last", [conv, node("Transpose", "c", "t", "t", perm=[0, 2, 3, 1]), node("Split", "t s", "a b", "s", axis=-1), node("Concat", "b a", axis=3)], {**w, "s": ints(2, 4)})
+    form("Gather_channels", [conv, node("Gather", "c k", axis=1)], {**w, "k": ints(2, 3, 4)})
+    form("Gather_scattered", [conv, node("Gather", "c k", axis=1)], {**w, "k": ints(2, 4)}, "is a Gather of [2, 4] along the axis 1")
+    shuffle = lambda to, perm=(0, 2, 1, 3, 4): [conv, node("Reshape", "c to", "r", "r"), node("Transpose", "r", "t", "t", perm=list(perm)), node("Reshape", "t back", "z", "z"), node("Conv", "z v")]
+    more = {**w, "back": ints(0, 6, 4, 4), "v": [4, 6, 1, 1]}
+    form("Shuffle", shuffle(0), {**more, "to": ints(0, 2, 3, 4, 4)})
+    form("Shuffle_three", shuffle(0), {**more, "to": ints(0, 3, -1, 4, 4)})
+    form("Shuffle_rows", shuffle(0, (0, 1, 3, 2, 4)), {**more, "to": ints(0, 2, 3, 4, 4)}, "is a Conv of axes of (batch, 6, 4, 4)")
+    norm = [conv, node("BatchNormalization", "c g b m s", "q", "q"), node("Mul", "q k", "p", "p"), node("Add", "p o")]
+    pair = {**w, "g": [6], "b": [6], "m": [6], "s": floats(*[0.5 + k for k in range(6)]), "k": [6, 1, 1], "o": [1, 6, 1, 1]}
+    form("Norm_then_scale", norm, pair)
+    form("Norm_then_scale_beside", [*norm[:3], node("Add", "p q")], pair, "its node `p` is a Mul of (batch, 6, 4, 4) and a number for each channel")
+
+
 def old():
     """Before version 7. ONNX Runtime computes some of these alone."""
     w = {"w": [2, 3, 3, 3], "b": [2]}
@@ -584,7 +611,7 @@ def without_defaults(made):
 
 
 def main():
-    for group in [sums, activations, types, windows, larger, normalizations, dense, shapes, values, more_types, folded, views, old]:
+    for group in [sums, activations, types, windows, larger, normalizations, dense, shapes, values, more_types, folded, views, channels, old]:
         group()
     names = [made["name"] for made in FORMS]
     assert len(set(names)) == len(names)

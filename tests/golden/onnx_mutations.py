@@ -26,7 +26,7 @@ BATCH = 2
 OPERATORS = """Add AveragePool BatchNormalization Cast Clip Concat Conv Div Dropout Elu Erf Flatten Gather Gelu Gemm
 GlobalAveragePool GlobalMaxPool Identity LogSoftmax MatMul Max MaxPool Mul Pad ReduceMax ReduceMean Relu Reshape Shape Sigmoid
 Softmax Squeeze Sub Tanh Transpose Unsqueeze LeakyRelu Min Neg Exp Abs HardSwish HardSigmoid LayerNormalization Mish Pow Reciprocal
-ReduceSum Slice Softplus Sqrt Sum""".split()
+ReduceSum Slice Softplus Split Sqrt Sum""".split()
 ATTRIBUTES = {
     "axis": [0, 1, 2, -1], "ceil_mode": [0, 1], "count_include_pad": [0, 1], "group": [1, 3], "transA": [0, 1], "transB": [0, 1],
     "alpha": [0.5, 1.0, 2.0], "beta": [0.5, 1.0], "epsilon": [1e-5, 0.1], "keepdims": [0, 1], "to": [1, 6, 7, 9, 10, 11],
@@ -43,7 +43,7 @@ def bases(folder):
     for file in sorted(golden.glob("*.onnx")):
         if "training" not in file.name:
             yield file.name, onnx.load(file)
-    for group in [onnx_forms.sums, onnx_forms.activations, onnx_forms.windows, onnx_forms.normalizations, onnx_forms.dense, onnx_forms.shapes, onnx_forms.more_types, onnx_forms.folded, onnx_forms.views, onnx_forms.old]:
+    for group in [onnx_forms.sums, onnx_forms.activations, onnx_forms.windows, onnx_forms.normalizations, onnx_forms.dense, onnx_forms.shapes, onnx_forms.more_types, onnx_forms.folded, onnx_forms.views, onnx_forms.channels, onnx_forms.old]:
         group()
     for made in onnx_forms.FORMS:
         if "logits" in made:

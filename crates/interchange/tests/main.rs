@@ -7,5 +7,6 @@ mod keras_compile;
 mod keras_models;
 mod multi_gpu;
 mod onnx;
+mod onnx_external;
 mod onnx_forms;
 mod torch_models;

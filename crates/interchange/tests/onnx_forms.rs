@@ -11,12 +11,12 @@ use std::path::Path;
 const BATCH: usize = 2;
 
 /// A field of a protobuf message with bytes.
-fn bytes(field: u64, content: &[u8]) -> Vec<u8> {
+pub(crate) fn bytes(field: u64, content: &[u8]) -> Vec<u8> {
     [varint(field << 3 | 2), varint(content.len() as u64), content.to_vec()].concat()
 }
 
 /// A field with a number.
-fn number(field: u64, value: i64) -> Vec<u8> {
+pub(crate) fn number(field: u64, value: i64) -> Vec<u8> {
     [varint(field << 3), varint(value as u64)].concat()
 }
 
@@ -53,7 +53,7 @@ fn attribute(key: &str, value: &Value) -> Vec<u8> {
 }
 
 /// A `NodeProto`, which is called as its output, or `n` if that is `y`.
-fn node(of: &Value) -> Vec<u8> {
+pub(crate) fn node(of: &Value) -> Vec<u8> {
     let text = |k: usize| of[k].as_str().unwrap_or_default();
     let names = |field: u64, all: &str| {
         all.split(' ')
@@ -100,7 +100,7 @@ fn tensor(key: &str, about: &Value) -> Vec<u8> {
 }
 
 /// A `ValueInfoProto` of floats; an extent of 0 is the batch.
-fn value(key: &str, shape: &[i64]) -> Vec<u8> {
+pub(crate) fn value(key: &str, shape: &[i64]) -> Vec<u8> {
     let extent = |&extent: &i64| bytes(1, &if extent == 0 { bytes(2, b"batch") } else { number(1, extent) });
     let shape: Vec<u8> = shape.iter().flat_map(extent).collect();
     let kind = bytes(1, &[number(1, 1), bytes(2, &shape)].concat());

@@ -33,6 +33,9 @@ impl<'g> Reader<'g> {
                 _ => return Err(node.unknown()),
             },
         };
+        if !node.since(6) {
+            node.ints("consumed_inputs")?;
+        }
         self.activation(node, name)
     }
 

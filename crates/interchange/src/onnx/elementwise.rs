@@ -1,7 +1,7 @@
 //! Sums, products and their like: of a layer's output and numbers, and of two layers' outputs.
 
 use super::axes::Axis;
-use super::constants::Constant;
+use super::constants::{Constant, Values};
 use super::extent::{Extent, shown};
 use super::graph::{Of, Reader};
 use super::lower::{Tensor, larger_first};
@@ -68,7 +68,7 @@ impl<'g> Reader<'g> {
         let op = if node.op() == "Sum" { "Add" } else { node.op() };
         match (a, b) {
             (Of::Constant(a), Of::Constant(b)) => {
-                let sound = super::fold::joined(op, &a, &b).filter(|_| !named);
+                let sound = super::arithmetic::joined(op, &a, &b).filter(|_| !named);
                 sound.map(Of::Constant).ok_or_else(|| node.unknown())
             }
             (Of::Constant(c), x) => {
@@ -113,6 +113,9 @@ impl<'g> Reader<'g> {
             return Ok(x.into());
         }
         if op == "Add" && alone && self.add_bias(&x, constant) {
+            return Ok(x.into());
+        }
+        if ["Add", "Mul"].contains(&op) && alone && self.into_norm(op, &x, constant) {
             return Ok(x.into());
         }
         let refuse = || node.form(format!("of {} and {:?}", shown(&x.seen()), constant.shape));
@@ -244,6 +247,28 @@ impl<'g> Reader<'g> {
         layer.options["use_bias"] = true.into();
         let bias = bias.clone().shaped(vec![numbers.len()]);
         self.weights.insert(format!("{}/bias", x.layer), bias);
+        true
+    }
+
+    /// Whether a factor or a summand for each channel of a batch normalization is one of its own weights. They have it then. Caffe's
+    /// networks have such pairs.
+    fn into_norm(&mut self, op: &str, x: &Tensor, constant: &Constant) -> bool {
+        let layer = self.layers.iter().rfind(|layer| layer.name == x.layer);
+        if !x.term.is_leaf() || layer.is_none_or(|layer| layer.class != "BatchNormalization") {
+            return false;
+        }
+        let Some(numbers) = numbers(x, constant).filter(|numbers| numbers.len() > 1) else { return false };
+        for parameter in ["gamma", "beta"] {
+            let Some(own) = self.weights.get_mut(&format!("{}/{parameter}", x.layer)) else { return false };
+            let floats = own.as_floats().filter(|floats| floats.len() == numbers.len());
+            let Some(floats) = floats else { return false };
+            let of = |(&own, &number): (&f32, &f64)| match (op, parameter) {
+                ("Mul", _) => own * number as f32,
+                (_, "beta") => own + number as f32,
+                _ => own,
+            };
+            own.values = Values::Floats(floats.iter().zip(&numbers).map(of).collect());
+        }
         true
     }
 

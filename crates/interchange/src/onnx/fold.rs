@@ -1,5 +1,6 @@
 //! Computes nodes whose operands are all constants.
 
+use super::arithmetic::{beside, joined, mapped, spread};
 use super::constants::{Constant, Float, MOST_NUMBERS, Values};
 use super::extent::{Extent, reshaped};
 use super::node::Node;
@@ -160,7 +161,11 @@ fn sizes(shape: &[Extent]) -> Option<Vec<usize>> {
 }
 
 /// Values at these places, in this shape.
-fn picked(x: &Constant, shape: Vec<usize>, places: impl Iterator<Item = usize>) -> Option<Constant> {
+pub(super) fn picked(
+    x: &Constant,
+    shape: Vec<usize>,
+    places: impl Iterator<Item = usize>,
+) -> Option<Constant> {
     let values = match &x.values {
         Values::Numbers(numbers) => {
             let picked: Vec<Extent> = places.take(MOST_NUMBERS + 1).map(|at| numbers[at].clone()).collect();
@@ -176,7 +181,7 @@ fn picked(x: &Constant, shape: Vec<usize>, places: impl Iterator<Item = usize>) 
 }
 
 /// How far neighbors along each axis are apart.
-fn strides(shape: &[usize]) -> Vec<usize> {
+pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
     for k in (1..shape.len()).rev() {
         strides[k - 1] = strides[k] * shape[k];
@@ -185,7 +190,7 @@ fn strides(shape: &[usize]) -> Vec<usize> {
 }
 
 /// The places of all values of a shape, with these distances along its axes.
-fn places<'s>(shape: &'s [usize], strides: &'s [usize]) -> impl Iterator<Item = usize> + 's {
+pub(super) fn places<'s>(shape: &'s [usize], strides: &'s [usize]) -> impl Iterator<Item = usize> + 's {
     let len: usize = shape.iter().product();
     (0..len).map(move |k| {
         let (mut rest, mut at) = (k, 0);
@@ -318,35 +323,6 @@ fn filled(value: &Constant, shape: &Constant) -> Option<Constant> {
     picked(value, shape, std::iter::repeat_n(0, len))
 }
 
-/// The shape of a sum of two tensors.
-fn beside(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
-    let rank = a.len().max(b.len());
-    let extent = |of: &[usize], k: usize| (k + of.len()).checked_sub(rank).map_or(1, |k| of[k]);
-    let both = |k: usize| match (extent(a, k), extent(b, k)) {
-        (a, b) if a == b || b == 1 => Some(a),
-        (1, b) => Some(b),
-        _ => None,
-    };
-    let shape: Vec<usize> = (0..rank).map(both).collect::<Option<_>>()?;
-    let len = shape.iter().try_fold(1_usize, |len, &n| len.checked_mul(n))?;
-    (len <= MOST_FOLDED).then_some(shape)
-}
-
-/// The values in a shape that they fit.
-fn spread(x: &Constant, shape: &[usize]) -> Option<Constant> {
-    if x.shape == shape {
-        return Some(x.clone());
-    }
-    let before = shape.len() - x.shape.len();
-    let own = strides(&x.shape);
-    let stride = |k: usize| match k.checked_sub(before) {
-        Some(k) if x.shape[k] > 1 => own[k],
-        _ => 0,
-    };
-    let strides: Vec<usize> = (0..shape.len()).map(stride).collect();
-    picked(x, shape.to_vec(), places(shape, &strides))
-}
-
 fn expanded(x: &Constant, to: &Constant) -> Option<Constant> {
     let to = sizes(to.as_numbers()?)?;
     spread(x, &beside(&x.shape, &to)?)
@@ -422,87 +398,4 @@ fn reduced(x: &Constant, axes: Option<Vec<i64>>, keeps: bool, op: &str) -> Optio
         }
     };
     Some(Constant { shape, values, ..x.clone() })
-}
-
-/// A function of each value.
-fn mapped(op: &str, x: &Constant) -> Option<Constant> {
-    let values = match &x.values {
-        Values::Numbers(_) => {
-            let of: fn(i64) -> Option<i64> = match op {
-                "Neg" => i64::checked_neg,
-                "Abs" => i64::checked_abs,
-                "Not" => |x| Some(i64::from(x == 0)),
-                _ => return None,
-            };
-            let numbers = x.known_numbers()?.into_iter().map(of);
-            Values::Numbers(numbers.map(|x| x.map(Extent::number)).collect::<Option<_>>()?)
-        }
-        _ => {
-            let of: fn(f32) -> f32 = match op {
-                "Neg" => |x| -x,
-                "Abs" => f32::abs,
-                "Sqrt" => f32::sqrt,
-                "Reciprocal" => |x| 1.0 / x,
-                "Exp" => f32::exp,
-                "Log" => f32::ln,
-                "Floor" => f32::floor,
-                "Ceil" => f32::ceil,
-                "Relu" => |x| x.max(0.0),
-                "Tanh" => f32::tanh,
-                "Sigmoid" => |x| 1.0 / (1.0 + (-x).exp()),
-                _ => return None,
-            };
-            Values::Floats(x.as_floats()?.iter().map(|&x| of(x)).collect())
-        }
-    };
-    Some(Constant { values, ..x.clone() })
-}
-
-/// A function of two values each.
-pub(super) fn joined(op: &str, a: &Constant, b: &Constant) -> Option<Constant> {
-    let shape = beside(&a.shape, &b.shape)?;
-    let (a, b) = (spread(a, &shape)?, spread(b, &shape)?);
-    let values = match (a.as_numbers(), b.as_numbers()) {
-        (Some(x), Some(y)) => {
-            Values::Numbers(x.iter().zip(y).map(|(x, y)| number(op, x, y)).collect::<Option<_>>()?)
-        }
-        (None, None) => {
-            let of: fn(f32, f32) -> f32 = match op {
-                "Add" => |x, y| x + y,
-                "Sub" => |x, y| x - y,
-                "Mul" => |x, y| x * y,
-                "Div" => |x, y| x / y,
-                "Max" => f32::max,
-                "Min" => f32::min,
-                "Pow" => f32::powf,
-                _ => return None,
-            };
-            let (x, y) = (a.as_floats()?, b.as_floats()?);
-            Values::Floats(x.iter().zip(&y[..]).map(|(&x, &y)| of(x, y)).collect())
-        }
-        _ => return None,
-    };
-    Some(Constant { shape, values, ..a })
-}
-
-fn number(op: &str, x: &Extent, y: &Extent) -> Option<Extent> {
-    let of: fn(i64, i64) -> Option<i64> = match op {
-        "Add" => i64::checked_add,
-        "Sub" => i64::checked_sub,
-        "Mul" if [x, y].iter().all(|x| x.known().is_none_or(|x| x > 0)) => return x.times(y),
-        "Mul" => i64::checked_mul,
-        "Div" if y.known().is_none() || x.known().is_none() => return x.over(y),
-        // Towards zero, as in C.
-        "Div" => i64::checked_div,
-        "Mod" => |x, y| x.checked_rem_euclid(y).filter(|_| y > 0),
-        "Max" => |x, y| Some(x.max(y)),
-        "Min" => |x, y| Some(x.min(y)),
-        "Equal" => |x, y| Some(i64::from(x == y)),
-        "Greater" => |x, y| Some(i64::from(x > y)),
-        "Less" => |x, y| Some(i64::from(x < y)),
-        "And" => |x, y| Some(i64::from(x != 0 && y != 0)),
-        "Or" => |x, y| Some(i64::from(x != 0 || y != 0)),
-        _ => return None,
-    };
-    of(x.known()?, y.known()?).map(Extent::number)
 }

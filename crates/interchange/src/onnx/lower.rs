@@ -1,13 +1,13 @@
 //! From terms to layers.
 
 use super::axes::{Axes, Axis};
+use super::constants::Constant;
 use super::extent::{Extent, shown};
 use super::graph::{Of, Reader};
 use super::node::Node;
 use super::patterns;
 use super::term::{Kind, Term};
 use models::CLASSES;
-use program::Activation;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -155,8 +155,7 @@ impl<'g> Reader<'g> {
     }
 
     fn lower(&mut self, layer: &str, term: &Arc<Term>, flat: bool) -> Result<String, String> {
-        let known = |name: &str| name.parse::<Activation>().is_ok();
-        if let Some((activation, of)) = patterns::activation(term).filter(|(name, _)| known(name)) {
+        if let Some((activation, of)) = patterns::activation(term) {
             let x = self.lowered(layer, of, flat)?;
             let shape = self.shape(&x);
             return Ok(self.named(term, "Activation", json!({"activation": activation}), vec![x], shape));
@@ -169,7 +168,7 @@ impl<'g> Reader<'g> {
                     return Ok(name);
                 }
                 let x = self.lowered(layer, of, flat)?;
-                self.rescaled(term, x, scale, offset)
+                self.rescaled(term, x, [scale, offset], named)
             }
             Kind::Grouped(..) | Kind::Normalized(..) => {
                 let name = self.normalization(layer, term, term, None)?;
@@ -266,7 +265,7 @@ impl<'g> Reader<'g> {
         let vector = |all: &[f64]| {
             let all: Vec<f32> =
                 (0..channels).map(|k| all[if all.len() == 1 { 0 } else { k }] as f32).collect();
-            super::constants::Constant::of(vec![channels], all)
+            Constant::of(vec![channels], all)
         };
         let wanted = if named.is_empty() { &term.output } else { named };
         let name = self.new_name(wanted, "_again");
@@ -278,10 +277,35 @@ impl<'g> Reader<'g> {
     }
 
     /// `x * scale + offset`.
-    fn rescaled(&mut self, term: &Term, x: String, scale: &[f64], offset: &[f64]) -> Result<String, String> {
+    fn rescaled(
+        &mut self,
+        term: &Term,
+        x: String,
+        [scale, offset]: [&[f64]; 2],
+        named: &str,
+    ) -> Result<String, String> {
         let shape = self.shape(&x);
         let is_scalar = scale.iter().all(|&x| x == scale[0]) && offset.iter().all(|&x| x == offset[0]);
         let is_picture = shape.len() == 4 && shape[1] == Extent::number(3);
+        let channels = shape[1].known().and_then(|n| usize::try_from(n).ok());
+        if let Some(channels) = channels.filter(|_| !is_scalar && !is_picture && shape.len() == 4)
+            && CLASSES.contains(&PER_CHANNEL)
+        {
+            let vector = |all: &[f64]| {
+                (0..channels).map(|k| all[if all.len() == 1 { 0 } else { k }] as f32).collect::<Vec<_>>()
+            };
+            let name = self.new_name(if named.is_empty() { &term.output } else { named }, "_scale");
+            let kernel = Constant { inputs_first: true, ..Constant::of(vec![channels, 1], vector(scale)) };
+            self.weights.insert(format!("{name}/depthwise_kernel"), kernel);
+            let has_bias = offset.iter().any(|&x| x != 0.0);
+            if has_bias {
+                let bias = Constant::of(vec![channels], vector(offset));
+                self.weights.insert(format!("{name}/bias"), bias);
+            }
+            let options = json!({"kernel_size": [1, 1], "use_bias": has_bias});
+            self.push(PER_CHANNEL, name.clone(), options, vec![x], shape);
+            return Ok(name);
+        }
         if !is_scalar && !is_picture {
             let what = format!("of {} and a number for each channel", shown(&shape));
             return Err(format!("{} {what}, which is not supported", term.told));
@@ -294,6 +318,9 @@ impl<'g> Reader<'g> {
         Ok(self.named(term, "Rescaling", options, vec![x], shape))
     }
 }
+
+/// The class of a scale and an offset for each channel: of 1x1 pixels.
+const PER_CHANNEL: &str = "DepthwiseConv2D";
 
 /// The end of an error about a layer that is not there.
 pub(super) fn without(class: &str) -> String {

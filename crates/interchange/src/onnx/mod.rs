@@ -5,10 +5,12 @@
 //! layout of [`pytorch`](crate::pytorch).
 
 mod activations;
+mod arithmetic;
 mod axes;
 mod constants;
 mod dense;
 mod elementwise;
+mod ends;
 mod extent;
 mod external;
 mod fold;

@@ -4,7 +4,6 @@
 
 use super::term::{Kind, Term};
 use program::Activation;
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Functions that are only parts of others.
@@ -33,53 +32,54 @@ fn line(term: &Arc<Term>) -> (f64, f64, &Arc<Term>) {
 }
 
 /// The activation that a term is, by Keras' name, and what it reads.
-pub(super) fn activation(term: &Arc<Term>) -> Option<(Cow<'static, str>, &Arc<Term>)> {
+///
+/// One with a number has it behind its name: `leaky_relu(0.1)`.
+pub(super) fn activation(term: &Arc<Term>) -> Option<(String, &Arc<Term>)> {
     let (factor, of) = scaled(term);
-    match &of.kind {
-        Kind::Function(name, x) if factor == 1.0 && !PARTS.contains(name) => Some(((*name).into(), x)),
-        Kind::Clip(0.0, most, x) if factor == 1.0 && *most >= f64::from(f32::MAX) => Some(("relu".into(), x)),
-        Kind::Clip(0.0, most, line_of) => match hard_sigmoid(of) {
-            Some((own, x)) if near(own * factor, 1.0) => Some(("hard_sigmoid".into(), x)),
-            _ => match line(line_of) {
-                (slope, offset, x) if near(factor * most, 1.0) && near(offset / most, 0.5) && slope > 0.0 => {
-                    Some((Activation::HardSigmoid((slope / most) as f32).to_string().into(), x))
-                }
-                _ if factor == 1.0 => {
-                    Some((Activation::BoundedRelu(*most as f32).to_string().into(), line_of))
-                }
-                _ => None,
-            },
+    let (name, x) = match &of.kind {
+        Kind::Function(name, x) if factor == 1.0 && !PARTS.contains(&name.as_str()) => (name.clone(), x),
+        Kind::Clip(0.0, most, x) if factor == 1.0 && *most >= f64::from(f32::MAX) => ("relu".to_owned(), x),
+        Kind::Clip(0.0, most, x) => match hard_sigmoid(of) {
+            Some((own, slope, x)) if near(own * factor, 1.0) && near(slope, 1.0 / 6.0) => {
+                ("hard_sigmoid".to_owned(), x)
+            }
+            Some((own, slope, x)) if near(own * factor, 1.0) => {
+                (Activation::HardSigmoid(slope as f32).to_string(), x)
+            }
+            _ if factor == 1.0 => (Activation::BoundedRelu(*most as f32).to_string(), x),
+            _ => return None,
         },
         Kind::Product(a, b) => {
-            let found = product(factor, a, b).or_else(|| product(factor, b, a));
-            found.map(|(name, x)| (name.into(), x))
+            let (name, x) = product(factor, a, b).or_else(|| product(factor, b, a))?;
+            (name.to_owned(), x)
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    name.parse::<Activation>().is_ok().then_some((name, x))
 }
 
 /// The activation `factor * x * gate`.
 fn product<'t>(factor: f64, x: &'t Arc<Term>, gate: &Arc<Term>) -> Option<(&'static str, &'t Arc<Term>)> {
     let reads = |of: &Arc<Term>| of == x;
-    if let Some((own, of)) = hard_sigmoid(gate) {
-        return (reads(of) && near(own * factor, 1.0)).then_some(("hard_silu", x));
+    if let Some((own, slope, of)) = hard_sigmoid(gate) {
+        let fits = reads(of) && near(own * factor, 1.0) && near(slope, 1.0 / 6.0);
+        return fits.then_some(("hard_silu", x));
+    }
+    if factor == 1.0 {
+        if function(gate, "sigmoid").is_some_and(reads) {
+            return Some(("silu", x));
+        }
+        let soft = function(gate, "tanh").and_then(|of| function(of, "softplus"));
+        if soft.is_some_and(reads) {
+            return Some(("mish", x));
+        }
     }
     match &gate.kind {
-        Kind::Function("sigmoid", of) if reads(of) && factor == 1.0 => Some(("silu", x)),
-        Kind::Function("tanh", of) if factor == 1.0 => match &of.kind {
-            Kind::Function("softplus", of) if reads(of) => Some(("mish", x)),
-            _ => None,
-        },
         // x * (1 + erf(x / sqrt(2))) / 2.
         Kind::Affine { .. } => match line(gate) {
             (scale, offset, erf) if near(scale * factor, 0.5) && near(offset * factor, 0.5) => {
-                match &erf.kind {
-                    Kind::Function("erf", of) => {
-                        let (root, of) = scaled(of);
-                        (near(root, core::f64::consts::FRAC_1_SQRT_2) && reads(of)).then_some(("gelu", x))
-                    }
-                    _ => None,
-                }
+                let (root, of) = scaled(function(erf, "erf")?);
+                (near(root, core::f64::consts::FRAC_1_SQRT_2) && reads(of)).then_some(("gelu", x))
             }
             _ => None,
         },
@@ -87,12 +87,21 @@ fn product<'t>(factor: f64, x: &'t Arc<Term>, gate: &Arc<Term>) -> Option<(&'sta
     }
 }
 
-/// A part of a hard sigmoid, `(x + 3) / 6` between 0 and 1, in whatever scale: the factor that it needs to be one, and `x`.
-fn hard_sigmoid(term: &Arc<Term>) -> Option<(f64, &Arc<Term>)> {
+/// What a function of this name reads.
+fn function<'t>(term: &'t Term, name: &str) -> Option<&'t Arc<Term>> {
+    match &term.kind {
+        Kind::Function(own, of) if own == name => Some(of),
+        _ => None,
+    }
+}
+
+/// A part of a hard sigmoid, `slope * x + 1/2` between 0 and 1, in whatever scale: the factor that it needs to be one, the slope,
+/// and `x`.
+fn hard_sigmoid(term: &Arc<Term>) -> Option<(f64, f64, &Arc<Term>)> {
     let Kind::Clip(least, most, of) = &term.kind else { return None };
     let (scale, offset, x) = line(of);
-    let fits = *least == 0.0 && *most > 0.0 && near(scale / most, 1.0 / 6.0) && near(offset / most, 0.5);
-    fits.then_some((1.0 / most, x))
+    let fits = *least == 0.0 && *most > 0.0 && scale > 0.0 && near(offset / most, 0.5);
+    fits.then_some((1.0 / most, scale / most, x))
 }
 
 /// A layer normalization over the channels without its weights: the difference from the mean, divided by the root of the mean of its
@@ -100,14 +109,14 @@ fn hard_sigmoid(term: &Arc<Term>) -> Option<(f64, &Arc<Term>)> {
 pub(super) fn normalized(term: &Term) -> Option<Kind> {
     let (difference, root) = match &term.kind {
         Kind::Quotient(a, b) => (a, b),
-        Kind::Product(a, b) => match (&a.kind, &b.kind) {
-            (_, Kind::Function("reciprocal", root)) => (a, root),
-            (Kind::Function("reciprocal", root), _) => (b, root),
+        Kind::Product(a, b) => match (function(a, "reciprocal"), function(b, "reciprocal")) {
+            (_, Some(root)) => (a, root),
+            (Some(root), _) => (b, root),
             _ => return None,
         },
         _ => return None,
     };
-    let Kind::Function("sqrt", variance) = &root.kind else { return None };
+    let variance = function(root, "sqrt")?;
     let (1.0, epsilon, mean) = line(variance) else { return None };
     let Kind::Mean(squares) = &mean.kind else { return None };
     let Kind::Product(a, b) = &squares.kind else { return None };

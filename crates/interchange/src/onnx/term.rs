@@ -31,7 +31,7 @@ pub(super) enum Kind {
         of: Arc<Term>,
     },
     /// An activation by Keras' name, or a function that is only a part of others: `erf`, `sqrt`, `reciprocal`.
-    Function(&'static str, Arc<Term>),
+    Function(String, Arc<Term>),
     /// Between two numbers.
     Clip(f64, f64, Arc<Term>),
     Sum(Arc<Term>, Arc<Term>),
@@ -83,8 +83,8 @@ impl Term {
         self.size > MOST_TERMS
     }
 
-    pub(super) fn function(name: &'static str, of: Arc<Term>, node: &Node<'_>) -> Arc<Self> {
-        Term::new(Kind::Function(name, of), node)
+    pub(super) fn function(name: &str, of: Arc<Term>, node: &Node<'_>) -> Arc<Self> {
+        Term::new(Kind::Function(name.to_owned(), of), node)
     }
 
     pub(super) fn kind(kind: Kind, node: &Node<'_>) -> Arc<Self> {

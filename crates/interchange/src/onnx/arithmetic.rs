@@ -1,0 +1,117 @@
+//! Functions of constants, value by value.
+
+use super::constants::{Constant, Values};
+use super::extent::Extent;
+use super::fold::{MOST_FOLDED, picked, places, strides};
+
+/// The shape of a sum of two tensors.
+pub(super) fn beside(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+    let rank = a.len().max(b.len());
+    let extent = |of: &[usize], k: usize| (k + of.len()).checked_sub(rank).map_or(1, |k| of[k]);
+    let both = |k: usize| match (extent(a, k), extent(b, k)) {
+        (a, b) if a == b || b == 1 => Some(a),
+        (1, b) => Some(b),
+        _ => None,
+    };
+    let shape: Vec<usize> = (0..rank).map(both).collect::<Option<_>>()?;
+    let len = shape.iter().try_fold(1_usize, |len, &n| len.checked_mul(n))?;
+    (len <= MOST_FOLDED).then_some(shape)
+}
+
+/// The values in a shape that they fit.
+pub(super) fn spread(x: &Constant, shape: &[usize]) -> Option<Constant> {
+    if x.shape == shape {
+        return Some(x.clone());
+    }
+    let before = shape.len() - x.shape.len();
+    let own = strides(&x.shape);
+    let stride = |k: usize| match k.checked_sub(before) {
+        Some(k) if x.shape[k] > 1 => own[k],
+        _ => 0,
+    };
+    let strides: Vec<usize> = (0..shape.len()).map(stride).collect();
+    picked(x, shape.to_vec(), places(shape, &strides))
+}
+
+/// A function of each value.
+pub(super) fn mapped(op: &str, x: &Constant) -> Option<Constant> {
+    let values = match &x.values {
+        Values::Numbers(_) => {
+            let of: fn(i64) -> Option<i64> = match op {
+                "Neg" => i64::checked_neg,
+                "Abs" => i64::checked_abs,
+                "Not" => |x| Some(i64::from(x == 0)),
+                _ => return None,
+            };
+            let numbers = x.known_numbers()?.into_iter().map(of);
+            Values::Numbers(numbers.map(|x| x.map(Extent::number)).collect::<Option<_>>()?)
+        }
+        _ => {
+            let of: fn(f32) -> f32 = match op {
+                "Neg" => |x| -x,
+                "Abs" => f32::abs,
+                "Sqrt" => f32::sqrt,
+                "Reciprocal" => |x| 1.0 / x,
+                "Exp" => f32::exp,
+                "Log" => f32::ln,
+                "Floor" => f32::floor,
+                "Ceil" => f32::ceil,
+                "Relu" => |x| x.max(0.0),
+                "Tanh" => f32::tanh,
+                "Sigmoid" => |x| 1.0 / (1.0 + (-x).exp()),
+                _ => return None,
+            };
+            Values::Floats(x.as_floats()?.iter().map(|&x| of(x)).collect())
+        }
+    };
+    Some(Constant { values, ..x.clone() })
+}
+
+/// A function of two values each.
+pub(super) fn joined(op: &str, a: &Constant, b: &Constant) -> Option<Constant> {
+    let shape = beside(&a.shape, &b.shape)?;
+    let (a, b) = (spread(a, &shape)?, spread(b, &shape)?);
+    let values = match (a.as_numbers(), b.as_numbers()) {
+        (Some(x), Some(y)) => {
+            Values::Numbers(x.iter().zip(y).map(|(x, y)| number(op, x, y)).collect::<Option<_>>()?)
+        }
+        (None, None) => {
+            let of: fn(f32, f32) -> f32 = match op {
+                "Add" => |x, y| x + y,
+                "Sub" => |x, y| x - y,
+                "Mul" => |x, y| x * y,
+                "Div" => |x, y| x / y,
+                "Max" => f32::max,
+                "Min" => f32::min,
+                "Pow" => f32::powf,
+                _ => return None,
+            };
+            let (x, y) = (a.as_floats()?, b.as_floats()?);
+            Values::Floats(x.iter().zip(&y[..]).map(|(&x, &y)| of(x, y)).collect())
+        }
+        _ => return None,
+    };
+    Some(Constant { shape, values, ..a })
+}
+
+fn number(op: &str, x: &Extent, y: &Extent) -> Option<Extent> {
+    let of: fn(i64, i64) -> Option<i64> = match op {
+        "Add" => i64::checked_add,
+        "Sub" => i64::checked_sub,
+        "Mul" if [x, y].iter().all(|x| x.known().is_none_or(|x| x > 0)) => return x.times(y),
+        "Mul" => i64::checked_mul,
+        "Div" if y.known().is_none() || x.known().is_none() => return x.over(y),
+        // Towards zero, as in C.
+        "Div" => i64::checked_div,
+        "Mod" => |x, y| x.checked_rem_euclid(y).filter(|_| y > 0),
+        "Max" => |x, y| Some(x.max(y)),
+        "Min" => |x, y| Some(x.min(y)),
+        "Equal" => |x, y| Some(i64::from(x == y)),
+        "Greater" => |x, y| Some(i64::from(x > y)),
+        "Less" => |x, y| Some(i64::from(x < y)),
+        "And" => |x, y| Some(i64::from(x != 0 && y != 0)),
+        "Or" => |x, y| Some(i64::from(x != 0 || y != 0)),
+        _ => return None,
+    };
+    of(x.known()?, y.known()?).map(Extent::number)
+}
