@@ -9,7 +9,7 @@ pub(crate) const SHIFT: &str = "pixel_shift";
 /// The name of a layer's parameter.
 pub(crate) fn name(layer: &str, parameter: &str) -> String {
     let parameter = match parameter {
-        "kernel" | "depthwise_kernel" | "gamma" | "alpha" => "weight",
+        "kernel" | "depthwise_kernel" | "layer_scale" | "gamma" | "alpha" => "weight",
         "beta" => "bias",
         "moving_mean" => "running_mean",
         "moving_variance" => "running_var",
@@ -23,6 +23,7 @@ pub(crate) fn name(layer: &str, parameter: &str) -> String {
 pub(crate) fn own(spec: &ParamSpec) -> Vec<usize> {
     match (spec.name, &spec.shape[..]) {
         ("depthwise_kernel", &[kh, kw, c, filters]) => vec![kh, kw, 1, c * filters],
+        ("layer_scale", &[c]) => vec![1, 1, 1, c],
         (_, shape) => shape.to_vec(),
     }
 }

@@ -43,6 +43,7 @@ mod error;
 mod flatten;
 mod init;
 mod layer;
+mod layer_scale;
 mod multiply;
 mod network;
 mod normalization;
@@ -65,6 +66,7 @@ pub use error::{Error, Result};
 pub use flatten::Flatten;
 pub use init::Initializer;
 pub use layer::{Draws, Layer, Lower};
+pub use layer_scale::LayerScale;
 pub use multiply::Multiply;
 pub use network::{
     Arena, Comparison, Cut, Exchange, Graph, Metrics, Mode, Network, Slot, Step, Summary, SummaryRow,

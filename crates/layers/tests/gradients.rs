@@ -4,8 +4,8 @@
 use layers::{
     Add, AveragePooling2D, BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Cropping2D,
     Dense, DepthwiseConv2D, Dropout, Flatten, Graph, GroupNormalization, Initializer, Layer,
-    LayerNormalization, LocalResponseNormalization, Lower, MaxPooling2D, Mode, Multiply, PReLU, Padding,
-    ParamSpec, Rescaling, Reshape, Role, SeparableConv2D, UpSampling2D, Value, ZeroPadding2D,
+    LayerNormalization, LayerScale, LocalResponseNormalization, Lower, MaxPooling2D, Mode, Multiply, PReLU,
+    Padding, ParamSpec, Rescaling, Reshape, Role, SeparableConv2D, UpSampling2D, Value, ZeroPadding2D,
 };
 use program::{Activation, Conv2d, Linear, Noise, Pad, Shape, TensorId, ops};
 use testkit::{GradientCheck, Report};
@@ -243,6 +243,11 @@ fn batch_normalization_with_every_activation() {
         GradientCheck::new().batch(5).assert(&graph, logits);
         check_alone([2, 2, 3], layer);
     }
+}
+
+#[test]
+fn layer_scale() {
+    check([3, 2, 4], LayerScale::new(0.7));
 }
 
 #[test]

@@ -6,7 +6,8 @@ use crate::ops::{
 };
 use crate::passes::{Training, training};
 use crate::{
-    Activation, Arena, BatchNorm, Builder, Conv2d, Parameter, Phase, Program, Shape, Span, Target, TensorId,
+    Activation, Arena, BatchNorm, Builder, Conv2d, Pad, Parameter, Phase, Program, Shape, Span, Target,
+    TensorId,
 };
 
 /// A forward program that grows layer by layer.

@@ -28,13 +28,14 @@ const NEUTRAL: [&str; 9] = [
 ];
 
 /// Layers that files have weights of.
-const WITH_WEIGHTS: [&str; 8] = [
+const WITH_WEIGHTS: [&str; 9] = [
     "BatchNormalization",
     "Conv2D",
     "Dense",
     "DepthwiseConv2D",
     "GroupNormalization",
     "LayerNormalization",
+    "LayerScale",
     "PReLU",
     "SeparableConv2D",
 ];

@@ -108,6 +108,7 @@ impl Unit {
         let named = |name: &str| self.arrays.iter().find(|array| array.parameter.as_deref() == Some(name));
         match is_named {
             // Keras 3 calls the weights of a depthwise convolution so.
+            true if parameter == "layer_scale" => self.arrays.first(),
             true => named(parameter).or(named("kernel").filter(|_| parameter == "depthwise_kernel")),
             false => self.arrays.get(place),
         }

@@ -179,6 +179,12 @@ const TABLE: &[Class] = &[
         ..PLAIN
     },
     Class {
+        name: "LayerScale",
+        options: &["init_values", "projection_dim"],
+        build: depthwise::layer_scale,
+        ..PLAIN
+    },
+    Class {
         name: "LocalResponseNormalization",
         options: &["size", "alpha", "beta", "bias"],
         keeps_sign: true,

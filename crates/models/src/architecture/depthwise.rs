@@ -2,7 +2,7 @@
 
 use super::classes::Site;
 use super::zeros::Tensor;
-use layers::{DepthwiseConv2D, Padding, Result, SeparableConv2D};
+use layers::{DepthwiseConv2D, LayerScale, Padding, Result, SeparableConv2D};
 
 /// The options of a depthwise convolution.
 pub(super) const OPTIONS: &[&str] = &[
@@ -64,6 +64,17 @@ pub(super) fn depthwise_conv2d(site: &mut Site<'_>) -> Result<Tensor> {
         .depthwise_initializer(options.initializer("depthwise_initializer")?)
         .activation(site.act);
     site.add_padded(conv)
+}
+
+/// The class of `keras.applications`.
+pub(super) fn layer_scale(site: &mut Site<'_>) -> Result<Tensor> {
+    let (x, options) = (site.graph.shape(site.inputs[0].value), &site.options);
+    match options.size("projection_dim")? {
+        Some(c) if c != x.c => {
+            Err(options.refuse(format!("`projection_dim` is {c}, but its input has {} channels", x.c)))
+        }
+        _ => site.add(LayerScale::new(options.number("init_values", 1.0)?)),
+    }
 }
 
 pub(super) fn separable_conv2d(site: &mut Site<'_>) -> Result<Tensor> {
