@@ -90,6 +90,8 @@ def binary_cross_entropy():
     labels = np.array([0, 1, 1, 1, 0, 1, 1, 0], dtype=np.uint32)
     save("bce.logits", logits)
     save("bce.labels", labels)
+    # Keras computes in this format whatever it is given.
+    keras.config.set_floatx("float64")
     for name, smoothing in [("hard", 0.0), ("smooth", 0.125)]:
         x = tensor(logits)
         of = {"label_smoothing": smoothing, "reduction": "sum"}

@@ -136,7 +136,8 @@ a, backward:
             let apart = text.contains(&format!("%3 (4, 4, 2) = activate {name} %{input}\n"));
             let by_input = text.contains(&format!("activation_gradient {name} %{input}, "));
             let by_output = text.contains(&format!("activation_gradient {name} %3, "));
-            let expected = (act.reads_input(), act.reads_input(), act == Activation::Relu);
+            let from_output = !act.reads_input() && act != Activation::None;
+            let expected = (act.reads_input(), act.reads_input(), from_output);
             assert_eq!((apart, by_input, by_output), expected, "{text}");
         }
     }

@@ -172,7 +172,7 @@ unsafe fn tile<S: Simd, const T: usize, const V: usize>(s: &Sums, line: &Line, a
                 let scale = numbers::<S>(scale, j, all || j + 1 < V, mask);
                 let shift = numbers::<S>(shift, j, all || j + 1 < V, mask);
                 for t in 0..T {
-                    acc[t][j] = S::fma(acc[t][j], scale, shift);
+                    acc[t][j] = S::add(S::mul(acc[t][j], scale), shift);
                 }
             }
         }

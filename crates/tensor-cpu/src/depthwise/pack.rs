@@ -53,15 +53,16 @@ fn pack_pixel<E: Element>(plan: &Plan, pixel: &[E], plane: usize, blocks: Range<
     }
 }
 
-/// Packs the weights of a group's blocks: of each the planes, of these the taps.
-pub(super) fn pack_weights(plan: &Plan, w: &[f32], blocks: Range<usize>, to: &mut [f32]) {
+/// Packs the weights of a group's blocks: of each the planes, of these the taps. They are rounded to the format of the
+/// activations, so that products of bf16 are exact: then a fused product has the bits of one that is added.
+pub(super) fn pack_weights<E: Element>(plan: &Plan, w: &[f32], blocks: Range<usize>, to: &mut [f32]) {
     let outputs = w.len() / plan.taps().max(1);
     for (k, to) in to.chunks_exact_mut(BLOCK).enumerate() {
         let (tap, plane) = (k % plan.taps(), k / plan.taps() % plan.planes);
         let Some(block) = blocks.clone().nth(k / plan.taps() / plan.planes) else { return };
         for (lane, to) in to.iter_mut().enumerate() {
             let of = plan.of_weights.of(block * BLOCK + lane, plane);
-            *to = if lane < plan.lanes(block) { w[tap * outputs + of] } else { 0.0 };
+            *to = if lane < plan.lanes(block) { E::of(w[tap * outputs + of]).get() } else { 0.0 };
         }
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn run<E: Element>(
         let (ring, memory) = memory.split_at_mut(parts(plan)[0]);
         let (weights, lines) = memory.split_at_mut(parts(plan)[1]);
         let blocks = plan.group(task % plan.groups);
-        pack::pack_weights(plan, w, blocks.clone(), weights);
+        pack::pack_weights::<E>(plan, w, blocks.clone(), weights);
         let rows = portion(plan.out.shape.h, plan.segments, task % of_sample / plan.groups);
         let task = Task { cpu, plan, weights, finish, sample: task / of_sample, blocks, out };
         task.run(x.data, rows, ring, lines);
