@@ -60,7 +60,10 @@ impl Conv2d {
 
     /// Input channels of a group, `c`.
     pub const fn group_inputs(&self) -> usize {
-        if self.groups == 0 { 0 } else { self.inputs / self.groups }
+        match self.inputs.checked_div(self.groups) {
+            Some(inputs) => inputs,
+            None => 0,
+        }
     }
 
     /// Rows and columns from the first to the last element of the kernel: with dilation more than it has.
@@ -83,7 +86,10 @@ impl Conv2d {
         let op = "conv2d";
         Error::check_shape(op, "the input", x, x.with_c(self.inputs))?;
         let value = |what, value: usize, accepted| Error::Value { op, what, value: value as f64, accepted };
-        if self.groups == 0 || self.inputs % self.groups != 0 || self.outputs % self.groups != 0 {
+        if self.groups == 0
+            || !self.inputs.is_multiple_of(self.groups)
+            || !self.outputs.is_multiple_of(self.groups)
+        {
             let accepted = "a divisor of its input channels and of its filters";
             return Err(value("the number of groups", self.groups, accepted));
         }

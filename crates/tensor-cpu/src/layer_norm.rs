@@ -63,6 +63,8 @@ fn sums<const N: usize>(channels: usize, term: impl Fn(usize) -> [f32; N]) -> [f
     let mut lanes = [[0.0_f32; LANES]; N];
     let whole = channels - channels % LANES;
     for start in (0..whole).step_by(LANES) {
+        // An index a lane: the loop over lanes is the one that becomes vectors.
+        #[allow(clippy::needless_range_loop, reason = "the lanes of all sums are indexed alike")]
         for k in 0..LANES {
             let terms = term(start + k);
             for n in 0..N {

@@ -249,7 +249,7 @@ impl Site<'_> {
     }
 
     /// Adds a layer that reads the first input.
-    fn add(&mut self, layer: impl Layer + 'static) -> Result<Tensor> {
+    pub(super) fn add(&mut self, layer: impl Layer + 'static) -> Result<Tensor> {
         let x = self.inputs[0].without_zeros(&self.options)?;
         Ok(Tensor::of(self.graph.add_named(self.options.name, layer, x)?))
     }
