@@ -36,10 +36,10 @@ impl Case for Channels {
         let [dx, shuffled, back] =
             ["dx", "shuffled", "back"].map(|name| ops.tensor(&Operand::draw(name, shape, self.to)));
         let shuffle = ChannelShuffle { groups: self.groups };
-        ops.set(slice, &[x], &[taken]);
-        ops.write(SliceGradient { slice, of: shape.c }, &[dy], &[dx], self.mode);
-        ops.set(shuffle, &[x], &[shuffled]);
-        ops.write(shuffle.inverse(shape.c), &[x], &[back], self.mode);
+        ops.set(slice, [x], [taken]);
+        ops.write(SliceGradient { slice, of: shape.c }, [dy], [dx], self.mode);
+        ops.set(shuffle, [x], [shuffled]);
+        ops.write(shuffle.inverse(shape.c), [x], [back], self.mode);
         let done = ops.run()?;
         Ok(vec![
             done.output(taken, "taken", 0.0)?,

@@ -38,9 +38,9 @@ impl Case for Dense {
         let (b, db) = (ops.weights("b", c), ops.numbers(Arena::Gradients, "db", c));
         let gradients = [dw, db];
         let gradients = &gradients[..1 + bias];
-        ops.set(LinearForward { linear, act: self.act }, &[x, w, b][..2 + bias], &[y]);
-        ops.write(LinearInputGradient { linear }, &[dy, w], &[dx], self.mode);
-        ops.set(LinearWeightGradient { linear, bias: self.bias }, &[x, dy], gradients);
+        ops.set(LinearForward { linear, act: self.act }, &[x, w, b][..2 + bias], [y]);
+        ops.write(LinearInputGradient { linear }, [dy, w], [dx], self.mode);
+        ops.set(LinearWeightGradient { linear, bias: self.bias }, [x, dy], gradients);
         let done = ops.run()?;
         let mut outputs = vec![done.output(y, "y", TOLERANCE)?, done.output(dx, "dx", TOLERANCE)?];
         for (&gradient, name) in gradients.iter().zip(["dw", "db"]) {

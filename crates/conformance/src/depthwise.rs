@@ -39,13 +39,13 @@ impl Case for Channels {
         let (b, db) = (ops.weights("b", c), ops.numbers(Arena::Gradients, "db", c));
         let b = self.bias.then_some(b);
         let gradients = results::DepthwiseWeightGradient { dw, db: self.bias.then_some(db) };
-        ops.set(DepthwiseForward { conv, act }, operands::DepthwiseForward { x, w, b }, &[y]);
-        ops.write(DepthwiseInputGradient { conv, x: self.shape.with_n(1) }, &[dy, w], &[dx], self.mode);
-        ops.set(DepthwiseWeightGradient { conv, bias: self.bias }, &[x, dy], gradients);
+        ops.set(DepthwiseForward { conv, act }, operands::DepthwiseForward { x, w, b }, [y]);
+        ops.write(DepthwiseInputGradient { conv, x: self.shape.with_n(1) }, [dy, w], [dx], self.mode);
+        ops.set(DepthwiseWeightGradient { conv, bias: self.bias }, [x, dy], gradients);
         let bn = BatchNorm { epsilon: 1e-3, act };
         let [gamma, beta, mean, var] = running_norm(&mut ops, c);
         let normalized = operands::DepthwiseNormalized { x, w, gamma, beta, mean, var, b };
-        ops.set(DepthwiseNormalized { conv, bn }, normalized, &[of_inference]);
+        ops.set(DepthwiseNormalized { conv, bn }, normalized, [of_inference]);
         let done = ops.run()?;
         let mut outputs = vec![done.output(y, "y", TOLERANCE)?, done.output(dx, "dx", TOLERANCE)?];
         for (gradient, name) in gradients.list().into_iter().zip(["dw", "db"]) {
@@ -121,7 +121,7 @@ impl Case for Nan {
         let mut ops = bench.ops(1, ALONE);
         let x = ops.tensor(&Operand::draw("x", shape, ALONE).with(3, f32::NAN));
         let (y, w) = (ops.draw("y", shape), ops.weights("w", conv.weights()));
-        ops.set(DepthwiseForward { conv, act: Activation::Relu }, &[x, w], &[y]);
+        ops.set(DepthwiseForward { conv, act: Activation::Relu }, [x, w], [y]);
         let y = ops.run()?.output(y, "y", TOLERANCE)?;
         assert_eq!(y.values.iter().filter(|y| y.is_nan()).count(), 4, "all that see the NaN");
         Ok(vec![y])

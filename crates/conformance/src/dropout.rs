@@ -30,7 +30,7 @@ impl Case for Dropped {
         let mut ops = bench.ops(self.shape.n, ALONE);
         let x = ops.tensor(&Operand::draw("x", self.shape, self.from));
         let y = ops.tensor(&Operand::draw("y", self.shape, self.to));
-        ops.write(self.op, &[x], &[y], self.mode);
+        ops.write(self.op, [x], [y], self.mode);
         Ok(vec![ops.run_with(&self.args)?.output(y, "y", 1e-6)?])
     }
 }
@@ -54,7 +54,7 @@ fn of_ones(bench: &Bench, shape: Shape, op: Dropout, first_sample: u32) -> Vec<f
     let run = || {
         let mut ops = bench.ops(shape.n, ALONE);
         let (x, y) = (ops.tensor(&Operand::constant(1.0, shape, ALONE)), ops.draw("y", shape));
-        ops.set(op, &[x], &[y]);
+        ops.set(op, [x], [y]);
         let args = StepArgs { seed: 7, step: 9, first_sample, ..StepArgs::inference(shape.n) };
         ops.run_with(&args)?.output(y, "y", 0.0)
     };

@@ -36,15 +36,15 @@ impl Case for Elementwise {
         let dy = ops.tensor(&Operand::draw("dy", self.shape, self.to));
         let [copy, scaled, y, sum, summand, dx, replaced] =
             [(); 7].map(|()| ops.tensor(&Operand::draw("to", self.shape, self.to)));
-        ops.write(Scale { factor: 1.0 }, &[x], &[copy], self.mode);
-        ops.write(Scale { factor: 0.3 }, &[x], &[scaled], self.mode);
-        ops.set(Activate { act }, &[x], &[y]);
-        ops.set(Add { act }, &[x, dy], &[sum]);
+        ops.write(Scale { factor: 1.0 }, [x], [copy], self.mode);
+        ops.write(Scale { factor: 0.3 }, [x], [scaled], self.mode);
+        ops.set(Activate { act }, [x], [y]);
+        ops.set(Add { act }, [x, dy], [sum]);
         let sum_in_place = ops.in_place_of(summand);
-        ops.set(Add { act }, &[x, summand], &[sum_in_place]);
-        ops.write(ActivationGradient { act }, &[x, dy], &[dx], self.mode);
+        ops.set(Add { act }, [x, summand], [sum_in_place]);
+        ops.write(ActivationGradient { act }, [x, dy], [dx], self.mode);
         let dx_in_place = ops.in_place_of(replaced);
-        ops.set(ActivationGradient { act }, &[x, replaced], &[dx_in_place]);
+        ops.set(ActivationGradient { act }, [x, replaced], [dx_in_place]);
         let done = ops.run()?;
         // A sum is rounded once, and then exact.
         let of_sum = if smooth { SMOOTH } else { of_product.max(1e-7) };
@@ -98,9 +98,9 @@ impl Case for Nan {
         let summand = Operand::constant(-1.0, shape, ALONE).with(0, 3.0);
         let [x, dy, summand] = [x, dy, summand].map(|operand| ops.tensor(&operand));
         let [y, dx, sum] = ["y", "dx", "sum"].map(|name| ops.draw(name, shape));
-        ops.set(Activate { act }, &[x], &[y]);
-        ops.set(ActivationGradient { act }, &[y, dy], &[dx]);
-        ops.set(Add { act }, &[x, summand], &[sum]);
+        ops.set(Activate { act }, [x], [y]);
+        ops.set(ActivationGradient { act }, [y, dy], [dx]);
+        ops.set(Add { act }, [x, summand], [sum]);
         let done = ops.run()?;
         let (y, dx) = (done.output(y, "y", 0.0)?, done.output(dx, "dx", 0.0)?);
         let sum = done.output(sum, "sum", 0.0)?;

@@ -85,7 +85,7 @@ fn against_labels(bench: &Bench, n: usize, labels: Ints) -> Result<Vec<Output>> 
     let (logits, gradient) = (ops.draw("logits", shape), ops.draw("gradient", shape));
     let of_batch = ops.labels(&[]);
     let metrics = ops.numbers(Arena::Gradients, "metrics", 2);
-    ops.set(CrossEntropy { gradient: true }, &[logits, of_batch], &[gradient, metrics]);
+    ops.set(CrossEntropy { gradient: true }, [logits, of_batch], [gradient, metrics]);
     let args = StepArgs { global_batch: 8, ..StepArgs::inference(n) };
     let mut done = ops.start()?;
     done.run.labels = labels;

@@ -29,12 +29,12 @@ impl Case for Merging {
         let (x, z) = (ops.tensor(&draw("x", shape)), ops.tensor(&draw("z", spread.shape(shape))));
         let [product, sum, replaced] = [(); 3].map(|()| ops.tensor(&draw("to", shape)));
         let [dz, of_sum] = [(); 2].map(|()| ops.tensor(&draw("dz", spread.shape(shape))));
-        ops.write(Merge { how: How::Product }, &[x, z], &[product], mode);
-        ops.write(Merge { how: How::Sum }, &[x, z], &[sum], mode);
+        ops.write(Merge { how: How::Product }, [x, z], [product], mode);
+        ops.write(Merge { how: How::Sum }, [x, z], [sum], mode);
         let in_place = ops.in_place_of(replaced);
-        ops.set(Merge { how: How::Product }, &[replaced, z], &[in_place]);
-        ops.write(MergeGradient { spread }, &[sum, x], &[dz], mode);
-        ops.write(MergeGradient { spread }, &[x], &[of_sum], mode);
+        ops.set(Merge { how: How::Product }, [replaced, z], [in_place]);
+        ops.write(MergeGradient { spread }, [sum, x], [dz], mode);
+        ops.write(MergeGradient { spread }, [x], [of_sum], mode);
         let done = ops.run()?;
         Ok(vec![
             done.output(product, "product", 3e-7)?,

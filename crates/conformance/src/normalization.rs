@@ -82,17 +82,17 @@ impl Case for Normalization {
         let variance = ops.run_of(Arena::Averages, &variance);
         let training = operands::BatchNormTrain { x, gamma, beta, bias: Some(bias) };
         ops.set(BatchNormTrain { bn }, training, results::BatchNormTrain { y, saved, sums });
-        ops.set(BatchNormRecompute { bn }, operands::BatchNormRecompute { x, gamma, beta, saved }, &[again]);
+        ops.set(BatchNormRecompute { bn }, operands::BatchNormRecompute { x, gamma, beta, saved }, [again]);
         let of_weights = operands::BatchNormWeightGradient { x, gamma, beta, saved, dy };
-        ops.set(BatchNormWeightGradient { bn }, of_weights, &[dgamma, dbeta]);
+        ops.set(BatchNormWeightGradient { bn }, of_weights, [dgamma, dbeta]);
         let of_input = BatchNormInputGradient { bn, shared: false };
         let operands =
             operands::BatchNormInputGradient { x, gamma, beta, saved, dy, sums: dgamma, dbeta: Some(dbeta) };
-        ops.write(of_input, operands, &[dx], self.mode);
+        ops.write(of_input, operands, [dx], self.mode);
         let inference = operands::BatchNormInfer { x, gamma, beta, mean, var: variance };
-        ops.set(BatchNormInfer { bn }, inference, &[of_inference]);
+        ops.set(BatchNormInfer { bn }, inference, [of_inference]);
         let gradient = BatchNormInferGradient { epsilon: bn.epsilon };
-        ops.set(gradient, &[dy, gamma, variance], &[dx_of_inference]);
+        ops.set(gradient, [dy, gamma, variance], [dx_of_inference]);
         let done = ops.run()?;
         let Tolerances { of_numbers, lost, .. } = self.tolerances();
         let y = done.output(y, "y", of_numbers)?;
@@ -128,7 +128,7 @@ impl Case for Grouped {
         let (y, dx) = (ops.draw("y", shape), ops.draw("dx", shape));
         let [gamma, beta] = ["gamma", "beta"].map(|name| ops.numbers(Arena::Parameters, name, c));
         let [dgamma, dbeta] = ["dgamma", "dbeta"].map(|name| ops.numbers(Arena::Gradients, name, c));
-        ops.set(op, &[x, gamma, beta], &[y]);
+        ops.set(op, [x, gamma, beta], [y]);
         let gradients = results::GroupNormGradient { dx, dgamma, dbeta };
         let operands = operands::GroupNormGradient { x, gamma, beta, dy };
         ops.write(GroupNormGradient { norm: op }, operands, gradients, mode);
@@ -215,7 +215,7 @@ impl Case for Channels {
         let saved = ops.numbers(Arena::Statistics, "saved", 2 * c);
         let sums = ops.numbers(Arena::Gradients, "sums", 2 * c);
         let bn = BatchNorm { epsilon: 1e-3, act: self.act };
-        ops.set(BatchNormTrain { bn }, &[x, gamma, beta], &[y, saved, sums]);
+        ops.set(BatchNormTrain { bn }, [x, gamma, beta], [y, saved, sums]);
         let done = ops.run()?;
         let variance = done.output(sums, "variance", 0.0)?.values.split_off(c);
         Ok(vec![Output::new("variance", variance, self.tolerance), done.output(y, "y", self.tolerance)?])
@@ -260,7 +260,7 @@ impl Case for Corners {
         let saved = ops.numbers(Arena::Statistics, "saved", 2 * c);
         let sums = ops.numbers(Arena::Gradients, "sums", 2 * c);
         let bn = BatchNorm { epsilon: 1e-3, act: Activation::Relu };
-        ops.set(BatchNormTrain { bn }, &[x, gamma, beta], &[y, saved, sums]);
+        ops.set(BatchNormTrain { bn }, [x, gamma, beta], [y, saved, sums]);
         let done = ops.run()?;
         let saved = done.output(saved, "saved", 0.0)?.values;
         // A mean next to 0 is measured by the deviation.
@@ -304,7 +304,7 @@ impl Case for BesideCorner {
         let (x, y) = (ops.tensor(&self.0), ops.draw("y", shape));
         let gamma = ops.run_of(Arena::Parameters, &vec![1.0; shape.c]);
         let beta = ops.run_of(Arena::Parameters, &vec![0.0; shape.c]);
-        ops.set(GroupNorm { groups: 1, epsilon: 1e-3, act: Activation::None }, &[x, gamma, beta], &[y]);
+        ops.set(GroupNorm { groups: 1, epsilon: 1e-3, act: Activation::None }, [x, gamma, beta], [y]);
         let mut y = ops.run()?.output(y, "y", 1e-5)?;
         y.values.drain(..shape.c);
         Ok(vec![y])
@@ -336,7 +336,7 @@ pub fn squares_that_overflow_show(subject: &Subject) {
             let mut ops = bench.ops(shape.n, ALONE);
             let x = ops.tensor(&Operand::draw("x", shape, ALONE).map(|x| x * 1e30));
             let stats = ops.numbers(Arena::Statistics, "stats", 7);
-            ops.set(BatchNormMoments, &[x], &[stats]);
+            ops.set(BatchNormMoments, [x], [stats]);
             ops.run()?.output(stats, "stats", 0.0)
         };
         let stats = run().expect("the statistics of what a device can hold");

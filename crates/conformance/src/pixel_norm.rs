@@ -28,8 +28,8 @@ impl Case for OverChannels {
         let (y, dx) = (ops.draw("y", shape), ops.draw("dx", shape));
         let [gamma, beta] = ["gamma", "beta"].map(|name| ops.numbers(Arena::Parameters, name, shape.c));
         let [dgamma, dbeta] = ["dgamma", "dbeta"].map(|name| ops.numbers(Arena::Gradients, name, shape.c));
-        ops.set(op, &[x, gamma, beta], &[y]);
-        ops.write(LayerNormGradient { norm: op }, &[x, gamma, dy], &[dx, dgamma, dbeta], self.mode);
+        ops.set(op, [x, gamma, beta], [y]);
+        ops.write(LayerNormGradient { norm: op }, [x, gamma, dy], [dx, dgamma, dbeta], self.mode);
         let done = ops.run()?;
         Ok(vec![
             done.output(y, "y", 2e-6 * self.lost)?,
@@ -65,8 +65,8 @@ impl Case for Responses {
         let mut ops = bench.ops(shape.n, self.place);
         let (x, dy) = (ops.draw("x", shape), ops.draw("dy", shape));
         let (y, dx) = (ops.draw("y", shape), ops.draw("dx", shape));
-        ops.set(norm, &[x], &[y]);
-        ops.write(LocalResponseNormGradient { norm }, &[x, dy], &[dx], self.mode);
+        ops.set(norm, [x], [y]);
+        ops.write(LocalResponseNormGradient { norm }, [x, dy], [dx], self.mode);
         let done = ops.run()?;
         Ok(vec![done.output(y, "y", 2e-6)?, done.output(dx, "dx", 5e-6)?])
     }

@@ -34,10 +34,10 @@ impl Case for Pooling {
         let dy = ops.draw("dy", shape);
         let [largest, mean] = ["largest", "mean"].map(|name| ops.draw(name, shape));
         let [of_largest, of_mean] = ["of largest", "of mean"].map(|name| ops.draw(name, self.shape));
-        ops.set(MaxPool { pool }, &[x], &[largest]);
-        ops.write(MaxPoolGradient { pool }, &[x, largest, dy], &[of_largest], self.mode);
-        ops.set(AveragePool { pool }, &[x], &[mean]);
-        ops.write(AveragePoolGradient { pool, x: self.shape.with_n(1) }, &[dy], &[of_mean], self.mode);
+        ops.set(MaxPool { pool }, [x], [largest]);
+        ops.write(MaxPoolGradient { pool }, [x, largest, dy], [of_largest], self.mode);
+        ops.set(AveragePool { pool }, [x], [mean]);
+        ops.write(AveragePoolGradient { pool, x: self.shape.with_n(1) }, [dy], [of_mean], self.mode);
         let done = ops.run()?;
         Ok(vec![
             done.output(largest, "y of max", 0.0)?,
@@ -97,8 +97,8 @@ impl Case for Nan {
         let x = Operand::draw("x", of_x, ALONE).with(21, f32::NAN).with(3, f32::NAN).with(8, f32::NAN);
         let (x, dy) = (ops.tensor(&x), ops.draw("dy", of_y));
         let (y, dx) = (ops.draw("y", of_y), ops.draw("dx", of_x));
-        ops.set(MaxPool { pool }, &[x], &[y]);
-        ops.set(MaxPoolGradient { pool }, &[x, y, dy], &[dx]);
+        ops.set(MaxPool { pool }, [x], [y]);
+        ops.set(MaxPoolGradient { pool }, [x, y, dy], [dx]);
         let done = ops.run()?;
         let (y, dx) = (done.output(y, "y", 0.0)?, done.output(dx, "dx", 1e-6)?);
         assert_eq!(y.values.iter().filter(|y| y.is_nan()).count(), 4 + 2);

@@ -27,9 +27,9 @@ impl Case for Slopes {
             ["x", "dy", "to", "to"].map(|name| ops.tensor(&Operand::draw(name, shape, place)));
         let slopes = ops.numbers(Arena::Parameters, "slopes", shape.c);
         let dslopes = ops.numbers(Arena::Gradients, "dslopes", shape.c);
-        ops.set(PRelu, &[x, slopes], &[y]);
-        ops.write(PReluInputGradient, &[x, slopes, dy], &[dx], mode);
-        ops.set(PReluSlopeGradient, &[x, dy], &[dslopes]);
+        ops.set(PRelu, [x, slopes], [y]);
+        ops.write(PReluInputGradient, [x, slopes, dy], [dx], mode);
+        ops.set(PReluSlopeGradient, [x, dy], [dslopes]);
         let done = ops.run()?;
         Ok(vec![
             done.output(y, "y", 3e-7)?,

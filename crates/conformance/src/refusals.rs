@@ -92,11 +92,11 @@ fn every_arena<'a>(bench: &'a Bench<'a>) -> Ops<'a> {
     let [sums, metrics, dw] = [6, 2, 12].map(|len| ops.numbers(Arena::Gradients, "grads", len));
     let labels = ops.labels(&[0, 1, 2, 1, 0]);
     let bn = BatchNorm { epsilon: 1e-3, act: Activation::None };
-    ops.set(LinearForward { linear, act: Activation::None }, &[x, w], &[y]);
-    ops.set(BatchNormTrain { bn }, &[y, gamma, beta], &[z, saved, sums]);
-    ops.set(BatchNormInfer { bn }, &[y, gamma, beta, mean, variance], &[inferred]);
-    ops.set(CrossEntropy { gradient: true }, &[z, labels], &[dy, metrics]);
-    ops.set(LinearWeightGradient { linear, bias: false }, &[x, dy], &[dw]);
+    ops.set(LinearForward { linear, act: Activation::None }, [x, w], [y]);
+    ops.set(BatchNormTrain { bn }, [y, gamma, beta], [z, saved, sums]);
+    ops.set(BatchNormInfer { bn }, [y, gamma, beta, mean, variance], [inferred]);
+    ops.set(CrossEntropy { gradient: true }, [z, labels], [dy, metrics]);
+    ops.set(LinearWeightGradient { linear, bias: false }, [x, dy], [dw]);
     ops
 }
 

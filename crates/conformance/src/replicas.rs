@@ -43,7 +43,7 @@ impl Case for Parts {
             let mut ops = bench.ops(rows.len(), place);
             let x = ops.tensor(&all_x.samples(rows));
             let own = ops.numbers(Arena::Statistics, "own", stats_len);
-            ops.set(BatchNormMoments, &[x], &[own]);
+            ops.set(BatchNormMoments, [x], [own]);
             stats.extend(ops.run()?.output(own, "stats", 0.0)?.values);
         }
         // What replicas add up, added up on the host: dgamma, dbeta, sums.
@@ -60,9 +60,9 @@ impl Case for Parts {
             let [dgamma, dbeta] = ["dgamma", "dbeta"].map(|name| ops.numbers(Arena::Gradients, name, c));
             let sums = ops.numbers(Arena::Gradients, "sums", 2 * c);
             let joined = operands::SyncBatchNorm { x, stats: all, gamma, beta, bias: Some(bias) };
-            ops.set(SyncBatchNorm { bn }, joined, &[own_y, of_batch, sums]);
+            ops.set(SyncBatchNorm { bn }, joined, [own_y, of_batch, sums]);
             let of_weights = operands::BatchNormWeightGradient { x, gamma, beta, saved: of_batch, dy };
-            ops.set(BatchNormWeightGradient { bn }, of_weights, &[dgamma, dbeta]);
+            ops.set(BatchNormWeightGradient { bn }, of_weights, [dgamma, dbeta]);
             let done = ops.run()?;
             let own = [dgamma, dbeta, sums].map(|id| done.output(id, "sums", 0.0));
             let own = own.into_iter().collect::<Result<Vec<Output>>>()?;
@@ -89,7 +89,7 @@ impl Case for Parts {
                 sums: gradients,
                 dbeta: None,
             };
-            ops.write(op, of_all, &[own], mode);
+            ops.write(op, of_all, [own], mode);
             let args = StepArgs { global_batch: shape.n, ..StepArgs::inference(rows.len()) };
             dx.extend(ops.run_with(&args)?.output(own, "dx", 0.0)?.values);
         }

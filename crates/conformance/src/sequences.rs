@@ -84,9 +84,9 @@ impl Case for SharedArena {
         let gradients = [CONV.weights(), CONV.outputs, 32, POINTWISE.weights(), 240];
         let gradients = gradients.map(|len| ops.numbers(Arena::Gradients, "grads", len));
         let [first, bias, between, second, last] = gradients;
-        ops.set(LinearWeightGradient { linear, bias: false }, &inputs[..2], &[last]);
-        ops.set(Conv2dWeightGradient { conv: POINTWISE, bias: false }, &inputs[2..4], &[second]);
-        ops.set(Conv2dWeightGradient { conv: CONV, bias: true }, &inputs[4..], &[first, bias]);
+        ops.set(LinearWeightGradient { linear, bias: false }, &inputs[..2], [last]);
+        ops.set(Conv2dWeightGradient { conv: POINTWISE, bias: false }, &inputs[2..4], [second]);
+        ops.set(Conv2dWeightGradient { conv: CONV, bias: true }, &inputs[4..], [first, bias]);
         let Started { mut run, .. } = ops.start()?;
         let [between_at, cut, end] = [between, second, last].map(|id| run.executable.span(id));
         let whole = Span::new(0, end.end());
@@ -131,9 +131,9 @@ impl Case for Changing {
             (ops.draw("x", image), ops.draw("dy", wide), ops.draw("vectors", Shape::vectors(3, 16)));
         let (y, dx, z) = (ops.draw("y", wide), ops.draw("dx", image), ops.draw("z", Shape::vectors(3, 24)));
         let (w, dense) = (ops.weights("w", CONV.weights()), ops.weights("dense", 16 * 24));
-        ops.set(Conv2dForward { conv: CONV, act }, &[x, w], &[y]);
-        ops.set(Conv2dInputGradient { conv: CONV, x: image.with_n(1) }, &[dy, w], &[dx]);
-        ops.set(LinearForward { linear, act }, &[vectors, dense], &[z]);
+        ops.set(Conv2dForward { conv: CONV, act }, [x, w], [y]);
+        ops.set(Conv2dInputGradient { conv: CONV, x: image.with_n(1) }, [dy, w], [dx]);
+        ops.set(LinearForward { linear, act }, [vectors, dense], [z]);
         let Started { mut run, .. } = ops.start()?;
         let whole = Span::new(0, run.executable.span(dense).end());
         let params = ParamRun::new(whole, WeightDecay::None);
@@ -195,10 +195,10 @@ impl Case for Batches {
         let [gamma, beta] = ["gamma", "beta"].map(|name| ops.numbers(Arena::Parameters, name, 16));
         let saved = ops.numbers(Arena::Statistics, "saved", 32);
         let sums = ops.numbers(Arena::Gradients, "sums", 32);
-        ops.set(Conv2dForward { conv: CONV, act: Activation::None }, &[x, w], &[y]);
+        ops.set(Conv2dForward { conv: CONV, act: Activation::None }, [x, w], [y]);
         let bn = BatchNorm { epsilon: 1e-3, act: Activation::None };
-        ops.set(BatchNormTrain { bn }, &[y, gamma, beta], &[z, saved, sums]);
-        ops.set(Conv2dWeightGradient { conv: CONV, bias: false }, &[x, y], &[dw]);
+        ops.set(BatchNormTrain { bn }, [y, gamma, beta], [z, saved, sums]);
+        ops.set(Conv2dWeightGradient { conv: CONV, bias: false }, [x, y], [dw]);
         let (mut started, mut outputs) = (ops.start()?, Vec::new());
         for n in [4, 1, 0, 3, 4] {
             started.run.run(&StepArgs::inference(n))?;

@@ -57,8 +57,8 @@ impl Case for Logits {
         let mut ops = bench.ops(self.samples, self.place);
         let (x, labels, y) = (ops.tensor(&logits), ops.labels(&self.labels()), ops.draw("y", shape));
         let [metrics, alone] = ["metrics", "alone"].map(|name| ops.numbers(Arena::Gradients, name, 2));
-        ops.set(CrossEntropy { gradient: false }, &[x, labels], &[alone]);
-        ops.set(CrossEntropy { gradient: true }, &[x, labels], &[y, metrics]);
+        ops.set(CrossEntropy { gradient: false }, [x, labels], [alone]);
+        ops.set(CrossEntropy { gradient: true }, [x, labels], [y, metrics]);
         let args = StepArgs {
             label_smoothing: self.smoothing,
             // A gradient that half precision holds, scaled too.
@@ -130,7 +130,7 @@ impl Case for Outside {
         };
         let labels = ops.labels(&labels);
         let metrics = ops.numbers(Arena::Gradients, "metrics", 2);
-        ops.set(CrossEntropy { gradient: true }, &[x, labels], &[dx, metrics]);
+        ops.set(CrossEntropy { gradient: true }, [x, labels], [dx, metrics]);
         let mixed = self.other.is_some();
         let done = ops.run_with(&StepArgs { global_batch: 8, mixed, ..StepArgs::inference(3) })?;
         let metrics = done.output(metrics, "metrics", 1e-6)?;

@@ -41,8 +41,8 @@ impl Case for Padded {
         let to = self.output().unwrap_or(self.shape);
         let (x, dy) = (ops.draw("x", self.shape), ops.draw("dy", to));
         let (y, dx) = (ops.draw("y", to), ops.draw("dx", self.shape));
-        ops.set(self.pad, &[x], &[y]);
-        ops.write(-self.pad, &[dy], &[dx], self.mode);
+        ops.set(self.pad, [x], [y]);
+        ops.write(-self.pad, [dy], [dx], self.mode);
         let done = ops.run()?;
         Ok(vec![done.output(y, "y", 0.0)?, done.output(dx, "dx", 1e-6)?])
     }
@@ -68,8 +68,8 @@ impl Case for Larger {
         let to = Shape { h: self.shape.h * down, w: self.shape.w * across, ..self.shape };
         let (x, dy) = (ops.draw("x", self.shape), ops.draw("dy", to));
         let (y, dx) = (ops.draw("y", to), ops.draw("dx", self.shape));
-        ops.set(op, &[x], &[y]);
-        ops.write(UpsampleGradient { upsample: op }, &[dy], &[dx], self.mode);
+        ops.set(op, [x], [y]);
+        ops.write(UpsampleGradient { upsample: op }, [dy], [dx], self.mode);
         let done = ops.run()?;
         Ok(vec![done.output(y, "y", 1e-6)?, done.output(dx, "dx", 2e-6)?])
     }

@@ -119,8 +119,10 @@ impl Layout {
             range.start <= range.end && range.end <= self.shape.c,
             "the channels lie outside of the tensor"
         );
+        // An empty batch has no memory in which channels could begin.
+        let from = if self.shape.is_empty() { 0 } else { range.start };
         Layout {
-            offset: self.offset + range.start,
+            offset: self.offset + from,
             shape: self.shape.with_c(range.end - range.start),
             stride: self.stride,
         }

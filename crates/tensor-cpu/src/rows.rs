@@ -47,11 +47,6 @@ impl Rectangle {
     }
 }
 
-/// Where the elements lie. Channels of a batch without samples begin behind the end of its memory.
-fn range(layout: Layout) -> Range<usize> {
-    if layout.shape.is_empty() { 0..0 } else { layout.offset..layout.end() }
-}
-
 /// Whether an op that treats every element alike may forget where the pixels begin.
 pub(crate) fn all_contiguous(layouts: &[Layout]) -> bool {
     layouts.iter().all(|layout| layout.is_contiguous())
@@ -59,7 +54,7 @@ pub(crate) fn all_contiguous(layouts: &[Layout]) -> bool {
 
 impl<'a, E: Element> Rows<'a, E> {
     pub(crate) fn new(x: View<'a, [E]>) -> Self {
-        Rows { data: &x.data[range(x.layout)], shape: Rectangle::of(x.layout) }
+        Rows { data: &x.data[x.layout.offset..x.layout.end()], shape: Rectangle::of(x.layout) }
     }
 
     /// Rows of any length, if `flat`: the tensor must be contiguous.
@@ -84,7 +79,7 @@ impl<'a, E: Element> Rows<'a, E> {
 
 impl<'a, E: Element> RowsMut<'a, E> {
     pub(crate) fn new(y: ViewMut<'a, [E]>) -> Self {
-        let data = Shards::new(&mut y.data[range(y.layout)]);
+        let data = Shards::new(&mut y.data[y.layout.offset..y.layout.end()]);
         RowsMut { data, shape: Rectangle::of(y.layout) }
     }
 

@@ -115,7 +115,7 @@ impl<'g> Reader<'g> {
         if op == "Add" && alone && self.add_bias(&x, constant) {
             return Ok(x.into());
         }
-        if ["Add", "Mul"].contains(&op) && alone && self.into_norm(op, &x, constant) {
+        if ["Add", "Mul"].contains(&op) && alone && self.joins_norm(op, &x, constant) {
             return Ok(x.into());
         }
         let refuse = || node.form(format!("of {} and {:?}", shown(&x.seen()), constant.shape));
@@ -252,7 +252,7 @@ impl<'g> Reader<'g> {
 
     /// Whether a factor or a summand for each channel of a batch normalization is one of its own weights. They have it then. Caffe's
     /// networks have such pairs.
-    fn into_norm(&mut self, op: &str, x: &Tensor, constant: &Constant) -> bool {
+    fn joins_norm(&mut self, op: &str, x: &Tensor, constant: &Constant) -> bool {
         let layer = self.layers.iter().rfind(|layer| layer.name == x.layer);
         if !x.term.is_leaf() || layer.is_none_or(|layer| layer.class != "BatchNormalization") {
             return false;

@@ -230,12 +230,15 @@ fn gathered(x: &Constant, at: &Constant, axis: i64) -> Option<Constant> {
     picked(x, shape, places.flat_map(|from| from..from + behind))
 }
 
+/// An axis, the first element and the one behind the last, and the step.
+type AxisRange = (usize, i64, i64, i64);
+
 /// The ranges of a `Slice`: an axis with its start, end and step.
 pub(super) fn ranges(
     node: &Node<'_>,
     all: &[Option<Vec<i64>>; 4],
     rank: usize,
-) -> Result<Option<Vec<(usize, i64, i64, i64)>>, String> {
+) -> Result<Option<Vec<AxisRange>>, String> {
     let [starts, ends, axes, steps] = match node.since(10) {
         true => all.clone(),
         false => {
