@@ -6,11 +6,44 @@ use super::violation::Violation;
 use crate::workspace::Workspace;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// No module reaches itself by the modules that it uses.
+/// Cycles that are known: the crate, the first module, and the reason.
+const KNOWN: [(&str, &str, &str); 6] = [
+    (
+        "towers-program",
+        "crate::ops",
+        "a rule makes the steps of its gradient, and steps hold ops, which have rules",
+    ),
+    (
+        "towers-interchange",
+        "crate::keras::layer",
+        "to be broken: names of layers are for a module below both",
+    ),
+    (
+        "towers-interchange",
+        "crate::onnx::activations",
+        "to be broken: the table of operators names the methods of the reader",
+    ),
+    (
+        "towers-models",
+        "crate::architecture::classes",
+        "to be broken: the site of a layer is for a module below the table",
+    ),
+    ("towers-tensor-cpu", "crate::conv", "to be broken: a block of groups is a convolution of the parent"),
+    (
+        "towers-trained",
+        "crate::input",
+        "to be broken: the names of preprocessings are for a module below both",
+    ),
+];
+
+/// No module reaches itself by the modules that it uses, but for the known cycles.
 pub fn check(workspace: &Workspace, files: &Files) -> Vec<Violation> {
     let mut violations = Vec::new();
     for krate in &workspace.crates {
         for cycle in cycles(&graph(&krate.root, files)) {
+            if KNOWN.iter().any(|(name, first, _)| *name == krate.name && *first == cycle[0]) {
+                continue;
+            }
             let what = format!(
                 "{} use each other; `cargo xtask tidy --cycles` shows how; move what they share to a module below",
                 cycle.join(", ")
