@@ -83,7 +83,7 @@ macro_rules! signature {
 macro_rules! names {
     ($op:ident, $what:literal, $($name:ident: $kind:ident $says:literal),* $(,)?
         $(; $($optional:ident: $its_kind:ident $its_says:literal),+ $(,)?)?) => {
-        #[doc = concat!("The ", $what, " of [`", stringify!($op), "`](crate::ops::", stringify!($op), ").")]
+        #[doc = concat!("The ", $what, " of `", stringify!($op), "`, by name.")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct $op<T = crate::TensorId> {
             $(#[doc = concat!("As errors say: ", $says, ".")] pub $name: T,)*
