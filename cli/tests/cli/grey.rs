@@ -95,6 +95,6 @@ fn mnist_is_found_and_trained_on() {
     // Such files of any number and size are a data set of their own.
     idx(&place, "letters", [40, 20]);
     let run = place.run("train --quick --dataset letters --epochs 1 --no-progress --output own").ends(0);
-    run.complains("small_cnn on letters at 28x28 in grey (40 training images");
+    run.complains("small_cnn on letters at 28x28 in grey (40 training, 20 test images");
     place.prints("evaluate own", "20 test images of letters");
 }

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 /// Other programs, and commands of Cargo that run these tests.
 const ELSEWHERE: [(&str, &str); 14] = [
     ("git clone", "it needs a network"),
+    ("towers train --dataset mnist", "it needs a network; `grey.rs` trains on files of this format"),
+    ("towers train --dataset fashion-mnist", "it needs a network; `grey.rs` trains on files of this format"),
     ("cargo build", "Cargo runs the tests; it is locked while they run"),
     ("cargo install", "it changes the machine"),
     ("cargo test", "that is what runs now"),

@@ -78,7 +78,8 @@ impl OnnxNetwork {
     pub fn pixels(&self) -> Option<Pixels> {
         // The writer leaves a scale of 1 and a shift of 0 out.
         let written = self.metadata.contains_key(MODEL);
-        let unchanged = written.then(|| Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] });
+        let c = self.network().channels.unwrap_or(3);
+        let unchanged = written.then(|| Pixels { scale: vec![1.0; c], shift: vec![0.0; c] });
         self.graph.pixels.clone().or(unchanged)
     }
 
