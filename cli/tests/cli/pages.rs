@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Other programs, and commands of Cargo that run these tests.
-const ELSEWHERE: [(&str, &str); 14] = [
+const ELSEWHERE: [(&str, &str); 16] = [
     ("git clone", "it needs a network"),
     ("towers train --dataset mnist", "it needs a network; `grey.rs` trains on files of this format"),
     ("towers train --dataset fashion-mnist", "it needs a network; `grey.rs` trains on files of this format"),
@@ -91,6 +91,8 @@ impl Shown {
     fn of_towers(&self) -> Option<Vec<String>> {
         match self.words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             ["towers", "launch", ..] => None,
+            // These are fetched.
+            ["towers", "train", "--dataset", "mnist" | "fashion-mnist", ..] => None,
             ["towers", ref rest @ ..] => Some(rest.iter().map(|&word| word.to_owned()).collect()),
             ["cargo", "xtask", "train-cifar", ref rest @ ..] => {
                 Some(["train"].iter().chain(rest).map(|&word| word.to_owned()).collect())
