@@ -150,7 +150,7 @@ def sums():
     form("Add_bias_along_columns", columns, {"w": [4, 3, 1, 1], "b": [4]}, "is a Add of (batch, 4, 4, 4) and [4]")
     # Another node reads what has no bias.
     twice = [node("Conv", "images w", "c", "c"), node("Identity", "c", "d", "d"), node("Add", "d b", "e", "e"), node("Add", "c e")]
-    form("Add_bias_beside_another_reader", twice, {"w": [2, 3, 1, 1], "b": [2, 1, 1]}, "its node `e` is a Add of")
+    form("Add_bias_beside_another_reader", twice, {"w": [2, 3, 1, 1], "b": [2, 1, 1]})
     output = [node("Flatten", "images", "v", "v"), node("MatMul", "v w", "y", "m"), node("Add", "y b", "z", "z")]
     form("Add_bias_behind_the_output", output, {"w": [48, 3], "b": [3]}, whole=True)
 
@@ -547,9 +547,9 @@ def views():
     six = [node("Conv", "images w", "x", "x")]
     w6, turn = {"w": [6, 3, 1, 1]}, {"perm": [0, 2, 1, 3, 4]}
     for groups in [2, 3]:
-        shuffle = [node("Reshape", "x five", "a", "a"), node("Transpose", "a", "b", "b", **turn), node("Reshape", "b four")]
+        shuffle = [node("Reshape", "x five", "a", "a"), node("Transpose", "a", "b", "b", **turn), node("Reshape", "b four", "z", "z"), node("Conv", "z v")]
         sizes = {"five": ints(0, groups, 6 // groups, 4, 4), "four": ints(0, 6, 4, 4)}
-        form(f"Shuffle_{groups}", [*six, *shuffle], w6 | sizes)
+        form(f"Shuffle_{groups}", [*six, *shuffle], w6 | {"v": [2, 6, 1, 1]} | sizes)
     part = [node("Slice", "x o t c", "s", "s"), node("Relu", "s")]
     form("Slice_channels", [*six, *part], w6 | {"o": ints(1), "t": ints(5), "c": ints(1)})
     form("Slice_all", node("Slice", "images z o c"), {"z": ints(0), "o": ints(99), "c": ints(2)})
@@ -575,11 +575,11 @@ def channels():
     more = {**w, "back": ints(0, 6, 4, 4), "v": [4, 6, 1, 1]}
     form("Shuffle", shuffle(0), {**more, "to": ints(0, 2, 3, 4, 4)})
     form("Shuffle_three", shuffle(0), {**more, "to": ints(0, 3, -1, 4, 4)})
-    form("Shuffle_rows", shuffle(0, (0, 1, 3, 2, 4)), {**more, "to": ints(0, 2, 3, 4, 4)}, "is a Conv of axes of (batch, 6, 4, 4)")
+    form("Shuffle_rows", shuffle(0, (0, 1, 3, 2, 4)), {**more, "to": ints(0, 2, 3, 4, 4)}, "is a Reshape from (batch, 2, 4, 3, 4) to (0, 6, 4, 4)")
     norm = [conv, node("BatchNormalization", "c g b m s", "q", "q"), node("Mul", "q k", "p", "p"), node("Add", "p o")]
     pair = {**w, "g": [6], "b": [6], "m": [6], "s": floats(*[0.5 + k for k in range(6)]), "k": [6, 1, 1], "o": [1, 6, 1, 1]}
     form("Norm_then_scale", norm, pair)
-    form("Norm_then_scale_beside", [*norm[:3], node("Add", "p q")], pair, "its node `p` is a Mul of (batch, 6, 4, 4) and a number for each channel")
+    form("Norm_then_scale_beside", [*norm[:3], node("Add", "p q")], pair)
 
 
 def old():

@@ -168,6 +168,6 @@ mod tests {
     fn each_topic_has_checks() {
         let mut topics: Vec<_> = checks().iter().map(|check| check.topic).collect();
         topics.dedup();
-        assert_eq!(topics.len(), 14);
+        assert_eq!(topics.len(), 20);
     }
 }

@@ -224,7 +224,9 @@ impl<'s> Nodes<'s> {
         };
         self.widths.insert(step.output, width.unwrap_or(step.x.c));
         let (scores, classes) = (self.widths[&step.output], self.source.classes.len());
-        if step.output == self.source.logits && scores != classes {
+        // A single score is a sigmoid of two classes.
+        let fits = scores == classes || (scores, classes) == (1, 2);
+        if step.output == self.source.logits && !fits {
             return Err(refuse(&format!("it gives {scores} scores, but there are {classes} classes")));
         }
         Ok(())
