@@ -181,11 +181,11 @@ fn what_is_wrong_is_one_sentence() {
         ),
         (
             json!([{"class": "Flatten"}, {"class": "Dense", "activation": "sigmoid"}]),
-            "layer dense: its one sigmoid output tells 2 classes apart, but there are 10; a Dense layer with `units` 10 and softmax",
+            "layer dense: sigmoid is not possible in the last layer of several outputs, where a softmax tells the classes apart",
         ),
         (
             json!([{"class": "Flatten"}, {"class": "Dense", "units": 1, "activation": "sigmoid"}]),
-            "layer dense: its one sigmoid output tells 2 classes apart, but there are 3; a Dense layer with `units` 3",
+            "layer dense: its one sigmoid output tells 2 classes apart, but there are 10; a Dense layer with `units` 10",
         ),
         (
             json!([{"class": "ELU", "alpha": 0.5}, dense]),
