@@ -414,7 +414,7 @@ fn groups_dilation_shuffles_and_slices_come_back() {
         (tempfile::tempdir().unwrap(), Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] });
     let file = folder.path().join("net.onnx");
     let classes = classes(3);
-    let source = Source { image: [8, 8], ..source(&model, "net", &tensors, &classes, pixels) };
+    let source = Source { image: [8, 8, 3], ..source(&model, "net", &tensors, &classes, pixels) };
     let bytes = onnx::write(&source).unwrap();
     let nodes: Vec<_> = all(all(&bytes, 7)[0], 1).into_iter().map(|node| text(node, 4)).collect();
     let shuffle = ["Conv", "Reshape", "Transpose", "Reshape", "Conv", "Slice", "Conv"];
