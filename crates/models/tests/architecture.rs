@@ -196,8 +196,8 @@ fn what_is_wrong_is_one_sentence() {
             "layer softmax: softmax is possible in the last",
         ),
         (
-            json!([{"class": "ReLU", "max_value": 6.0}, {"class": "Flatten"}, dense]),
-            "layer re_lu: only a ReLU without max_value, negative_slope and threshold is there",
+            json!([{"class": "ReLU", "threshold": 1.0}, {"class": "Flatten"}, dense]),
+            "layer re_lu: only a ReLU with a threshold of 0 is there",
         ),
         (
             json!([{"class": "Flatten", "inputs": ["images"]}]),
