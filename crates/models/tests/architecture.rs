@@ -219,7 +219,7 @@ fn what_is_wrong_is_one_sentence() {
         ),
         (
             json!([{"class": "UpSampling2D", "interpolation": "bicubic"}, {"class": "Flatten"}, dense]),
-            "layer upsampling2d: `interpolation` is \"bicubic\", but must be one of nearest, bilinear",
+            "layer up_sampling2d: `interpolation` is \"bicubic\", but must be one of nearest, bilinear",
         ),
         (
             json!([{"class": "Dropout", "rate": 0.5, "noise_shape": [1, 1, 1, 1]}, {"class": "Flatten"}, dense]),
