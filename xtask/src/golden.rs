@@ -121,6 +121,7 @@ mod tests {
             "cifar_synthetic",
             "keras2_models",
             "keras_compile",
+            "keras_multi_gpu",
             "keras_weights_keras2",
             "onnx_mutations",
             "optim_keras2",
