@@ -361,7 +361,7 @@ fn windows_and_sides_come_back() {
     x = graph.add(MaxPooling2D::new(3).strides(2).ceil_mode(true), x).unwrap();
     x = graph.add(UpSampling2D::of([2, 3]), x).unwrap();
     x = graph.add(LocalResponseNormalization::new(3).alpha(0.5), x).unwrap();
-    x = graph.add(Cropping2D::of(pad(0, 1, 2, 0)), x).unwrap();
+    x = graph.add(Cropping2D::of(pad(0, 0, 2, 0)), x).unwrap();
     let average = AveragePooling2D::new(3).strides(2).ceil_mode(true);
     x = graph.add(average.padding(Padding::Pixels(1)).count_include_pad(true), x).unwrap();
     x = graph.add(average.padding(Padding::Pixels(1)), x).unwrap();
@@ -386,9 +386,9 @@ fn windows_and_sides_come_back() {
         "zero_padding2d = F.pad(conv2d, (2, 1, 1, 0))\n",
         "up_sampling2d = F.interpolate(max_pooling2d, scale_factor=(2, 3), mode=\"nearest\")\n",
         "k=1)\n",
-        "cropping2d = F.pad(local_response_normalization, (-2, 0, 0, -1))\n",
-        "average_pooling2d = F.avg_pool2d(cropping2d, (3, 3), stride=(2, 2), padding=(1, 1))\n",
-        "average_pooling2d, (3, 3), stride=(2, 2), padding=(1, 1), count_include_pad=False)\n",
+        "cropping2d = F.pad(local_response_normalization, (-2, 0, 0, 0))\n",
+        "average_pooling2d = F.avg_pool2d(cropping2d, (3, 3), stride=(2, 2), padding=(1, 1), ceil_mode=True)\n",
+        "average_pooling2d, (3, 3), stride=(2, 2), padding=(1, 1), ceil_mode=True, count_include_pad=False)\n",
         "F.dropout(up_sampling2d_1.new_ones((len(up_sampling2d_1), 1, 1, 1)), 0.5, self.training)\n",
     ] {
         assert!(module.contains(line), "{line}\n{module}");

@@ -246,6 +246,11 @@ fn what_is_wrong_is_one_sentence() {
         let told = refusal(layers);
         assert!(told.starts_with(says), "{told}");
     }
+    let single =
+        json!([{"class": "Conv2D", "filters": 1, "kernel_size": 1}, {"class": "GlobalAveragePooling2D"}]);
+    let single: Architecture = serde_json::from_value(single).unwrap();
+    let told = single.build("mine", [8, 8, 3], 2).unwrap_err().to_string();
+    assert!(told.contains("its single output has no sigmoid"), "{told}");
     let many = vec![json!({"class": "ReLU"}); 2001];
     assert_eq!(refusal(many.into()), "layer mine: it has 2001 layers, but must have at most 2000");
     let zeros = [

@@ -77,6 +77,11 @@ impl Architecture {
                  softmax has an output for each"
             )));
         }
+        if !self.ends_in_sigmoid() && shape.c == 1 && classes == 2 {
+            return Err(options.refuse(
+                "its single output has no sigmoid, so nothing says that it tells 2 classes apart; a sigmoid behind it says so",
+            ));
+        }
         let model = Model::new(graph, logits);
         check_parameters(name, &model)?;
         Ok(model)
