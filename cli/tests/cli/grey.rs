@@ -44,12 +44,12 @@ fn grey_pictures_go_through_every_command() {
     place.fails(&begun, "its network takes images of 1 channel, but the run's have 3 channels; --color-mode grayscale makes them fit");
     let refused = "--color-mode is rgb, but must be grayscale, since the network";
     place.refuses("predict pets/test/dark/0.png --model run --color-mode rgb", refused);
-    place.refuses("evaluate run --dataset synthetic", "--color-mode is rgb, but must be grayscale");
+    place.refuses("evaluate run --dataset pets --color-mode rgb", refused);
     // A network from a file brings its channels.
     let run = place.run(&format!("{TRAIN} --dataset pets --model net.onnx --output third")).ends(0);
     run.complains("the network is for images of 1 channel, so pictures are read in grey");
     place.refuses(
-        &format!("{TRAIN} --dataset synthetic --model net.onnx --output no"),
+        &format!("{TRAIN} --dataset pets --color-mode rgb --model net.onnx --output no"),
         "--color-mode is rgb, but must be grayscale",
     );
 }

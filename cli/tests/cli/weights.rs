@@ -283,7 +283,7 @@ fn networks_from_elsewhere_say_what_they_take() {
         place.write(&format!("pets/{split}/fox/0.png"), place.read_bytes("photo.png"));
     }
     place.fails(
-        &trained,
+        &format!("{train} --dataset pets --model {single} --output of-three"),
         "its one sigmoid output tells 2 classes apart, but there are 3; a Dense layer with `units` 3",
     );
     place.remove("pets/train/fox");

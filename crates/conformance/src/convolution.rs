@@ -48,7 +48,7 @@ impl Case for Convolution {
         ops.set(Conv2dNormalized { conv, bn }, normalized, [of_inference]);
         let done = ops.run()?;
         let mut outputs = vec![done.output(y, "y", TOLERANCE)?, done.output(dx, "dx", TOLERANCE)?];
-        for (gradient, name) in gradients.list().into_iter().zip(["dw", "db"]) {
+        for (gradient, name) in Vec::from(gradients).into_iter().zip(["dw", "db"]) {
             outputs.push(done.output(gradient, name, TOLERANCE)?);
         }
         outputs = outputs.into_iter().map(Output::of_products).collect();

@@ -48,7 +48,7 @@ impl Case for Channels {
         ops.set(DepthwiseNormalized { conv, bn }, normalized, [of_inference]);
         let done = ops.run()?;
         let mut outputs = vec![done.output(y, "y", TOLERANCE)?, done.output(dx, "dx", TOLERANCE)?];
-        for (gradient, name) in gradients.list().into_iter().zip(["dw", "db"]) {
+        for (gradient, name) in Vec::from(gradients).into_iter().zip(["dw", "db"]) {
             outputs.push(done.output(gradient, name, TOLERANCE)?);
         }
         outputs.push(done.output(of_inference, "y of inference", TOLERANCE)?);

@@ -18,11 +18,17 @@ fn main() {
     }
 }
 
+/// What was read.
+enum File {
+    Onnx(OnnxNetwork),
+    Keras(KerasWeights),
+}
+
 fn run() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (file, height, width, trains) = match &arguments[..] {
         [file, height, width] => (file, height, width, false),
-        [file, height, width, train] => (file, height, width, train == "train"),
+        [file, height, width, train] if train == "train" => (file, height, width, true),
         _ => return Err("it needs FILE HEIGHT WIDTH [train]".into()),
     };
     let (h, w): (usize, usize) = (height.parse()?, width.parse()?);
@@ -38,23 +44,21 @@ fn run() -> Result<(), Box<dyn Error>> {
         Ok(())
     };
     let path = Path::new(file);
-    let (onnx, keras) = match path.extension().is_some_and(|ending| ending == "onnx") {
-        true => (Some(OnnxNetwork::read(path)?), None),
-        false => (None, Some(KerasWeights::read(path)?)),
+    let read = match path.extension().is_some_and(|ending| ending == "onnx") {
+        true => File::Onnx(OnnxNetwork::read(path)?),
+        false => File::Keras(KerasWeights::read(path)?),
     };
     phase("read")?;
-    let of_keras = keras.as_ref().map(|read| read.network().ok_or("the file has no layers"));
-    let network = match &onnx {
-        Some(read) => read.network(),
-        None => of_keras.ok_or("there is no file")??,
+    let network = match &read {
+        File::Onnx(read) => read.network(),
+        File::Keras(read) => read.network().ok_or("the file has no layers")?,
     };
     let model = network.architecture.build(&network.name, [h, w, 3], network.classes.unwrap_or(1))?;
     phase("graph")?;
     let steps = model.steps();
-    let tensors = match (&onnx, &keras) {
-        (Some(read), _) => read.assign(&steps)?,
-        (None, Some(read)) => read.assign(&steps)?,
-        (None, None) => return Err("there is no file".into()),
+    let tensors = match &read {
+        File::Onnx(read) => read.assign(&steps)?,
+        File::Keras(read) => read.assign(&steps)?,
     };
     phase("assign")?;
     let device = tensor_cpu::device(2);

@@ -66,7 +66,9 @@ impl Executable {
             let root = self.program.root(result).0;
             let is_related = |other: TensorId| self.program.root(other).0 == root;
             is_executable(&self.program, step, root)
-                && step.reads().all(|read| is_related(read) || self.are_apart(result, read))
+                && step
+                    .reads()
+                    .all(|read| read != result && (is_related(read) || self.are_apart(result, read)))
                 && step.results[..k].iter().all(|&other| self.are_apart(result, other))
         })
     }

@@ -113,17 +113,13 @@ macro_rules! names {
                 };
                 if rest.next().is_some() { Err(wrong()) } else { Ok(all) }
             }
-
-            /// All that are there, in their order. `Vec::from` does the same.
-            pub fn list(self) -> Vec<T> {
-                let all = [$(Some(self.$name),)* $($(self.$optional,)+)?];
-                all.into_iter().flatten().collect()
-            }
         }
 
-        impl<T: Copy> From<$op<T>> for Vec<T> {
-            fn from(all: $op<T>) -> Vec<T> {
-                all.list()
+        /// All that are there, in their order.
+        impl<T> From<$op<T>> for Vec<T> {
+            fn from(given: $op<T>) -> Vec<T> {
+                let all = [$(Some(given.$name),)* $($(given.$optional,)+)?];
+                all.into_iter().flatten().collect()
             }
         }
     };

@@ -1,6 +1,6 @@
 //! Trained networks for other programs.
 
-use crate::pixels::EPSILON;
+use crate::input::EPSILON;
 use crate::reversed::reversed;
 use crate::{Error, Result, Trained};
 use augment::{ImageDataGenerator, Mean, Preprocess};

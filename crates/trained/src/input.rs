@@ -1,8 +1,10 @@
-use crate::pixels::EPSILON;
 use crate::{Error, Result};
 use augment::{ImageDataGenerator, Mean, Pipeline, PixelSums};
 use cifar::Split;
 use serde::{Deserialize, Serialize};
+
+/// What Keras adds to a standard deviation before it divides by it.
+pub(crate) const EPSILON: f64 = 1e-6;
 
 /// What happens to pixels first, in training and in evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

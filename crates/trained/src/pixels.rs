@@ -1,14 +1,12 @@
 //! Converts another program's preprocessing of pixels to preprocessing and standardization here.
 
 use crate::Input;
+use crate::input::EPSILON;
 use augment::{ImageDataGenerator, Mean};
 use interchange::Pixels;
 
 /// The preprocessing, and the options of it and of the standardization after it.
 pub(crate) type Measured = (Input, ImageDataGenerator);
-
-/// What Keras adds to a standard deviation before it divides by it.
-pub(crate) const EPSILON: f64 = 1e-6;
 
 /// With the options of the input alone.
 pub(crate) fn plain(input: Input) -> Measured {

@@ -1,6 +1,7 @@
 //! Which layer of a file is which of a network.
 
-use super::place::{Place, around};
+use super::place::Place;
+use super::root::around;
 use super::unit::{Array, Kind, Unit, has_order, kind, number, told};
 use crate::text::shortened;
 use checkpoint::Tensors;

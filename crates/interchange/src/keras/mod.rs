@@ -25,6 +25,7 @@ mod layer;
 mod model;
 mod parallel;
 mod place;
+mod root;
 mod unit;
 
 pub use crate::file::MAX_FILE;
@@ -133,7 +134,7 @@ impl KerasWeights {
     pub fn told(&self) -> Vec<String> {
         match &self.described {
             Some(read) => read.told.clone(),
-            None => place::around(&self.units, self.named).map(parallel::of_weights).into_iter().collect(),
+            None => root::around(&self.units, self.named).map(parallel::of_weights).into_iter().collect(),
         }
     }
 

@@ -1,8 +1,52 @@
 //! Functions of constants, value by value.
 
-use super::constants::{Constant, Values};
+use super::constants::{Constant, MOST_NUMBERS, Values};
 use super::extent::Extent;
-use super::fold::{MOST_FOLDED, picked, places, strides};
+
+/// The most floats that all nodes of a graph may make of constants.
+pub(super) const MOST_FOLDED: usize = 1 << 29;
+
+/// Values at these places, in this shape.
+pub(super) fn picked(
+    x: &Constant,
+    shape: Vec<usize>,
+    places: impl Iterator<Item = usize>,
+) -> Option<Constant> {
+    let values = match &x.values {
+        Values::Numbers(numbers) => {
+            let picked: Vec<Extent> = places.take(MOST_NUMBERS + 1).map(|at| numbers[at].clone()).collect();
+            Values::Numbers(Some(picked).filter(|all| all.len() <= MOST_NUMBERS)?)
+        }
+        Values::Floats(_) | Values::Raw(..) => {
+            let floats = x.as_floats()?;
+            Values::Floats(places.map(|at| floats[at]).collect())
+        }
+        Values::Other => return None,
+    };
+    Some(Constant { shape, values, ..x.clone() })
+}
+
+/// How far neighbors along each axis are apart.
+pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for k in (1..shape.len()).rev() {
+        strides[k - 1] = strides[k] * shape[k];
+    }
+    strides
+}
+
+/// The places of all values of a shape, with these distances along its axes.
+pub(super) fn places<'s>(shape: &'s [usize], strides: &'s [usize]) -> impl Iterator<Item = usize> + 's {
+    let len: usize = shape.iter().product();
+    (0..len).map(move |k| {
+        let (mut rest, mut at) = (k, 0);
+        for (&extent, &stride) in shape.iter().zip(strides).rev() {
+            at += rest % extent * stride;
+            rest /= extent;
+        }
+        at
+    })
+}
 
 /// The shape of a sum of two tensors.
 pub(super) fn beside(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {

@@ -2,13 +2,11 @@
 
 use super::extent::Extent;
 use super::external::Files;
-use super::node::Node;
 use super::proto::{
     BFLOAT16, BOOL, DOUBLE, EXTERNAL, FLOAT, FLOAT16, INT8, INT32, INT64, TensorProto, UINT8,
 };
 use half::{bf16, f16};
 use prost::bytes::Bytes;
-use std::path::Path;
 use std::sync::Arc;
 
 /// The most whole numbers of a constant: a list of channels has as many.
@@ -224,33 +222,4 @@ impl Constant {
         }
         self.as_floats().map(|floats| floats[0])
     }
-}
-
-/// The value of a `Constant`.
-pub(super) fn given(node: &Node<'_>) -> Result<Constant, String> {
-    let tensor = |data_type, dims, float_data, int64_data| TensorProto {
-        data_type,
-        dims,
-        float_data,
-        int64_data,
-        ..TensorProto::default()
-    };
-    let value = if let Some(own) = node.tensor("value")? {
-        own.clone()
-    } else if let Some(own) = node.given_float("value_float")? {
-        tensor(FLOAT, vec![], vec![own], vec![])
-    } else if let Some(own) = node.given("value_int")? {
-        tensor(INT64, vec![], vec![], vec![own])
-    } else if let Some(own) = node.ints("value_ints")? {
-        tensor(INT64, vec![own.len() as i64], vec![], own.to_vec())
-    } else if let Some(own) = node.floats("value_floats")? {
-        tensor(FLOAT, vec![own.len() as i64], own.to_vec(), vec![])
-    } else {
-        return Err(node.form("without a value that is read"));
-    };
-    if value.data_location == EXTERNAL {
-        return Err(node.form("of a value in another file"));
-    }
-    let constant = Constant::read(value, &mut Files::of(Path::new("")))?;
-    Ok(Constant { name: node.output().to_owned(), ..constant })
 }

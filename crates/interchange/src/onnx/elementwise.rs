@@ -4,9 +4,10 @@ use super::axes::Axis;
 use super::constants::{Constant, Values};
 use super::extent::{Extent, shown};
 use super::graph::{Of, Reader};
-use super::lower::{Tensor, larger_first};
+use super::lower::larger_first;
 use super::node::Node;
 use super::patterns;
+use super::tensor::Tensor;
 use super::term::{Kind, Term};
 use crate::layout;
 use models::IMAGES;
@@ -144,7 +145,7 @@ impl<'g> Reader<'g> {
 
     /// A product that is an activation is one at once: it is no part of a larger pattern.
     fn settled(&mut self, x: Tensor) -> Result<Of, String> {
-        let (_, of) = patterns::scaled(&x.term);
+        let (_, of) = x.term.scaled();
         let is_product = matches!(of.kind, Kind::Product(..)) && patterns::activation(&x.term).is_some();
         Ok(if is_product { self.base(x)?.into() } else { x.into() })
     }

@@ -1,13 +1,13 @@
 //! Computes nodes whose operands are all constants.
 
-use super::arithmetic::{beside, joined, mapped, spread};
+use super::arithmetic::{MOST_FOLDED, beside, joined, mapped, picked, places, spread, strides};
 use super::constants::{Constant, Float, MOST_NUMBERS, Values};
 use super::extent::{Extent, reshaped};
+use super::external::Files;
 use super::node::Node;
+use super::proto::{EXTERNAL, FLOAT, INT64, TensorProto};
 use half::{bf16, f16};
-
-/// The most floats that all nodes of a graph may make of constants.
-pub(super) const MOST_FOLDED: usize = 1 << 29;
+use std::path::Path;
 
 /// The result of a node with these operands; `None` if nothing here computes it.
 pub(super) fn folded(
@@ -39,7 +39,7 @@ fn computed(node: &Node<'_>, all: &[&Constant]) -> Result<Option<Constant>, Stri
         }
         ("Shape", [x]) => {
             let own: Vec<Extent> = x.shape.iter().map(|&n| Extent::number(n as i64)).collect();
-            Some(Constant::numbers(super::shapes::part(node, &own)?))
+            Some(Constant::numbers(part(node, &own)?))
         }
         ("Squeeze", [x, ..]) => axes(13)?.map_or_else(|| squeezed(x, None), |axes| squeezed(x, Some(&axes))),
         ("Unsqueeze", [x, ..]) => axes(13)?.and_then(|axes| unsqueezed(x, &axes)),
@@ -69,7 +69,7 @@ fn computed(node: &Node<'_>, all: &[&Constant]) -> Result<Option<Constant>, Stri
         }
         ("ConstantOfShape", [shape]) => {
             let value = match node.tensor("value")? {
-                Some(own) => Constant::read(own.clone(), &mut super::external::Files::of("".as_ref()))?,
+                Some(own) => Constant::read(own.clone(), &mut Files::of("".as_ref()))?,
                 None => Constant::of(vec![1], [0.0]),
             };
             filled(&value, shape)
@@ -86,6 +86,46 @@ fn computed(node: &Node<'_>, all: &[&Constant]) -> Result<Option<Constant>, Stri
         (op, [a, b]) if node.since(7) => joined(op, a, b),
         _ => None,
     })
+}
+
+/// The value of a `Constant`.
+pub(super) fn given(node: &Node<'_>) -> Result<Constant, String> {
+    let tensor = |data_type, dims, float_data, int64_data| TensorProto {
+        data_type,
+        dims,
+        float_data,
+        int64_data,
+        ..TensorProto::default()
+    };
+    let value = if let Some(own) = node.tensor("value")? {
+        own.clone()
+    } else if let Some(own) = node.given_float("value_float")? {
+        tensor(FLOAT, vec![], vec![own], vec![])
+    } else if let Some(own) = node.given("value_int")? {
+        tensor(INT64, vec![], vec![], vec![own])
+    } else if let Some(own) = node.ints("value_ints")? {
+        tensor(INT64, vec![own.len() as i64], vec![], own.to_vec())
+    } else if let Some(own) = node.floats("value_floats")? {
+        tensor(FLOAT, vec![own.len() as i64], own.to_vec(), vec![])
+    } else {
+        return Err(node.form("without a value that is read"));
+    };
+    if value.data_location == EXTERNAL {
+        return Err(node.form("of a value in another file"));
+    }
+    let constant = Constant::read(value, &mut Files::of(Path::new("")))?;
+    Ok(Constant { name: node.output().to_owned(), ..constant })
+}
+
+/// The part of a shape that a `Shape` gives.
+pub(super) fn part(node: &Node<'_>, all: &[Extent]) -> Result<Vec<Extent>, String> {
+    let place = |key: &str, default: usize| {
+        let at = node.int(key, default as i64)?;
+        let at = if at < 0 { at.saturating_add(all.len() as i64) } else { at };
+        Ok::<_, String>(at.clamp(0, all.len() as i64) as usize)
+    };
+    let (start, end) = (place("start", 0)?, place("end", all.len())?);
+    Ok(all.get(start..end).unwrap_or_default().to_vec())
 }
 
 /// An axis or another place, from behind if it is negative.
@@ -158,48 +198,6 @@ fn sizes(shape: &[Extent]) -> Option<Vec<usize>> {
     let sizes: Vec<usize> = shape.iter().map(|n| usize::try_from(n.known()?).ok()).collect::<Option<_>>()?;
     let len = sizes.iter().try_fold(1_usize, |len, &n| len.checked_mul(n))?;
     (len <= MOST_FOLDED && sizes.len() < 64).then_some(sizes)
-}
-
-/// Values at these places, in this shape.
-pub(super) fn picked(
-    x: &Constant,
-    shape: Vec<usize>,
-    places: impl Iterator<Item = usize>,
-) -> Option<Constant> {
-    let values = match &x.values {
-        Values::Numbers(numbers) => {
-            let picked: Vec<Extent> = places.take(MOST_NUMBERS + 1).map(|at| numbers[at].clone()).collect();
-            Values::Numbers(Some(picked).filter(|all| all.len() <= MOST_NUMBERS)?)
-        }
-        Values::Floats(_) | Values::Raw(..) => {
-            let floats = x.as_floats()?;
-            Values::Floats(places.map(|at| floats[at]).collect())
-        }
-        Values::Other => return None,
-    };
-    Some(Constant { shape, values, ..x.clone() })
-}
-
-/// How far neighbors along each axis are apart.
-pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
-    let mut strides = vec![1; shape.len()];
-    for k in (1..shape.len()).rev() {
-        strides[k - 1] = strides[k] * shape[k];
-    }
-    strides
-}
-
-/// The places of all values of a shape, with these distances along its axes.
-pub(super) fn places<'s>(shape: &'s [usize], strides: &'s [usize]) -> impl Iterator<Item = usize> + 's {
-    let len: usize = shape.iter().product();
-    (0..len).map(move |k| {
-        let (mut rest, mut at) = (k, 0);
-        for (&extent, &stride) in shape.iter().zip(strides).rev() {
-            at += rest % extent * stride;
-            rest /= extent;
-        }
-        at
-    })
 }
 
 fn transposed(x: &Constant, perm: Option<&[i64]>) -> Option<Constant> {

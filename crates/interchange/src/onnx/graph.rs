@@ -1,14 +1,15 @@
 //! Reads the nodes of a graph as layers: the values of the graph, and the layers so far.
 
-use super::constants::{self, Constant};
+use super::arithmetic::MOST_FOLDED;
+use super::constants::Constant;
 use super::ends::{Images, images, is_of_unit};
 use super::extent::Extent;
 use super::external::Files;
-use super::fold::{MOST_FOLDED, folded};
+use super::fold::{folded, given};
 use super::folded_norms;
-use super::lower::{Tensor, without};
-use super::node::Node;
+use super::node::{Node, without};
 use super::proto::{GraphProto, TensorProto};
+use super::tensor::Tensor;
 use super::term::Term;
 use crate::keras::shortened;
 use crate::source::Pixels;
@@ -238,7 +239,7 @@ impl<'g> Reader<'g> {
         let is_folded = !constants.is_empty() && constants.len() == node.names().len();
         let made = if is_folded { folded(node, &constants, &mut self.left)? } else { None };
         let value = match made {
-            _ if node.op() == "Constant" => Of::Constant(constants::given(node)?),
+            _ if node.op() == "Constant" => Of::Constant(given(node)?),
             Some(constant) => Of::Constant(constant),
             None => self.operator(node)?,
         };

@@ -5,8 +5,8 @@ use super::elementwise::range;
 use super::extent::{Extent, shown};
 use super::fold::place;
 use super::graph::{Of, Reader};
-use super::lower::Tensor;
 use super::node::Node;
+use super::tensor::Tensor;
 use super::term::Term;
 use serde_json::json;
 

@@ -1,63 +1,16 @@
 //! From terms to layers.
 
-use super::axes::{Axes, Axis};
+use super::axes::Axis;
 use super::constants::Constant;
 use super::extent::{Extent, shown};
 use super::graph::{Of, Reader};
-use super::node::Node;
+use super::node::{Node, without};
 use super::patterns;
+use super::tensor::Tensor;
 use super::term::{Kind, Term};
 use models::CLASSES;
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-/// A tensor that depends on the images: a function of a layer's output, and how its axes lie.
-#[derive(Clone, Debug)]
-pub(super) struct Tensor {
-    pub(super) layer: String,
-    pub(super) term: Arc<Term>,
-    /// Of the term, in the order of layers.
-    pub(super) shape: Vec<Extent>,
-    pub(super) axes: Axes,
-    /// How many numbers a flattened image must have, if the graph says so of images of an open size.
-    pub(super) len: Option<i64>,
-}
-
-impl Tensor {
-    /// The output of a layer.
-    pub(super) fn of(layer: String, shape: Vec<Extent>) -> Self {
-        let axes = Axes::of(&shape);
-        Tensor { layer, term: Term::leaf(), shape, axes, len: None }
-    }
-
-    pub(super) fn with_term(self, term: Arc<Term>) -> Self {
-        Tensor { term, ..self }
-    }
-
-    /// What its axes are.
-    pub(super) fn kinds(&self) -> Vec<Axis> {
-        match self.is_plain() {
-            true => [Axis::Batch, Axis::Channels, Axis::Rows, Axis::Columns][..self.shape.len()].to_vec(),
-            false => self.axes.kinds(&self.shape),
-        }
-    }
-
-    /// Whether the axes are those of the layer.
-    pub(super) fn is_plain(&self) -> bool {
-        self.axes == Axes::of(&self.shape)
-    }
-
-    /// Its shape as the graph has it.
-    pub(super) fn seen(&self) -> Vec<Extent> {
-        self.axes.shape().unwrap_or_default()
-    }
-
-    /// Another layer's output of another shape, whose axes lie as these.
-    pub(super) fn beside(&self, layer: String, shape: Vec<Extent>) -> Self {
-        let axes = self.axes.with_channels(&shape[1]);
-        Tensor { layer, term: Term::leaf(), shape, axes, len: self.len }
-    }
-}
 
 impl From<Tensor> for Of {
     fn from(tensor: Tensor) -> Of {
@@ -321,11 +274,6 @@ impl<'g> Reader<'g> {
 
 /// The class of a scale and an offset for each channel: of 1x1 pixels.
 const PER_CHANNEL: &str = "DepthwiseConv2D";
-
-/// The end of an error about a layer that is not there.
-pub(super) fn without(class: &str) -> String {
-    format!("in a form that needs a layer {class}, which is not supported")
-}
 
 /// Of two layers the one first that a number for each channel of the other one can meet.
 pub(super) fn larger_first(inputs: [String; 2], shapes: &[Vec<Extent>; 2]) -> [String; 2] {

@@ -28,6 +28,7 @@ mod read;
 mod reductions;
 mod resize;
 mod shapes;
+mod tensor;
 mod term;
 mod windows;
 

@@ -4,12 +4,13 @@
 use super::activations;
 use super::graph::{Of, Reader};
 use super::node::Node;
+use crate::keras::shortened;
 
 /// An operator.
-pub(super) struct Operator {
-    pub(super) name: &'static str,
+struct Operator {
+    name: &'static str,
     /// The most outputs. None but the first one is read, but of a `Split`: the others are for training.
-    pub(super) outputs: usize,
+    outputs: usize,
     /// Reads a node whose operands are not all constants.
     read: for<'g> fn(&mut Reader<'g>, &Node<'g>) -> Result<Of, String>,
 }
@@ -112,16 +113,31 @@ const PLAIN: [Operator; activations::PLAIN.len()] = {
 };
 
 /// The operator of this name.
-pub(super) fn find(name: &str) -> Option<&'static Operator> {
+fn find(name: &str) -> Option<&'static Operator> {
     TABLE.iter().chain(&PLAIN).find(|own| own.name == name)
 }
 
 /// The names of all operators, in order.
-pub(super) fn names() -> String {
+fn names() -> String {
     let mut names: Vec<&str> = TABLE.iter().chain(&PLAIN).map(|own| own.name).collect();
     names.sort_unstable();
     names.dedup();
     names.join(", ")
+}
+
+impl Node<'_> {
+    /// Refuses an operator that is not here, and other outputs than it has.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let (op, outputs) = (shortened(self.op()), self.output_names().len());
+        let Some(operator) = find(self.op()) else {
+            let known = names();
+            return Err(self.refuse(format!("is a {op}, which is not supported; supported are {known}")));
+        };
+        match !self.output().is_empty() && outputs <= operator.outputs {
+            true => Ok(()),
+            false => Err(self.refuse(format!("is a {op} with {outputs} outputs"))),
+        }
+    }
 }
 
 impl<'g> Reader<'g> {

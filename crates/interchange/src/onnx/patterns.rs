@@ -13,11 +13,36 @@ fn near(x: f64, to: f64) -> bool {
     (x - to).abs() <= 2e-6 * to.abs().max(1.0)
 }
 
-/// A factor of a term, and the term without it.
-pub(super) fn scaled(term: &Arc<Term>) -> (f64, &Arc<Term>) {
-    match line(term) {
-        (scale, 0.0, of) => (scale, of),
-        _ => (1.0, term),
+impl Term {
+    /// A factor of a term, and the term without it.
+    pub(super) fn scaled(self: &Arc<Self>) -> (f64, &Arc<Self>) {
+        match line(self) {
+            (scale, 0.0, of) => (scale, of),
+            _ => (1.0, self),
+        }
+    }
+
+    /// A layer normalization over the channels without its weights: the difference from the mean, divided by the root of the mean of its
+    /// squares and epsilon.
+    pub(super) fn normalized(&self) -> Option<Kind> {
+        let (difference, root) = match &self.kind {
+            Kind::Quotient(a, b) => (a, b),
+            Kind::Product(a, b) => match (function(a, "reciprocal"), function(b, "reciprocal")) {
+                (_, Some(root)) => (a, root),
+                (Some(root), _) => (b, root),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let variance = function(root, "sqrt")?;
+        let (1.0, epsilon, mean) = line(variance) else { return None };
+        let Kind::Mean(squares) = &mean.kind else { return None };
+        let Kind::Product(a, b) = &squares.kind else { return None };
+        let Kind::Sum(x, less) = &difference.kind else { return None };
+        let (-1.0, mean) = less.scaled() else { return None };
+        let Kind::Mean(of) = &mean.kind else { return None };
+        let fits = a == difference && b == difference && of == x && epsilon > 0.0;
+        fits.then(|| Kind::Normalized(epsilon as f32, Arc::clone(x)))
     }
 }
 
@@ -35,7 +60,7 @@ fn line(term: &Arc<Term>) -> (f64, f64, &Arc<Term>) {
 ///
 /// One with a number has it behind its name: `leaky_relu(0.1)`.
 pub(super) fn activation(term: &Arc<Term>) -> Option<(String, &Arc<Term>)> {
-    let (factor, of) = scaled(term);
+    let (factor, of) = term.scaled();
     let (name, x) = match &of.kind {
         Kind::Function(name, x) if factor == 1.0 && !PARTS.contains(&name.as_str()) => (name.clone(), x),
         Kind::Clip(0.0, most, x) if factor == 1.0 && *most >= f64::from(f32::MAX) => ("relu".to_owned(), x),
@@ -78,7 +103,7 @@ fn product<'t>(factor: f64, x: &'t Arc<Term>, gate: &Arc<Term>) -> Option<(&'sta
         // x * (1 + erf(x / sqrt(2))) / 2.
         Kind::Affine { .. } => match line(gate) {
             (scale, offset, erf) if near(scale * factor, 0.5) && near(offset * factor, 0.5) => {
-                let (root, of) = scaled(function(erf, "erf")?);
+                let (root, of) = function(erf, "erf")?.scaled();
                 (near(root, core::f64::consts::FRAC_1_SQRT_2) && reads(of)).then_some(("gelu", x))
             }
             _ => None,
@@ -102,27 +127,4 @@ fn hard_sigmoid(term: &Arc<Term>) -> Option<(f64, f64, &Arc<Term>)> {
     let (scale, offset, x) = line(of);
     let fits = *least == 0.0 && *most > 0.0 && scale > 0.0 && near(offset / most, 0.5);
     fits.then_some((1.0 / most, scale / most, x))
-}
-
-/// A layer normalization over the channels without its weights: the difference from the mean, divided by the root of the mean of its
-/// squares and epsilon.
-pub(super) fn normalized(term: &Term) -> Option<Kind> {
-    let (difference, root) = match &term.kind {
-        Kind::Quotient(a, b) => (a, b),
-        Kind::Product(a, b) => match (function(a, "reciprocal"), function(b, "reciprocal")) {
-            (_, Some(root)) => (a, root),
-            (Some(root), _) => (b, root),
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let variance = function(root, "sqrt")?;
-    let (1.0, epsilon, mean) = line(variance) else { return None };
-    let Kind::Mean(squares) = &mean.kind else { return None };
-    let Kind::Product(a, b) = &squares.kind else { return None };
-    let Kind::Sum(x, less) = &difference.kind else { return None };
-    let (-1.0, mean) = scaled(less) else { return None };
-    let Kind::Mean(of) = &mean.kind else { return None };
-    let fits = a == difference && b == difference && of == x && epsilon > 0.0;
-    fits.then(|| Kind::Normalized(epsilon as f32, Arc::clone(x)))
 }

@@ -59,7 +59,11 @@ impl OnnxNetwork {
         let mut reader =
             Reader::new(&graph, initializers, folder, metadata.contains_key(MODEL)).map_err(refuse)?;
         let mut nodes = graph.node.iter().enumerate();
-        let nodes = nodes.try_for_each(|(k, node)| reader.node(&Node::new(node, k + 1, opset)?));
+        let nodes = nodes.try_for_each(|(k, node)| {
+            let node = Node::new(node, k + 1, opset)?;
+            node.check()?;
+            reader.node(&node)
+        });
         let graph = nodes.and_then(|()| reader.finish(&graph)).map_err(refuse)?;
         Ok(OnnxNetwork { path: path.to_owned(), graph, metadata, producer })
     }

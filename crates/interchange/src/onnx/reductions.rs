@@ -4,8 +4,8 @@ use super::axes::Axis;
 use super::extent::{Extent, shown};
 use super::fold::{place, range_of, ranges};
 use super::graph::{Of, Reader};
-use super::lower::Tensor;
 use super::node::Node;
+use super::tensor::Tensor;
 use super::term::{Kind, Term};
 use std::sync::Arc;
 

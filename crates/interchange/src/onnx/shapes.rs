@@ -2,10 +2,10 @@
 
 use super::constants::Constant;
 use super::extent::{Extent, count, reshaped, shown};
-use super::fold::place;
+use super::fold::{part, place};
 use super::graph::{Of, Reader};
-use super::lower::Tensor;
 use super::node::Node;
+use super::tensor::Tensor;
 
 impl<'g> Reader<'g> {
     pub(super) fn flatten(&mut self, node: &Node<'g>) -> Result<Of, String> {
@@ -110,15 +110,4 @@ impl<'g> Reader<'g> {
         let seen = self.tensor(node, 0)?.seen();
         Ok(Of::Constant(Constant::numbers(part(node, &seen)?)))
     }
-}
-
-/// The part of a shape that a `Shape` gives.
-pub(super) fn part(node: &Node<'_>, all: &[Extent]) -> Result<Vec<Extent>, String> {
-    let place = |key: &str, default: usize| {
-        let at = node.int(key, default as i64)?;
-        let at = if at < 0 { at.saturating_add(all.len() as i64) } else { at };
-        Ok::<_, String>(at.clamp(0, all.len() as i64) as usize)
-    };
-    let (start, end) = (place("start", 0)?, place("end", all.len())?);
-    Ok(all.get(start..end).unwrap_or_default().to_vec())
 }

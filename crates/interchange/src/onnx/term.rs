@@ -4,7 +4,6 @@
 //! that needs a layer has the term [lowered](super::lower) to the fewest layers that compute it.
 
 use super::node::Node;
-use super::patterns;
 use std::sync::Arc;
 
 /// A function of a layer's output.
@@ -143,9 +142,9 @@ impl Term {
 
     /// The product of two terms, with the numbers in front.
     pub(super) fn product(a: Arc<Term>, b: Arc<Term>, node: &Node<'_>) -> Arc<Self> {
-        let ((x, a), (y, b)) = (patterns::scaled(&a), patterns::scaled(&b));
+        let ((x, a), (y, b)) = (a.scaled(), b.scaled());
         let product = Term::new(Kind::Product(Arc::clone(a), Arc::clone(b)), node);
-        let product = match patterns::normalized(&product) {
+        let product = match product.normalized() {
             Some(kind) => Term::new(kind, node),
             None => product,
         };
@@ -158,7 +157,7 @@ impl Term {
 
     pub(super) fn quotient(a: Arc<Term>, b: Arc<Term>, node: &Node<'_>) -> Arc<Self> {
         let quotient = Term::new(Kind::Quotient(a, b), node);
-        match patterns::normalized(&quotient) {
+        match quotient.normalized() {
             Some(kind) => Term::new(kind, node),
             None => quotient,
         }

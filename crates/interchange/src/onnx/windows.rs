@@ -3,10 +3,10 @@
 use super::axes::Axis;
 use super::extent::Extent;
 use super::graph::{Of, Reader};
-use super::lower::Tensor;
 use super::node::Node;
 use super::nodes::{Nodes, Numbers, pads};
 use super::proto::{INT64, TensorProto};
+use super::tensor::Tensor;
 use layers::Step;
 use program::{Activation, Pad, Pool2d};
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
 //! From a list of layers to a graph.
 
-use super::classes::{self, CLASSES, Class, Site};
+use super::classes::{self, CLASSES, Class};
 use super::options::{Options, shortened};
+use super::site::Site;
 use super::zeros::Tensor;
 use super::{Architecture, IMAGES, LayerSpec};
 use crate::{Model, too_small};

@@ -1,6 +1,6 @@
 //! Convolutions of each channel by itself.
 
-use super::classes::Site;
+use super::site::Site;
 use super::zeros::Tensor;
 use layers::{DepthwiseConv2D, LayerScale, Padding, Result, SeparableConv2D};
 

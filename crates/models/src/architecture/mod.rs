@@ -5,6 +5,7 @@ mod classes;
 mod depthwise;
 mod ends;
 mod options;
+mod site;
 mod zeros;
 
 pub use classes::{CLASSES, options_of};

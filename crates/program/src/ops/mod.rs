@@ -55,7 +55,7 @@ pub use zero_pad::ZeroPad;
 /// use program::operands;
 ///
 /// let given = operands::Conv2dForward { x: "x", w: "kernel", b: None };
-/// assert_eq!(given.list(), ["x", "kernel"]);
+/// assert_eq!(Vec::from(given), ["x", "kernel"]);
 /// ```
 pub mod operands {
     pub use super::activation::operands::*;

@@ -4,9 +4,10 @@
 //! is as wide as the kernels need to be fast, and groups that are as wide have one each. Of the gradient of a block's weights,
 //! the part within the groups is kept.
 
+use super::convolved::{Convolved, Pass};
 use super::grads::portion;
 use super::sums::Finish;
-use super::{Convolved, Pass};
+
 use crate::Cpu;
 use core::ops::Range;
 use program::{Conv2d, Layout, View, ViewMut, Write};

@@ -14,6 +14,7 @@
 //! How the work is cut up depends on the shapes and the vectors' width, and never on the number of threads.
 
 mod bf16;
+mod convolved;
 mod cut;
 mod grads;
 mod grouped;
@@ -28,33 +29,14 @@ mod tests;
 mod winograd;
 
 pub(crate) use bf16::{Level as Bf16Level, trial as bf16_trial};
+pub(crate) use convolved::{Convolved, Pass};
 pub(crate) use grouped::weights_len;
 
-use crate::element::{Bf16, Element};
+use crate::element::Bf16;
 use crate::norm_operands::Infer;
 use crate::{Cpu, activation, normalization};
 use program::{Activation, BatchNorm, Conv2d, Layout, Shape, View, ViewMut, Write};
 use sums::Finish;
-
-/// How convolutions of tensors of such numbers are computed, if they have no groups.
-pub(crate) trait Convolved: Element {
-    /// Elements of scratch memory for a pass.
-    fn scratch_len(cpu: &Cpu, pass: Pass, conv: &Conv2d, x: Layout, y: Layout) -> usize;
-
-    fn sums(cpu: &Cpu, conv: &Conv2d, x: View<[Self]>, w: &[f32], finish: Finish, y: ViewMut<[Self]>);
-
-    fn backward_data(cpu: &Cpu, conv: &Conv2d, dy: View<[Self]>, w: &[f32], dx: ViewMut<[Self]>, mode: Write);
-
-    fn backward_filter(cpu: &Cpu, conv: &Conv2d, x: View<[Self]>, dy: View<[Self]>, dw: &mut [f32]);
-}
-
-/// The passes of a convolution.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Pass {
-    Forward,
-    InputGradient,
-    WeightGradient,
-}
 
 /// Elements of scratch memory for a pass. `x` and `y` are where the input or its gradient lies, and the output or its.
 pub(crate) fn scratch_len(cpu: &Cpu, pass: Pass, conv: &Conv2d, x: Layout, y: Layout) -> usize {
