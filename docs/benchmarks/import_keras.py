@@ -42,8 +42,8 @@ def names():
     return sorted(classes)
 
 
-def settled(model):
-    """Other numbers where random weights begin with zeros and ones."""
+def settled(model, images):
+    """Other numbers where random weights begin with zeros and ones, and statistics of a batch, without which deep networks are chaotic."""
     draw = np.random.default_rng(SEED)
     for layer in model.layers:
         kind = type(layer).__name__
@@ -54,11 +54,14 @@ def settled(model):
             layer.set_weights([draw.uniform(*drawn[name], value.shape) for name, value in zip(own, values)])
         elif kind in ("LayerNormalization", "LayerScale"):
             layer.set_weights([draw.uniform(0.5, 1.5, value.shape) for value in layer.get_weights()])
+    for layer in model.layers:
+        if type(layer).__name__ == "BatchNormalization":
+            layer.momentum = 0.0
+    model(images, training=True)
     # Scores of the size of 1, whatever the depth.
     last = [layer for layer in model.layers if layer.get_weights()][-1]
     kernel, *rest = last.get_weights()
     last.set_weights([kernel, *[draw.uniform(-0.5, 0.5, value.shape) for value in rest]])
-    return model
 
 
 def logits(model, images):
@@ -72,16 +75,17 @@ def logits(model, images):
 
 
 def compared(binary, name, folder):
-    model = settled(getattr(keras.applications, name)(weights=None))
+    model = getattr(keras.applications, name)(weights=None)
     side = model.input_shape[1] or 224
-    file = Path(folder) / f"net{ENDING}"
-    model.save(file)
     draw = np.random.default_rng(SEED)
     # Pixels, if the model normalizes them by itself.
     kinds = [type(layer).__name__ for layer in model.layers[:4]]
     images = draw.standard_normal((BATCH, side, side, 3)).astype(np.float32)
     if "Rescaling" in kinds or "Normalization" in kinds or "PreStem" in kinds:
         images = draw.uniform(0, 255, images.shape).astype(np.float32)
+    settled(model, images)
+    file = Path(folder) / f"net{ENDING}"
+    model.save(file)
     theirs = logits(model, images)
     begun = time.monotonic()
     run = subprocess.run([binary, file, str(side), str(side)], input=images.tobytes(), capture_output=True)

@@ -170,7 +170,7 @@ fn values_are_read_where_shapes_fit() {
         "{told}"
     );
     let told = with([3, 3, 9, 1 << 24]).unwrap_err().to_string();
-    assert!(told.ends_with("would make more than 1024 MiB of weights"), "{told}");
+    assert!(told.ends_with("would make more than 2048 MiB of weights"), "{told}");
 }
 
 /// Any file contents result in weights or an error message.

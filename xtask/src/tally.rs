@@ -33,6 +33,27 @@ impl Tally {
     /// Runs a command that tests, such as `cargo test -- --show-output`, and counts its tests. Of the output
     /// of tests that passed only the `SKIPPED` lines are shown.
     pub fn run(&mut self, command: &mut Command) -> Result<()> {
+        self.run_to(command, |line| println!("{line}"))
+    }
+
+    /// Runs two such commands at the same time. The output of the second follows that of the first.
+    pub fn run_both(&mut self, first: &mut Command, second: &mut Command) -> Result<()> {
+        let (mut other, mut lines) = (Tally::default(), Vec::new());
+        let [first, second] = std::thread::scope(|scope| {
+            let second = scope.spawn(|| other.run_to(second, |line| lines.push(line.to_owned())));
+            [self.run(first), second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))]
+        });
+        lines.iter().for_each(|line| println!("{line}"));
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        for (why, count) in other.reasons {
+            *self.reasons.entry(why).or_default() += count;
+        }
+        first.and(second)
+    }
+
+    fn run_to(&mut self, command: &mut Command, mut show: impl FnMut(&str)) -> Result<()> {
         let shown = cargo::show(command);
         let child = command.stdout(Stdio::piped()).spawn();
         let mut child = child.with_context(|| format!("`{shown}` does not start"))?;
@@ -42,7 +63,7 @@ impl Tally {
             let line = line?;
             let line = String::from_utf8_lossy(&line);
             if self.count(line.trim_end()) {
-                println!("{line}");
+                show(&line);
             }
         }
         let status = child.wait()?;

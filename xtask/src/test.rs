@@ -96,18 +96,27 @@ fn docs(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 /// Some tests wait for other processes or for time-outs: twice as many tests as processors run at a time, so
 /// that others compute meanwhile.
 fn tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let threads = format!("--test-threads={}", 2 * processors);
-    let mut arguments = vec!["test", "--workspace", "--no-fail-fast", "--tests"];
+    let mut of = vec!["test", "--workspace", "--no-fail-fast"];
     let compiler = std::env::var("CXX").ok().filter(|cxx| !cxx.is_empty()).unwrap_or_else(|| "g++".into());
     if cfg!(target_os = "linux") && !starts(&compiler) {
         tally.skip(&format!(
             "the crate tensor-cuda: its tests want a C++ compiler, and `{compiler}` does not run"
         ));
-        arguments.extend(["--exclude", "towers-tensor-cuda"]);
+        of.extend(["--exclude", "towers-tensor-cuda"]);
     }
-    arguments.extend(["--", "--show-output", &threads]);
-    tally.run(&mut cargo::command(&workspace.root, &arguments))
+    cargo(workspace, &[&of[..], &["--tests", "--no-run"]].concat())?;
+    // Cargo runs one test program after the other, and many wait: for processes, for a lock, for a time to pass. Two halves at a time keep
+    // the processors busy.
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let threads = format!("--test-threads={processors}");
+    let half = |targets: &[&str]| {
+        let arguments = [&of[..], targets, &["--", "--show-output", &threads]].concat();
+        cargo::command(&workspace.root, &arguments)
+    };
+    tally.run_both(
+        &mut half(&["--test", "[a-d]*"]),
+        &mut half(&["--lib", "--bins", "--example", "own_observer", "--test", "[!a-d]*"]),
+    )
 }
 
 fn doctests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {

@@ -169,7 +169,8 @@ fn furnished() -> Place {
     fs::copy(root().join("tests/golden/keras/small_cnn.keras"), at("cnn.keras")).unwrap();
     place.run("export runs/a --output back.py").ends(0);
     place.run("export runs/a --output net.onnx").ends(0);
-    place.write("mine.toml", recipes_in("docs/models.md").remove(0));
+    let mine = recipes_in("docs/models.md").into_iter().find(|recipe| recipe.starts_with("# mine.toml"));
+    place.write("mine.toml", mine.unwrap());
     place
 }
 

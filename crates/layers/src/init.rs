@@ -26,8 +26,6 @@ pub enum Initializer {
     /// As [`PyTorch`](Initializer::PyTorch)'s, but the first filters copy a channel each: PyTorch's `dirac_`
     /// on as many filters as there are channels. For convolutions whose output is as large as their input.
     Dirac,
-    /// A number where a filter copies its channel, 0 elsewhere. Channel `c` has the number `c % 3`.
-    Identity([f32; 3]),
     /// A number for each channel: channel `c` has the number `c % 3`.
     PerChannel([f32; 3]),
     /// Filters that whiten patches of the training images. The trainer computes them from the images and
@@ -74,11 +72,6 @@ impl Initializer {
             Initializer::Zeros => vec![0.0; len],
             Initializer::Ones => vec![1.0; len],
             Initializer::Constant(value) => vec![value; len],
-            Initializer::Identity(factors) => {
-                let mut values = vec![0.0; len];
-                pass_channels_on(&mut values, shape, factors);
-                values
-            }
             Initializer::PerChannel(numbers) => numbers.into_iter().cycle().take(len).collect(),
             Initializer::Uniform(low, high) => uniform(f64::from(low), f64::from(high)),
             Initializer::GlorotUniform => {
@@ -93,7 +86,7 @@ impl Initializer {
                 let limit = (1.0 / fan_in).sqrt();
                 let mut values = uniform(-limit, limit);
                 if self == Initializer::Dirac {
-                    pass_channels_on(&mut values, shape, [1.0; 3]);
+                    pass_channels_on(&mut values, shape);
                 }
                 values
             }
@@ -106,15 +99,15 @@ impl Initializer {
     }
 }
 
-/// Makes the first filters of a kernel copy a channel each: its factor in the middle for the filter's own
-/// channel, 0 elsewhere.
-fn pass_channels_on(kernel: &mut [f32], shape: &[usize], factors: [f32; 3]) {
+/// Makes the first filters of a kernel copy a channel each: 1 in the middle for the filter's own channel, 0
+/// elsewhere.
+fn pass_channels_on(kernel: &mut [f32], shape: &[usize]) {
     let &[kh, kw, c, k] = shape else { return };
     for (row, weights) in kernel.chunks_mut(k).enumerate() {
         let (tap, channel) = (row / c, row % c);
         weights[..c.min(k)].fill(0.0);
         if tap == kh / 2 * kw + kw / 2 && channel < k {
-            weights[channel] = factors[channel % 3];
+            weights[channel] = 1.0;
         }
     }
 }

@@ -1,6 +1,6 @@
 use crate::{Initializer, Layer, Lower, ParamSpec, Role};
 use program::ops::Depthwise;
-use program::{Activation, Pad, Result, Shape, TensorId, ops};
+use program::{Activation, Result, Shape, TensorId, ops};
 
 /// Each channel times a trained factor: the layer scale of ConvNeXt's residuals, and `LayerScale` of `keras.applications`.
 ///
@@ -34,15 +34,7 @@ impl Layer for LayerScale {
     }
 
     fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
-        let (inputs_c, one) = (to.shape(inputs[0]).c, [1; 2]);
-        let conv = Depthwise {
-            inputs: inputs_c,
-            multiplier: 1,
-            kernel: one,
-            stride: one,
-            dilation: one,
-            pad: Pad::VALID,
-        };
+        let conv = Depthwise::per_channel(to.shape(inputs[0]).c);
         let operands = [inputs, to.params()].concat();
         to.push(ops::DepthwiseForward { conv, act: Activation::None }, &operands)
     }

@@ -1,9 +1,10 @@
 use crate::{Initializer, Layer, Lower, ParamSpec, Role};
-use program::{Activation, Conv2d, Result, Shape, TensorId, ops};
+use program::ops::Depthwise;
+use program::{Activation, Result, Shape, TensorId, ops};
 
 /// All numbers times a constant, plus another one: Keras' `Rescaling(scale, offset)`.
 ///
-/// With an offset, or other constants for each color, it is a 1x1 convolution whose weights are not trained.
+/// With an offset, or other constants for each color, it is a 1x1 depthwise convolution whose weights are not trained.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rescaling {
     scale: [f32; 3],
@@ -35,18 +36,17 @@ impl Layer for Rescaling {
             return Vec::new();
         }
         let c = inputs[0].c;
-        let kernel = ("kernel", vec![1, 1, c, c], Initializer::Identity(self.scale));
+        let kernel = ("depthwise_kernel", vec![1, 1, c, 1], Initializer::PerChannel(self.scale));
         let bias = ("bias", vec![c], Initializer::PerChannel(self.offset));
         [kernel, bias].map(|(name, shape, init)| ParamSpec { name, shape, init, role: Role::Frozen }).into()
     }
 
     fn lower(&self, to: &mut Lower, inputs: &[TensorId]) -> Result<TensorId> {
-        let &[kernel, bias] = to.params() else {
+        if to.params().is_empty() {
             return to.push(ops::Scale { factor: self.scale[0] }, inputs);
-        };
-        let x = inputs[0];
-        let c = to.shape(x).c;
-        let conv = Conv2d::new(c, c, [1; 2]);
-        to.push(ops::Conv2dForward { conv, act: Activation::None }, &[x, kernel, bias])
+        }
+        let conv = Depthwise::per_channel(to.shape(inputs[0]).c);
+        let operands = [inputs, to.params()].concat();
+        to.push(ops::DepthwiseForward { conv, act: Activation::None }, &operands)
     }
 }

@@ -158,11 +158,9 @@ fn is_at_home(program: &Program, op: &'static str, kind: &Kind, id: TensorId) ->
 /// The third rule.
 pub(crate) fn is_written_once(program: &Program) -> bool {
     let mut written = vec![false; program.tensors.len()];
-    // By the caller.
-    written[program.input.0] = true;
     let is_free = |id: TensorId| program.tensor(program.root(id).0).home == Home::Free;
     for step in &program.steps {
-        let is_there = |id: TensorId| written[id.0] || !is_free(id);
+        let is_there = |id: TensorId| written[id.0] || id == program.input || !is_free(id);
         if !step.reads().all(is_there) {
             return false;
         }
@@ -172,7 +170,7 @@ pub(crate) fn is_written_once(program: &Program) -> bool {
             }
         }
     }
-    program.kept().all(|id| written[id.0] || !is_free(id))
+    program.kept().all(|id| written[id.0] || id == program.input || !is_free(id))
 }
 
 /// Whether a step starts the all-reduce of a bucket. Its result is the memory of its operands.

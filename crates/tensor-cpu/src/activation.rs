@@ -1,8 +1,9 @@
 use crate::Cpu;
 use crate::dispatch::multiversion;
-use crate::element::{Element, put};
-use crate::pointwise::{Pointwise, pointwise};
+use crate::element::Element;
+use crate::pointwise::{Act, with_act};
 use crate::rows::{Blocks, Rows, RowsMut, all_contiguous};
+use core::cell::Cell;
 use core::ops::Range;
 use program::{Activation, View, ViewMut, Write};
 
@@ -10,7 +11,7 @@ pub(crate) fn forward<E: Element>(cpu: &Cpu, act: Activation, x: View<[E]>, y: V
     let flat = all_contiguous(&[x.layout, y.layout]);
     let (x, y) = (Rows::elements(x, flat), RowsMut::elements(y, flat));
     let blocks = Blocks::for_map(x);
-    pointwise!(act, |act| cpu.pool().run(blocks.count(), &|block| map(
+    with_act!(cpu, act, |act| cpu.pool().run(blocks.count(), &|block| map(
         cpu.simd(),
         x,
         y,
@@ -20,11 +21,12 @@ pub(crate) fn forward<E: Element>(cpu: &Cpu, act: Activation, x: View<[E]>, y: V
 }
 
 multiversion! {
-    fn map<A: Pointwise, E: Element>(x: Rows<E>, y: RowsMut<E>, act: A, rows: Range<usize>) {
+    fn map<A: Act, E: Element>(x: Rows<E>, y: RowsMut<E>, act: A, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has separate rows.
             let y = unsafe { y.row(row) };
-            y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = E::of(act.forward(x.get())));
+            let x = &x.row(row)[..y.len()];
+            act.map(y.len(), |k| x[k].get(), |k, number| y[k] = E::of(number));
         }
     }
 }
@@ -33,7 +35,7 @@ multiversion! {
 pub(crate) fn forward_in_place<E: Element>(cpu: &Cpu, act: Activation, y: ViewMut<[E]>) {
     let flat = all_contiguous(&[y.layout]);
     let (blocks, y) = (Blocks::for_map(Rows::elements(y.as_view(), flat)), RowsMut::elements(y, flat));
-    pointwise!(act, |act| cpu.pool().run(blocks.count(), &|block| map_in_place(
+    with_act!(cpu, act, |act| cpu.pool().run(blocks.count(), &|block| map_in_place(
         cpu.simd(),
         y,
         act,
@@ -42,10 +44,11 @@ pub(crate) fn forward_in_place<E: Element>(cpu: &Cpu, act: Activation, y: ViewMu
 }
 
 multiversion! {
-    fn map_in_place<A: Pointwise, E: Element>(y: RowsMut<E>, act: A, rows: Range<usize>) {
+    fn map_in_place<A: Act, E: Element>(y: RowsMut<E>, act: A, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has separate rows.
-            unsafe { y.row(row) }.iter_mut().for_each(|y| *y = E::of(act.forward(y.get())));
+            let y = Cell::from_mut(unsafe { y.row(row) }).as_slice_of_cells();
+            act.map(y.len(), |k| y[k].get().get(), |k, number| y[k].set(E::of(number)));
         }
     }
 }
@@ -54,7 +57,7 @@ pub(crate) fn add_forward<E: Element>(cpu: &Cpu, act: Activation, x: View<[E]>, 
     let flat = all_contiguous(&[x.layout, y.layout]);
     let (x, y) = (Rows::elements(x, flat), RowsMut::elements(y, flat));
     let blocks = Blocks::for_map(x);
-    pointwise!(act, |act| cpu.pool().run(blocks.count(), &|block| add_map(
+    with_act!(cpu, act, |act| cpu.pool().run(blocks.count(), &|block| add_map(
         cpu.simd(),
         x,
         y,
@@ -64,11 +67,12 @@ pub(crate) fn add_forward<E: Element>(cpu: &Cpu, act: Activation, x: View<[E]>, 
 }
 
 multiversion! {
-    fn add_map<A: Pointwise, E: Element>(x: Rows<E>, y: RowsMut<E>, act: A, rows: Range<usize>) {
+    fn add_map<A: Act, E: Element>(x: Rows<E>, y: RowsMut<E>, act: A, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has separate rows.
-            let y = unsafe { y.row(row) };
-            y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = E::of(act.forward(y.get() + x.get())));
+            let y = Cell::from_mut(unsafe { y.row(row) }).as_slice_of_cells();
+            let x = &x.row(row)[..y.len()];
+            act.map(y.len(), |k| y[k].get().get() + x[k].get(), |k, number| y[k].set(E::of(number)));
         }
     }
 }
@@ -84,19 +88,23 @@ pub(crate) fn backward<E: Element>(
     let flat = all_contiguous(&[of.layout, dy.layout, dx.layout]);
     let (of, dy, dx) = (Rows::elements(of, flat), Rows::elements(dy, flat), RowsMut::elements(dx, flat));
     let blocks = Blocks::for_map(of);
-    pointwise!(act, |act| {
+    with_act!(cpu, act, |act| {
         cpu.pool()
             .run(blocks.count(), &|block| gradients(cpu.simd(), of, dy, dx, act, mode, blocks.range(block)));
     });
 }
 
 multiversion! {
-    fn gradients<A: Pointwise, E: Element>(of: Rows<E>, dy: Rows<E>, dx: RowsMut<E>, act: A, mode: Write, rows: Range<usize>) {
+    fn gradients<A: Act, E: Element>(of: Rows<E>, dy: Rows<E>, dx: RowsMut<E>, act: A, mode: Write, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has separate rows.
             let dx = unsafe { dx.row(row) };
-            let gradient = of.row(row).iter().zip(dy.row(row)).map(|(&of, &dy)| act.gradient(of.get(), dy.get()));
-            put(dx, gradient, mode);
+            let (of, dy) = (&of.row(row)[..dx.len()], &dy.row(row)[..dx.len()]);
+            let (of, dy) = (|k: usize| of[k].get(), |k: usize| dy[k].get());
+            match mode {
+                Write::Set => act.slopes(dx.len(), of, dy, |k, gradient| dx[k] = E::of(gradient)),
+                Write::Add => act.slopes(dx.len(), of, dy, |k, gradient| dx[k].add(gradient)),
+            }
         }
     }
 }
@@ -108,18 +116,19 @@ pub(crate) fn backward_in_place<E: Element>(cpu: &Cpu, act: Activation, of: View
     let flat = all_contiguous(&[of.layout, dy.layout]);
     let (of, dy) = (Rows::elements(of, flat), RowsMut::elements(dy, flat));
     let blocks = Blocks::for_map(of);
-    pointwise!(act, |act| {
+    with_act!(cpu, act, |act| {
         cpu.pool()
             .run(blocks.count(), &|block| gradients_in_place(cpu.simd(), of, dy, act, blocks.range(block)));
     });
 }
 
 multiversion! {
-    fn gradients_in_place<A: Pointwise, E: Element>(of: Rows<E>, dy: RowsMut<E>, act: A, rows: Range<usize>) {
+    fn gradients_in_place<A: Act, E: Element>(of: Rows<E>, dy: RowsMut<E>, act: A, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has separate rows.
-            let dy = unsafe { dy.row(row) };
-            dy.iter_mut().zip(of.row(row)).for_each(|(dy, &of)| *dy = E::of(act.gradient(of.get(), dy.get())));
+            let dy = Cell::from_mut(unsafe { dy.row(row) }).as_slice_of_cells();
+            let of = &of.row(row)[..dy.len()];
+            act.slopes(dy.len(), |k| of[k].get(), |k| dy[k].get().get(), |k, gradient| dy[k].set(E::of(gradient)));
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::dispatch::multiversion;
 use crate::element::Element;
 use crate::elementwise::add_up;
 use crate::norm_operands::{Infer, Saved, Train};
-use crate::pointwise::{Cut, Pointwise, pointwise};
+use crate::pointwise::{Act, Cut, with_act};
 use crate::rows::{Blocks, Rows, RowsMut};
 use crate::threads::Shards;
 use crate::{Cpu, statistics};
@@ -148,7 +148,7 @@ fn normalize_batch<E: Element>(
     let (mean, inverse) = saved.split_at(gamma.len());
     let scale = &mut scratch[..gamma.len()];
     scale_by(gamma, inverse, scale);
-    pointwise!(bn.act, |act| normalize(cpu, Affine { mean, scale, beta, act }, x, y));
+    with_act!(cpu, bn.act, |act| normalize(cpu, Affine { mean, scale, beta, act }, x, y));
 }
 
 /// `scale = gamma / sqrt(var + epsilon)`.
@@ -168,7 +168,7 @@ pub(crate) fn forward_infer<E: Element>(
     let scale = &mut scratch[..gamma.len()];
     scale.iter_mut().enumerate().for_each(|(k, scale)| *scale = scale_of(bn, runs, k) as f32);
     let (x, y) = (Rows::new(x), RowsMut::new(y));
-    pointwise!(bn.act, |act| normalize(cpu, Affine { mean, scale, beta, act }, x, y));
+    with_act!(cpu, bn.act, |act| normalize(cpu, Affine { mean, scale, beta, act }, x, y));
 }
 
 /// `gamma / sqrt(var + epsilon)` of a channel, in inference.
@@ -209,21 +209,20 @@ pub(crate) fn fold(
     }
 }
 
-fn normalize<A: Pointwise, E: Element>(cpu: &Cpu, affine: Affine<A>, x: Rows<E>, y: RowsMut<E>) {
+fn normalize<A: Act, E: Element>(cpu: &Cpu, affine: Affine<A>, x: Rows<E>, y: RowsMut<E>) {
     let blocks = Blocks::for_map(x).reversed();
     cpu.pool().run(blocks.count(), &|block| normalize_rows(cpu.simd(), affine, x, y, blocks.range(block)));
 }
 
 multiversion! {
-    fn normalize_rows<A: Pointwise, E: Element>(affine: Affine<A>, x: Rows<E>, y: RowsMut<E>, rows: Range<usize>) {
+    fn normalize_rows<A: Act, E: Element>(affine: Affine<A>, x: Rows<E>, y: RowsMut<E>, rows: Range<usize>) {
         let c = x.width();
         let (mean, scale, beta) = (&affine.mean[..c], &affine.scale[..c], &affine.beta[..c]);
         for row in rows {
             // SAFETY: each task has separate rows.
             let (x, y) = (&x.row(row)[..c], &mut unsafe { y.row(row) }[..c]);
-            for k in 0..c {
-                y[k] = E::of(affine.act.forward((x[k].get() - mean[k]) * scale[k] + beta[k]));
-            }
+            let numbers = |k: usize| (x[k].get() - mean[k]) * scale[k] + beta[k];
+            affine.act.map(c, numbers, |k, number| y[k] = E::of(number));
         }
     }
 }
@@ -250,7 +249,7 @@ pub(crate) fn backward_params<E: Element>(
     scale_by(gamma, inverse, scale);
 
     let shards = Shards::new(partials);
-    pointwise!(bn.act, |act| cpu.pool().run(blocks.count(), &|block| {
+    with_act!(cpu, bn.act, |act| cpu.pool().run(blocks.count(), &|block| {
         // SAFETY: each task has a separate part.
         let sums = unsafe { shards.part(block * 2 * c..(block + 1) * 2 * c) };
         sum_gradients(cpu.simd(), Affine { mean, scale, beta, act }, x, dy, blocks.range(block), sums);
@@ -287,7 +286,7 @@ pub(crate) fn backward_data<E: Element>(
     }
     let (offset, slope) = (&*offset, &*slope);
     let blocks = Blocks::for_map(x).reversed();
-    pointwise!(bn.act, |act| cpu.pool().run(blocks.count(), &|block| {
+    with_act!(cpu, bn.act, |act| cpu.pool().run(blocks.count(), &|block| {
         let affine = Affine { mean, scale, beta, act };
         input_gradients(cpu.simd(), affine, offset, slope, x, dy, dx, mode, blocks.range(block));
     }));
@@ -295,7 +294,7 @@ pub(crate) fn backward_data<E: Element>(
 
 multiversion! {
     /// `sums` receives the sums of `dz` and of `dz * (x - mean)`.
-    fn sum_gradients<A: Pointwise, E: Element>(affine: Affine<A>, x: Rows<E>, dy: Rows<E>, rows: Range<usize>, sums: &mut [f32]) {
+    fn sum_gradients<A: Act, E: Element>(affine: Affine<A>, x: Rows<E>, dy: Rows<E>, rows: Range<usize>, sums: &mut [f32]) {
         let c = x.width();
         let (mean, scale, beta) = (&affine.mean[..c], &affine.scale[..c], &affine.beta[..c]);
         sums.fill(0.0);
@@ -303,19 +302,18 @@ multiversion! {
         let (of_dz, of_products) = (&mut of_dz[..c], &mut of_products[..c]);
         for row in rows {
             let (x, dy) = (&x.row(row)[..c], &dy.row(row)[..c]);
-            for k in 0..c {
-                let centred = x[k].get() - mean[k];
-                let dz = affine.act.gradient(centred * scale[k] + beta[k], dy[k].get());
+            let of = |k: usize| (x[k].get() - mean[k]) * scale[k] + beta[k];
+            affine.act.slopes(c, of, |k| dy[k].get(), |k, dz| {
                 of_dz[k] += dz;
-                of_products[k] += dz * centred;
-            }
+                of_products[k] += dz * (x[k].get() - mean[k]);
+            });
         }
     }
 }
 
 multiversion! {
     /// `dx = scale * (dz - offset - (x - mean) * slope)`.
-    fn input_gradients<A: Pointwise, E: Element>(
+    fn input_gradients<A: Act, E: Element>(
         affine: Affine<A>,
         offset: &[f32],
         slope: &[f32],
@@ -332,15 +330,13 @@ multiversion! {
             let (x, dy) = (&x.row(row)[..c], &dy.row(row)[..c]);
             // SAFETY: each task has separate rows.
             let dx = &mut unsafe { dx.row(row) }[..c];
-            for k in 0..c {
-                let centred = x[k].get() - mean[k];
-                let dz = affine.act.gradient(centred * scale[k] + beta[k], dy[k].get());
-                let gradient = scale[k] * (dz - offset[k] - centred * slope[k]);
-                // Chosen here, so that the code of a long activation is there once, and inlined. Read in any case: AVX-512 F has no
-                // masked loads of 16 bits, without which the loop would not be vectorized.
+            let of = |k: usize| (x[k].get() - mean[k]) * scale[k] + beta[k];
+            affine.act.slopes(c, of, |k| dy[k].get(), |k, dz| {
+                let gradient = scale[k] * (dz - offset[k] - (x[k].get() - mean[k]) * slope[k]);
+                // Read in any case: AVX-512 F has no masked loads of 16 bits, without which the loop would not be vectorized.
                 let sum = dx[k].get() + gradient;
                 dx[k] = E::of(if mode == Write::Set { gradient } else { sum });
-            }
+            });
         }
     }
 }
@@ -408,7 +404,7 @@ impl Groups<'_> {
         let pitch = OF_GROUPS * c;
         let mut scratch = cpu.scratch(samples * pitch);
         let shards = Shards::new(&mut scratch);
-        pointwise!(self.op.act, |act| cpu.pool().run(samples, &|sample| {
+        with_act!(cpu, self.op.act, |act| cpu.pool().run(samples, &|sample| {
             // SAFETY: each task has a separate part.
             let own = unsafe { shards.part(sample * pitch..(sample + 1) * pitch) };
             let (numbers, part) = own.split_at_mut(2 * c);
@@ -443,7 +439,7 @@ impl Groups<'_> {
         let mut scratch = cpu.scratch(samples * pitch);
         let partials = &mut scratch[..samples * pitch];
         let shards = Shards::new(partials);
-        pointwise!(self.op.act, |act| cpu.pool().run(samples, &|sample| {
+        with_act!(cpu, self.op.act, |act| cpu.pool().run(samples, &|sample| {
             // SAFETY: each task has a separate part.
             let own = unsafe { shards.part(sample * pitch..(sample + 1) * pitch) };
             let (sums, own) = own.split_at_mut(2 * c);
@@ -480,7 +476,7 @@ impl Groups<'_> {
 
 multiversion! {
     /// `dx = scale * dz - offset - (x - mean) * slope`.
-    fn group_gradients<A: Pointwise, E: Element>(
+    fn group_gradients<A: Act, E: Element>(
         affine: Affine<A>,
         offset: &[f32],
         slope: &[f32],
@@ -497,13 +493,12 @@ multiversion! {
             let (x, dy) = (&x.row(row)[..c], &dy.row(row)[..c]);
             // SAFETY: each task has separate rows.
             let dx = &mut unsafe { dx.row(row) }[..c];
-            for k in 0..c {
-                let centred = x[k].get() - mean[k];
-                let dz = affine.act.gradient(centred * scale[k] + beta[k], dy[k].get());
-                let gradient = scale[k] * dz - offset[k] - centred * slope[k];
+            let of = |k: usize| (x[k].get() - mean[k]) * scale[k] + beta[k];
+            affine.act.slopes(c, of, |k| dy[k].get(), |k, dz| {
+                let gradient = scale[k] * dz - offset[k] - (x[k].get() - mean[k]) * slope[k];
                 let sum = dx[k].get() + gradient;
                 dx[k] = E::of(if mode == Write::Set { gradient } else { sum });
-            }
+            });
         }
     }
 }

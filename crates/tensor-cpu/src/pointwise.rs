@@ -1,7 +1,11 @@
 //! Activations of single numbers, without branches, so that the compiler vectorizes loops over them.
 
+use crate::dispatch::multiversion;
+use crate::simd::Level;
+use program::Activation;
+
 /// An activation. A NaN comes through it, forward and back, so that a diverged run is seen.
-pub(crate) trait Pointwise: Copy + Send + Sync {
+trait Pointwise: Copy + Send + Sync {
     /// The activation of a number.
     fn forward(self, x: f32) -> f32;
     /// The gradient before the activation from the one after it, `of` being what its gradient
@@ -9,36 +13,158 @@ pub(crate) trait Pointwise: Copy + Send + Sync {
     fn gradient(self, of: f32, dy: f32) -> f32;
 }
 
-/// Calls code with the [`Pointwise`] of an [`Activation`](program::Activation), for which it is compiled. The names of an activation
+/// Calls code with the [`Pointwise`] of any other [`Activation`](program::Activation) than those of [`Cut`]. The names of an activation
 /// without a number and of its type are the same.
 macro_rules! pointwise {
     ($act:expr, |$name:ident| $code:expr) => {
-        $crate::pointwise::pointwise!($act, |$name| $code, [HardSwish, Gelu, Silu, Elu, Sigmoid, Tanh, Softplus, Mish])
+        pointwise!($act, |$name| $code, [HardSwish, Gelu, Silu, Elu, Sigmoid, Tanh, Softplus, Mish])
     };
     ($act:expr, |$name:ident| $code:expr, [$($own:ident),+]) => {
         match $act {
-            program::Activation::None
-            | program::Activation::Relu
-            | program::Activation::BoundedRelu(_) => {
-                let $name = $crate::pointwise::Cut::of($act);
+            Activation::None | Activation::Relu | Activation::BoundedRelu(_) => {
+                let $name = Cut::of($act);
                 $code
             }
-            program::Activation::LeakyRelu(slope) => {
-                let $name = $crate::pointwise::Leaky(slope);
+            Activation::LeakyRelu(slope) => {
+                let $name = Leaky(slope);
                 $code
             }
-            program::Activation::HardSigmoid(slope) => {
-                let $name = $crate::pointwise::HardSigmoid(slope);
+            Activation::HardSigmoid(slope) => {
+                let $name = HardSigmoid(slope);
                 $code
             }
-            $(program::Activation::$own => {
-                let $name = $crate::pointwise::$own;
+            $(Activation::$own => {
+                let $name = $own;
                 $code
             })+
         }
     };
 }
-pub(crate) use pointwise;
+
+/// The activation of numbers, in place.
+#[inline(never)]
+pub(crate) fn activate(level: Level, act: Activation, x: &mut [f32]) {
+    if act == Activation::None {
+        return;
+    }
+    pointwise!(act, |act| forward(level, act, x));
+}
+
+/// The gradients before an activation from those after it, in place.
+#[inline(never)]
+fn differentiate(level: Level, act: Activation, of: &[f32], dy: &mut [f32]) {
+    pointwise!(act, |act| gradients(level, act, of, dy));
+}
+
+multiversion! {
+    fn forward<A: Pointwise>(act: A, x: &mut [f32]) {
+        x.iter_mut().for_each(|x| *x = act.forward(*x));
+    }
+}
+
+multiversion! {
+    fn gradients<A: Pointwise>(act: A, of: &[f32], dy: &mut [f32]) {
+        dy.iter_mut().zip(of).for_each(|(dy, &of)| *dy = act.gradient(of, *dy));
+    }
+}
+
+/// An activation as loops have it, which are compiled for each type of this trait: `x`, `of` and `dy` give the number `k` of so many, and
+/// `store` takes what it becomes.
+pub(crate) trait Act: Copy + Send + Sync {
+    fn map(self, count: usize, x: impl Fn(usize) -> f32, store: impl FnMut(usize, f32));
+    fn slopes(
+        self,
+        count: usize,
+        of: impl Fn(usize) -> f32,
+        dy: impl Fn(usize) -> f32,
+        store: impl FnMut(usize, f32),
+    );
+}
+
+/// Calls code with the [`Act`] of an activation: twice compiled, for what costs less than to load a number, and for all others.
+macro_rules! with_act {
+    ($cpu:expr, $act:expr, |$name:ident| $code:expr) => {
+        if $act.ceiling().is_some() || $act == program::Activation::None {
+            let $name = $crate::pointwise::Cut::of($act);
+            $code
+        } else {
+            let $name = $crate::pointwise::Curve { level: $cpu.simd(), act: $act };
+            $code
+        }
+    };
+}
+pub(crate) use with_act;
+
+impl Act for Cut {
+    #[inline(always)]
+    fn map(self, count: usize, x: impl Fn(usize) -> f32, mut store: impl FnMut(usize, f32)) {
+        for k in 0..count {
+            store(k, self.forward(x(k)));
+        }
+    }
+
+    #[inline(always)]
+    fn slopes(
+        self,
+        count: usize,
+        of: impl Fn(usize) -> f32,
+        dy: impl Fn(usize) -> f32,
+        mut store: impl FnMut(usize, f32),
+    ) {
+        for k in 0..count {
+            store(k, self.gradient(of(k), dy(k)));
+        }
+    }
+}
+
+/// Any activation, of a run of numbers at once: its code is there once, and no loop has it.
+#[derive(Clone, Copy)]
+pub(crate) struct Curve {
+    pub(crate) level: Level,
+    pub(crate) act: Activation,
+}
+
+/// Numbers of a run.
+const RUN: usize = 256;
+
+impl Act for Curve {
+    #[inline(always)]
+    fn map(self, count: usize, x: impl Fn(usize) -> f32, mut store: impl FnMut(usize, f32)) {
+        let mut run = [0.0; RUN];
+        for from in (0..count).step_by(RUN) {
+            let run = &mut run[..RUN.min(count - from)];
+            for (k, number) in run.iter_mut().enumerate() {
+                *number = x(from + k);
+            }
+            activate(self.level, self.act, run);
+            for (k, &number) in run.iter().enumerate() {
+                store(from + k, number);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn slopes(
+        self,
+        count: usize,
+        of: impl Fn(usize) -> f32,
+        dy: impl Fn(usize) -> f32,
+        mut store: impl FnMut(usize, f32),
+    ) {
+        let (mut inner, mut outer) = ([0.0; RUN], [0.0; RUN]);
+        for from in (0..count).step_by(RUN) {
+            let len = RUN.min(count - from);
+            let (inner, outer) = (&mut inner[..len], &mut outer[..len]);
+            for (k, (inner, outer)) in inner.iter_mut().zip(&mut *outer).enumerate() {
+                (*inner, *outer) = (of(from + k), dy(from + k));
+            }
+            differentiate(self.level, self.act, inner, outer);
+            for (k, &number) in outer.iter().enumerate() {
+                store(from + k, number);
+            }
+        }
+    }
+}
 
 /// None, ReLU and bounded ReLU: nothing below a number passes, and nothing above another one. Where there is no limit it is NaN, which
 /// nothing lies below or above.
@@ -50,7 +176,7 @@ pub(crate) struct Cut {
 
 impl Cut {
     /// As a ReLU does, or as nothing.
-    pub(crate) fn of(act: program::Activation) -> Self {
+    pub(crate) fn of(act: Activation) -> Self {
         let least = if act.ceiling().is_some() { 0.0 } else { f32::NAN };
         Cut { least, most: act.ceiling().filter(|most| most.is_finite()).unwrap_or(f32::NAN) }
     }
@@ -71,7 +197,7 @@ impl Pointwise for Cut {
 
 /// `LeakyReLU`, with its slope.
 #[derive(Clone, Copy)]
-pub(crate) struct Leaky(pub f32);
+struct Leaky(f32);
 
 impl Pointwise for Leaky {
     #[inline(always)]
@@ -87,7 +213,7 @@ impl Pointwise for Leaky {
 
 /// The hard sigmoid, with its slope. Of the result at most 1e-7 is wrong.
 #[derive(Clone, Copy)]
-pub(crate) struct HardSigmoid(pub f32);
+struct HardSigmoid(f32);
 
 impl Pointwise for HardSigmoid {
     #[inline(always)]
@@ -106,7 +232,7 @@ impl Pointwise for HardSigmoid {
 
 /// Hard-swish. Of the result at most 2e-7 is wrong, or as much of it as f32 rounds; of its slope 2e-7.
 #[derive(Clone, Copy)]
-pub(crate) struct HardSwish;
+struct HardSwish;
 
 impl Pointwise for HardSwish {
     #[inline(always)]
@@ -128,7 +254,7 @@ impl Pointwise for HardSwish {
 /// are subtracted, so no digit is lost. The error is at most 1e-7, or f32's rounding error; that of the slope
 /// is 3e-7.
 #[derive(Clone, Copy)]
-pub(crate) struct Gelu;
+struct Gelu;
 
 impl Pointwise for Gelu {
     #[inline(always)]
@@ -149,7 +275,7 @@ impl Pointwise for Gelu {
 
 /// SiLU, by `exp(-|x|)`, in the form of GELU. Of the result at most 1e-7 is wrong, or as much of it as f32 rounds; of its slope 3e-7.
 #[derive(Clone, Copy)]
-pub(crate) struct Silu;
+struct Silu;
 
 impl Pointwise for Silu {
     #[inline(always)]
@@ -169,7 +295,7 @@ impl Pointwise for Silu {
 
 /// ELU. Of the result at most 2e-7 is wrong, of its slope 3e-7.
 #[derive(Clone, Copy)]
-pub(crate) struct Elu;
+struct Elu;
 
 impl Pointwise for Elu {
     #[inline(always)]
@@ -187,7 +313,7 @@ impl Pointwise for Elu {
 
 /// The logistic function. Of the result at most 1e-7 is wrong, of its slope too.
 #[derive(Clone, Copy)]
-pub(crate) struct Sigmoid;
+struct Sigmoid;
 
 impl Pointwise for Sigmoid {
     #[inline(always)]
@@ -205,7 +331,7 @@ impl Pointwise for Sigmoid {
 
 /// The hyperbolic tangent, `2 sigmoid(2 x) - 1`. Of the result at most 2e-7 is wrong, of its slope 3e-7.
 #[derive(Clone, Copy)]
-pub(crate) struct Tanh;
+struct Tanh;
 
 impl Pointwise for Tanh {
     #[inline(always)]
@@ -223,7 +349,7 @@ impl Pointwise for Tanh {
 
 /// Softplus. Of the result at most 2e-7 is wrong beside its rounding, of its slope too.
 #[derive(Clone, Copy)]
-pub(crate) struct Softplus;
+struct Softplus;
 
 impl Pointwise for Softplus {
     #[inline(always)]
@@ -246,7 +372,7 @@ impl Pointwise for Softplus {
 /// Mish: `tanh(ln(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2)`, by `exp(-|x|)`. Of the result at most 4e-7 is wrong, or as much of it as f32
 /// rounds; of its slope 3e-7.
 #[derive(Clone, Copy)]
-pub(crate) struct Mish;
+struct Mish;
 
 impl Mish {
     /// `x`, no farther from 0 than powers go; the hyperbolic tangent; and 1 minus its square.
@@ -326,7 +452,6 @@ fn exp2(y: f32) -> f32 {
 mod tests {
     use super::*;
     use crate::reference::activation::{act, act_gradient};
-    use program::Activation;
 
     #[test]
     fn activations_keep_their_promises() {

@@ -62,6 +62,10 @@ fn follows(
             Some(&[inputs, units]) if inputs % channels == 0 => rows.push((name("kernel"), units)),
             _ => return false,
         },
+        Some(Op::DepthwiseForward(depthwise)) if depthwise.conv.multiplier == 1 => {
+            rows.extend(step.params.iter().map(|spec| (name(spec.name), 1)));
+            turned.insert(step.output);
+        }
         Some(
             Op::BatchNormTrain(_)
             | Op::MaxPool(_)
@@ -80,4 +84,38 @@ fn follows(
         _ => return false,
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use layers::{Conv2D, DepthwiseConv2D, Flatten, Graph};
+    use program::Activation;
+
+    /// A depthwise layer keeps the reverse order, up to the first convolution that mixes channels.
+    #[test]
+    fn channels_are_followed_up_to_the_layer_that_mixes_them() {
+        let mut graph = Graph::new("mine", [2, 2, 3]);
+        let x = graph
+            .add_named("each", DepthwiseConv2D::new(1).activation(Activation::Relu), graph.input())
+            .unwrap();
+        let x = graph.add_named("mixed", Conv2D::new(2, 2), x).unwrap();
+        let logits = graph.add(Flatten, x).unwrap();
+        let model = Model::new(graph, logits);
+        let mut tensors = Tensors::new();
+        let numbers = |len: u8| (0..len).map(f32::from).collect::<Vec<_>>();
+        tensors.insert("each/depthwise_kernel", [1, 1, 3, 1], numbers(3)).unwrap();
+        tensors.insert("each/bias", [3], numbers(3)).unwrap();
+        tensors.insert("mixed/kernel", [2, 2, 3, 2], numbers(24)).unwrap();
+        tensors.insert("mixed/bias", [2], numbers(2)).unwrap();
+        let turned = reversed(&model, &tensors).unwrap();
+        let data = |name: &str| turned.get(name).unwrap().data().to_vec();
+        assert_eq!(data("each/depthwise_kernel"), [2.0, 1.0, 0.0]);
+        assert_eq!(data("each/bias"), [2.0, 1.0, 0.0]);
+        assert_eq!(
+            data("mixed/kernel")[..12],
+            [4.0, 5.0, 2.0, 3.0, 0.0, 1.0, 10.0, 11.0, 8.0, 9.0, 6.0, 7.0]
+        );
+        assert_eq!(data("mixed/bias"), [0.0, 1.0]);
+    }
 }

@@ -20,9 +20,6 @@ use std::path::{Path, PathBuf};
 /// The most nodes of a graph: GELU has five.
 const MOST_NODES: usize = 10_000;
 
-/// The largest file: protobuf has no larger ones. More weights lie in files beside it.
-const MOST_BYTES: u64 = 1 << 31;
-
 /// A graph as an architecture, with its weights.
 #[derive(Debug)]
 pub struct OnnxNetwork {
@@ -40,7 +37,7 @@ impl OnnxNetwork {
     /// [`Error::Io`]; [`Error::File`] for a file of another format, and for an operator that is not there.
     pub fn read(path: &Path) -> Result<Self> {
         let refuse = |reason: String| Error::file(path, reason);
-        let model = ModelProto::decode(Bytes::from(file::read_up_to(path, MOST_BYTES)?));
+        let model = ModelProto::decode(Bytes::from(file::read(path)?));
         let model = model.map_err(|error| refuse(format!("it is no ONNX file: {error}")))?;
         let opset = opset(&model);
         let producer = model.producer_name.clone();

@@ -28,6 +28,12 @@ pub struct Depthwise {
 }
 
 impl Depthwise {
+    /// A weight for each of so many channels: windows of one pixel.
+    pub fn per_channel(inputs: usize) -> Self {
+        let one = [1; 2];
+        Depthwise { inputs, multiplier: 1, kernel: one, stride: one, dilation: one, pad: Pad::VALID }
+    }
+
     /// Output channels: `c * m`, saturating as a shape's counts do.
     pub const fn outputs(&self) -> usize {
         self.inputs.saturating_mul(self.multiplier)

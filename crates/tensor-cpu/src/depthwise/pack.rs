@@ -4,8 +4,7 @@
 use super::kernels::BLOCK;
 use super::plan::{Channels, Plan};
 use crate::dispatch::multiversion;
-use crate::element::Element;
-use crate::pointwise::Pointwise;
+use crate::element::{Element, put};
 use crate::threads::Shards;
 use core::ops::Range;
 use program::Write;
@@ -79,24 +78,19 @@ pub(super) struct Place<'a, E> {
 }
 
 multiversion! {
-    /// Stores the sums of a line, [`BLOCK`] for each pixel, behind an activation.
-    pub(super) fn put_line<A: Pointwise, E: Element>(act: A, sums: &[f32], place: Place<E>, mode: Write) {
+    /// Stores the sums of a line, [`BLOCK`] for each pixel.
+    pub(super) fn put_line<E: Element>(sums: &[f32], place: Place<E>, mode: Write) {
         for (at, sums) in sums.chunks_exact(BLOCK).enumerate() {
             let first = place.first + at * place.step;
             // SAFETY: each task has separate channels of separate pixels, and lends one pixel at a time.
             let y = unsafe { place.tensor.part(first..first + place.lanes) };
             if place.lanes == BLOCK {
-                put_pixel(act, sums, &mut y[..BLOCK], mode);
+                put(&mut y[..BLOCK], sums.iter().copied(), mode);
             } else {
-                put_pixel(act, sums, y, mode);
+                put(y, sums.iter().copied(), mode);
             }
         }
     }
-}
-
-#[inline(always)]
-fn put_pixel<A: Pointwise, E: Element>(act: A, sums: &[f32], y: &mut [E], mode: Write) {
-    crate::element::put(y, sums.iter().map(|&sum| act.forward(sum)), mode);
 }
 
 multiversion! {

@@ -3,7 +3,7 @@ use super::pack::{self, Place};
 use super::plan::{LINES, Plan, portion};
 use crate::Cpu;
 use crate::element::{Element, Format};
-use crate::pointwise::pointwise;
+use crate::pointwise::activate;
 use crate::threads::Shards;
 use core::ops::Range;
 use program::{Activation, View, ViewMut, Write};
@@ -139,9 +139,10 @@ impl<E: Element> Task<'_, E> {
                 continue;
             }
             for (line, place) in lines.iter().zip(places) {
-                let sums = &memory[line.out..][..line.count * BLOCK];
+                let sums = &mut memory[line.out..][..line.count * BLOCK];
+                activate(self.cpu.simd(), act, sums);
                 let place = Place { tensor: self.out, first: place + channel, step: out_step, lanes };
-                pointwise!(act, |act| pack::put_line(self.cpu.simd(), act, sums, place, mode));
+                pack::put_line(self.cpu.simd(), sums, place, mode);
             }
         }
     }

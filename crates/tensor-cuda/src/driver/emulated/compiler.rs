@@ -112,12 +112,24 @@ impl Unit {
         if self.path.exists() {
             return Ok(());
         }
-        // Another process may compile the same file. Each has its own folder, and the last one wins.
+        // One compiles it, and the others wait. Where files can't be locked, each does, in a folder of its own, and the last one wins.
+        let _lock = self.lock();
+        if self.path.exists() {
+            return Ok(());
+        }
         let build = folder().join(format!("build-{}-{}", process::id(), number()));
         let done = self.compile(&build);
         // A file that stays does no harm.
         let _ = fs::remove_dir_all(&build);
         done
+    }
+
+    /// A file that is locked until it is dropped.
+    fn lock(&self) -> io::Result<fs::File> {
+        fs::create_dir_all(folder())?;
+        let file = fs::File::create(self.path.with_extension("lock"))?;
+        file.lock()?;
+        Ok(file)
     }
 
     fn compile(&self, build: &Path) -> Result<()> {
