@@ -70,16 +70,21 @@ impl Axes {
         self.0.iter().map(kind).collect()
     }
 
-    /// The same numbers with axes of these extents, if each axis is whole parts. The batch stays the first axis.
+    /// The same numbers with axes of these extents, if each axis is whole parts. The batch stays the first axis, or
+    /// part of the only one if it has a known size.
     pub(super) fn reshaped(&self, target: &[Extent]) -> Option<Axes> {
-        let batch = self.0.first()?;
+        let parts = self.0.concat();
+        if let [all] = target {
+            let count = parts.iter().try_fold(Extent::number(1), |count, part| count.times(&part.extent))?;
+            return (count.known().is_some() && count == *all).then(|| Axes(vec![joined(parts)]));
+        }
+        let (batch, rest) = parts.split_first()?;
         let (first, target) = target.split_first()?;
-        let [part] = &batch[..] else { return None };
-        if *first != part.extent {
+        if batch.axis > 0 || *first != batch.extent {
             return None;
         }
-        let mut rest: Vec<Part> = self.0[1..].iter().flatten().rev().cloned().collect();
-        let mut axes = vec![batch.clone()];
+        let mut rest: Vec<Part> = rest.iter().rev().cloned().collect();
+        let mut axes = vec![vec![batch.clone()]];
         for extent in target {
             let (mut parts, mut open) = (Vec::new(), extent.clone());
             while !open.is_one() {
@@ -257,6 +262,13 @@ mod tests {
         // Rows of five pixels don't fall into two halves, and a batch is no image.
         assert_eq!(plain.reshaped(&batch(&[12, 2, 35])), None);
         assert_eq!(plain.reshaped(&numbers(&[1, 420])), None);
+        let seven = [numbers(&[7]), numbers(&[12, 5, 7])].concat();
+        let whole = Axes::of(&seven).reshaped(&numbers(&[2940])).unwrap();
+        assert_eq!(
+            (whole.kinds(&seven), whole.reshaped(&seven)),
+            (vec![Axis::Other], Some(Axes::of(&seven)))
+        );
+        assert_eq!(Axes::of(&seven).reshaped(&numbers(&[2941])), None);
         assert_eq!(plain.permuted(&[1, 0, 2, 3]), None);
         assert_eq!(plain.permuted(&[0, 1, 1, 3]), None);
     }

@@ -1,6 +1,7 @@
 //! Means and largest numbers over axes, and parts of the channels.
 
-use super::axes::Axis;
+use super::axes::{Axes, Axis};
+use super::constants::Constant;
 use super::extent::{Extent, shown};
 use super::fold::{place, range_of, ranges};
 use super::graph::{Of, Reader};
@@ -66,7 +67,7 @@ impl<'g> Reader<'g> {
         let mut shape = x.shape.clone();
         shape[1] = Extent::number(len);
         let axes = match x.is_plain() {
-            true => super::axes::Axes::of(&shape),
+            true => Axes::of(&shape),
             false => x.axes.with_channels(&shape[1]),
         };
         Tensor { shape, axes, term, ..x.clone() }
@@ -76,6 +77,9 @@ impl<'g> Reader<'g> {
     pub(super) fn gather(&mut self, node: &Node<'g>) -> Result<Of, String> {
         let at = self.constant(node, 1)?.cloned();
         let x = self.tensor(node, 0)?;
+        if let Some(axes) = at.as_ref().and_then(|at| strided(&x, at)) {
+            return Ok(Tensor { axes, ..x }.into());
+        }
         let at =
             at.filter(|at| at.shape.len() < 2).and_then(|at| Some((at.shape.len(), at.known_numbers()?)));
         let axis = place(node.int("axis", 0)?, x.axes.len());
@@ -169,4 +173,12 @@ impl<'g> Reader<'g> {
         }
         Ok(x.into())
     }
+}
+
+/// The axes of all numbers in their order, in another shape: what PyTorch's newer exporter makes of `as_strided`.
+fn strided(x: &Tensor, at: &Constant) -> Option<Axes> {
+    let in_order =
+        x.axes.len() == 1 && at.known_numbers()?.into_iter().eq(0..at.shape.iter().product::<usize>() as i64);
+    let shape: Vec<Extent> = at.shape.iter().map(|&n| Extent::number(n as i64)).collect();
+    x.axes.reshaped(&shape).filter(|_| in_order && at.shape.len() > 1)
 }
