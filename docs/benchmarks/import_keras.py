@@ -4,7 +4,7 @@ usage: import_keras.py BINARY OUT.jsonl [PATTERN]
 
 BINARY is `target/release/examples/onnx_logits` (cargo build --release -p towers-interchange --example onnx_logits). PATTERN keeps the
 names that match it. A row is appended for each model; models with a row are left out, so that it can go on.
-`import_keras.py table OUT.jsonl` prints a table in Markdown.
+`import_keras.py table OUT.jsonl` prints a table in Markdown, and fails if one is not right.
 
 With Keras 3 (KERAS_BACKEND=torch or another) files are `.keras`; with tf.keras of TensorFlow 2.15 they are `.h5`.
 
@@ -111,7 +111,9 @@ def table(file):
         right = row.get("difference", 1) < 1e-4
         difference = f"{row['difference']:.1e}" if "difference" in row else "-"
         print(f"| {row['library']} | {row['name']} | {difference} | {'' if right else row.get('error', 'differs')} |")
-    print(f"\n{sum(row.get('difference', 1) < 1e-4 for row in rows)} of {len(rows)} within 1e-4 of the largest score")
+    right = sum(row.get("difference", 1) < 1e-4 for row in rows)
+    print(f"\n{right} of {len(rows)} within 1e-4 of the largest score")
+    sys.exit(right < len(rows))
 
 
 def main():

@@ -10,7 +10,7 @@ BINARY is `target/release/examples/onnx_logits` (cargo build --release -p towers
     drawn          only prints their names
 
 PATTERN keeps the names that match it. A row is appended for each graph; graphs with a row are left out, so that it can go on.
-`import_onnx.py table OUT.jsonl` prints a table in Markdown. Needs torch, torchvision, timm, onnx, onnxscript, onnxruntime.
+`import_onnx.py table OUT.jsonl` prints a table in Markdown, and fails if too few are right. Needs torch, torchvision, timm, onnx, onnxscript, onnxruntime.
 
 All networks have random weights, and the statistics of batch normalization of a few random batches.
 """
@@ -29,6 +29,9 @@ import numpy as np
 
 BATCH = 2
 SEED = 44
+
+# The part of a group that must be right, if not all.
+TARGET = {"timm": 0.85}
 
 # Files of timm with networks of convolutions alone, but for hybrids with transformers and attention over pixels.
 TIMM = """byobnet convnext cspnet csatv2 densenet dla dpn efficientnet fasternet ghostnet hardcorenas hgnet hrnet inception_next
@@ -178,10 +181,13 @@ def table(file):
         difference = f"{row['difference']:.1e}" if right else "-"
         error = "" if right and row["difference"] < 1e-4 else row.get("error", "differs")
         print(f"| {row['group']} | {row['name']} | {row['exporter']} | {difference} | {error} |")
+    missed = False
     for group in sorted({row["group"] for row in rows}):
         own = [row for row in rows if row["group"] == group]
         right = sum(row.get("difference", 1) < 1e-4 for row in own)
+        missed |= right < TARGET.get(group, 1) * len(own)
         print(f"\n{group}: {right} of {len(own)} within 1e-4 of the largest score")
+    sys.exit(missed)
 
 
 def main():

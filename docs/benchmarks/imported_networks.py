@@ -1,17 +1,20 @@
 """Networks of Keras as files for `towers bench --model`, and the same of torchvision, timed.
 
 usage: imported_networks.py keras DIR
-       imported_networks.py torch NAME train|infer BATCH SECONDS [compiled]
+       imported_networks.py onnx DIR NAME... [--side SIDE]
+       imported_networks.py torch NAME train|infer BATCH SECONDS [eager|channels_last|compiled] [--side SIDE]
 
-Needs keras with a backend, or torch and torchvision. The networks are resnet50, vgg16, densenet121, inceptionv3, and
-vgg_cifar: ten 3x3 convolutions of 64 to 512 channels with batch normalization, for images of 32x32. All have ten classes.
+Needs keras with a backend, or torch and torchvision. The networks of Keras are resnet50, vgg16, densenet121, inceptionv3, and
+vgg_cifar: ten 3x3 convolutions of 64 to 512 channels with batch normalization, for images of 32x32. Those of `onnx` and `torch` are
+torchvision's by their names, and these. All have ten classes, and torchvision's no dropout. SIDE is that of the images. PyTorch's are
+laid out as channels_last, but for `eager`.
 """
 
+import argparse
 import resource
-import sys
 import time
 
-SIZES = {"inceptionv3": 299, "vgg_cifar": 32}
+SIZES = {"inceptionv3": 299, "inception_v3": 299, "vgg_cifar": 32}
 WIDTHS = [(64, 2), (128, 2), (256, 3), (512, 3)]
 
 
@@ -55,26 +58,42 @@ def torch_network(name):
                 inputs = width
             parts.append(nn.MaxPool2d(2))
         return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 10))
-    options = {
-        "vgg16": {"dropout": 0.0},
-        "inceptionv3": {"aux_logits": False, "init_weights": False, "transform_input": False},
-    }
-    make = {"inceptionv3": "inception_v3"}.get(name, name)
-    return getattr(models, make)(num_classes=10, **options.get(name, {}))
+    name = {"inceptionv3": "inception_v3"}.get(name, name)
+    options = {"aux_logits": False, "init_weights": False} if name in ("inception_v3", "googlenet") else {}
+    network = models.get_model(name, weights=None, num_classes=10, **options)
+    for module in network.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if type(module).__name__ == "StochasticDepth":
+            module.p = 0.0
+    return network
 
 
-def torch_time(name, mode, batch, seconds, compiled):
+def onnx_files(folder, names, side):
+    """As they are trained: each normalization by itself."""
+    import torch
+
+    for name in names:
+        images = torch.randn(2, 3, side or SIZES.get(name, 224), side or SIZES.get(name, 224))
+        training = torch.onnx.TrainingMode.PRESERVE
+        file = f"{folder}/{name}.onnx"
+        network = torch_network(name).eval()
+        torch.onnx.export(network, (images,), file, dynamo=False, training=training, do_constant_folding=False, opset_version=17)
+
+
+def torch_time(name, mode, batch, seconds, way, side):
     import torch
     import torch.nn.functional as F
 
     torch.set_num_threads(2)
     torch.manual_seed(0)
-    network = torch_network(name).to(memory_format=torch.channels_last)
+    layout = torch.contiguous_format if way == "eager" else torch.channels_last
+    network = torch_network(name).to(memory_format=layout)
     network.train(mode == "train")
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
-    called = torch.compile(network) if compiled else network
-    side = SIZES.get(name, 224)
-    images = torch.randn(batch, 3, side, side).contiguous(memory_format=torch.channels_last)
+    called = torch.compile(network) if way == "compiled" else network
+    side = side or SIZES.get(name, 224)
+    images = torch.randn(batch, 3, side, side).contiguous(memory_format=layout)
     labels = torch.randint(0, 10, (batch,))
 
     def step():
@@ -92,13 +111,23 @@ def torch_time(name, mode, batch, seconds, compiled):
         step()
         steps += 1
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{name} {mode}, batch {batch}: {steps * batch / taken:.2f} images/s ({memory:.0f} MB)")
+    print(f"{name} {mode} {way}, batch {batch}: {steps * batch / taken:.2f} images/s ({memory:.0f} MB)")
 
 
-if sys.argv[1:2] == ["keras"]:
-    keras_files(sys.argv[2])
-elif sys.argv[1:2] == ["torch"]:
-    name, mode, batch, seconds = sys.argv[2:6]
-    torch_time(name, mode, int(batch), float(seconds), "compiled" in sys.argv[6:])
-else:
-    sys.exit(__doc__)
+parser = argparse.ArgumentParser()
+commands = parser.add_subparsers(dest="command", required=True)
+command = commands.add_parser("keras")
+command.add_argument("folder")
+command = commands.add_parser("onnx")
+command.add_argument("folder")
+command.add_argument("names", nargs="+")
+command.add_argument("--side", type=int)
+command = commands.add_parser("torch")
+command.add_argument("name")
+command.add_argument("mode", choices=["train", "infer"])
+command.add_argument("batch", type=int)
+command.add_argument("seconds", type=float)
+command.add_argument("way", nargs="?", default="channels_last", choices=["eager", "channels_last", "compiled"])
+command.add_argument("--side", type=int)
+args = vars(parser.parse_args())
+{"keras": keras_files, "onnx": onnx_files, "torch": torch_time}[args.pop("command")](**args)

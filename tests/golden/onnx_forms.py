@@ -574,6 +574,10 @@ def channels():
     shuffle = lambda to, perm=(0, 2, 1, 3, 4): [conv, node("Reshape", "c to", "r", "r"), node("Transpose", "r", "t", "t", perm=list(perm)), node("Reshape", "t back", "z", "z"), node("Conv", "z v")]
     more = {**w, "back": ints(0, 6, 4, 4), "v": [4, 6, 1, 1]}
     form("Shuffle", shuffle(0), {**more, "to": ints(0, 2, 3, 4, 4)})
+    parts = {**more, "to": ints(0, 2, 3, 4, 4), "s": ints(2, 4), "o": ints(1), "f": ints(5), "a": ints(1), "k": ints(2, 3)}
+    form("Split_shuffled", [*shuffle(0)[:-1], node("Split", "z s", "d e", "p", axis=1), node("Concat", "e d", axis=1)], parts)
+    form("Slice_shuffled", [*shuffle(0)[:-1], node("Slice", "z o f a")], parts)
+    form("Gather_shuffled", [*shuffle(0)[:-1], node("Gather", "z k", axis=1)], parts)
     form("Shuffle_three", shuffle(0), {**more, "to": ints(0, 3, -1, 4, 4)})
     form("Shuffle_rows", shuffle(0, (0, 1, 3, 2, 4)), {**more, "to": ints(0, 2, 3, 4, 4)}, "is a Reshape from (batch, 2, 4, 3, 4) to (0, 6, 4, 4)")
     norm = [conv, node("BatchNormalization", "c g b m s", "q", "q"), node("Mul", "q k", "p", "p"), node("Add", "p o")]

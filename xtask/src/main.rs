@@ -13,6 +13,7 @@ mod cuda_libraries;
 mod failure;
 mod golden;
 mod gpu;
+mod import;
 mod kernels;
 mod races;
 mod scaling;

@@ -6,7 +6,7 @@
 use crate::failure::Failure;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{cargo, kernels, tidy};
+use crate::{cargo, import, kernels, tidy};
 use anyhow::Result;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -29,11 +29,12 @@ const STEPS: &[Step] = &[
     ("arm", arm),
     ("windows", windows),
     ("package", package),
+    ("import", import::step),
 ];
 
 /// The steps that run only when they are named: they compile much of the workspace again, with other features
 /// or for another processor or system.
-const ON_REQUEST: &[&str] = &["alone", "kernels", "mpi", "cuda", "arm", "windows", "package"];
+const ON_REQUEST: &[&str] = &["alone", "kernels", "mpi", "cuda", "arm", "windows", "package", "import"];
 
 /// The names of the steps, in their order.
 pub fn step_names() -> Vec<&'static str> {

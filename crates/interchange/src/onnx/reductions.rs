@@ -76,13 +76,13 @@ impl<'g> Reader<'g> {
     /// A channel, as an image without channels or as one with one channel.
     pub(super) fn gather(&mut self, node: &Node<'g>) -> Result<Of, String> {
         let at = self.constant(node, 1)?.cloned();
-        let x = self.tensor(node, 0)?;
+        let x = self.with_channels(node)?;
+        let axis = place(node.int("axis", 0)?, x.axes.len());
         if let Some(axes) = at.as_ref().and_then(|at| strided(&x, at)) {
             return Ok(Tensor { axes, ..x }.into());
         }
         let at =
             at.filter(|at| at.shape.len() < 2).and_then(|at| Some((at.shape.len(), at.known_numbers()?)));
-        let axis = place(node.int("axis", 0)?, x.axes.len());
         let (Some((rank, at)), Some(axis)) = (at, axis) else { return Err(node.unknown()) };
         let channels = (x.kinds()[axis] == Axis::Channels).then(|| x.shape[1].known()).flatten();
         let places: Option<Vec<usize>> =
@@ -97,6 +97,17 @@ impl<'g> Reader<'g> {
         Ok(Tensor { axes, ..part }.into())
     }
 
+    /// The operand of which channels are taken. Shuffled ones become a layer first.
+    fn with_channels(&mut self, node: &Node<'g>) -> Result<Tensor, String> {
+        let x = self.tensor(node, 0)?;
+        if x.axes.shuffled(&x.shape).is_none() {
+            return Ok(x);
+        }
+        let layer = self.layer(node, 0)?;
+        let shape = self.shape(&layer);
+        Ok(Tensor::of(layer, shape))
+    }
+
     /// Parts of the channels. The first one is given back.
     pub(super) fn split(&mut self, node: &Node<'g>) -> Result<Of, String> {
         let sizes = match node.since(13) {
@@ -109,7 +120,7 @@ impl<'g> Reader<'g> {
         };
         let count = node.output_names().len();
         node.only("num_outputs", count as i64)?;
-        let x = self.tensor(node, 0)?;
+        let x = self.with_channels(node)?;
         let axis = place(node.int("axis", 0)?, x.axes.len()).ok_or_else(|| node.unknown())?;
         let channels = x.seen()[axis].known().filter(|_| x.kinds()[axis] == Axis::Channels);
         let Some(channels) = channels else {
@@ -144,7 +155,7 @@ impl<'g> Reader<'g> {
                 }
             }
         }
-        let mut x = self.tensor(node, 0)?;
+        let mut x = self.with_channels(node)?;
         let ranges = ranges(node, &all, x.axes.len())?.ok_or_else(|| node.unknown())?;
         for (axis, start, end, step) in ranges {
             let extent = x.seen()[axis].clone();
