@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What the scripts import. Keras computes with JAX, since not all of its models do with PyTorch.
+/// The packages of the scripts. Keras computes with JAX, since not all of its models do with PyTorch.
 const PACKAGES: [&str; 9] =
     ["keras", "jax", "torch", "torchvision", "timm", "onnx", "onnxscript", "onnxruntime", "numpy"];
 

@@ -68,8 +68,8 @@ multiversion! {
     }
 }
 
-/// An activation as loops have it, which are compiled for each type of this trait: `x`, `of` and `dy` give the number `k` of so many, and
-/// `store` takes what it becomes.
+/// An activation in a loop, which is compiled for each type of this trait. `x`, `of` and `dy` give number `k` of so many, and `store` takes
+/// the result.
 pub(crate) trait Act: Copy + Send + Sync {
     fn map(self, count: usize, x: impl Fn(usize) -> f32, store: impl FnMut(usize, f32));
     fn slopes(

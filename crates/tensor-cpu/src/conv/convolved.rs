@@ -1,4 +1,4 @@
-//! What a format of numbers has to do for convolutions.
+//! What convolutions need from a format of numbers.
 
 use super::sums::Finish;
 use crate::Cpu;

@@ -112,7 +112,7 @@ impl Unit {
         if self.path.exists() {
             return Ok(());
         }
-        // One compiles it, and the others wait. Where files can't be locked, each does, in a folder of its own, and the last one wins.
+        // One process compiles it, and the others wait. Without locks each compiles it, in its own folder, and the last one wins.
         let _lock = self.lock();
         if self.path.exists() {
             return Ok(());
