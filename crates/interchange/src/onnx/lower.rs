@@ -238,10 +238,12 @@ impl<'g> Reader<'g> {
         named: &str,
     ) -> Result<String, String> {
         let shape = self.shape(&x);
+        // Equal numbers of all channels, as layer scales begin, are trained apart.
+        let is_number = scale.len() == 1 && offset.len() == 1;
         let is_scalar = scale.iter().all(|&x| x == scale[0]) && offset.iter().all(|&x| x == offset[0]);
         let is_picture = shape.len() == 4 && shape[1] == Extent::number(3);
         let channels = shape[1].known().and_then(|n| usize::try_from(n).ok());
-        if let Some(channels) = channels.filter(|_| !is_scalar && !is_picture && shape.len() == 4)
+        if let Some(channels) = channels.filter(|_| !is_number && !is_picture && shape.len() == 4)
             && CLASSES.contains(&PER_CHANNEL)
         {
             let vector = |all: &[f64]| {
