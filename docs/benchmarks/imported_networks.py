@@ -62,9 +62,7 @@ def torch_network(name):
     options = {"aux_logits": False, "init_weights": False} if name in ("inception_v3", "googlenet") else {}
     network = models.get_model(name, weights=None, num_classes=10, **options)
     for module in network.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        if type(module).__name__ == "StochasticDepth":
+        if type(module).__name__ in ("Dropout", "StochasticDepth"):
             module.p = 0.0
     return network
 

@@ -42,7 +42,7 @@ fn bundle(workspace: &Workspace, folder: &Path) -> Result<()> {
         fs::remove_dir_all(&tests).with_context(|| format!("can't clear {}", tests.display()))?;
     }
     fs::create_dir_all(&tests).with_context(|| format!("can't make {}", tests.display()))?;
-    let program = train_cifar::build(workspace)?;
+    let program = train_cifar::build(workspace, &["--package", "towers"], "towers")?;
     put(&program, &folder.join("towers"))?;
     for (name, program) in test_programs(workspace)? {
         put(&program, &tests.join(name))?;

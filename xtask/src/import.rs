@@ -1,8 +1,8 @@
 //! `cargo xtask test import`: real networks of Keras, torchvision, timm and ONNX' model zoo are read, and their scores compared.
 
-use crate::cargo;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
+use crate::{cargo, train_cifar};
 use anyhow::Result;
 use std::env;
 use std::ffi::OsString;
@@ -32,9 +32,8 @@ pub fn step(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
             }
         },
     };
-    let example = ["build", "--release", "-p", "towers-interchange", "--example", "onnx_logits"];
-    cargo::run(&mut cargo::command(&workspace.root, &example))?;
-    let binary = workspace.root.join("target/release/examples/onnx_logits");
+    let example = ["--package", "towers-interchange", "--example", "onnx_logits"];
+    let binary = train_cifar::build(workspace, &example, "onnx_logits")?;
     for (script, groups) in SCRIPTS {
         let (file, rows) = (format!("docs/benchmarks/{script}"), folder.join(script).with_extension("jsonl"));
         // Rows of an earlier run are of another program.

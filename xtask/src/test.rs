@@ -94,8 +94,8 @@ fn docs(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 
 /// Unit and integration tests. Every test program runs, even if one before it fails.
 ///
-/// Some tests wait for other processes or for time-outs: twice as many tests as processors run at a time, so
-/// that others compute meanwhile.
+/// Cargo runs one program after the other, and many tests wait: for processes, for a lock, for a time-out. So two
+/// halves run at a time, each with as many tests as there are processors, and others compute meanwhile.
 fn tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let mut of = vec!["test", "--workspace", "--no-fail-fast"];
     let compiler = std::env::var("CXX").ok().filter(|cxx| !cxx.is_empty()).unwrap_or_else(|| "g++".into());
@@ -106,8 +106,6 @@ fn tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         of.extend(["--exclude", "towers-tensor-cuda"]);
     }
     cargo(workspace, &[&of[..], &["--tests", "--no-run"]].concat())?;
-    // Cargo runs one test program after the other, and many wait: for processes, for a lock, for a time to pass. Two halves at a time keep
-    // the processors busy.
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
     let threads = format!("--test-threads={processors}");
     let half = |targets: &[&str]| {

@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// Builds, then runs in the caller's own folder, so that relative paths in the flags are right.
 pub fn run(workspace: &Workspace, flags: &[String]) -> Result<ExitCode, Failure> {
-    let program = build(workspace)?;
+    let program = build(workspace, &["--package", "towers"], "towers")?;
     let mut command = Command::new(program);
     command.arg("train").args(flags);
     if let Some(path) = cuda_libraries::search_path() {
@@ -20,24 +20,24 @@ pub fn run(workspace: &Workspace, flags: &[String]) -> Result<ExitCode, Failure>
     Ok(replace_self(command)?)
 }
 
-/// Builds `towers` for release, with Cargo's progress on stderr, and returns the path of the binary.
-pub fn build(workspace: &Workspace) -> Result<PathBuf> {
-    let arguments = ["build", "--release", "--package", "towers", "--message-format=json-render-diagnostics"];
-    let mut command = cargo::command(&workspace.root, &arguments);
+/// Builds a program for release, with Cargo's progress on stderr, and returns its path.
+pub fn build(workspace: &Workspace, of: &[&str], name: &str) -> Result<PathBuf> {
+    let mut command = cargo::command(&workspace.root, &["build", "--release"]);
+    command.args(of).arg("--message-format=json-render-diagnostics");
     let output = command.stderr(Stdio::inherit()).output().context("`cargo build` does not start")?;
     if !output.status.success() {
-        bail!("the release build of towers failed ({}); its errors are above", output.status);
+        bail!("the release build of {name} failed ({}); its errors are above", output.status);
     }
-    executable(&String::from_utf8_lossy(&output.stdout))
-        .context("`cargo build` did not say where the binary `towers` is")
+    executable(&String::from_utf8_lossy(&output.stdout), name)
+        .with_context(|| format!("`cargo build` did not say where the program `{name}` is"))
 }
 
-/// Finds the binary `towers` in Cargo's messages, one JSON object a line: the target folder may be anywhere.
-fn executable(messages: &str) -> Option<PathBuf> {
+/// Finds a program in Cargo's messages, one JSON object a line: the target folder may be anywhere.
+fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     messages
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|message| message["reason"] == "compiler-artifact" && message["target"]["name"] == "towers")
+        .filter(|message| message["reason"] == "compiler-artifact" && message["target"]["name"] == name)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
@@ -72,7 +72,7 @@ mod tests {
             "\n",
             r#"{"reason":"build-finished","success":true}"#,
         );
-        assert_eq!(executable(messages), Some(PathBuf::from("/t/release/towers")));
-        assert_eq!(executable("{\"reason\":\"build-finished\"}"), None);
+        assert_eq!(executable(messages, "towers"), Some(PathBuf::from("/t/release/towers")));
+        assert_eq!(executable("{\"reason\":\"build-finished\"}", "towers"), None);
     }
 }

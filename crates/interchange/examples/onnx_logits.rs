@@ -18,7 +18,7 @@ fn main() {
     }
 }
 
-/// What was read.
+/// A file that was read.
 enum File {
     Onnx(OnnxNetwork),
     Keras(KerasWeights),

@@ -13,7 +13,7 @@ trait Pointwise: Copy + Send + Sync {
     fn gradient(self, of: f32, dy: f32) -> f32;
 }
 
-/// Calls code with the [`Pointwise`] of any other [`Activation`](program::Activation) than those of [`Cut`]. The names of an activation
+/// Calls code with the [`Pointwise`] of an [`Activation`](program::Activation), for which it is compiled. The names of an activation
 /// without a number and of its type are the same.
 macro_rules! pointwise {
     ($act:expr, |$name:ident| $code:expr) => {

@@ -69,7 +69,7 @@ fn computed(node: &Node<'_>, all: &[&Constant]) -> Result<Option<Constant>, Stri
         }
         ("ConstantOfShape", [shape]) => {
             let value = match node.tensor("value")? {
-                Some(own) => Constant::read(own.clone(), &mut Files::of("".as_ref()))?,
+                Some(own) => in_graph(node, own.clone())?,
                 None => Constant::of(vec![1], [0.0]),
             };
             filled(&value, shape)
@@ -110,11 +110,15 @@ pub(super) fn given(node: &Node<'_>) -> Result<Constant, String> {
     } else {
         return Err(node.form("without a value that is read"));
     };
+    Ok(Constant { name: node.output().to_owned(), ..in_graph(node, value)? })
+}
+
+/// A value of an attribute, which must be in the graph itself.
+fn in_graph(node: &Node<'_>, value: TensorProto) -> Result<Constant, String> {
     if value.data_location == EXTERNAL {
         return Err(node.form("of a value in another file"));
     }
-    let constant = Constant::read(value, &mut Files::of(Path::new("")))?;
-    Ok(Constant { name: node.output().to_owned(), ..constant })
+    Constant::read(value, &mut Files::of(Path::new("")))
 }
 
 /// The part of a shape that a `Shape` gives.
