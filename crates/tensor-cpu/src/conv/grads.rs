@@ -1,4 +1,5 @@
-use super::kernels::{GradTile, Kernels};
+use super::kernels::{BLOCK, GradTile, Kernels, PackRun};
+use super::pack::AHEAD;
 use super::problem::{inside, is_pointwise};
 use crate::Cpu;
 use crate::threads::Shards;
@@ -29,6 +30,8 @@ struct Plan {
     chunk: [usize; 2],
     /// Inputs and vectors of outputs of the largest tile.
     tile: [usize; 2],
+    /// Lanes of a vector.
+    lanes: usize,
 }
 
 impl Plan {
@@ -43,11 +46,25 @@ impl Plan {
         let image = x.shape.per_sample() / ranges + dy.shape.per_sample();
         let images = (CHUNK_LEN / image.max(1)).max(1);
         let rows = (CHUNK_LEN * dy.shape.h).div_ceil(image.max(1)).clamp(1, dy.shape.h.max(1));
-        Plan { conv, x, dy, parts, ranges, chunk: [images, rows], tile }
+        Plan { conv, x, dy, parts, ranges, chunk: [images, rows], tile, lanes: kernels.width }
     }
 
     fn partials_len(&self) -> usize {
         if self.parts == 1 { 0 } else { self.parts * self.conv.weights() }
+    }
+
+    /// Elements for the packed inputs of a chunk, and for the packed gradients of a panel; nothing for what tiles read in place.
+    ///
+    /// Pixels of many channels lie so far apart that they share few sets of a cache, and a tile would wait for most of them. And
+    /// tiles read whole vectors.
+    fn packed_len(&self) -> [usize; 2] {
+        let [images, rows] = self.chunk;
+        let pixels = images.min(self.x.shape.n) * rows * self.dy.shape.w;
+        let inputs = self.conv.inputs.div_ceil(self.ranges);
+        let many = self.conv.kernel == [1, 1] && inputs >= 4 * self.tile[0];
+        let ragged = !self.conv.outputs.is_multiple_of(self.lanes);
+        [(many, inputs), (many || ragged, self.tile[1] * self.lanes)]
+            .map(|(packs, len)| if packs { pixels * len.next_multiple_of(BLOCK) } else { 0 })
     }
 
     fn part(&self, index: usize) -> Range<usize> {
@@ -74,8 +91,9 @@ pub(super) fn flattened(conv: &Conv2d, x: Layout, dy: Layout) -> (Conv2d, Layout
 }
 
 /// Elements of scratch memory that [`run`] needs.
-pub(super) fn scratch_len(conv: &Conv2d, x: Layout, dy: Layout, kernels: &Kernels) -> usize {
-    Plan::new(conv, x, dy, kernels).partials_len()
+pub(super) fn scratch_len(conv: &Conv2d, x: Layout, dy: Layout, kernels: &Kernels, threads: usize) -> usize {
+    let plan = Plan::new(conv, x, dy, kernels);
+    plan.partials_len().next_multiple_of(BLOCK) + threads * plan.packed_len().iter().sum::<usize>()
 }
 
 /// `dw[tap, i, j] = sum over pixels p of x[p + tap, i] * dy[p, j]`
@@ -85,22 +103,27 @@ pub(super) fn run(cpu: &Cpu, conv: &Conv2d, x: View<[f32]>, dy: View<[f32]>, dw:
     }
     let kernels = Kernels::of(cpu.simd());
     let plan = Plan::new(conv, x.layout, dy.layout, kernels);
-    let tasks = plan.parts * plan.ranges;
-    if plan.parts == 1 {
-        let dw = Shards::new(dw);
-        cpu.pool().run(tasks, &|task| plan.task(kernels, x.data, dy.data, 0, task, dw.as_ptr()));
-        return;
+    let (len, packed_len) = (dw.len(), plan.packed_len());
+    let worker_len = packed_len.iter().sum::<usize>();
+    let mut scratch = cpu.scratch(scratch_len(conv, x.layout, dy.layout, kernels, cpu.pool().count()));
+    let (partials, workers) = scratch.split_at_mut(plan.partials_len().next_multiple_of(BLOCK));
+    let workers = Shards::new(workers);
+    {
+        let out = Shards::new(if plan.parts == 1 { &mut *dw } else { &mut *partials });
+        cpu.pool().run_on(plan.parts * plan.ranges, &|thread, task| {
+            let (part, range) = (task / plan.ranges, task % plan.ranges);
+            // SAFETY: a thread runs one task at a time; the address of the part's own sums.
+            let (memory, out) = unsafe {
+                (workers.part(thread * worker_len..(thread + 1) * worker_len), out.as_ptr().add(part * len))
+            };
+            let inputs = portion(plan.conv.inputs, plan.ranges, range);
+            let packed = memory.split_at_mut(packed_len[0]).into();
+            Task { plan: &plan, kernels, x: x.data, dy: dy.data, inputs, packed, out }.run(plan.part(part));
+        });
     }
-    let len = dw.len();
-    let mut scratch = cpu.scratch(plan.partials_len());
-    let partials = Shards::new(&mut scratch);
-    cpu.pool().run(tasks, &|task| {
-        let (part, range) = (task / plan.ranges, task % plan.ranges);
-        // SAFETY: the address of the part's own sums.
-        let out = unsafe { partials.as_ptr().add(part * len) };
-        plan.task(kernels, x.data, dy.data, part, range, out);
-    });
-    add_up(cpu, &scratch[..plan.parts * len], dw);
+    if plan.parts > 1 {
+        add_up(cpu, &partials[..plan.parts * len], dw);
+    }
 }
 
 /// Adds the parts' sums, in the order of the parts.
@@ -124,44 +147,6 @@ fn add_up(cpu: &Cpu, partials: &[f32], dw: &mut [f32]) {
 }
 
 impl Plan {
-    /// Sums one part of the images for one range of inputs, to `out`, which has room for all weights.
-    fn task(&self, kernels: &Kernels, x: &[f32], dy: &[f32], part: usize, range: usize, out: *mut f32) {
-        let part = self.part(part);
-        let inputs = portion(self.conv.inputs, self.ranges, range);
-        let [ky, kx] = self.conv.kernel;
-        let [images, rows] = self.chunk;
-        let mut add = false;
-        let mut chunk = |images: Range<usize>, rows: Range<usize>| {
-            for tap in 0..ky * kx {
-                let pixels = self.pixels(tap % kx);
-                let Some(merged) = self.merged() else {
-                    self.tile(kernels, x, dy, [&images, &rows, &pixels], tap, &inputs, add, out);
-                    continue;
-                };
-                // The pixels under all columns of the kernel at once, then those at the edges.
-                if tap % kx == 0 {
-                    let all = 0..kx * self.conv.inputs;
-                    self.tile(kernels, x, dy, [&images, &rows, &merged], tap, &all, add, out);
-                }
-                for edge in [pixels.start..merged.start, merged.end..pixels.end] {
-                    if !edge.is_empty() {
-                        self.tile(kernels, x, dy, [&images, &rows, &edge], tap, &inputs, true, out);
-                    }
-                }
-            }
-            add = true;
-        };
-        if part.is_empty() {
-            // To set the sums.
-            chunk(part.clone(), 0..0);
-        }
-        for start in part.clone().step_by(images) {
-            for row in (0..self.dy.shape.h).step_by(rows) {
-                chunk(start..(start + images).min(part.end), row..(row + rows).min(self.dy.shape.h));
-            }
-        }
-    }
-
     /// The outputs of a row whose input under column `kx` of the kernel lies inside of the image.
     fn pixels(&self, kx: usize) -> Range<usize> {
         inside(
@@ -182,26 +167,74 @@ impl Plan {
         let few = few && self.conv.dilation[1] == 1;
         (few && self.x.is_contiguous() && !all.is_empty()).then_some(all)
     }
+}
+
+/// The sums over one part of the images, for one range of inputs.
+struct Task<'a> {
+    plan: &'a Plan,
+    kernels: &'static Kernels,
+    x: &'a [f32],
+    dy: &'a [f32],
+    inputs: Range<usize>,
+    /// Memory for the inputs of a chunk, and for the gradients of its panels.
+    packed: [&'a mut [f32]; 2],
+    /// Room for all weights.
+    out: *mut f32,
+}
+
+impl Task<'_> {
+    fn run(&mut self, part: Range<usize>) {
+        let Plan { dy, chunk: [images, rows], .. } = *self.plan;
+        if part.is_empty() {
+            // To set the sums.
+            self.chunk(&part, 0..0, false);
+        }
+        for start in part.clone().step_by(images) {
+            for row in (0..dy.shape.h).step_by(rows) {
+                let add = start > part.start || row > 0;
+                self.chunk(&(start..(start + images).min(part.end)), row..(row + rows).min(dy.shape.h), add);
+            }
+        }
+    }
+
+    fn chunk(&mut self, images: &Range<usize>, rows: Range<usize>, add: bool) {
+        let plan = self.plan;
+        let [ky, kx] = plan.conv.kernel;
+        let inputs = self.inputs.clone();
+        for tap in 0..ky * kx {
+            let pixels = plan.pixels(tap % kx);
+            let Some(merged) = plan.merged() else {
+                self.tiles([images, &rows, &pixels], tap, &inputs, add);
+                continue;
+            };
+            // The pixels under all columns of the kernel at once, then those at the edges.
+            if tap % kx == 0 {
+                self.tiles([images, &rows, &merged], tap, &(0..kx * plan.conv.inputs), add);
+            }
+            for edge in [pixels.start..merged.start, merged.end..pixels.end] {
+                if !edge.is_empty() {
+                    self.tiles([images, &rows, &edge], tap, &inputs, true);
+                }
+            }
+        }
+    }
 
     /// The sums over a box (images, rows and pixels) of outputs, for one tap and some inputs. Inputs past the last
     /// are the first ones of the pixel to the right, and of the next tap.
-    fn tile(
-        &self,
-        kernels: &Kernels,
-        x: &[f32],
-        dy: &[f32],
+    fn tiles(
+        &mut self,
         [images, rows, pixels]: [&Range<usize>; 3],
         tap: usize,
         inputs: &Range<usize>,
         add: bool,
-        out: *mut f32,
     ) {
-        let (conv, xs, ys) = (&self.conv, self.x, self.dy);
+        let Plan { conv, x: xs, dy: ys, lanes, tile: [tile_inputs, tile_vectors], .. } = self.plan;
         let ky = tap / conv.kernel[1] * conv.dilation[0];
         let kx = tap % conv.kernel[1] * conv.dilation[1];
         let all = inside(ys.shape.h, xs.shape.h, conv.stride[0], ky as isize - conv.pad.top as isize);
         let rows = all.start.max(rows.start)..all.end.min(rows.end);
         let none = images.is_empty() || rows.is_empty() || pixels.is_empty();
+        let counts = if none { [0; 3] } else { [pixels.len(), rows.len(), images.len()] };
         let (mut a, mut b) = (0, 0);
         if !none {
             let iy = rows.start * conv.stride[0] + ky - conv.pad.top;
@@ -211,39 +244,88 @@ impl Plan {
                 + ((images.start * ys.shape.h + rows.start) * ys.shape.w + pixels.start) * ys.stride;
         }
         let (x_row, y_row) = (xs.shape.w * xs.stride, ys.shape.w * ys.stride);
-        let mut tile = GradTile {
-            a: x.as_ptr(),
-            a_steps: [conv.stride[1] * xs.stride, conv.stride[0] * x_row, xs.shape.h * x_row],
-            b: dy.as_ptr(),
-            b_steps: [ys.stride, y_row, ys.shape.h * y_row],
-            counts: if none { [0; 3] } else { [pixels.len(), rows.len(), images.len()] },
-            out,
-            out_step: conv.outputs,
-            lanes: kernels.width,
-            add,
-        };
-        let last = |steps: [usize; 3]| steps.iter().zip(tile.counts).map(|(s, n)| s * (n - 1)).sum::<usize>();
-        debug_assert!(none || a + last(tile.a_steps) + inputs.end <= x.len());
-        debug_assert!(none || b + last(tile.b_steps) + conv.outputs <= dy.len());
+        let x_steps = [conv.stride[1] * xs.stride, conv.stride[0] * x_row, xs.shape.h * x_row];
+        let y_steps = [ys.stride, y_row, ys.shape.h * y_row];
         debug_assert!((tap * conv.inputs + inputs.end) * conv.outputs <= conv.weights());
-        let tiles = inputs.len().div_ceil(self.tile[0]);
-        let vectors = conv.outputs.div_ceil(kernels.width);
-        let panels = vectors.div_ceil(self.tile[1]);
+        // SAFETY: rows and pixels under the tap lie inside of both tensors.
+        let x = unsafe { Pixels::new(self.x, a + inputs.start, x_steps, counts, inputs.len()) };
+        let [packed_x, packed_y] = &mut self.packed;
+        let x = x.packed(self.kernels, AHEAD, packed_x);
+        // With packed inputs the gradients are packed too, and both are one long row.
+        let counts_of_tile = if packed_x.is_empty() { counts } else { [counts.iter().product(), 1, 1] };
+        let tiles = inputs.len().div_ceil(*tile_inputs);
+        let vectors = conv.outputs.div_ceil(*lanes);
+        let panels = vectors.div_ceil(*tile_vectors);
         for panel in (0..panels).map(|panel| portion(vectors, panels, panel)) {
-            let columns = panel.start * kernels.width..(panel.end * kernels.width).min(conv.outputs);
-            tile.lanes = columns.len() - (panel.len() - 1) * kernels.width;
+            let columns = panel.start * lanes..(panel.end * lanes).min(conv.outputs);
+            // SAFETY: as above.
+            let y = unsafe { Pixels::new(self.dy, b + columns.start, y_steps, counts, columns.len()) };
+            let y = y.packed(self.kernels, columns.len(), packed_y);
             for t in 0..tiles {
                 let range = portion(inputs.len(), tiles, t);
-                let first = inputs.start + range.start;
-                // SAFETY: the kernels fit the CPU; rows and pixels under the tap lie inside of both tensors,
-                // the weights of the tile inside of `out`. No other task has this part and these inputs.
+                let out = (tap * conv.inputs + inputs.start + range.start) * conv.outputs + columns.start;
+                // SAFETY: the kernels fit the CPU; `Pixels` are inside of their memory, the weights of the tile inside of
+                // `out`. No other task has this part and these inputs.
                 unsafe {
-                    tile.a = x.as_ptr().wrapping_add(a + first);
-                    tile.b = dy.as_ptr().wrapping_add(b + columns.start);
-                    tile.out = out.add((tap * conv.inputs + first) * conv.outputs + columns.start);
-                    kernels.grad[panel.len() - 1][range.len() - 1](&tile);
+                    self.kernels.grad[panel.len() - 1][range.len() - 1](&GradTile {
+                        a: x.first.wrapping_add(range.start),
+                        a_steps: x.steps,
+                        b: y.first,
+                        b_steps: y.steps,
+                        counts: counts_of_tile,
+                        out: self.out.add(out),
+                        out_step: conv.outputs,
+                        lanes: columns.len() - (panel.len() - 1) * lanes,
+                        add,
+                    });
                 }
             }
         }
+    }
+}
+
+/// Some channels of a box of pixels: elements from one pixel, row and image to the next, and how many there are.
+struct Pixels {
+    first: *const f32,
+    steps: [usize; 3],
+    counts: [usize; 3],
+    channels: usize,
+}
+
+impl Pixels {
+    /// # Safety
+    /// All of them are inside of `data`.
+    unsafe fn new(data: &[f32], at: usize, steps: [usize; 3], counts: [usize; 3], channels: usize) -> Pixels {
+        let last = || steps.iter().zip(counts).map(|(s, n)| s * (n - 1)).sum::<usize>();
+        debug_assert!(counts[0] == 0 || at + last() + channels <= data.len());
+        Pixels { first: data.as_ptr().wrapping_add(at), steps, counts, channels }
+    }
+
+    /// The same, copied to one place, if there is any.
+    fn packed(self, kernels: &Kernels, ahead: usize, to: &mut [f32]) -> Pixels {
+        if to.is_empty() {
+            return self;
+        }
+        let Pixels { first, steps, counts: [count, rows, images], channels } = self;
+        let step = channels.next_multiple_of(BLOCK);
+        assert!(images * rows * count * step <= to.len());
+        for image in 0..images {
+            for row in 0..rows {
+                let run = PackRun {
+                    src: first.wrapping_add(image * steps[2] + row * steps[1]),
+                    src_step: steps[0],
+                    ahead,
+                    dst: to[(image * rows + row) * count * step..].as_mut_ptr(),
+                    dst_step: step,
+                    block_len: BLOCK,
+                    count,
+                    blocks: step / BLOCK,
+                    last: channels - (step - BLOCK),
+                };
+                // SAFETY: the kernels fit the processor. The pixels are there, by the contract of `new`, and so is room for them.
+                unsafe { (kernels.pack)(&run) }
+            }
+        }
+        Pixels { first: to.as_ptr(), steps: [step, count * step, rows * count * step], ..self }
     }
 }

@@ -13,8 +13,8 @@ pub(super) const BLOCK: usize = 16;
 /// Elements of a cache line.
 const LINE: usize = 16;
 
-/// Elements that packing asks for ahead of those it copies: the hardware's own look-ahead ends with every page.
-const AHEAD: usize = 1024;
+/// Pixels that a tile of a weight gradient asks for ahead.
+const PIXELS_AHEAD: usize = 8;
 
 /// A tile of outputs, `MR` pixels by `NV` vectors of channels, as sums over taps and channels.
 ///
@@ -54,7 +54,7 @@ pub(super) struct GradTile {
     /// The first pixel's first input; elements from one pixel, row and image to the next.
     pub a: *const f32,
     pub a_steps: [usize; 3],
-    /// The same of the output's gradient.
+    /// The same of the output's gradient: whole vectors.
     pub b: *const f32,
     pub b_steps: [usize; 3],
     /// Pixels in a row, rows and images.
@@ -62,7 +62,7 @@ pub(super) struct GradTile {
     /// The first sum, and elements from one input's sums to the next.
     pub out: *mut f32,
     pub out_step: usize,
-    /// Lanes of the last vector that exist.
+    /// Lanes of the last vector of sums that exist.
     pub lanes: usize,
     /// Whether to add to what `out` held.
     pub add: bool,
@@ -73,8 +73,11 @@ pub(super) struct PackRun {
     /// The first pixel, and elements from one to the next.
     pub src: *const f32,
     pub src_step: usize,
-    /// The first pixel's first block, and elements from one block to the next.
+    /// Elements to those that are asked for meanwhile, since they are copied next.
+    pub ahead: usize,
+    /// The first pixel's first block, and elements from one pixel and block to the next.
     pub dst: *mut f32,
+    pub dst_step: usize,
     pub block_len: usize,
     pub count: usize,
     /// Blocks of channels, and the channels of the last one.
@@ -194,7 +197,6 @@ unsafe fn sum<S: Simd, const MR: usize, const NV: usize>(t: &SumTile) {
 unsafe fn grad<S: Simd, const MR: usize, const NV: usize>(t: &GradTile) {
     // SAFETY: by this function's contract.
     unsafe {
-        let mask = S::mask(t.lanes);
         let mut acc = [[S::zero(); NV]; MR];
         for r in 0..MR {
             (0..NV).for_each(|j| S::prefetch(t.out.add(r * t.out_step + j * S::LANES)));
@@ -204,10 +206,10 @@ unsafe fn grad<S: Simd, const MR: usize, const NV: usize>(t: &GradTile) {
                 let mut a = t.a.add(image * t.a_steps[2] + row * t.a_steps[1]);
                 let mut b = t.b.add(image * t.b_steps[2] + row * t.b_steps[1]);
                 for _ in 0..t.counts[0] {
-                    let w: [S::Vec; NV] = core::array::from_fn(|j| {
-                        let at = b.add(j * S::LANES);
-                        if j + 1 < NV { S::load(at) } else { S::load_masked(at, mask) }
-                    });
+                    // The compiler moves no load across these: with more of them at a time it would run out of registers.
+                    S::prefetch(a.wrapping_add(PIXELS_AHEAD * t.a_steps[0]));
+                    let w: [S::Vec; NV] = core::array::from_fn(|j| S::load(b.add(j * S::LANES)));
+                    S::prefetch(b.wrapping_add(PIXELS_AHEAD * t.b_steps[0]));
                     for (r, acc) in acc.iter_mut().enumerate() {
                         let x = S::splat(a.add(r));
                         for (acc, &w) in acc.iter_mut().zip(&w) {
@@ -219,6 +221,7 @@ unsafe fn grad<S: Simd, const MR: usize, const NV: usize>(t: &GradTile) {
                 }
             }
         }
+        let mask = S::mask(t.lanes);
         for (r, acc) in acc.iter().enumerate() {
             for (j, &sum) in acc.iter().enumerate() {
                 let out = t.out.add(r * t.out_step + j * S::LANES);
@@ -242,17 +245,17 @@ unsafe fn pack<S: Simd>(t: &PackRun) {
         let parts = BLOCK / S::LANES;
         for i in 0..t.count {
             let src = t.src.add(i * t.src_step);
-            let dst = t.dst.add(i * BLOCK);
+            let dst = t.dst.add(i * t.dst_step);
             for block in 0..t.blocks - 1 {
                 for part in (0..parts).map(|part| part * S::LANES) {
-                    S::prefetch(src.wrapping_add(AHEAD + block * BLOCK + part));
+                    S::prefetch(src.wrapping_add(t.ahead + block * BLOCK + part));
                     let v = S::load(src.add(block * BLOCK + part));
                     S::store(dst.add(block * t.block_len + part), v);
                 }
             }
             let block = t.blocks - 1;
             for part in (0..parts).map(|part| part * S::LANES).take_while(|&part| part < t.last) {
-                S::prefetch(src.wrapping_add(AHEAD + block * BLOCK + part));
+                S::prefetch(src.wrapping_add(t.ahead + block * BLOCK + part));
                 let lanes = (t.last - part).min(S::LANES);
                 let v = S::load_masked(src.add(block * BLOCK + part), S::mask(lanes));
                 S::store(dst.add(block * t.block_len + part), v);

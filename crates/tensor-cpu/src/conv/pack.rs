@@ -4,6 +4,9 @@ use super::plan::{Panel, Pass, Plan};
 use super::problem::{Merge, Problem, inside};
 use core::ops::Range;
 
+/// Elements that packing asks for ahead of those it copies: the hardware's own look-ahead ends with every page.
+pub(super) const AHEAD: usize = 1024;
+
 /// Copies the weights of one pass and panel to `to`, as (block of channels, tap, channel, column), columns padded with
 /// zeros to whole vectors.
 pub(super) fn weights(p: &Problem, pass: &Pass, panel: Panel, lanes: usize, w: &[f32], to: &mut [f32]) {
@@ -135,7 +138,9 @@ impl PackedSource {
                 let run = PackRun {
                     src: source[from..].as_ptr(),
                     src_step: step * p.source.stride,
+                    ahead: AHEAD,
                     dst: to[(phase * self.slots + start) * BLOCK..].as_mut_ptr(),
+                    dst_step: BLOCK,
                     block_len: self.block_len,
                     count: end - start,
                     blocks,

@@ -22,7 +22,7 @@ impl Convolved for f32 {
                 let phases = phases(conv, x.shape).map(|phase| direct(Problem::backward(conv, y, x, phase)));
                 phases.max().unwrap_or(0)
             }
-            Pass::WeightGradient => grads::scratch_len(conv, x, y, kernels),
+            Pass::WeightGradient => grads::scratch_len(conv, x, y, kernels, cpu.pool().count()),
         }
     }
 

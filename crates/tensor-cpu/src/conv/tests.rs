@@ -326,6 +326,7 @@ fn shapes_of_real_networks() {
         (square(64, 48, 3, 1, 0), Shape::new(9, 13, 13, 64), 8),
         (square(80, 80, 3, 2, 0), Shape::new(3, 32, 32, 80), 0),
         (square(160, 112, 1, 1, 0), Shape::new(10, 15, 15, 160), 48),
+        (square(264, 100, 1, 2, 0), Shape::new(3, 15, 14, 264), 8),
         (square(240, 160, 3, 1, 1), Shape::new(9, 7, 7, 240), 0),
     ] {
         // New devices, whose scratch memory no other case has enlarged.
