@@ -507,6 +507,15 @@ def folded():
     conv = node("Conv", "images w", "v", "v")
     form("Shape_computed", [conv, *floor], {"w": [1, 3, 1, 1], "two": ints(2), "half": ints(2), "batch": ints(0, -1)})
     form("Shape_computed_channels", [conv, *floor], {"w": [5, 3, 1, 1], "two": ints(2), "half": ints(2), "batch": ints(0, 5)})
+    kernel = {"w": [1, 2, 27], "g": [2], "b": [2], "m": [2], "v": floats(0.5, 2.0), "s": ints(2, 3, 3, 3)}
+    made = [node("Reshape", "a s", "k", "k"), node("Conv", "images k")]
+    form("Weights_standardized", [node("BatchNormalization", "w g b m v", "a mean variance", "a", training_mode=1, momentum=1.0), *made], kernel)
+    form("Weights_normalized", [node("BatchNormalization", "w g b m v", "a", "a", epsilon=0.1), *made], kernel)
+    form("Clip_of_constants", [node("Clip", "k l ", "c", "c"), node("Mul", "images c")], {"k": scalar(0.3), "l": scalar(0.6)})
+    pads = {"p": ints(1, 2, 0, 3, 0, 0, 0, 0, dims=[4, 2]), "f": ints(-1), "e": ints(-(2**63) + 1), "z": ints(0)}
+    turned = [node("Slice", "p f e z f", "d", "d"), node("Transpose", "d", "t", "t", perm=[1, 0]), node("Reshape", "t f", "r", "r")]
+    form("Pads_from_behind", [*turned, node("Pad", "images r ")], pads)
+    form("Slice_downwards", [node("Slice", "k f e z m", "d", "d"), node("Reshape", "d s", "r", "r"), node("Mul", "images r")], {"k": [5], "f": ints(9), "e": ints(-6), "z": ints(0), "m": ints(-2), "s": ints(1, 3, 1, 1)})
 
 
 def views():

@@ -37,12 +37,17 @@ pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
 
 /// The places of all values of a shape, with these distances along its axes.
 pub(super) fn places<'s>(shape: &'s [usize], strides: &'s [usize]) -> impl Iterator<Item = usize> + 's {
-    let len: usize = shape.iter().product();
-    (0..len).map(move |k| {
-        let (mut rest, mut at) = (k, 0);
-        for (&extent, &stride) in shape.iter().zip(strides).rev() {
-            at += rest % extent * stride;
-            rest /= extent;
+    let (mut index, mut next) = (vec![0; shape.len()], 0);
+    (0..shape.iter().product()).map(move |_| {
+        let at = next;
+        for (k, index) in index.iter_mut().enumerate().rev() {
+            *index += 1;
+            next += strides[k];
+            if *index < shape[k] {
+                break;
+            }
+            next -= *index * strides[k];
+            *index = 0;
         }
         at
     })

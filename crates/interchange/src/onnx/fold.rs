@@ -77,6 +77,15 @@ fn computed(node: &Node<'_>, all: &[&Constant]) -> Result<Option<Constant>, Stri
         ("Expand", [x, shape]) => expanded(x, shape),
         ("Range", [from, to, step]) => range(from, to, step),
         ("Where", [condition, a, b]) => chosen(condition, a, b),
+        ("Clip", [x, bounds @ ..]) if node.since(11) => {
+            let bound = |x: Option<Constant>, (op, bound): (&str, &&Constant)| joined(op, &x?, bound);
+            ["Max", "Min"].into_iter().zip(bounds).fold(Some((*x).clone()), bound)
+        }
+        ("BatchNormalization", [x, scale, shift, mean, variance]) if node.since(9) => {
+            node.float("momentum", 0.9)?;
+            let statistics = if node.flag("training_mode", false)? { None } else { Some([*mean, *variance]) };
+            standardized(x, [*scale, *shift], statistics, node.float("epsilon", 1e-5)?)
+        }
         ("ReduceMean" | "ReduceSum" | "ReduceProd", [x, ..]) => {
             let over = axes(if node.op() == "ReduceSum" { 13 } else { 18 })?;
             node.only("noop_with_empty_axes", 0)?;
@@ -271,15 +280,57 @@ fn slice(node: &Node<'_>, x: &Constant, all: &[&Constant]) -> Result<Option<Cons
     let Some(ranges) = ranges else { return Ok(None) };
     let mut made = x.clone();
     for (axis, start, end, step) in ranges {
-        if step < 1 {
-            return Ok(None);
-        }
-        let (start, end) = range_of(made.shape[axis] as i64, start, end);
-        let at: Vec<Extent> = (start..end).step_by(step as usize).map(Extent::number).collect();
+        let extent = made.shape[axis] as i64;
+        let at: Vec<Extent> = match usize::try_from(step) {
+            Ok(0) => return Ok(None),
+            Ok(step) => {
+                let (start, end) = range_of(extent, start, end);
+                (start..end).step_by(step).map(Extent::number).collect()
+            }
+            Err(_) => {
+                let within =
+                    |at: i64| if at < 0 { at.saturating_add(extent) } else { at }.clamp(-1, extent - 1);
+                let down = (within(end) + 1..within(start) + 1).rev();
+                down.step_by(usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX))
+                    .map(Extent::number)
+                    .collect()
+            }
+        };
         let Some(part) = gathered(&made, &Constant::numbers(at), axis as i64) else { return Ok(None) };
         made = part;
     }
     Ok(Some(made))
+}
+
+/// A batch normalization of weights, whose channels are the second axis: by these means and variances, or by its own.
+fn standardized(
+    x: &Constant,
+    scales: [&Constant; 2],
+    statistics: Option<[&Constant; 2]>,
+    epsilon: f32,
+) -> Option<Constant> {
+    let [outer, channels, inner @ ..] = &x.shape[..] else { return None };
+    let (outer, channels, inner) = (*outer, *channels, inner.iter().product::<usize>());
+    let vectors = scales.into_iter().chain(statistics.into_iter().flatten());
+    let vectors: Vec<_> =
+        vectors.map(|of| of.as_floats().filter(|all| all.len() == channels)).collect::<Option<_>>()?;
+    let mut floats = x.as_floats()?.to_vec();
+    for channel in 0..channels {
+        let places =
+            || (0..outer).flat_map(|row| (0..inner).map(move |k| (row * channels + channel) * inner + k));
+        let value = |k: usize| vectors.get(k).map(|own| f64::from(own[channel]));
+        let mean_of = |of: &dyn Fn(f64) -> f64| {
+            places().map(|at| of(f64::from(floats[at]))).sum::<f64>() / (outer * inner) as f64
+        };
+        let mean = value(2).unwrap_or_else(|| mean_of(&|x| x));
+        let variance = value(3).unwrap_or_else(|| mean_of(&|x| (x - mean).powi(2)));
+        let [scale, shift] = [value(0)?, value(1)?];
+        let factor = scale / (variance + f64::from(epsilon)).sqrt();
+        for at in places() {
+            floats[at] = ((f64::from(floats[at]) - mean) * factor + shift) as f32;
+        }
+    }
+    Some(Constant { values: Values::Floats(floats.into()), ..x.clone() })
 }
 
 fn concat(parts: &[&Constant], axis: i64) -> Option<Constant> {

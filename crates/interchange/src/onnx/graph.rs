@@ -56,6 +56,8 @@ pub(super) struct Reader<'g> {
     pub(super) lowered: HashMap<(String, usize, bool), (Arc<Term>, String)>,
     /// The error of the first layer that is not there.
     pub(super) missing: Option<String>,
+    /// How many weights the graph standardizes.
+    standardized: usize,
     /// How many numbers may be made of constants.
     left: usize,
     /// Whether there are 16-bit floats in it.
@@ -116,6 +118,7 @@ impl<'g> Reader<'g> {
             shapes: HashMap::new(),
             lowered: HashMap::new(),
             missing: None,
+            standardized: 0,
             left: MOST_FOLDED,
             is_half,
             open: 0,
@@ -236,8 +239,10 @@ impl<'g> Reader<'g> {
                 _ => break,
             }
         }
-        let is_folded = !constants.is_empty() && constants.len() == node.names().len();
+        // Operands that are left out have no names.
+        let is_folded = !constants.is_empty() && node.names().skip(constants.len()).all(str::is_empty);
         let made = if is_folded { folded(node, &constants, &mut self.left)? } else { None };
+        self.standardized += usize::from(made.is_some() && node.op() == "BatchNormalization");
         let value = match made {
             _ if node.op() == "Constant" => Of::Constant(given(node)?),
             Some(constant) => Of::Constant(constant),
@@ -397,6 +402,12 @@ impl<'g> Reader<'g> {
         let name = if graph.name.is_empty() { "model".to_owned() } else { graph.name.clone() };
         let image = (h > 0 && w > 0).then_some([h, w]);
         let mut notes: Vec<String> = folded_norms::note(&self.weights).into_iter().collect();
+        if self.standardized > 0 {
+            notes.push(format!(
+                "it standardizes {} of its weights before each use; here they are standardized once, and a training goes on without it",
+                self.standardized
+            ));
+        }
         if self.is_half {
             notes.push("it computes with 16-bit floats, but here its weights become float32".to_owned());
         }
