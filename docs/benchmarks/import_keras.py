@@ -8,11 +8,13 @@ names that match it. A row is appended for each model; models with a row are lef
 
 With Keras 3 (KERAS_BACKEND=torch or another) files are `.keras`; with tf.keras of TensorFlow 2.15 they are `.h5`.
 
+Keras 3 computes in float64, since what deep networks compute in float32 is off by as much as what is looked for.
 All models have random weights. Each normalization has other statistics, so that a wrong one is seen. The last softmax is
 replaced by its logits in what Keras computes.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+os.environ.setdefault("JAX_ENABLE_X64", "1")
 try:
     import keras
 
@@ -74,6 +77,11 @@ def logits(model, images):
     return model.predict(images, verbose=0).astype(np.float64)
 
 
+def precision(name):
+    keras.config.set_floatx(name)
+    keras.config.set_dtype_policy(name)
+
+
 def compared(binary, name, folder):
     model = getattr(keras.applications, name)(weights=None)
     side = model.input_shape[1] or 224
@@ -86,7 +94,14 @@ def compared(binary, name, folder):
     settled(model, images)
     file = Path(folder) / f"net{ENDING}"
     model.save(file)
+    if ENDING == ".keras":
+        precision("float64")
+        twin = getattr(keras.applications, name)(weights=None)
+        twin.set_weights(model.get_weights())
+        model, images = twin, images.astype(np.float64)
+        precision("float32")
     theirs = logits(model, images)
+    images = images.astype(np.float32)
     begun = time.monotonic()
     run = subprocess.run([binary, file, str(side), str(side)], input=images.tobytes(), capture_output=True)
     seconds = time.monotonic() - begun

@@ -1,4 +1,4 @@
-"""Which ONNX graphs of real networks are read, and how far their class scores are from ONNX Runtime's.
+"""Which ONNX graphs of real networks are read, and how far their class scores are from PyTorch's in float64, or ONNX Runtime's.
 
 usage: import_onnx.py BINARY OUT.jsonl GROUP [PATTERN]
 
@@ -137,7 +137,20 @@ def filled(file, folder):
     return made
 
 
-def compared(binary, file, side, images=None):
+def drawn(batch, side):
+    return np.random.default_rng(SEED).standard_normal((batch, 3, side, side), np.float32)
+
+
+def of_pytorch(model, side):
+    """The images, and their scores in float64: those in float32 of a deep network are off by as much as what is looked for."""
+    import torch
+
+    images = drawn(BATCH, side)
+    with torch.no_grad():
+        return images, model.double()(torch.from_numpy(images).double()).numpy()
+
+
+def of_onnxruntime(file, side):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -145,10 +158,13 @@ def compared(binary, file, side, images=None):
     options.intra_op_num_threads = 2
     session = onnxruntime.InferenceSession(str(file), options, ["CPUExecutionProvider"])
     own = session.get_inputs()[0]
-    batch = own.shape[0] if isinstance(own.shape[0], int) else BATCH
-    draw = np.random.default_rng(SEED)
-    images = draw.standard_normal((batch, 3, side, side), np.float32)
-    theirs = session.run(None, {own.name: images})[0].reshape(batch, -1).astype(np.float64)
+    images = drawn(own.shape[0] if isinstance(own.shape[0], int) else BATCH, side)
+    return images, session.run(None, {own.name: images})[0]
+
+
+def compared(binary, file, side, images, theirs):
+    batch = len(images)
+    theirs = theirs.reshape(batch, -1).astype(np.float64)
     own = np.ascontiguousarray(images.transpose(0, 2, 3, 1)).tobytes()
     begun = time.monotonic()
     run = subprocess.run([binary, file, str(side), str(side)], input=own, capture_output=True)
@@ -218,12 +234,14 @@ def main():
                 side = 224
                 if file:
                     file = filled(file, folder)
+                    both = of_onnxruntime(file, side)
                 else:
                     file = Path(folder) / "net.onnx"
                     model, side = made(group, name)
                     exported(settled(model, side), side, exporter == "dynamo", file)
+                    both = of_pytorch(model, side)
                     del model
-                row |= compared(binary, file, side)
+                row |= compared(binary, file, side, *both)
         except Exception as error:
             row["error"] = f"not exported or not run: {type(error).__name__}: {error}".replace("\n", " ")
         if "error" in row:

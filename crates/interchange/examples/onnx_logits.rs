@@ -6,10 +6,12 @@
 use interchange::keras::KerasWeights;
 use interchange::onnx::OnnxNetwork;
 use layers::Mode;
+use program::Device;
 use std::error::Error;
 use std::io::{Read, Write, stderr, stdin, stdout};
 use std::path::Path;
 use std::time::Instant;
+use tensor_cpu::Cpu;
 
 fn main() {
     if let Err(error) = run() {
@@ -61,7 +63,8 @@ fn run() -> Result<(), Box<dyn Error>> {
         File::Keras(read) => read.assign(&steps)?,
     };
     phase("assign")?;
-    let device = tensor_cpu::device(2);
+    // Transforms cost a digit, which deep networks make visible: a mistake of the import would hide behind it.
+    let device = Device::from(Cpu::new(2).without_winograd());
     let mut built = model.build(&device, batch, Mode::Inference)?;
     phase("program")?;
     if trains {
