@@ -63,7 +63,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         File::Keras(read) => read.assign(&steps)?,
     };
     phase("assign")?;
-    // Transforms cost a digit, which deep networks make visible: a mistake of the import would hide behind it.
+    // Without Winograd transforms: they cost a digit, and could hide a small mistake of the import.
     let device = Device::from(Cpu::new(2).without_winograd());
     let mut built = model.build(&device, batch, Mode::Inference)?;
     phase("program")?;

@@ -55,8 +55,8 @@ impl Plan {
 
     /// Elements for the packed inputs of a chunk, and for the packed gradients of a panel; nothing for what tiles read in place.
     ///
-    /// Pixels of many channels lie so far apart that they share few sets of a cache, and a tile would wait for most of them. And
-    /// tiles read whole vectors.
+    /// Pixels of many channels lie so far apart that they share few sets of a cache, and a tile would wait for most of them. Tiles
+    /// read whole vectors of gradients, so those of other lengths are packed too.
     fn packed_len(&self) -> [usize; 2] {
         let [images, rows] = self.chunk;
         let pixels = images.min(self.x.shape.n) * rows * self.dy.shape.w;
