@@ -24,6 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
+from import_onnx import is_right
+
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 try:
     import keras
@@ -121,10 +123,6 @@ def compared(binary, name, folder):
     spread = float(abs(theirs[0] - theirs[1]).max() / abs(theirs).max())
     phases = {line.split()[0]: float(line.split()[1]) for line in told if len(line.split()) == 2}
     return {"difference": difference, "rounding": rounding, "spread": spread, "phases": phases, "seconds": round(seconds, 2)}
-
-
-def is_right(row):
-    return row.get("difference", 1) < max(1e-4, 2 * (row.get("rounding") or 0))
 
 
 def table(file):

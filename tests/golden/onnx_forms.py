@@ -512,6 +512,8 @@ def folded():
     form("Weights_standardized", [node("BatchNormalization", "w g b m v", "a mean variance", "a", training_mode=1, momentum=1.0), *made], kernel)
     form("Weights_normalized", [node("BatchNormalization", "w g b m v", "a", "a", epsilon=0.1), *made], kernel)
     form("Clip_of_constants", [node("Clip", "k l ", "c", "c"), node("Mul", "images c")], {"k": scalar(0.3), "l": scalar(0.6)})
+    form("Clip_of_constants_by_a_vector", [node("Clip", "k l", "c", "c"), node("Mul", "images c")], {"k": scalar(0.3), "l": floats(0.6, 0.7, 0.8, dims=[3, 1, 1])}, "its node `c` must have one float32 as its operand number 2")
+    form("Clip_of_constants_four", [node("Clip", "k l k k", "c", "c"), node("Mul", "images c")], {"k": scalar(0.3), "l": scalar(0.2)}, "its node `c` is a Clip")
     pads = {"p": ints(1, 2, 0, 3, 0, 0, 0, 0, dims=[4, 2]), "f": ints(-1), "e": ints(-(2**63) + 1), "z": ints(0)}
     turned = [node("Slice", "p f e z f", "d", "d"), node("Transpose", "d", "t", "t", perm=[1, 0]), node("Reshape", "t f", "r", "r")]
     form("Pads_from_behind", [*turned, node("Pad", "images r ")], pads)

@@ -77,14 +77,18 @@ fn computed(node: &Node<'_>, all: &[&Constant]) -> Result<Option<Constant>, Stri
         ("Expand", [x, shape]) => expanded(x, shape),
         ("Range", [from, to, step]) => range(from, to, step),
         ("Where", [condition, a, b]) => chosen(condition, a, b),
-        ("Clip", [x, bounds @ ..]) if node.since(11) => {
-            let bound = |x: Option<Constant>, (op, bound): (&str, &&Constant)| joined(op, &x?, bound);
-            ["Max", "Min"].into_iter().zip(bounds).fold(Some((*x).clone()), bound)
+        ("Clip", [x, bounds @ ..]) if node.since(11) && bounds.len() <= 2 => {
+            // A bound is one number.
+            let bound = |x: Option<Constant>, (op, bound): (&str, &&Constant)| {
+                joined(op, &x?, bound).filter(|_| bound.len() == 1)
+            };
+            let made = ["Max", "Min"].into_iter().zip(bounds).fold(Some((*x).clone()), bound);
+            made.map(|made| made.shaped(x.shape.clone()))
         }
         ("BatchNormalization", [x, scale, shift, mean, variance]) if node.since(9) => {
             node.float("momentum", 0.9)?;
             let statistics = if node.flag("training_mode", false)? { None } else { Some([*mean, *variance]) };
-            standardized(x, [*scale, *shift], statistics, node.float("epsilon", 1e-5)?)
+            normalized(x, [*scale, *shift], statistics, node.float("epsilon", 1e-5)?)
         }
         ("ReduceMean" | "ReduceSum" | "ReduceProd", [x, ..]) => {
             let over = axes(if node.op() == "ReduceSum" { 13 } else { 18 })?;
@@ -280,21 +284,17 @@ fn slice(node: &Node<'_>, x: &Constant, all: &[&Constant]) -> Result<Option<Cons
     let Some(ranges) = ranges else { return Ok(None) };
     let mut made = x.clone();
     for (axis, start, end, step) in ranges {
+        let Some(size) = usize::try_from(step.unsigned_abs()).ok().filter(|&size| size > 0) else {
+            return Ok(None);
+        };
         let extent = made.shape[axis] as i64;
-        let at: Vec<Extent> = match usize::try_from(step) {
-            Ok(0) => return Ok(None),
-            Ok(step) => {
-                let (start, end) = range_of(extent, start, end);
-                (start..end).step_by(step).map(Extent::number).collect()
-            }
-            Err(_) => {
-                let within =
-                    |at: i64| if at < 0 { at.saturating_add(extent) } else { at }.clamp(-1, extent - 1);
-                let down = (within(end) + 1..within(start) + 1).rev();
-                down.step_by(usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX))
-                    .map(Extent::number)
-                    .collect()
-            }
+        let at: Vec<Extent> = if step > 0 {
+            let (start, end) = range_of(extent, start, end);
+            (start..end).step_by(size).map(Extent::number).collect()
+        } else {
+            // Downwards the place before the first one is an end.
+            let within = |at: i64| if at < 0 { at.saturating_add(extent) } else { at }.clamp(-1, extent - 1);
+            (within(end) + 1..within(start) + 1).rev().step_by(size).map(Extent::number).collect()
         };
         let Some(part) = gathered(&made, &Constant::numbers(at), axis as i64) else { return Ok(None) };
         made = part;
@@ -303,7 +303,7 @@ fn slice(node: &Node<'_>, x: &Constant, all: &[&Constant]) -> Result<Option<Cons
 }
 
 /// A batch normalization of weights, whose channels are the second axis: by these means and variances, or by its own.
-fn standardized(
+fn normalized(
     x: &Constant,
     scales: [&Constant; 2],
     statistics: Option<[&Constant; 2]>,
@@ -313,7 +313,7 @@ fn standardized(
     let (outer, channels, inner) = (*outer, *channels, inner.iter().product::<usize>());
     let vectors = scales.into_iter().chain(statistics.into_iter().flatten());
     let vectors: Vec<_> =
-        vectors.map(|of| of.as_floats().filter(|all| all.len() == channels)).collect::<Option<_>>()?;
+        vectors.map(|of| of.as_floats().filter(|_| of.shape == [channels])).collect::<Option<_>>()?;
     let mut floats = x.as_floats()?.to_vec();
     for channel in 0..channels {
         let places =

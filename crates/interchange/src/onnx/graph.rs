@@ -56,8 +56,8 @@ pub(super) struct Reader<'g> {
     pub(super) lowered: HashMap<(String, usize, bool), (Arc<Term>, String)>,
     /// The error of the first layer that is not there.
     pub(super) missing: Option<String>,
-    /// How many weights the graph standardizes.
-    standardized: usize,
+    /// How many weights the graph normalizes.
+    normalized: usize,
     /// How many numbers may be made of constants.
     left: usize,
     /// Whether there are 16-bit floats in it.
@@ -118,7 +118,7 @@ impl<'g> Reader<'g> {
             shapes: HashMap::new(),
             lowered: HashMap::new(),
             missing: None,
-            standardized: 0,
+            normalized: 0,
             left: MOST_FOLDED,
             is_half,
             open: 0,
@@ -242,7 +242,7 @@ impl<'g> Reader<'g> {
         // Operands that are left out have no names.
         let is_folded = !constants.is_empty() && node.names().skip(constants.len()).all(str::is_empty);
         let made = if is_folded { folded(node, &constants, &mut self.left)? } else { None };
-        self.standardized += usize::from(made.is_some() && node.op() == "BatchNormalization");
+        self.normalized += usize::from(made.is_some() && node.op() == "BatchNormalization");
         let value = match made {
             _ if node.op() == "Constant" => Of::Constant(given(node)?),
             Some(constant) => Of::Constant(constant),
@@ -402,10 +402,10 @@ impl<'g> Reader<'g> {
         let name = if graph.name.is_empty() { "model".to_owned() } else { graph.name.clone() };
         let image = (h > 0 && w > 0).then_some([h, w]);
         let mut notes: Vec<String> = folded_norms::note(&self.weights).into_iter().collect();
-        if self.standardized > 0 {
+        if self.normalized > 0 {
             notes.push(format!(
-                "it standardizes {} of its weights before each use; here they are standardized once, and a training goes on without it",
-                self.standardized
+                "it normalizes {} of its weights before each use; here they are normalized once, and a training goes on without it",
+                self.normalized
             ));
         }
         if self.is_half {
