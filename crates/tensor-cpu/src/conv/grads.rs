@@ -67,6 +67,11 @@ impl Plan {
             .map(|(packs, len)| if packs { pixels * len.next_multiple_of(BLOCK) } else { 0 })
     }
 
+    /// Elements for the partial sums, and for what each thread packs.
+    fn scratch_len(&self, threads: usize) -> usize {
+        self.partials_len().next_multiple_of(BLOCK) + threads * self.packed_len().iter().sum::<usize>()
+    }
+
     fn part(&self, index: usize) -> Range<usize> {
         portion(self.x.shape.n, self.parts, index)
     }
@@ -92,8 +97,7 @@ pub(super) fn flattened(conv: &Conv2d, x: Layout, dy: Layout) -> (Conv2d, Layout
 
 /// Elements of scratch memory that [`run`] needs.
 pub(super) fn scratch_len(conv: &Conv2d, x: Layout, dy: Layout, kernels: &Kernels, threads: usize) -> usize {
-    let plan = Plan::new(conv, x, dy, kernels);
-    plan.partials_len().next_multiple_of(BLOCK) + threads * plan.packed_len().iter().sum::<usize>()
+    Plan::new(conv, x, dy, kernels).scratch_len(threads)
 }
 
 /// `dw[tap, i, j] = sum over pixels p of x[p + tap, i] * dy[p, j]`
@@ -105,22 +109,20 @@ pub(super) fn run(cpu: &Cpu, conv: &Conv2d, x: View<[f32]>, dy: View<[f32]>, dw:
     let plan = Plan::new(conv, x.layout, dy.layout, kernels);
     let (len, packed_len) = (dw.len(), plan.packed_len());
     let worker_len = packed_len.iter().sum::<usize>();
-    let mut scratch = cpu.scratch(scratch_len(conv, x.layout, dy.layout, kernels, cpu.pool().count()));
+    let mut scratch = cpu.scratch(plan.scratch_len(cpu.pool().count()));
     let (partials, workers) = scratch.split_at_mut(plan.partials_len().next_multiple_of(BLOCK));
     let workers = Shards::new(workers);
-    {
-        let out = Shards::new(if plan.parts == 1 { &mut *dw } else { &mut *partials });
-        cpu.pool().run_on(plan.parts * plan.ranges, &|thread, task| {
-            let (part, range) = (task / plan.ranges, task % plan.ranges);
-            // SAFETY: a thread runs one task at a time; the address of the part's own sums.
-            let (memory, out) = unsafe {
-                (workers.part(thread * worker_len..(thread + 1) * worker_len), out.as_ptr().add(part * len))
-            };
-            let inputs = portion(plan.conv.inputs, plan.ranges, range);
-            let packed = memory.split_at_mut(packed_len[0]).into();
-            Task { plan: &plan, kernels, x: x.data, dy: dy.data, inputs, packed, out }.run(plan.part(part));
-        });
-    }
+    let out = Shards::new(if plan.parts == 1 { &mut *dw } else { &mut *partials });
+    cpu.pool().run_on(plan.parts * plan.ranges, &|thread, task| {
+        let (part, range) = (task / plan.ranges, task % plan.ranges);
+        // SAFETY: a thread runs one task at a time; the address of the part's own sums.
+        let (memory, out) = unsafe {
+            (workers.part(thread * worker_len..(thread + 1) * worker_len), out.as_ptr().add(part * len))
+        };
+        let inputs = portion(plan.conv.inputs, plan.ranges, range);
+        let packed = memory.split_at_mut(packed_len[0]).into();
+        Task { plan: &plan, kernels, x: x.data, dy: dy.data, inputs, packed, out }.run(plan.part(part));
+    });
     if plan.parts > 1 {
         add_up(cpu, &partials[..plan.parts * len], dw);
     }
