@@ -2,7 +2,7 @@
 //!
 //! The folder (by default `target/gpu`) receives the release binary, the test programs that use a GPU with
 //! their golden files, and `time_by_kernel.so`, which times every kernel. The script `run.sh` of `xtask/gpu` runs
-//! and measures everything there in one call.
+//! and measures everything there in one call, `imported.sh` imported networks.
 
 use crate::failure::Failure;
 use crate::workspace::Workspace;
@@ -48,9 +48,11 @@ fn bundle(workspace: &Workspace, folder: &Path) -> Result<()> {
         put(&program, &tests.join(name))?;
     }
     let sources = workspace.root.join("xtask/gpu");
-    for name in ["run.sh", "peer_torch.py"] {
+    for name in ["run.sh", "imported.sh", "peer_torch.py"] {
         copy(&sources.join(name), &folder.join(name))?;
     }
+    let networks = "imported_networks.py";
+    copy(&workspace.root.join("docs/benchmarks").join(networks), &folder.join(networks))?;
     put_golden(&workspace.root.join("tests/golden"), &folder.join("golden"))?;
     let mut compiler = Command::new("cc");
     compiler
