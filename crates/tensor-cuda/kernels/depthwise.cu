@@ -30,6 +30,14 @@ struct Finish {
 
 __device__ inline bool inside(i32 at, u32 size) { return at >= 0 && static_cast<u32>(at) < size; }
 
+// The pixel of a line, or zeros beside it. It is unpacked later, so that many loads are under way at once.
+template <int V>
+__device__ inline Raw<V, act_t> pixel_at(const act_t* line, u32 stride, i32 at, u32 width) {
+    Raw<V, act_t> raw = {};
+    if (inside(at, width)) raw = fetch<V>(line + static_cast<u64>(at) * stride);
+    return raw;
+}
+
 template <int V>
 __device__ inline void clear(float (&v)[V]) {
 #pragma unroll
@@ -53,12 +61,12 @@ __device__ inline void window_sums(float (&acc)[T][V], const act_t* x, u32 strid
         const act_t* line = image + static_cast<u64>(from) * s.w * stride;
         if constexpr (K > 0) {
             constexpr int WIDTH = (T - 1) * S + K;
+            Raw<V, act_t> raw[WIDTH];
+#pragma unroll
+            for (int k = 0; k < WIDTH; ++k) raw[k] = pixel_at<V>(line, stride, first + k, s.w);
             float pixel[WIDTH][V];
 #pragma unroll
-            for (int k = 0; k < WIDTH; ++k) {
-                clear<V>(pixel[k]);
-                if (inside(first + k, s.w)) load<V>(line + static_cast<u64>(first + k) * stride, pixel[k]);
-            }
+            for (int k = 0; k < WIDTH; ++k) unpack(raw[k], pixel[k]);
 #pragma unroll
             for (int v = 0; v < K; ++v) {
                 u32 tap = u * K + v;
@@ -149,6 +157,7 @@ KERNEL depthwise_sums(const act_t* x, u32 x_stride, const float* weights, const 
     Finish finish = {bias, gamma, beta, mean, variance, epsilon, act};
 #define CALL(V, K, S) sums<V, K, S>(x, x_stride, weights, finish, y, y_stride, turned, add, n, s)
     if (vector == 1) CALL(1, 0, 0);
+    else if (kernel == 11) CALL(4, 1, 1);
     else if (kernel == 31) CALL(4, 3, 1);
     else if (kernel == 32) CALL(4, 3, 2);
     else if (kernel == 51) CALL(4, 5, 1);
@@ -158,8 +167,45 @@ KERNEL depthwise_sums(const act_t* x, u32 x_stride, const float* weights, const 
 #undef CALL
 }
 
-// The gradient of the input for any stride: a thread takes V channels of a pixel, and asks which windows it is under.
-template <int V>
+// The gradient of V channels of a pixel, for a K x K kernel moved by S: at most MOST windows in a row and in a column are over it,
+// and their gradients are under way at once.
+template <int V, int K, int S>
+__device__ inline void windows_over(float (&acc)[V], const act_t* dy, u32 dy_stride, const float* weights, u32 sample, u32 row,
+                                    u32 column, u32 channel, const Windows& s) {
+    constexpr int MOST = (K + S - 1) / S;
+    u32 down = row + s.top, across = column + s.left;
+    const act_t* image = dy + static_cast<u64>(sample) * s.oh * s.ow * dy_stride + channel;
+    Raw<V, act_t> raw[MOST][MOST];
+#pragma unroll
+    for (int a = 0; a < MOST; ++a) {
+        i32 i = static_cast<i32>(down / S) - a;
+        bool is_over = down % S + a * S < K && inside(i, s.oh);
+        const act_t* line = image + (is_over ? static_cast<u64>(i) * s.ow * dy_stride : 0);
+#pragma unroll
+        for (int b = 0; b < MOST; ++b) {
+            i32 j = static_cast<i32>(across / S) - b;
+            raw[a][b] = pixel_at<V>(line, dy_stride, is_over && across % S + b * S < K ? j : -1, s.ow);
+        }
+    }
+#pragma unroll
+    for (int a = 0; a < MOST; ++a) {
+        u32 u = down % S + a * S;
+#pragma unroll
+        for (int b = 0; b < MOST; ++b) {
+            u32 v = across % S + b * S;
+            if (u >= K || v >= K) continue;
+            float gradient[V], weight[V];
+            unpack(raw[a][b], gradient);
+            load<V>(weights + static_cast<u64>(u * K + v) * s.c + channel, weight);
+#pragma unroll
+            for (int k = 0; k < V; ++k) acc[k] = fmaf(gradient[k], weight[k], acc[k]);
+        }
+    }
+}
+
+// The gradient of the input for any stride: a thread takes V channels of a pixel, and asks which windows it is under. With K and S
+// these are the kernel's and the stride.
+template <int V, int K, int S>
 __device__ inline void input_gradient(const act_t* dy, u32 dy_stride, const float* weights, act_t* dx, u32 dx_stride, u32 add,
                                       u32 n, const Windows& s) {
     u32 channels = s.c / s.filters, packs = channels / V;
@@ -173,6 +219,11 @@ __device__ inline void input_gradient(const act_t* dy, u32 dy_stride, const floa
         float acc[V];
         clear<V>(acc);
         if (add) load<V>(dx + place * dx_stride + channel, acc);
+        if constexpr (K > 0) {
+            windows_over<V, K, S>(acc, dy, dy_stride, weights, sample, row, column, channel, s);
+            store<V>(dx + place * dx_stride + channel, acc);
+            continue;
+        }
         // Of a kernel without dilation one tap in so many belongs to an output.
         u32 down = row + s.top, across = column + s.left;
         u32 u_step = s.dh == 1 ? s.sh : 1, v_step = s.dw == 1 ? s.sw : 1;
@@ -201,12 +252,16 @@ __device__ inline void input_gradient(const act_t* dy, u32 dy_stride, const floa
     }
 }
 
-// dx = or, with `add`, += the gradient of the input. With V = 4 each channel has one filter.
+// dx = or, with `add`, += the gradient of the input. With V = 4 each channel has one filter. `kernel` as above.
 KERNEL depthwise_input_gradient(const act_t* dy, u32 dy_stride, const float* weights, act_t* dx, u32 dx_stride, u32 add,
-                                WINDOWS) {
+                                u32 kernel, WINDOWS) {
     GATHER_WINDOWS;
-    if (vector == 1) input_gradient<1>(dy, dy_stride, weights, dx, dx_stride, add, n, s);
-    else input_gradient<4>(dy, dy_stride, weights, dx, dx_stride, add, n, s);
+#define CALL(V, K, S) input_gradient<V, K, S>(dy, dy_stride, weights, dx, dx_stride, add, n, s)
+    if (vector == 1) CALL(1, 0, 0);
+    else if (kernel == 32) CALL(4, 3, 2);
+    else if (kernel == 52) CALL(4, 5, 2);
+    else CALL(4, 0, 0);
+#undef CALL
 }
 
 // The sums over some rows of outputs for one row of K taps and V channels: a thread keeps the pixels under the taps.
@@ -218,32 +273,32 @@ __device__ inline void row_of_taps(float (&acc)[K][V], const act_t* x, u32 x_str
         i32 from = static_cast<i32>(row * S + u) - s.top;
         if (!inside(from, s.h)) continue;
         const act_t* pixels = x + (static_cast<u64>(sample) * s.h + from) * s.w * x_stride + channel;
-        const act_t* gradients = dy + line * s.ow * dy_stride + channel;
-        float pixel[K][V];
+        const act_t* gradient_line = dy + line * s.ow * dy_stride + channel;
+        // The last pixels under the windows before are the first ones under the next.
+        constexpr int KEPT = K - S, NEW = T * S;
+        Raw<V, act_t> raw[KEPT + NEW], gradients[T];
 #pragma unroll
-        for (int v = 0; v < K - S; ++v) {
-            clear<V>(pixel[v + S]);
-            i32 at = v - s.left;
-            if (inside(at, s.w)) load<V>(pixels + static_cast<u64>(at) * x_stride, pixel[v + S]);
-        }
-        for (u32 j = 0; j < s.ow; ++j) {
+        for (int v = 0; v < KEPT; ++v) raw[NEW + v] = pixel_at<V>(pixels, x_stride, v - static_cast<i32>(s.left), s.w);
+#pragma unroll 1
+        for (u32 j = 0; j < s.ow; j += T) {
+            i32 next = static_cast<i32>(j * S) + KEPT - s.left;
 #pragma unroll
-            for (int v = 0; v < K; ++v) {
-                if (v + S < K) {
+            for (int v = 0; v < KEPT; ++v) raw[v] = raw[NEW + v];
 #pragma unroll
-                    for (int k = 0; k < V; ++k) pixel[v][k] = pixel[v + S][k];
-                } else {
-                    clear<V>(pixel[v]);
-                    i32 at = static_cast<i32>(j * S) + v - s.left;
-                    if (inside(at, s.w)) load<V>(pixels + static_cast<u64>(at) * x_stride, pixel[v]);
+            for (int v = 0; v < NEW; ++v) raw[KEPT + v] = pixel_at<V>(pixels, x_stride, next + v, s.w);
+#pragma unroll
+            for (int t = 0; t < T; ++t) gradients[t] = pixel_at<V>(gradient_line, dy_stride, static_cast<i32>(j + t), s.ow);
+#pragma unroll
+            for (int t = 0; t < T; ++t) {
+                float gradient[V];
+                unpack(gradients[t], gradient);
+#pragma unroll
+                for (int v = 0; v < K; ++v) {
+                    float pixel[V];
+                    unpack(raw[t * S + v], pixel);
+#pragma unroll
+                    for (int k = 0; k < V; ++k) acc[v][k] = fmaf(pixel[k], gradient[k], acc[v][k]);
                 }
-            }
-            float gradient[V];
-            load<V>(gradients + static_cast<u64>(j) * dy_stride, gradient);
-#pragma unroll
-            for (int v = 0; v < K; ++v) {
-#pragma unroll
-                for (int k = 0; k < V; ++k) acc[v][k] = fmaf(pixel[v][k], gradient[k], acc[v][k]);
             }
         }
     }
@@ -289,7 +344,8 @@ __device__ inline void weight_gradient(const act_t* x, u32 x_stride, const act_t
 KERNEL depthwise_weight_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, u32 rows_each, float* parts,
                                  u32 kernel, WINDOWS) {
     GATHER_WINDOWS;
-    if (kernel == 31) weight_gradient<4, 3, 1>(x, x_stride, dy, dy_stride, rows_each, parts, n, s);
+    if (kernel == 11) weight_gradient<4, 1, 1>(x, x_stride, dy, dy_stride, rows_each, parts, n, s);
+    else if (kernel == 31) weight_gradient<4, 3, 1>(x, x_stride, dy, dy_stride, rows_each, parts, n, s);
     else if (kernel == 32) weight_gradient<4, 3, 2>(x, x_stride, dy, dy_stride, rows_each, parts, n, s);
     else if (kernel == 51) weight_gradient<4, 5, 1>(x, x_stride, dy, dy_stride, rows_each, parts, n, s);
     else if (kernel == 52) weight_gradient<4, 5, 2>(x, x_stride, dy, dy_stride, rows_each, parts, n, s);

@@ -40,29 +40,70 @@ KERNEL merge(const act_t* x, u32 x_stride, const act_t* z, u32 z_stride, act_t* 
     }
 }
 
-constexpr u32 LANES = 32, LINES = 8;
+constexpr u32 THREADS = 256;
 
-// dz = the sums of dy, or of dy * x, of each channel of each sample, or dz += them. Geometry: grid (samples, tiles of LANES channels),
-// blocks of LANES * LINES; a line takes every LINES-th pixel.
-KERNEL merge_pixel_sums(const act_t* dy, u32 dy_stride, const act_t* x, u32 x_stride, act_t* dz, u32 dz_stride, u32 pixels,
-                        u32 c, u32 has_x, u32 add) {
-    __shared__ float sums[LINES][LANES];
-    u32 lane = threadIdx.x % LANES, line = threadIdx.x / LANES, channel = blockIdx.y * LANES + lane;
+// A thread takes V neighbouring channels of every so many pixels, some at a time; then halves of the lines are added.
+template <int V>
+__device__ void add_pixels(const act_t* dy, u32 dy_stride, const act_t* x, u32 x_stride, act_t* dz, u32 dz_stride, u32 pixels,
+                           u32 packs, float scale, bool has_x, bool add) {
+    constexpr int BATCH = 4;
+    __shared__ float all[V * THREADS];
+    u32 line = threadIdx.y, lines = blockDim.y, pack = blockIdx.y * blockDim.x + threadIdx.x;
     u64 first = static_cast<u64>(blockIdx.x) * pixels;
-    float sum = 0.0f;
-    for (u32 pixel = channel < c ? line : pixels; pixel < pixels; pixel += LINES) {
-        float value = to_float(dy[(first + pixel) * dy_stride + channel]);
-        sum += has_x ? value * to_float(x[(first + pixel) * x_stride + channel]) : value;
+    dy += first * dy_stride + pack * V;
+    x += has_x ? first * x_stride + pack * V : 0;
+    float sum[V] = {};
+    for (u32 pixel = pack < packs ? line : pixels; pixel < pixels; pixel += BATCH * lines) {
+        Raw<V, act_t> gradients[BATCH], factors[BATCH];
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b) {
+            u64 at = pixel + b * lines;
+            if (at >= pixels) break;
+            gradients[b] = fetch<V>(dy + at * dy_stride);
+            if (has_x) factors[b] = fetch<V>(x + at * x_stride);
+        }
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b) {
+            if (pixel + b * lines >= pixels) break;
+            float gradient[V], factor[V];
+            unpack(gradients[b], gradient);
+            if (has_x) unpack(factors[b], factor);
+#pragma unroll
+            for (int k = 0; k < V; ++k) sum[k] = has_x ? fmaf(gradient[k], factor[k], sum[k]) : sum[k] + gradient[k];
+        }
     }
-    sums[line][lane] = sum;
-    __syncthreads();
-    if (line > 0 || channel >= c) return;
-    for (u32 other = 1; other < LINES; ++other) sum += sums[other][lane];
-    act_t* to = dz + static_cast<u64>(blockIdx.x) * dz_stride + channel;
-    *to = from_float<act_t>(add ? to_float(*to) + sum : sum);
+    u32 thread = line * blockDim.x + threadIdx.x;
+    for (u32 half = lines / 2; half > 0; half /= 2) {
+        if (line >= half && line < 2 * half) {
+#pragma unroll
+            for (int k = 0; k < V; ++k) all[k * THREADS + thread] = sum[k];
+        }
+        __syncthreads();
+        if (line < half) {
+#pragma unroll
+            for (int k = 0; k < V; ++k) sum[k] += all[k * THREADS + thread + half * blockDim.x];
+        }
+        __syncthreads();
+    }
+    if (line > 0 || pack >= packs) return;
+    act_t* to = dz + static_cast<u64>(blockIdx.x) * dz_stride + pack * V;
+    float old[V] = {};
+    if (add) load<V>(to, old);
+#pragma unroll
+    for (int k = 0; k < V; ++k) sum[k] = fmaf(sum[k], scale, old[k]);
+    store<V>(to, sum);
 }
 
-// The same for each pixel. Geometry: a warp a pixel.
+// dz = the sums of dy, or of dy * x, of each channel of each sample, times `scale`, or dz += them. Geometry: grid (samples, tiles of
+// packs), blocks of (packs, lines), at most THREADS; the lines are a power of two.
+KERNEL pixel_sums(const act_t* dy, u32 dy_stride, const act_t* x, u32 x_stride, act_t* dz, u32 dz_stride, u32 pixels, u32 packs,
+                  float scale, u32 add, u32 vector) {
+    bool has_x = x != nullptr;
+    if (vector == 1) add_pixels<1>(dy, dy_stride, x, x_stride, dz, dz_stride, pixels, packs, scale, has_x, add != 0);
+    else add_pixels<PACK>(dy, dy_stride, x, x_stride, dz, dz_stride, pixels, packs, scale, has_x, add != 0);
+}
+
+// dz = the sums of dy, or of dy * x, of each pixel, or dz += them. Geometry: a warp a pixel.
 KERNEL merge_channel_sums(const act_t* dy, u32 dy_stride, const act_t* x, u32 x_stride, act_t* dz, u32 dz_stride, u64 rows,
                           u32 c, u32 has_x, u32 add) {
     u64 step = global_threads() / 32;

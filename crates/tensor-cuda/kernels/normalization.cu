@@ -159,7 +159,7 @@ struct Moments {
     // Joins the first rows of a batch, `some` of them.
     template <int BATCH>
     __device__ inline void join_rows(const Raw<V, act_t> (&rows)[BATCH], u32 some) {
-        float values[BATCH][V], more = some;
+        float values[BATCH][V], more = some, share = 1.0f / more;
 #pragma unroll
         for (int b = 0; b < BATCH; ++b) {
             if (b < some) unpack(rows[b], values[b]);
@@ -171,7 +171,7 @@ struct Moments {
             for (int b = 0; b < BATCH; ++b) {
                 if (b < some) away += values[b][k] - mean[k];
             }
-            away /= more;
+            away *= share;
 #pragma unroll
             for (int b = 0; b < BATCH; ++b) {
                 float apart = b < some ? values[b][k] - (mean[k] + away) : 0.0f;

@@ -232,51 +232,34 @@ struct Counted {
 #define COUNTED u32 first_row, u32 end_row, u32 first_column, u32 end_column
 #define GATHER_COUNTED Counted counted = {{first_row, end_row}, {first_column, end_column}}
 
-// TEAM threads of a warp share a window, so that a few large windows, as of a global mean, still make many threads. The
-// warp's lanes lie packs first: neighbours read neighbouring channels.
-template <int V, int TEAM>
+template <int V>
 __device__ inline void average_forward(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 n, Windows s,
                                        Counted counted) {
-    constexpr u32 TEAMS = 32 / TEAM;
     u64 items = static_cast<u64>(n) * s.oh * s.ow * (s.c / V);
-    u32 lane = threadIdx.x % 32, member = lane / TEAMS;
-    for (u64 first = global_thread() / 32 * TEAMS; first < items; first += global_threads() / 32 * TEAMS) {
-        u64 item = first + lane % TEAMS;
-        bool real = item < items; // others take part in the shuffles alone
-        Spot at = spot<V>(real ? item : first, s);
+    for (u64 item = global_thread(); item < items; item += global_threads()) {
+        Spot at = spot<V>(item, s);
         Range rows = under(at.row, s.kh, s.sh.by, s.top, s.h), columns = under(at.column, s.kw, s.sw.by, s.left, s.w);
-        u32 row = rows.from, column = columns.from + member, width = columns.to - columns.from;
         float sum[V] = {};
-        while (true) {
-            for (; column >= columns.to; column -= width) ++row;
-            if (row >= rows.to) break;
-            float v[V];
-            load<V>(x + place(at.n, row, column, s.h, s.w) * x_stride + at.channel, v);
+        for (u32 row = rows.from; row < rows.to; ++row) {
+            for (u32 column = columns.from; column < columns.to; ++column) {
+                float v[V];
+                load<V>(x + place(at.n, row, column, s.h, s.w) * x_stride + at.channel, v);
 #pragma unroll
-            for (int k = 0; k < V; ++k) sum[k] += v[k];
-            column += TEAM;
+                for (int k = 0; k < V; ++k) sum[k] += v[k];
+            }
         }
         float scale = counted.weight(at.row, at.column, s);
 #pragma unroll
-        for (int k = 0; k < V; ++k) {
-#pragma unroll
-            for (u32 other = 32 / 2; other >= TEAMS; other /= 2) sum[k] += __shfl_xor_sync(0xffffffffu, sum[k], other);
-            sum[k] *= scale;
-        }
-        if (real && member == 0) {
-            store<V>(y + place(at.n, at.row, at.column, s.oh, s.ow) * y_stride + at.channel, sum);
-        }
+        for (int k = 0; k < V; ++k) sum[k] *= scale;
+        store<V>(y + place(at.n, at.row, at.column, s.oh, s.ow) * y_stride + at.channel, sum);
     }
 }
 
-// team: 1 or 16
-KERNEL avgpool_fwd(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 team, COUNTED, WINDOWS) {
+KERNEL avgpool_fwd(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, COUNTED, WINDOWS) {
     GATHER_WINDOWS;
     GATHER_COUNTED;
-    if (team == 1 && vector == 1) average_forward<1, 1>(x, x_stride, y, y_stride, n, s, counted);
-    else if (team == 1) average_forward<PACK, 1>(x, x_stride, y, y_stride, n, s, counted);
-    else if (vector == 1) average_forward<1, 16>(x, x_stride, y, y_stride, n, s, counted);
-    else average_forward<PACK, 16>(x, x_stride, y, y_stride, n, s, counted);
+    if (vector == 1) average_forward<1>(x, x_stride, y, y_stride, n, s, counted);
+    else average_forward<PACK>(x, x_stride, y, y_stride, n, s, counted);
 }
 
 template <int V>

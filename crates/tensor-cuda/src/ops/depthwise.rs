@@ -89,7 +89,7 @@ impl Windows {
     /// The number of the code for this kernel and stride; 0 for that for any.
     fn code(&self) -> u32 {
         let ([k, across], [s, along]) = (self.kernel, self.stride);
-        let known = matches!((k, s), (3 | 5, 1 | 2) | (7, 1));
+        let known = matches!((k, s), (1 | 7, 1) | (3 | 5, 1 | 2));
         if known && k == across && s == along && self.dilation == [1; 2] { 10 * k + s } else { 0 }
     }
 }
@@ -221,6 +221,7 @@ impl Cuda {
             dx.ptr,
             dx.stride as u32,
             u32::from(write == Write::Add),
+            windows.code(),
         ];
         let blocks = self.blocks(dx.shape.len() / vector as usize, THREADS);
         self.launch("depthwise_input_gradient", Geometry::line(blocks, THREADS), args)

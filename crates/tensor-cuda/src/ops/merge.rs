@@ -1,6 +1,7 @@
 //! Products and sums of two tensors, the second of which may be spread over pixels or channels.
 
 use crate::driver::{Geometry, Ptr, args, u32_of};
+use crate::place::Place;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
 use program::ops::{How, Spread};
@@ -9,13 +10,13 @@ use program::{Result, View, Write};
 pub(crate) const SOURCE: Source = Source {
     name: "merge.cu",
     text: include_str!("../../kernels/merge.cu"),
-    kernels: &["merge", "merge_pixel_sums", "merge_channel_sums"],
+    kernels: &["merge", "pixel_sums", "merge_channel_sums"],
 };
 
 /// Threads of a block.
 const BLOCK: u32 = 256;
-/// Channels that a block of `merge_pixel_sums` adds up.
-const LANES: usize = 32;
+/// The most packs of channels that a block of `pixel_sums` adds up.
+const PACKS: usize = 32;
 
 /// As `enum Spread` in merge.cu has it.
 fn number(spread: Spread) -> u32 {
@@ -85,21 +86,52 @@ impl Cuda {
         if dy.shape.is_empty() {
             return Ok(());
         }
+        let write = u32::from(write == Write::Add);
+        if spread == Spread::Pixels {
+            return self.pixel_sums(op, &dy, x.as_ref(), &dz, (1.0, write));
+        }
         let (from, stride) = x.map_or((Ptr::NULL, 0), |x| (x.ptr, x.stride as u32));
         let c = u32_of(op, "the number of channels", dy.shape.c)?;
-        let (has_x, add) = (u32::from(x.is_some()), u32::from(write == Write::Add));
-        let [at, to] = [dy.stride as u32, dz.stride as u32];
-        if spread == Spread::Channels {
-            let rows = dy.rows();
-            let geometry = Geometry::line(self.blocks(rows * 32, BLOCK), BLOCK);
-            let arguments = args![dy.ptr, at, from, stride, dz.ptr, to, rows as u64, c, has_x, add];
-            return self.launch("merge_channel_sums", geometry, arguments);
-        }
-        let pixels = u32_of(op, "the number of pixels", dy.shape.h * dy.shape.w)?;
+        let (rows, has_x) = (dy.rows(), u32::from(x.is_some()));
+        let geometry = Geometry::line(self.blocks(rows * 32, BLOCK), BLOCK);
+        let (at, to) = (dy.stride as u32, dz.stride as u32);
+        let arguments = args![dy.ptr, at, from, stride, dz.ptr, to, rows as u64, c, has_x, write];
+        self.launch("merge_channel_sums", geometry, arguments)
+    }
+
+    /// `sums = scale * ...`, or with a 1 `+=`: the sums of dy, or of `dy * x`, over the pixels of each sample.
+    pub(super) fn pixel_sums(
+        &self,
+        op: &'static str,
+        dy: &Place,
+        x: Option<&Place>,
+        sums: &Place,
+        (scale, add): (f32, u32),
+    ) -> Result<()> {
+        let all: Vec<&Place> = [dy, sums].into_iter().chain(x).collect();
+        let vector = self.vector(&all);
+        let packs = dy.shape.c / vector as usize;
+        let across = packs.min(PACKS) as u32;
+        let most = BLOCK / across;
+        // The largest power of two.
+        let lines = 1 << most.ilog2();
+        let tiles = u32_of(op, "the number of channels", packs.div_ceil(PACKS))?;
         let samples = u32_of(op, "the number of samples", dy.shape.n)?;
-        let tiles = u32_of(op, "the number of channels", dy.shape.c.div_ceil(LANES))?;
-        let geometry = Geometry { grid: [samples, tiles, 1], block: [BLOCK, 1, 1], shared: 0 };
-        let arguments = args![dy.ptr, at, from, stride, dz.ptr, to, pixels, c, has_x, add];
-        self.launch("merge_pixel_sums", geometry, arguments)
+        let (from, stride) = x.map_or((Ptr::NULL, 0), |x| (x.ptr, x.stride as u32));
+        let arguments = args![
+            dy.ptr,
+            dy.stride as u32,
+            from,
+            stride,
+            sums.ptr,
+            sums.stride as u32,
+            u32_of(op, "the number of pixels", dy.shape.h * dy.shape.w)?,
+            u32_of(op, "the number of channels", packs)?,
+            scale,
+            add,
+            vector,
+        ];
+        let geometry = Geometry { grid: [samples, tiles, 1], block: [across, lines, 1], shared: 0 };
+        self.launch("pixel_sums", geometry, arguments)
     }
 }

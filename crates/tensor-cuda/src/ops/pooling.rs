@@ -4,7 +4,7 @@ use crate::driver::{Geometry, args, u32_of};
 use crate::engine::product::divisor;
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use program::{Error, Pool2d, Result, Shape, View, Write};
+use program::{Error, Pad, Pool2d, Result, Shape, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "pooling.cu",
@@ -20,9 +20,6 @@ pub(crate) const SOURCE: Source = Source {
 };
 
 const THREADS: u32 = 256;
-
-/// Threads that share a window of an average, if it is that large.
-const TEAM: usize = 16;
 
 /// The common arguments of all kernels: of the samples, the images, and the windows.
 struct Windows {
@@ -137,14 +134,17 @@ impl Cuda {
     pub(crate) fn op_avgpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: View<Buffer>) -> Result<()> {
         let op = "avgpool_fwd";
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
+        let is_whole = pool.kernel == [x.shape.h, x.shape.w] && pool.pad == Pad::VALID;
+        if is_whole && [y.shape.h, y.shape.w] == [1; 2] && !y.shape.is_empty() {
+            let scale = 1.0 / (x.shape.h * x.shape.w) as f32;
+            return self.pixel_sums(op, &x, None, &y, (scale, 0));
+        }
         let (s, vector) = (Windows::new(op, pool, x.shape, y.shape)?, self.vector(&[&x, &y]));
-        let team = if pool.kernel[0].saturating_mul(pool.kernel[1]) < TEAM { 1 } else { TEAM };
         let [top, bottom, left, right] = s.counted;
-        let (x_stride, y_stride, sharing) = (x.stride as u32, y.stride as u32, team as u32);
-        let args = window_args![
-            s, y.shape, vector, x.ptr, x_stride, y.ptr, y_stride, sharing, top, bottom, left, right
-        ];
-        self.over_channels("avgpool_fwd", y.shape.with_n(y.shape.n * team), vector, args)
+        let (x_stride, y_stride) = (x.stride as u32, y.stride as u32);
+        let args =
+            window_args![s, y.shape, vector, x.ptr, x_stride, y.ptr, y_stride, top, bottom, left, right];
+        self.over_channels("avgpool_fwd", y.shape, vector, args)
     }
 
     pub(crate) fn op_avgpool_bwd(
