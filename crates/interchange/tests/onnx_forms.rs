@@ -191,6 +191,27 @@ fn each_form_of_an_operator_is_computed_or_refused() {
     assert!(forms.len() > 250);
 }
 
+/// A training goes on from what arithmetic makes of weights, so that is told; another shape or place is no arithmetic.
+#[test]
+fn weights_that_the_graph_computes_are_told_of() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/onnx_forms.json");
+    let forms: Vec<Value> = serde_json::from_slice(&fs::read(golden).unwrap()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("form.onnx");
+    let is_told = |form: &&Value| {
+        fs::write(&path, file(form)).unwrap();
+        let read = OnnxNetwork::read(&path);
+        let notes = |read: OnnxNetwork| read.network().notes.join(" ");
+        read.map(notes)
+            .unwrap_or_default()
+            .contains("it computes 1 of its weights from others before each use")
+    };
+    let name = |form: &Value| form["name"].as_str().unwrap().to_owned();
+    let told: Vec<String> =
+        forms.iter().filter(|form| name(form).starts_with("Fold")).filter(is_told).map(name).collect();
+    assert_eq!(told, ["Fold_sum", "Fold_standardized", "Fold_pow", "Fold_where"]);
+}
+
 /// Graphs that a script changed at random: `tests/golden/onnx_mutations.py FOLDER` makes them, and
 /// `TOWERS_ONNX_MUTATIONS` is that folder.
 #[test]

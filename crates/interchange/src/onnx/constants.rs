@@ -204,6 +204,11 @@ impl Constant {
         matches!(self.values, Values::Floats(_) | Values::Raw(..))
     }
 
+    /// How many floats it takes.
+    pub(super) fn floats_len(&self) -> usize {
+        if self.is_float() { self.len() } else { 0 }
+    }
+
     /// The vector of `len` values, if it is one: with `behind` extents of 1 after it, and maybe one for the
     /// batch before it.
     pub(super) fn vector(&self, len: usize, behind: usize) -> Option<Self> {

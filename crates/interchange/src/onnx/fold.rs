@@ -9,6 +9,13 @@ use super::proto::{EXTERNAL, FLOAT, INT64, TensorProto};
 use half::{bf16, f16};
 use std::path::Path;
 
+/// Whether these nodes change numbers, and not their places, shape or type alone.
+pub(super) fn is_arithmetic(op: &str) -> bool {
+    let moves = ["Identity", "Cast", "Shape", "Squeeze", "Unsqueeze", "Flatten", "Reshape", "Transpose"];
+    let picks = ["Gather", "Slice", "Concat", "ConstantOfShape", "Expand", "Range"];
+    !moves.contains(&op) && !picks.contains(&op)
+}
+
 /// The result of a node with these operands; `None` if nothing here computes it.
 pub(super) fn folded(
     node: &Node<'_>,
@@ -19,8 +26,9 @@ pub(super) fn folded(
     let Some(made) = made else { return Ok(None) };
     // Reading a node of a known form reads all of its operands.
     (0..node.names().len()).for_each(|k| _ = node.operand(k));
-    let own = if made.is_float() { made.len() } else { 0 };
-    *left = left.checked_sub(own).ok_or_else(|| node.refuse("makes more numbers than a network has"))?;
+    *left = left
+        .checked_sub(made.floats_len())
+        .ok_or_else(|| node.refuse("makes more numbers than a network has"))?;
     Ok(Some(Constant { name: node.output().to_owned(), ..made }))
 }
 

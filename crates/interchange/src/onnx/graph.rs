@@ -5,7 +5,7 @@ use super::constants::Constant;
 use super::ends::{Images, images, is_of_unit};
 use super::extent::Extent;
 use super::external::Files;
-use super::fold::{folded, given};
+use super::fold::{folded, given, is_arithmetic};
 use super::folded_norms;
 use super::node::{Node, without};
 use super::proto::{GraphProto, TensorProto};
@@ -56,8 +56,9 @@ pub(super) struct Reader<'g> {
     pub(super) lowered: HashMap<(String, usize, bool), (Arc<Term>, String)>,
     /// The error of the first layer that is not there.
     pub(super) missing: Option<String>,
-    /// How many weights the graph normalizes.
-    normalized: usize,
+    /// The values that were computed of constants, and whether arithmetic made them: the others are parts of one, or other
+    /// shapes.
+    folded: HashMap<&'g str, bool>,
     /// How many numbers may be made of constants.
     left: usize,
     /// Whether there are 16-bit floats in it.
@@ -118,7 +119,7 @@ impl<'g> Reader<'g> {
             shapes: HashMap::new(),
             lowered: HashMap::new(),
             missing: None,
-            normalized: 0,
+            folded: HashMap::new(),
             left: MOST_FOLDED,
             is_half,
             open: 0,
@@ -242,7 +243,7 @@ impl<'g> Reader<'g> {
         // Operands that are left out have no names.
         let is_folded = !constants.is_empty() && node.names().skip(constants.len()).all(str::is_empty);
         let made = if is_folded { folded(node, &constants, &mut self.left)? } else { None };
-        self.normalized += usize::from(made.is_some() && node.op() == "BatchNormalization");
+        let is_made = made.is_some();
         let value = match made {
             _ if node.op() == "Constant" => Of::Constant(given(node)?),
             Some(constant) => Of::Constant(constant),
@@ -260,13 +261,33 @@ impl<'g> Reader<'g> {
             let reads = (of(input) + of(node.output())).saturating_sub(1);
             self.reads.insert(node.output(), reads);
         }
-        if let Some(twice) = node.outputs().find(|output| self.values.contains_key(output)) {
+        if let Some(twice) =
+            node.outputs().find(|output| self.values.contains_key(output) || self.folded.contains_key(output))
+        {
             return Err(node.refuse(format!("gives `{}`, which is there before it", shortened(twice))));
+        }
+        if is_made {
+            self.note_folded(node);
         }
         self.values.insert(node.output(), value);
         let parts = core::mem::take(&mut self.parts);
         self.values.extend(parts);
         Ok(())
+    }
+
+    /// Notes that a node was computed, and forgets operands that nobody else reads: large networks make many.
+    fn note_folded(&mut self, node: &Node<'g>) {
+        let is_made = |name: &'g str| self.folded.get(name) == Some(&true);
+        let by_arithmetic = is_arithmetic(node.op()) || node.names().any(is_made);
+        for name in node.names() {
+            if self.reads.get(name) == Some(&1)
+                && self.folded.contains_key(name)
+                && let Some(Of::Constant(gone)) = self.values.remove(name)
+            {
+                self.left += gone.floats_len();
+            }
+        }
+        self.folded.insert(node.output(), by_arithmetic);
     }
 
     /// The layer whose output a value is, with whatever axes.
@@ -402,10 +423,12 @@ impl<'g> Reader<'g> {
         let name = if graph.name.is_empty() { "model".to_owned() } else { graph.name.clone() };
         let image = (h > 0 && w > 0).then_some([h, w]);
         let mut notes: Vec<String> = folded_norms::note(&self.weights).into_iter().collect();
-        if self.normalized > 0 {
+        let is_computed = |own: &&Constant| self.folded.get(own.name.as_str()) == Some(&true);
+        let computed = self.weights.values().filter(is_computed).count();
+        if computed > 0 {
             notes.push(format!(
-                "it normalizes {} of its weights before each use; here they are normalized once, and a training goes on without it",
-                self.normalized
+                "it computes {computed} of its weights from others before each use, as weight standardization does; here they are computed \
+                 once, and a training goes on without it"
             ));
         }
         if self.is_half {
@@ -434,18 +457,56 @@ impl<'g> Reader<'g> {
 #[cfg(test)]
 mod tests {
     use super::super::proto::{
-        Dimension, DimensionProto, FLOAT, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+        Dimension, DimensionProto, FLOAT, NodeProto, TensorShapeProto, TensorTypeProto, TypeProto,
+        ValueInfoProto,
     };
     use super::*;
 
-    /// A hostile graph may want one name for each of its nodes.
-    #[test]
-    fn names_that_are_taken_get_numbers() {
+    /// A graph of small images.
+    fn of_images() -> GraphProto {
         let length = |n| DimensionProto { value: Some(Dimension::Length(n)) };
         let shape = TensorShapeProto { dim: [1, 3, 8, 8].map(length).to_vec() };
         let tensor_type = Some(TensorTypeProto { elem_type: FLOAT, shape: Some(shape) });
         let input = ValueInfoProto { name: "x".into(), r#type: Some(TypeProto { tensor_type }) };
-        let graph = GraphProto { input: vec![input], ..GraphProto::default() };
+        GraphProto { input: vec![input], ..GraphProto::default() }
+    }
+
+    /// Networks with normalized weights make many numbers in passing.
+    #[test]
+    fn constants_that_nobody_reads_any_more_are_given_back() {
+        let nodes =
+            [("Neg", "w", "a"), ("Exp", "a", "b"), ("Neg", "b", "c"), ("Exp", "b", "d"), ("Exp", "k", "e")];
+        let node = |(op, input, output): (&str, &str, &str)| NodeProto {
+            input: vec![input.to_owned()],
+            output: vec![output.to_owned()],
+            op_type: op.to_owned(),
+            ..NodeProto::default()
+        };
+        let graph = GraphProto { node: nodes.into_iter().map(node).collect(), ..of_images() };
+        let tensor = |name: &str, len: usize| TensorProto {
+            dims: vec![len as i64],
+            data_type: FLOAT,
+            float_data: vec![0.5; len],
+            name: name.to_owned(),
+            ..TensorProto::default()
+        };
+        let weights = vec![tensor("w", 1000), tensor("k", 10)];
+        let mut reader = Reader::new(&graph, weights, Path::new(""), false).unwrap();
+        // What is made, and what is left of it: `a` goes as soon as `b` is there, which two nodes read.
+        for (k, made) in [1000, 1000, 2000, 3000, 3010].into_iter().enumerate() {
+            reader.node(&Node::new(&graph.node[k], k, 13).unwrap()).unwrap();
+            assert_eq!(MOST_FOLDED - reader.left, made, "after node {k}");
+        }
+        assert!(!reader.values.contains_key("a") && reader.values.contains_key("b"));
+        let twice = NodeProto { output: vec!["a".to_owned()], ..graph.node[4].clone() };
+        let error = reader.node(&Node::new(&twice, 9, 13).unwrap()).unwrap_err();
+        assert!(error.contains("gives `a`, which is there before it"), "{error}");
+    }
+
+    /// A hostile graph may want one name for each of its nodes.
+    #[test]
+    fn names_that_are_taken_get_numbers() {
+        let graph = of_images();
         let mut reader = Reader::new(&graph, Vec::new(), Path::new(""), false).unwrap();
         let names: Vec<String> = (0..5000).map(|_| reader.new_name("/a/b", "_again")).collect();
         assert_eq!(names[..4], ["a.b", "a.b_again", "a.b_again_2", "a.b_again_3"]);
