@@ -581,6 +581,9 @@ def channels():
     form("Split_together", [conv, node("Split", "c s", "a b", "s", axis=1), node("Concat", "a b", axis=1)], {**w, "s": ints(2, 4)})
     form("Split_last", [conv, node("Transpose", "c", "t", "t", perm=[0, 2, 3, 1]), node("Split", "t s", "a b", "s", axis=-1), node("Concat", "b a", axis=3)], {**w, "s": ints(2, 4)})
     form("Gather_channels", [conv, node("Gather", "c k", axis=1)], {**w, "k": ints(2, 3, 4)})
+    flat = [node("Reshape", "images whole", "f", "f"), node("Gather", "f at")]
+    form("Gather_as_strided", flat, {"whole": ints(-1), "at": ints(*range(96), dims=[2, 3, 4, 4])})
+    form("Gather_backwards", flat, {"whole": ints(-1), "at": ints(*range(95, -1, -1), dims=[2, 3, 4, 4])}, "is a Gather")
     form("Gather_scattered", [conv, node("Gather", "c k", axis=1)], {**w, "k": ints(2, 4)}, "is a Gather of [2, 4] along the axis 1")
     shuffle = lambda to, perm=(0, 2, 1, 3, 4): [conv, node("Reshape", "c to", "r", "r"), node("Transpose", "r", "t", "t", perm=list(perm)), node("Reshape", "t back", "z", "z"), node("Conv", "z v")]
     more = {**w, "back": ints(0, 6, 4, 4), "v": [4, 6, 1, 1]}

@@ -212,6 +212,28 @@ fn weights_that_the_graph_computes_are_told_of() {
     assert_eq!(told, ["Fold_sum", "Fold_standardized", "Fold_pow", "Fold_where"]);
 }
 
+/// A number for each channel is trained, even where all begin equal, as layer scales do; a single number is not.
+#[test]
+fn numbers_of_channels_are_trained() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("form.onnx");
+    let classes = |dims: Value| {
+        let equal = vec![0.5; dims[0].as_u64().unwrap_or(1) as usize];
+        let form = json!({
+            "opset": 20,
+            "nodes": [["Conv", "images w", "c"], ["Mul", "c k", "y"]],
+            "constants": {"w": [6, 3, 1, 1], "k": {"dims": dims, "floats": equal}},
+            "head": 96,
+        });
+        fs::write(&path, file(&form)).unwrap();
+        let read = OnnxNetwork::read(&path).unwrap();
+        let layers = &read.network().architecture.layers;
+        layers.iter().map(|layer| layer.class.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(classes(json!([6, 1, 1])), ["Conv2D", "DepthwiseConv2D", "Flatten", "Dense"]);
+    assert_eq!(classes(json!([])), ["Conv2D", "Rescaling", "Flatten", "Dense"]);
+}
+
 /// Graphs that a script changed at random: `tests/golden/onnx_mutations.py FOLDER` makes them, and
 /// `TOWERS_ONNX_MUTATIONS` is that folder.
 #[test]

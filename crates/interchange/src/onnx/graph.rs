@@ -457,8 +457,8 @@ impl<'g> Reader<'g> {
 #[cfg(test)]
 mod tests {
     use super::super::proto::{
-        Dimension, DimensionProto, FLOAT, NodeProto, TensorShapeProto, TensorTypeProto, TypeProto,
-        ValueInfoProto,
+        AttributeProto, AttributeType, Dimension, DimensionProto, EXTERNAL, FLOAT, NodeProto,
+        TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
     };
     use super::*;
 
@@ -469,6 +469,32 @@ mod tests {
         let tensor_type = Some(TensorTypeProto { elem_type: FLOAT, shape: Some(shape) });
         let input = ValueInfoProto { name: "x".into(), r#type: Some(TypeProto { tensor_type }) };
         GraphProto { input: vec![input], ..GraphProto::default() }
+    }
+
+    /// A file beside the graph is read for initializers alone.
+    #[test]
+    fn attributes_hold_their_values() {
+        let constant = |data_location: i32| NodeProto {
+            op_type: "Constant".to_owned(),
+            name: "n".to_owned(),
+            output: vec!["y".to_owned()],
+            attribute: vec![AttributeProto {
+                name: "value".to_owned(),
+                r#type: AttributeType::Tensor.into(),
+                t: Some(TensorProto {
+                    data_type: FLOAT,
+                    float_data: vec![0.5],
+                    data_location,
+                    ..TensorProto::default()
+                }),
+                ..AttributeProto::default()
+            }],
+            ..NodeProto::default()
+        };
+        let read = |location| given(&Node::new(&constant(location), 1, 13).unwrap());
+        assert_eq!(read(0).unwrap().float(), Some(0.5));
+        let error = read(EXTERNAL).unwrap_err();
+        assert!(error.contains("of a value in another file"), "{error}");
     }
 
     /// Networks with normalized weights make many numbers in passing.
