@@ -70,7 +70,8 @@ def proto(form):
     for op, inputs, outputs, name, domain, attributes in form["nodes"] + tail(form):
         inputs = inputs.split(" ") if inputs else []
         nodes.append(helper.make_node(op, inputs, outputs.split(), name=name, domain=domain, **attributes))
-    shape = ["batch", SIDE, SIDE, 3] if form.get("channels_last") else ["batch", 3, SIDE, SIDE]
+    batch = BATCH if form.get("fixed") else "batch"
+    shape = [batch, SIDE, SIDE, 3] if form.get("channels_last") else [batch, 3, SIDE, SIDE]
     images = helper.make_tensor_value_info("images", TensorProto.FLOAT, shape)
     output = "logits" if "head" in form else "y"
     logits = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
@@ -582,8 +583,8 @@ def channels():
     form("Split_last", [conv, node("Transpose", "c", "t", "t", perm=[0, 2, 3, 1]), node("Split", "t s", "a b", "s", axis=-1), node("Concat", "b a", axis=3)], {**w, "s": ints(2, 4)})
     form("Gather_channels", [conv, node("Gather", "c k", axis=1)], {**w, "k": ints(2, 3, 4)})
     flat = [node("Reshape", "images whole", "f", "f"), node("Gather", "f at")]
-    form("Gather_as_strided", flat, {"whole": ints(-1), "at": ints(*range(96), dims=[2, 3, 4, 4])})
-    form("Gather_backwards", flat, {"whole": ints(-1), "at": ints(*range(95, -1, -1), dims=[2, 3, 4, 4])}, "is a Gather")
+    form("Gather_as_strided", flat, {"whole": ints(-1), "at": ints(*range(96), dims=[2, 3, 4, 4])}, fixed=True)
+    form("Gather_backwards", flat, {"whole": ints(-1), "at": ints(*range(95, -1, -1), dims=[2, 3, 4, 4])}, "its node `n` is a Gather", fixed=True)
     form("Gather_scattered", [conv, node("Gather", "c k", axis=1)], {**w, "k": ints(2, 4)}, "is a Gather of [2, 4] along the axis 1")
     shuffle = lambda to, perm=(0, 2, 1, 3, 4): [conv, node("Reshape", "c to", "r", "r"), node("Transpose", "r", "t", "t", perm=list(perm)), node("Reshape", "t back", "z", "z"), node("Conv", "z v")]
     more = {**w, "back": ints(0, 6, 4, 4), "v": [4, 6, 1, 1]}

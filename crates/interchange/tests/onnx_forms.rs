@@ -116,13 +116,12 @@ fn file(form: &Value) -> Vec<u8> {
         constants.insert("head".to_owned(), json!([form["head"], 3]));
         nodes.extend([json!(["Flatten", "y", "flat"]), json!(["MatMul", "flat head", "logits"])]);
     }
+    let batch = if form["fixed"] == true { BATCH as i64 } else { 0 };
+    let images = if form["channels_last"] == true { [batch, 4, 4, 3] } else { [batch, 3, 4, 4] };
     let graph = [
         nodes.iter().flat_map(|of| bytes(1, &node(of))).collect(),
         constants.iter().flat_map(|(key, about)| bytes(5, &tensor(key, about))).collect(),
-        bytes(
-            11,
-            &value("images", if form["channels_last"] == true { &[0, 4, 4, 3] } else { &[0, 3, 4, 4] }),
-        ),
+        bytes(11, &value("images", &images)),
         match form["inputs"] == true {
             true => constants.keys().flat_map(|key| bytes(11, &value(key, &[]))).collect(),
             false => Vec::new(),
