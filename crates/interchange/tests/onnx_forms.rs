@@ -216,21 +216,31 @@ fn weights_that_the_graph_computes_are_told_of() {
 fn numbers_of_channels_are_trained() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("form.onnx");
-    let classes = |dims: Value| {
+    let classes = |dims: Value, before: &[Value], head: usize| {
         let equal = vec![0.5; dims[0].as_u64().unwrap_or(1) as usize];
+        let (first, last) = (json!(["Conv", "images w", "r"]), json!(["Mul", "c k", "y"]));
+        let nodes = [&[first], before, &[last]].concat();
         let form = json!({
             "opset": 20,
-            "nodes": [["Conv", "images w", "c"], ["Mul", "c k", "y"]],
+            "nodes": nodes,
             "constants": {"w": [6, 3, 1, 1], "k": {"dims": dims, "floats": equal}},
-            "head": 96,
+            "head": head,
         });
         fs::write(&path, file(&form)).unwrap();
         let read = OnnxNetwork::read(&path).unwrap();
-        let layers = &read.network().architecture.layers;
-        layers.iter().map(|layer| layer.class.clone()).collect::<Vec<_>>()
+        let network = read.network();
+        let classes = network.architecture.layers.iter().map(|layer| layer.class.clone()).collect::<Vec<_>>();
+        (classes.join(" "), network.notes.len())
     };
-    assert_eq!(classes(json!([6, 1, 1])), ["Conv2D", "DepthwiseConv2D", "Flatten", "Dense"]);
-    assert_eq!(classes(json!([])), ["Conv2D", "Rescaling", "Flatten", "Dense"]);
+    let images = [json!(["Identity", "r", "c"])];
+    let flat = [json!(["GlobalAveragePool", "r", "p"]), json!(["Flatten", "p", "c"])];
+    let of = |classes: &str, notes: usize| (classes.to_owned(), notes);
+    let trained = of("Conv2D DepthwiseConv2D Flatten Dense", 0);
+    assert_eq!(classes(json!([6, 1, 1]), &images, 96), trained);
+    assert_eq!(classes(json!([]), &images, 96), of("Conv2D Rescaling Flatten Dense", 0));
+    // No layer trains those of features yet, so it is told.
+    let told = of("Conv2D GlobalAveragePooling2D Rescaling Dense", 1);
+    assert_eq!(classes(json!([6]), &flat, 6), told);
 }
 
 /// Graphs that a script changed at random: `tests/golden/onnx_mutations.py FOLDER` makes them, and

@@ -56,6 +56,8 @@ pub(super) struct Reader<'g> {
     pub(super) lowered: HashMap<(String, usize, bool), (Arc<Term>, String)>,
     /// The error of the first layer that is not there.
     pub(super) missing: Option<String>,
+    /// How many layers have equal numbers for all features, and don't train them.
+    pub(super) constant_scales: usize,
     /// The values that were computed of constants, and whether arithmetic made them: the others are parts of one, or other
     /// shapes.
     folded: HashMap<&'g str, bool>,
@@ -119,6 +121,7 @@ impl<'g> Reader<'g> {
             shapes: HashMap::new(),
             lowered: HashMap::new(),
             missing: None,
+            constant_scales: 0,
             folded: HashMap::new(),
             left: MOST_FOLDED,
             is_half,
@@ -429,6 +432,12 @@ impl<'g> Reader<'g> {
             notes.push(format!(
                 "it computes {computed} of its weights from others before each use, as weight standardization does; here they are computed \
                  once, and a training goes on without it"
+            ));
+        }
+        if self.constant_scales > 0 {
+            notes.push(format!(
+                "{} of its scales and offsets have equal numbers for all features: here they are constants, which are not trained",
+                self.constant_scales
             ));
         }
         if self.is_half {

@@ -265,6 +265,7 @@ impl<'g> Reader<'g> {
             let what = format!("of {} and a number for each channel", shown(&shape));
             return Err(format!("{} {what}, which is not supported", term.told));
         }
+        self.constant_scales += usize::from(!is_number && !is_picture);
         let one = |all: &[f64]| match all.iter().all(|&x| x == all[0]) {
             true => json!(all[0]),
             false => json!(all),
