@@ -82,15 +82,21 @@ pub(crate) fn channels_first(values: &[f32], rows: usize, channels: usize) -> Ve
     all
 }
 
-/// A matrix of `rows` rows into one of as many columns, square by square: each of them fits a cache.
+/// A matrix of `rows` rows into one of as many columns, square by square. A square's rows and columns are whole lines of a
+/// cache, each of which is read or written at once.
 fn transpose(from: &[f32], to: &mut [f32], rows: usize, columns: usize) {
-    const SIDE: usize = 32;
+    const SIDE: usize = 16;
+    let mut square = [[0.0_f32; SIDE]; SIDE];
     for row in (0..rows).step_by(SIDE) {
+        let height = SIDE.min(rows - row);
         for column in (0..columns).step_by(SIDE) {
-            for c in column..columns.min(column + SIDE) {
-                for r in row..rows.min(row + SIDE) {
-                    to[c * rows + r] = from[r * columns + c];
-                }
+            let width = SIDE.min(columns - column);
+            for (r, line) in square.iter_mut().enumerate().take(height) {
+                line[..width].copy_from_slice(&from[(row + r) * columns + column..][..width]);
+            }
+            for c in 0..width {
+                let line = &mut to[(column + c) * rows + row..][..height];
+                line.iter_mut().zip(&square).for_each(|(to, from)| *to = from[c]);
             }
         }
     }
@@ -104,6 +110,11 @@ mod tests {
     fn rows_become_columns() {
         assert_eq!(channels_first(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, 3), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
         assert!(channels_first(&[], 0, 3).is_empty());
+        let (rows, columns) = (33, 18);
+        let numbers: Vec<f32> = (0..rows * columns).map(|k| k as f32).collect();
+        let turned = channels_first(&numbers, rows, columns);
+        let right = |(k, &x): (usize, &f32)| x == numbers[k % rows * columns + k / rows];
+        assert!(turned.iter().enumerate().all(right));
     }
 
     #[test]

@@ -37,8 +37,11 @@ pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
 
 /// The places of all values of a shape, with these distances along its axes.
 pub(super) fn places<'s>(shape: &'s [usize], strides: &'s [usize]) -> impl Iterator<Item = usize> + 's {
-    let (mut index, mut next) = (vec![0; shape.len()], 0);
-    (0..shape.iter().product()).map(move |_| {
+    // Rows of the last axis, one after the other.
+    let rest = shape.len().saturating_sub(1);
+    let (len, step) = shape.get(rest).zip(strides.get(rest)).map_or((1, 0), |(&len, &step)| (len, step));
+    let (mut index, mut next) = (vec![0; rest], 0);
+    let rows = (0..shape[..rest].iter().product()).map(move |_| {
         let at = next;
         for (k, index) in index.iter_mut().enumerate().rev() {
             *index += 1;
@@ -50,7 +53,8 @@ pub(super) fn places<'s>(shape: &'s [usize], strides: &'s [usize]) -> impl Itera
             *index = 0;
         }
         at
-    })
+    });
+    rows.flat_map(move |row| (0..len).map(move |k| row + k * step))
 }
 
 /// The shape of a sum of two tensors.

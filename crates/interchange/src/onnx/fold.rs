@@ -6,6 +6,7 @@ use super::extent::{Extent, reshaped};
 use super::external::Files;
 use super::node::Node;
 use super::proto::{EXTERNAL, FLOAT, INT64, TensorProto};
+use crate::layout::channels_first;
 use half::{bf16, f16};
 use std::path::Path;
 
@@ -235,6 +236,10 @@ fn transposed(x: &Constant, perm: Option<&[i64]>) -> Option<Constant> {
     sorted.sort_unstable();
     if !sorted.into_iter().eq(0..rank) {
         return None;
+    }
+    if let (&[rows, columns], [1, 0], Some(floats)) = (&x.shape[..], &order[..], x.as_floats()) {
+        let values = Values::Floats(channels_first(&floats, rows, columns).into());
+        return Some(Constant { shape: vec![columns, rows], values, ..x.clone() });
     }
     let own = strides(&x.shape);
     let (shape, strides): (Vec<usize>, Vec<usize>) = order.into_iter().map(|k| (x.shape[k], own[k])).unzip();
