@@ -582,6 +582,22 @@ def channels():
     form("Split_together", [conv, node("Split", "c s", "a b", "s", axis=1), node("Concat", "a b", axis=1)], {**w, "s": ints(2, 4)})
     form("Split_last", [conv, node("Transpose", "c", "t", "t", perm=[0, 2, 3, 1]), node("Split", "t s", "a b", "s", axis=-1), node("Concat", "b a", axis=3)], {**w, "s": ints(2, 4)})
     form("Gather_channels", [conv, node("Gather", "c k", axis=1)], {**w, "k": ints(2, 3, 4)})
+    pool = [conv, node("GlobalAveragePool", "c", "p", "p")]
+    eca = lambda kernel="k", **how: [*pool, node("Reshape", "p line", "l", "l"), node("Conv", f"l {kernel}", "e", "e", **how), node("Sigmoid", "e", "g", "g"), node("Reshape", "g image", "i", "i"), node("Mul", "c i")]
+    vectors = {**w, "line": ints(-1, 1, 6), "image": ints(-1, 6, 1, 1), "k": [1, 1, 3], "five": [1, 1, 5], "two": [2, 1, 3], "b": [1]}
+    form("Conv_over_channels", eca(pads=[1, 1]), vectors)
+    form("Conv_over_channels_of_a_mean", [conv, node("ReduceMean", "c a", "p", "p", keepdims=0), *eca(kernel="five", pads=[2, 2], kernel_shape=[5], strides=[1], dilations=[1])[2:]], {**vectors, "a": ints(2, 3)})
+    form("Conv_over_channels_dilated", eca(pads=[2, 2], dilations=[2]), vectors)
+    form("Conv_over_channels_valid", [*eca()[:4], node("Relu", "e")], vectors, "its node `e` is a Conv that leaves out channels")
+    form("Conv_over_channels_with_bias", eca(kernel="k b", pads=[1, 1]), vectors, "its node `e` is a Conv of (batch, 1, 6) and weights of [1, 1, 3]")
+    form("Conv_over_channels_twice", [*eca(kernel="two", pads=[1, 1])[:4], node("Relu", "e")], vectors, "its node `e` is a Conv of weights of [2, 1, 3]")
+    gate = [*pool, node("Sigmoid", "p", "g", "g"), node("Shape", "c", "s", "s"), node("Expand", "g s", "x", "x")]
+    form("Expand_then_multiply", [*gate, node("Mul", "c x")], w)
+    form("Expand_then_add", [*gate, node("Add", "x c")], w)
+    form("Expand_to_itself", [conv, node("Shape", "c", "s", "s"), node("Expand", "c s", "x", "x"), node("Relu", "x")], w)
+    form("Expand_then_activate", [*gate, node("Relu", "x")], w, "its node `n` is a Relu of a tensor that an Expand spreads to (batch, 6, 4, 4)")
+    form("Expand_then_multiply_small", [*gate, node("Mul", "x g")], w, "its node `n` is a Mul of a tensor that an Expand spreads to (batch, 6, 4, 4)")
+    form("Expand_elsewhere", [*gate[:-1], node("Expand", "g five", "x", "x"), node("Mul", "c x")], {**w, "five": ints(5, 1, 1, 1, 1)}, "its node `x` is a Expand from (batch, 6, 1, 1) to (5, 1, 1, 1, 1)")
     flat = [node("Reshape", "images whole", "f", "f"), node("Gather", "f at")]
     form("Gather_as_strided", flat, {"whole": ints(-1), "at": ints(*range(96), dims=[2, 3, 4, 4])}, fixed=True)
     form("Gather_backwards", flat, {"whole": ints(-1), "at": ints(*range(95, -1, -1), dims=[2, 3, 4, 4])}, "its node `n` is a Gather", fixed=True)

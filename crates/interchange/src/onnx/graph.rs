@@ -3,7 +3,7 @@
 use super::arithmetic::MOST_FOLDED;
 use super::constants::Constant;
 use super::ends::{Images, images, is_of_unit};
-use super::extent::Extent;
+use super::extent::{Extent, shown};
 use super::external::Files;
 use super::fold::{folded, given, is_arithmetic};
 use super::folded_norms;
@@ -56,6 +56,8 @@ pub(super) struct Reader<'g> {
     pub(super) lowered: HashMap<(String, usize, bool), (Arc<Term>, String)>,
     /// The error of the first layer that is not there.
     pub(super) missing: Option<String>,
+    /// The shapes that an `Expand` gives values: what reads these spreads them itself.
+    pub(super) spread: HashMap<&'g str, Vec<Extent>>,
     /// How many layers have equal numbers for all features, and don't train them.
     pub(super) constant_scales: usize,
     /// The values that were computed of constants, and whether arithmetic made them: the others are parts of one, or other
@@ -121,6 +123,7 @@ impl<'g> Reader<'g> {
             shapes: HashMap::new(),
             lowered: HashMap::new(),
             missing: None,
+            spread: HashMap::new(),
             constant_scales: 0,
             folded: HashMap::new(),
             left: MOST_FOLDED,
@@ -269,6 +272,16 @@ impl<'g> Reader<'g> {
         {
             return Err(node.refuse(format!("gives `{}`, which is there before it", shortened(twice))));
         }
+        if let Some(shape) = node.names().find_map(|name| self.spread.get(name)) {
+            let seen = match &value {
+                Of::Layer(layer) => self.shape(layer),
+                Of::Seen(tensor) => tensor.seen(),
+                Of::Constant(_) => Vec::new(),
+            };
+            if !["Add", "Mul"].contains(&node.op()) || seen != *shape {
+                return Err(node.form(format!("of a tensor that an Expand spreads to {}", shown(shape))));
+            }
+        }
         if is_made {
             self.note_folded(node);
         }
@@ -407,6 +420,7 @@ impl<'g> Reader<'g> {
             return Err(format!("it must have one output, but has {}", graph.output.len()));
         };
         let scores = match self.values.get(output.name.as_str()).cloned() {
+            Some(_) if self.spread.contains_key(output.name.as_str()) => None,
             Some(Of::Seen(tensor)) => Some(self.plain_layer(*tensor, &output.name, None)?),
             Some(Of::Layer(name)) => Some(name),
             Some(Of::Constant(_)) => None,

@@ -45,7 +45,7 @@ const TABLE: &[Operator] = &[
     operator("Equal", |reader, node| reader.unknown(node)),
     operator("Erf", |reader, node| reader.function(node)),
     operator("Exp", |reader, node| reader.unknown(node)),
-    operator("Expand", |reader, node| reader.unknown(node)),
+    operator("Expand", |reader, node| reader.expand(node)),
     operator("Flatten", |reader, node| reader.flatten(node)),
     operator("Floor", |reader, node| reader.unknown(node)),
     operator("Gather", |reader, node| reader.gather(node)),

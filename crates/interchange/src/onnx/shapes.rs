@@ -31,6 +31,25 @@ impl<'g> Reader<'g> {
         }
     }
 
+    /// A tensor of another shape with the same numbers again and again. Products and sums do that themselves, so the node that reads
+    /// this one must be such.
+    pub(super) fn expand(&mut self, node: &Node<'g>) -> Result<Of, String> {
+        let to = self.constant(node, 1)?.and_then(Constant::as_numbers).map(<[Extent]>::to_vec);
+        let x = self.tensor(node, 0)?;
+        let (seen, to) = (x.seen(), to.ok_or_else(|| node.unknown())?);
+        let extent = |(own, to): (&Extent, &Extent)| match own.is_one() {
+            true => Some(to.clone()),
+            false => (own == to || to.is_one()).then(|| own.clone()),
+        };
+        let shape: Option<Vec<Extent>> = seen.iter().zip(&to).map(extent).collect();
+        match shape.filter(|_| seen.len() == to.len()) {
+            Some(shape) if shape == seen => {}
+            Some(shape) => _ = self.spread.insert(node.output(), shape),
+            None => return Err(node.form(format!("from {} to {}", shown(&seen), shown(&to)))),
+        }
+        Ok(x.into())
+    }
+
     pub(super) fn squeeze(&mut self, node: &Node<'g>) -> Result<Of, String> {
         let axes = self.axes(node, 13)?;
         let x = self.tensor(node, 0)?;

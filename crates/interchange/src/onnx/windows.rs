@@ -1,7 +1,7 @@
 //! Convolutions, poolings, and zeros around images.
 
 use super::axes::Axis;
-use super::extent::Extent;
+use super::extent::{Extent, shown};
 use super::graph::{Of, Reader};
 use super::node::Node;
 use super::nodes::{Nodes, Numbers, pads};
@@ -105,6 +105,9 @@ impl<'g> Reader<'g> {
     }
 
     pub(super) fn convolution(&mut self, node: &Node<'g>) -> Result<Of, String> {
+        if self.constant(node, 1)?.is_some_and(|kernel| kernel.shape.len() == 3) {
+            return self.over_channels(node);
+        }
         let kernel = self.kernel(node, 4)?;
         let bias = self.constant(node, 2)?.cloned();
         let (x, [_, rows, columns]) = self.image(node, 0)?;
@@ -135,6 +138,58 @@ impl<'g> Reader<'g> {
         }
         let shape = self.with_sides(&x, Some(filters), sides);
         Ok(self.weighted(node, "Conv2D", about, x, shape, weights))
+    }
+
+    /// A convolution over the channels of a vector, as ECA has it: they become the rows of an image with one channel.
+    fn over_channels(&mut self, node: &Node<'g>) -> Result<Of, String> {
+        let kernel = self.kernel(node, 3)?;
+        let x = self.tensor(node, 0)?;
+        let x = self.base(x)?;
+        let over = [Axis::Batch, Axis::Single, Axis::Channels];
+        let (Some(channels), &[1, 1, size]) = (x.shape[1].known(), &kernel.shape[..]) else {
+            return Err(node.form(format!("of weights of {:?}", kernel.shape)));
+        };
+        if x.kinds() != over || self.constant(node, 2)?.is_some() {
+            return Err(node.form(format!("of {} and weights of {:?}", shown(&x.seen()), kernel.shape)));
+        }
+        node.only("group", 1)?;
+        let (pads, dilations) = (node.ints("pads")?, node.ints("dilations")?);
+        let by = dilations.and_then(|all| all.first()).copied().unwrap_or(1);
+        let around = (size as i64 - 1).saturating_mul(by);
+        let is_same = pads
+            .is_some_and(|all| all.len() == 2 && all.iter().all(|pad| pad.checked_mul(2) == Some(around)));
+        let is_whole = node.ints("strides")?.is_none_or(|all| all == [1])
+            && node.word("auto_pad", "NOTSET")? == "NOTSET";
+        if !is_same || !is_whole || node.ints("kernel_shape")?.is_some_and(|all| all != [size as i64]) {
+            return Err(node.form("that leaves out channels"));
+        }
+        let one = Extent::number(1);
+        let rows = vec![x.shape[0].clone(), one.clone(), x.shape[1].clone(), one];
+        let image = self.new_name(node.output(), "_channels");
+        self.push(
+            "Reshape",
+            image.clone(),
+            json!({"target_shape": [channels, 1, 1]}),
+            vec![x.layer.clone()],
+            rows.clone(),
+        );
+        let about = json!({
+            "filters": 1, "kernel_size": [size, 1], "padding": "same", "dilation_rate": [by, 1], "use_bias": false,
+        });
+        let weights = [("kernel", kernel.shaped(vec![1, 1, size, 1]))];
+        let Of::Layer(convolved) = self.weighted(node, "Conv2D", about, image, rows, weights) else {
+            return Err(node.unknown());
+        };
+        let back = self.new_name(&convolved, "_back");
+        let shape = x.shape.clone();
+        self.push(
+            "Reshape",
+            back.clone(),
+            json!({"target_shape": [1, 1, channels]}),
+            vec![convolved],
+            shape.clone(),
+        );
+        Ok(x.beside(back, shape).into())
     }
 
     /// The shape of images with other rows and columns than those of a layer, and maybe other channels.
