@@ -5,9 +5,9 @@
 # usage: imported.sh OUT [NAME...]
 #
 # Lies in a bundle of `cargo xtask gpu`, as run.sh does, and needs `python3` with torchvision and onnx. OUT receives
-# imported.jsonl (one JSON object a measurement), imported.txt (a summary) and logs. BATCHES (64 16) are the batches,
-# TOWERS_GPU_SECONDS (400) is all the time there is, SELFTEST=0 leaves out the self-test and the conformance tests, CHECK=0 the
-# checks of the networks, TORCH=0 PyTorch. PyTorch's compiler works at the side while the tests run, which take more of the CPU.
+# imported.jsonl (one JSON object a measurement), imported.txt (a summary) and logs. BATCHES (64) are the batches in training,
+# TOWERS_GPU_SECONDS (400) is all the time there is. SELFTEST=0 leaves out the self-test and the conformance tests, which take three
+# minutes, CHECK=0 the checks of the networks, TORCH=0 PyTorch, whose compiler takes up to a minute a network.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
@@ -22,7 +22,6 @@ if [ -n "$nvidia" ]; then
     export LD_LIBRARY_PATH
 fi
 export TOWERS_CACHE_DIR=/tmp/towers-cache TOWERS_REQUIRE_CUDA=1 TOWERS_GOLDEN="$here/golden" CXX=no-compiler-here
-export TORCHINDUCTOR_CACHE_DIR=/tmp/inductor TORCHINDUCTOR_COMPILE_THREADS=2
 networks="$here/imported_networks.py"
 work=/tmp/imported
 mkdir -p $work
@@ -36,7 +35,7 @@ measure() { # a label, then a command that prints one JSON object
     if [ -z "$line" ]; then
         say "$label: failed: $(tail -3 $work/error.log | tr '\n' ' ' | cut -c1-600)"
     else
-        echo "$line" >>"$out/imported.jsonl"
+        echo "${line/main_graph/${name:-main_graph}}" >>"$out/imported.jsonl"
         say "$label: $(echo "$line" | sed -E 's/.*"images_per_s": ?([0-9.]+).*/\1/') images/s$(
             echo "$line" | grep -o '"not_recorded":"[^"]*"' | sed 's/^/; /')"
     fi
@@ -54,21 +53,12 @@ torch() { # network, mode, batch, way
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | tee -a "$out/imported.txt"
 python3 "$networks" onnx $work $names >$work/export.log 2>&1 &
 export_pid=$!
-warming=
-if [ "${TORCH:-1}" = 1 ]; then
-    for batch in ${BATCHES:-64}; do
-        for name in $names; do
-            nice python3 "$networks" torch $name train $batch 0.01 compiled-graph >$work/warm-$name-$batch.log 2>&1 &
-            warming="$warming $!"
-        done
-    done
-fi
 if [ "${SELFTEST:-1}" = 1 ]; then
     timeout 120 "$here/towers" selftest --device cuda --output "$out/selftest.md" >"$out/selftest.log" 2>&1
     say "selftest: exit $?; $(tail -1 "$out/selftest.log")"
     cd "$here/tests" || exit 1
     for test in tensor-cuda-conformance tensor-cuda-libraries layers-* models-*; do
-        timeout $((SECONDS < 150 ? 150 - SECONDS : 10)) ./$test --test-threads 6 --show-output >"$out/$test.log" 2>&1
+        timeout $((SECONDS < 150 ? 150 - SECONDS : 10)) ./$test --skip emulated --test-threads 12 --show-output >"$out/$test.log" 2>&1
         status=$?
         say "$test: exit $status; $(grep -h '^test result' "$out/$test.log" | tail -1)"
         [ $status -ne 0 ] && grep -hE '^test .*FAILED|panicked at|^error' -A2 "$out/$test.log" | head -20 | tee -a "$out/imported.txt"
@@ -88,27 +78,22 @@ if [ "${CHECK:-1}" = 1 ]; then
         done
     done
 fi
-for pid in $warming; do wait $pid || say "a compilation of PyTorch failed: $(grep -l Error $work/warm-*.log | tr '\n' ' ')"; done
 say "== speed"
 for batch in ${BATCHES:-64}; do
-    for name in $names; do
-        ours $name train $batch
-        torch $name train $batch compiled-graph
-    done
+    for name in $names; do ours $name train $batch; done
 done
 for name in $names; do
     TOWERS_PROFILE="$out/profile-$name.txt" CUDA_INJECTION64_PATH="$here/time_by_kernel.so" timeout 60 "$here/towers" bench \
         --device cuda --precision bf16 --model $work/$name.onnx --batch 64 --seconds 1 --repeats 1 >"$out/engine-$name.txt" 2>&1
     say "profile $name: exit $?"
-    head -24 "$out/profile-$name.txt" 2>/dev/null | cut -c1-130
 done
 for name in $names; do
     ours $name train 64 --kernels own
     ours $name train 64 --kernels library
+    ours $name infer 64
 done
 for name in $names; do
-    ours $name infer 64
+    for batch in ${BATCHES:-64}; do torch $name train $batch compiled-graph; done
     torch $name infer 64 graph
 done
-for name in $names; do torch $name train 64 graph; done
 say "== done"
