@@ -86,30 +86,40 @@ impl Cuda {
         if dy.shape.is_empty() {
             return Ok(());
         }
-        let write = u32::from(write == Write::Add);
         if spread == Spread::Pixels {
-            return self.pixel_sums(op, &dy, x.as_ref(), &dz, (1.0, write));
+            return self.pixel_sums(op, &dy, x.as_ref(), &dz, 1.0, write);
         }
         let (from, stride) = x.map_or((Ptr::NULL, 0), |x| (x.ptr, x.stride as u32));
         let c = u32_of(op, "the number of channels", dy.shape.c)?;
         let (rows, has_x) = (dy.rows(), u32::from(x.is_some()));
         let geometry = Geometry::line(self.blocks(rows * 32, BLOCK), BLOCK);
         let (at, to) = (dy.stride as u32, dz.stride as u32);
-        let arguments = args![dy.ptr, at, from, stride, dz.ptr, to, rows as u64, c, has_x, write];
+        let arguments = args![
+            dy.ptr,
+            at,
+            from,
+            stride,
+            dz.ptr,
+            to,
+            rows as u64,
+            c,
+            has_x,
+            u32::from(write == Write::Add)
+        ];
         self.launch("merge_channel_sums", geometry, arguments)
     }
 
-    /// `sums = scale * ...`, or with a 1 `+=`: the sums of dy, or of `dy * x`, over the pixels of each sample.
+    /// `sums = scale * ...`, or `+=`: the sums of dy, or of `dy * x`, over the pixels of each sample.
     pub(super) fn pixel_sums(
         &self,
         op: &'static str,
         dy: &Place,
         x: Option<&Place>,
         sums: &Place,
-        (scale, add): (f32, u32),
+        scale: f32,
+        write: Write,
     ) -> Result<()> {
-        let all: Vec<&Place> = [dy, sums].into_iter().chain(x).collect();
-        let vector = self.vector(&all);
+        let vector = self.vector(&[dy, sums, x.unwrap_or(dy)]);
         let packs = dy.shape.c / vector as usize;
         let across = packs.min(PACKS) as u32;
         let most = BLOCK / across;
@@ -128,7 +138,7 @@ impl Cuda {
             u32_of(op, "the number of pixels", dy.shape.h * dy.shape.w)?,
             u32_of(op, "the number of channels", packs)?,
             scale,
-            add,
+            u32::from(write == Write::Add),
             vector,
         ];
         let geometry = Geometry { grid: [samples, tiles, 1], block: [across, lines, 1], shared: 0 };

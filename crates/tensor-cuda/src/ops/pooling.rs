@@ -137,7 +137,7 @@ impl Cuda {
         let is_whole = pool.kernel == [x.shape.h, x.shape.w] && pool.pad == Pad::VALID;
         if is_whole && [y.shape.h, y.shape.w] == [1; 2] && !y.shape.is_empty() {
             let scale = 1.0 / (x.shape.h * x.shape.w) as f32;
-            return self.pixel_sums(op, &x, None, &y, (scale, 0));
+            return self.pixel_sums(op, &x, None, &y, scale, Write::Set);
         }
         let (s, vector) = (Windows::new(op, pool, x.shape, y.shape)?, self.vector(&[&x, &y]));
         let [top, bottom, left, right] = s.counted;
