@@ -290,6 +290,7 @@ __device__ inline void row_of_taps(float (&acc)[K][V], const act_t* x, u32 x_str
             for (int t = 0; t < T; ++t) gradients[t] = pixel_at<V>(gradient_line, dy_stride, static_cast<i32>(j + t), s.ow);
 #pragma unroll
             for (int t = 0; t < T; ++t) {
+                if (j + t >= s.ow) break; // zeros would make a NaN of an infinite pixel
                 float gradient[V];
                 unpack(gradients[t], gradient);
 #pragma unroll
