@@ -190,7 +190,7 @@ fn each_form_of_an_operator_is_computed_or_refused() {
     assert!(forms.len() > 250);
 }
 
-/// A training goes on from what arithmetic makes of weights, so that is told; another shape or place is no arithmetic.
+/// A note counts weights that arithmetic makes of others, since a training starts from its result. Another shape is no arithmetic.
 #[test]
 fn weights_that_the_graph_computes_are_told_of() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/onnx_forms.json");

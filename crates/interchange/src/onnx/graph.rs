@@ -291,7 +291,7 @@ impl<'g> Reader<'g> {
         Ok(())
     }
 
-    /// Notes that a node was computed, and forgets operands that nobody else reads: large networks make many.
+    /// Notes that a node was computed, and drops the operands that no other node reads.
     fn note_folded(&mut self, node: &Node<'g>) {
         let is_made = |name: &'g str| self.folded.get(name) == Some(&true);
         let by_arithmetic = is_arithmetic(node.op()) || node.names().any(is_made);
@@ -541,7 +541,7 @@ mod tests {
         };
         let weights = vec![tensor("w", 1000), tensor("k", 10)];
         let mut reader = Reader::new(&graph, weights, Path::new(""), false).unwrap();
-        // What is made, and what is left of it: `a` goes as soon as `b` is there, which two nodes read.
+        // The numbers kept after each node: `a` is dropped once `b` is made, which two nodes read.
         for (k, made) in [1000, 1000, 2000, 3000, 3010].into_iter().enumerate() {
             reader.node(&Node::new(&graph.node[k], k, 13).unwrap()).unwrap();
             assert_eq!(MOST_FOLDED - reader.left, made, "after node {k}");
