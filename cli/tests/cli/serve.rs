@@ -1,10 +1,10 @@
 //! `--serve`: the live view as a web page.
 
 use crate::Place;
-use crate::ranks::{signal, wait_for};
+use crate::ranks::{signal, spawn, wait_for};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 /// A run that lasts until it is ended.
 const LONG: &str = "train --quick --dataset synthetic --limit-train 64 --limit-test 20 --epochs 100000 --batch-size 16 \
@@ -22,8 +22,7 @@ impl Drop for Served {
 
 /// Starts a run, and reads the address that it prints.
 fn serve(place: &Place, args: &str) -> Served {
-    let mut command = place.command(args);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = spawn(place.command(args));
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let url = lines.find_map(|line| line.strip_prefix("the live view is at ").map(str::to_owned));
     // A full pipe would stop the run.
