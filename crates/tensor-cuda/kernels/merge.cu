@@ -105,7 +105,8 @@ KERNEL pixel_sums(const act_t* dy, u32 dy_stride, const act_t* x, u32 x_stride, 
 
 // dz = the sums of dy, or of dy * x, of each pixel, or dz += them. Geometry: a warp a pixel.
 KERNEL merge_channel_sums(const act_t* dy, u32 dy_stride, const act_t* x, u32 x_stride, act_t* dz, u32 dz_stride, u64 rows,
-                          u32 c, u32 has_x, u32 add) {
+                          u32 c, u32 add) {
+    bool has_x = x != nullptr;
     u64 step = global_threads() / 32;
     for (u64 row = global_thread() / 32; row < rows; row += step) {
         float sum = 0.0f;

@@ -91,21 +91,10 @@ impl Cuda {
         }
         let (from, stride) = x.map_or((Ptr::NULL, 0), |x| (x.ptr, x.stride as u32));
         let c = u32_of(op, "the number of channels", dy.shape.c)?;
-        let (rows, has_x) = (dy.rows(), u32::from(x.is_some()));
+        let (rows, add) = (dy.rows(), u32::from(write == Write::Add));
         let geometry = Geometry::line(self.blocks(rows * 32, BLOCK), BLOCK);
         let (at, to) = (dy.stride as u32, dz.stride as u32);
-        let arguments = args![
-            dy.ptr,
-            at,
-            from,
-            stride,
-            dz.ptr,
-            to,
-            rows as u64,
-            c,
-            has_x,
-            u32::from(write == Write::Add)
-        ];
+        let arguments = args![dy.ptr, at, from, stride, dz.ptr, to, rows as u64, c, add];
         self.launch("merge_channel_sums", geometry, arguments)
     }
 
