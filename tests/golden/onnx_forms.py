@@ -588,8 +588,9 @@ def channels():
     form("Conv_over_channels", eca(pads=[1, 1]), vectors)
     form("Conv_over_channels_of_a_mean", [conv, node("ReduceMean", "c a", "p", "p", keepdims=0), *eca(kernel="five", pads=[2, 2], kernel_shape=[5], strides=[1], dilations=[1])[2:]], {**vectors, "a": ints(2, 3)})
     form("Conv_over_channels_dilated", eca(pads=[2, 2], dilations=[2]), vectors)
+    form("Conv_over_channels_two_dilations", eca(pads=[1, 1], dilations=[1, 2])[:4] + [node("Relu", "e")], vectors, "its node `e` is a Conv along one axis with the dilations [1, 2]")
     form("Conv_over_channels_valid", [*eca()[:4], node("Relu", "e")], vectors, "its node `e` is a Conv that leaves out channels")
-    form("Conv_over_channels_with_bias", eca(kernel="k b", pads=[1, 1]), vectors, "its node `e` is a Conv of (batch, 1, 6) and weights of [1, 1, 3]")
+    form("Conv_over_channels_with_bias", eca(kernel="k b", pads=[1, 1]), vectors, "its node `e` is a Conv of (batch, 1, 6) and weights of [1, 1, 3] and a bias")
     form("Conv_over_channels_twice", [*eca(kernel="two", pads=[1, 1])[:4], node("Relu", "e")], vectors, "its node `e` is a Conv of weights of [2, 1, 3]")
     gate = [*pool, node("Sigmoid", "p", "g", "g"), node("Shape", "c", "s", "s"), node("Expand", "g s", "x", "x")]
     form("Expand_then_multiply", [*gate, node("Mul", "c x")], w)

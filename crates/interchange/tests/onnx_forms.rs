@@ -164,10 +164,14 @@ fn floats(value: &Value) -> Vec<f64> {
     value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
 }
 
+fn forms() -> Vec<Value> {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/onnx_forms.json");
+    serde_json::from_slice(&fs::read(golden).unwrap()).unwrap()
+}
+
 #[test]
 fn each_form_of_an_operator_is_computed_or_refused() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/onnx_forms.json");
-    let forms: Vec<Value> = serde_json::from_slice(&fs::read(golden).unwrap()).unwrap();
+    let forms = forms();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("form.onnx");
     let images = numbers("images", BATCH * 4 * 4 * 3);
@@ -193,8 +197,7 @@ fn each_form_of_an_operator_is_computed_or_refused() {
 /// A note counts weights that arithmetic makes of others, since a training starts from its result. Another shape is no arithmetic.
 #[test]
 fn weights_that_the_graph_computes_are_told_of() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/onnx_forms.json");
-    let forms: Vec<Value> = serde_json::from_slice(&fs::read(golden).unwrap()).unwrap();
+    let forms = forms();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("form.onnx");
     let is_told = |form: &&Value| {

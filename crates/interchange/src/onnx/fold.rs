@@ -237,7 +237,9 @@ fn transposed(x: &Constant, perm: Option<&[i64]>) -> Option<Constant> {
     if !sorted.into_iter().eq(0..rank) {
         return None;
     }
-    if let (&[rows, columns], [1, 0], Some(floats)) = (&x.shape[..], &order[..], x.as_floats()) {
+    if let (&[rows, columns], [1, 0]) = (&x.shape[..], &order[..])
+        && let Some(floats) = x.as_floats()
+    {
         let values = Values::Floats(channels_first(&floats, rows, columns).into());
         return Some(Constant { shape: vec![columns, rows], values, ..x.clone() });
     }

@@ -149,12 +149,18 @@ impl<'g> Reader<'g> {
         let (Some(channels), &[1, 1, size]) = (x.shape[1].known(), &kernel.shape[..]) else {
             return Err(node.form(format!("of weights of {:?}", kernel.shape)));
         };
-        if x.kinds() != over || self.constant(node, 2)?.is_some() {
-            return Err(node.form(format!("of {} and weights of {:?}", shown(&x.seen()), kernel.shape)));
+        let bias = if self.constant(node, 2)?.is_some() { " and a bias" } else { "" };
+        if x.kinds() != over || !bias.is_empty() {
+            let seen = shown(&x.seen());
+            return Err(node.form(format!("of {seen} and weights of {:?}{bias}", kernel.shape)));
         }
         node.only("group", 1)?;
-        let (pads, dilations) = (node.ints("pads")?, node.ints("dilations")?);
-        let by = dilations.and_then(|all| all.first()).copied().unwrap_or(1);
+        let pads = node.ints("pads")?;
+        let by = match node.ints("dilations")? {
+            None => 1,
+            Some(&[by]) => by,
+            Some(all) => return Err(node.form(format!("along one axis with the dilations {all:?}"))),
+        };
         let around = (size as i64 - 1).saturating_mul(by);
         let is_same = pads
             .is_some_and(|all| all.len() == 2 && all.iter().all(|pad| pad.checked_mul(2) == Some(around)));
