@@ -148,6 +148,7 @@ def gpu_time(name, mode, batch, seconds, way, side):
 
     began = time.perf_counter()
     aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
         for _ in range(4):
             step()
