@@ -9,4 +9,5 @@ mod multi_gpu;
 mod onnx;
 mod onnx_external;
 mod onnx_forms;
+mod real_files;
 mod torch_models;

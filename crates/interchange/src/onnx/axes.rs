@@ -214,10 +214,10 @@ impl Axes {
     }
 }
 
-/// Neighbors that are one part.
+/// Neighbors that are one part. A batch of one sample stays.
 fn joined(parts: Vec<Part>) -> Vec<Part> {
     let mut all: Vec<Part> = Vec::new();
-    for part in parts.into_iter().filter(|part| !part.extent.is_one()) {
+    for part in parts.into_iter().filter(|part| part.axis == 0 || !part.extent.is_one()) {
         let before = all.last_mut().filter(|before| {
             let inner = part.extent.known().and_then(|extent| extent.checked_mul(part.stride));
             before.axis == part.axis && inner == Some(before.stride)
@@ -262,13 +262,15 @@ mod tests {
         // Rows of five pixels don't fall into two halves, and a batch is no image.
         assert_eq!(plain.reshaped(&batch(&[12, 2, 35])), None);
         assert_eq!(plain.reshaped(&numbers(&[1, 420])), None);
-        let seven = [numbers(&[7]), numbers(&[12, 5, 7])].concat();
-        let whole = Axes::of(&seven).reshaped(&numbers(&[2940])).unwrap();
-        assert_eq!(
-            (whole.kinds(&seven), whole.reshaped(&seven)),
-            (vec![Axis::Other], Some(Axes::of(&seven)))
-        );
-        assert_eq!(Axes::of(&seven).reshaped(&numbers(&[2941])), None);
+        for fixed in [1, 7] {
+            let shape = [numbers(&[fixed]), numbers(&[12, 5, 7])].concat();
+            let whole = Axes::of(&shape).reshaped(&numbers(&[420 * fixed])).unwrap();
+            assert_eq!(
+                (whole.kinds(&shape), whole.reshaped(&shape)),
+                (vec![Axis::Other], Some(Axes::of(&shape)))
+            );
+            assert_eq!(Axes::of(&shape).reshaped(&numbers(&[420 * fixed + 1])), None);
+        }
         assert_eq!(plain.permuted(&[1, 0, 2, 3]), None);
         assert_eq!(plain.permuted(&[0, 1, 1, 3]), None);
     }
