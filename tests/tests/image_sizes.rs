@@ -52,13 +52,13 @@ fn logits(trained: &Trained, pictures: &[u8]) -> Vec<f32> {
 }
 
 /// Every recipe trains, stops, and resumes with the same bits, although the pictures stay in their files in the
-/// run that stops. Its results are evaluated, exported and read again.
+/// run that stops. Its results are evaluated, exported and read again. `resnet18.rs` trains the recipe of that name.
 #[test]
 fn every_recipe_trains_and_its_network_is_used() {
     let place = tempfile::tempdir().unwrap();
     let pictures = place.path().join("pictures");
-    draw(&pictures, 6);
-    for (name, _) in RECIPES {
+    draw(&pictures, 5);
+    for (name, _) in RECIPES.iter().filter(|(name, _)| *name != "resnet18") {
         let config = short(name, &pictures);
         let data = data(&config);
         let in_files = DataFiles { stream: When::Always, ..config.placement.files.clone() };

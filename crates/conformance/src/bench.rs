@@ -32,8 +32,9 @@ impl<'a> Bench<'a> {
         if x == 0.0 || !x.is_finite() {
             return x;
         }
-        let exponent = f64::from(x.abs()).log2().floor().max(f64::from(least));
-        let unit = (exponent - f64::from(digits)).exp2();
+        let power = |exponent: i32| f64::from_bits(((exponent + 1023) as u64) << 52);
+        let exponent = (f64::from(x.abs()).to_bits() >> 52) as i32 - 1023;
+        let unit = power(exponent.max(least) - digits);
         let rounded = (f64::from(x) / unit).round_ties_even() * unit;
         if rounded.abs() > largest { f32::INFINITY.copysign(x) } else { rounded as f32 }
     }

@@ -31,7 +31,7 @@ pub struct Subject {
 }
 
 /// Multiply-adds of an op that a slow device is asked for, if the case can be made smaller.
-const SLOW_WORK: usize = 1 << 20;
+const SLOW_WORK: usize = 1 << 19;
 
 impl Subject {
     /// Devices with names, in f32.
@@ -254,7 +254,7 @@ mod tests {
     fn slow_devices_get_smaller_layers() {
         let shape = Shape::new(4, 32, 32, 8);
         assert_eq!(subject(1.0).fit(shape, 1 << 20), shape);
-        assert_eq!(subject(1.0).slow().fit(shape, 1 << 10), shape.with_n(1));
+        assert_eq!(subject(1.0).slow().fit(shape, 1 << 9), shape.with_n(1));
         assert_eq!(subject(1.0).slow().fit(shape, 1 << 30), Shape::new(1, 4, 4, 8));
     }
 }
