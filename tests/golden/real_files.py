@@ -6,7 +6,8 @@ Python 3.11, for the files that end in .h5: pip install tensorflow-cpu==2.15.1; 
 Made with torch 2.15.0, torchvision 0.29.2, timm 1.0.31, onnx 1.23.2, onnxscript 0.7.2, keras 3.15.1; tensorflow 2.15.1.
 
 All are built by the packages' own code, with fewer channels and blocks. Statistics of normalizations are those of a batch.
-Images are `numbers`, which the test computes too.
+Images are `numbers`, which the test computes too. results.json has the scores, and the norms of the gradients of a training
+step without dropout, in ascending order; PyTorch's newer exporter writes no graphs for training, which have none.
 """
 
 import json
@@ -19,7 +20,7 @@ import numpy as np
 from shared.numbers import numbers
 
 HERE = Path(__file__).with_suffix("").parent / "real"
-BATCH, SIDE, CLASSES = 2, 32, 5
+BATCH, SIDE, CLASSES, LABELS = 2, 32, 5, [0, 3]
 
 
 def images():
@@ -52,41 +53,59 @@ def torch_networks():
 
 
 def settled(model):
+    """Of a few images, which `write_torch` shows it again: its statistics stay."""
     import torch
 
     torch.manual_seed(44)
-    for module in model.modules():
-        if isinstance(module, torch.nn.BatchNorm2d):
-            module.momentum = 1.0
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
     # The exporter would take equal numbers for one tensor.
     for name, values in model.named_parameters():
         if values.ndim == 1:
             low, high = (0.5, 1.5) if name.endswith("weight") else (-0.2, 0.2)
             torch.nn.init.uniform_(values, low, high)
-    with torch.no_grad():
-        model.train()(torch.randn(16, 3, SIDE, SIDE))
-    return model.eval()
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    few = torch.randn(16, 3, SIDE, SIDE)
+    for momentum in (1.0, 0.1):
+        for norm in norms:
+            norm.momentum = momentum
+        with torch.no_grad():
+            model.train()(few)
+    return model.eval(), few
 
 
-def write_torch(scores):
+def without_dropout(model):
+    for module in model.modules():
+        if type(module).__name__ in ("Dropout", "StochasticDepth"):
+            module.p = 0.0
+    return model
+
+
+def torch_results(model, trains):
+    import torch
+
+    x = torch.from_numpy(images()).permute(0, 3, 1, 2).double()
+    results = {"scores": model.double().eval()(x).flatten().tolist()}
+    if trains:
+        torch.nn.functional.cross_entropy(model.train()(x), torch.tensor(LABELS)).backward()
+        results["gradients"] = sorted(float(values.grad.norm()) for values in model.parameters())
+    return results
+
+
+def write_torch(results):
     import torch
 
     torch.manual_seed(44)
     for name, model, dynamo in torch_networks():
-        model, file = settled(model), f"{name}.onnx"
-        of_one = torch.randn(1, 3, SIDE, SIDE)
+        (model, few), file = settled(without_dropout(model)), f"{name}.onnx"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if dynamo:
-                torch.onnx.export(model, (of_one,), HERE / file, dynamo=True, verbose=False, external_data=False)
+                torch.onnx.export(model, (few[:1],), HERE / file, dynamo=True, verbose=False, external_data=False)
                 stripped(HERE / file)
             else:
-                torch.onnx.export(model, (of_one,), HERE / file, dynamo=False)
-        with torch.no_grad():
-            x = torch.from_numpy(images()).permute(0, 3, 1, 2)
-            scores[file] = model.double()(x.double()).flatten().tolist()
+                # Normalizations stay apart from convolutions.
+                kept = dict(training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)
+                torch.onnx.export(model.train(), (few,), HERE / file, dynamo=False, **kept)
+        results[file] = torch_results(model, not dynamo)
 
 
 def stripped(file):
@@ -122,7 +141,27 @@ def keras_networks(ending):
     yield "resnet_v2", resnet.ResNet(lambda x: resnet.stack_residual_blocks_v2(x, 8, 2), True, True, **of)
 
 
-def write_keras(scores):
+def keras_gradients(model, pixels):
+    import keras
+
+    for layer in model._flatten_layers():
+        for name in ("rate", "drop_path_rate"):
+            if hasattr(layer, name):
+                setattr(layer, name, 0.0)
+    of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    if keras.backend.backend() == "torch":
+        of(np.array(LABELS), model(pixels, training=True)).backward()
+        gradients = [variable.value.grad.numpy() for variable in model.trainable_variables]
+    else:
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            loss = of(np.array(LABELS), model(pixels, training=True))
+        gradients = [values.numpy() for values in tape.gradient(loss, model.trainable_variables)]
+    return sorted(float(np.linalg.norm(values)) for values in gradients)
+
+
+def write_keras(results):
     import keras
 
     ending = ".keras" if keras.__version__ >= "3" else ".h5"
@@ -137,17 +176,20 @@ def write_keras(scores):
                 layer.set_weights([draw.uniform(low[k], high[k], w.shape) for k, w in zip(kinds, layer.get_weights())])
         file = f"{name}{ending}"
         model.save(HERE / file)
-        scores[file] = np.asarray(model.predict(images() * 85 + 128, verbose=0)).flatten().tolist()
+        pixels = images() * 85 + 128
+        results[file] = {"scores": np.asarray(model.predict(pixels, verbose=0)).flatten().tolist()}
+        results[file]["gradients"] = keras_gradients(model, pixels)
 
 
 def main():
     HERE.mkdir(exist_ok=True)
-    file = HERE / "scores.json"
-    scores = json.loads(file.read_text()) if file.exists() else {}
-    write_keras(scores)
+    file = HERE / "results.json"
+    results = json.loads(file.read_text()) if file.exists() else {}
+    write_keras(results)
     if "torch" in sys.modules:
-        write_torch(scores)
-    rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps([float(f'{x:.9g}') for x in scores[name]])}" for name in sorted(scores))
+        write_torch(results)
+    short = lambda of: {name: [float(f"{x:.9g}") for x in values] for name, values in of.items()}
+    rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(short(results[name]))}" for name in sorted(results))
     file.write_text("{\n" + rows + "\n}\n")
 
 

@@ -125,6 +125,7 @@ mod tests {
             "keras_weights_keras2",
             "onnx_mutations",
             "optim_keras2",
+            "real_files",
         ];
         assert_eq!(marked, expected);
     }

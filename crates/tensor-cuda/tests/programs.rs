@@ -308,7 +308,7 @@ fn inference_has_the_outputs_of_the_reference() {
 #[test]
 fn gradients_in_mixed_precision_are_near() {
     let case = Case::training(true, None, 0);
-    for precision in [Precision::Bf16, Precision::Fp16] {
+    for (precision, bound) in [(Precision::Bf16, 0.3), (Precision::Fp16, 0.05)] {
         let cuda = emulated(precision);
         cuda.set_loss_scale([1.0, 0.0]).expect("it is set");
         let expected = case.run_anew(&Reference, precision).expect("the reference runs the program");
@@ -317,7 +317,7 @@ fn gradients_in_mixed_precision_are_near() {
             let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
             let apart = norm(&mut got.iter().zip(expected).map(|(a, b)| a - b));
             let size = norm(&mut expected.iter().copied());
-            assert!(apart <= 0.1 * size, "{name} in {precision}: {apart} of {size}");
+            assert!(apart <= bound * size, "{name} in {precision}: {apart} of {size}");
         }
     }
 }
