@@ -32,7 +32,9 @@ pub fn pixel(image: usize, byte: usize) -> u8 {
 }
 
 pub fn planes(image: usize) -> Vec<u8> {
-    (0..3072).map(|byte| pixel(image, byte)).collect()
+    let mut planes = vec![0; 3072];
+    [0, 1024, 2049].into_iter().for_each(|byte| planes[byte] = pixel(image, byte));
+    planes
 }
 
 /// `images` records with the labels `k % classes`; CIFAR-100's with the coarse labels `k % 20` before them.
@@ -80,9 +82,8 @@ pub fn python_batch(kind: Kind, images: usize) -> Vec<u8> {
 pub fn write_binary(dir: &Path) -> PathBuf {
     let folder = dir.join("cifar-10-batches-bin");
     fs::create_dir_all(&folder).unwrap();
-    for name in CIFAR10_BINARY {
-        fs::write(folder.join(name), binary_batch(Kind::Cifar10, 10_000)).unwrap();
-    }
+    let batch = binary_batch(Kind::Cifar10, 10_000);
+    CIFAR10_BINARY.iter().for_each(|name| fs::write(folder.join(name), &batch).unwrap());
     folder
 }
 
