@@ -266,6 +266,23 @@ fn what_is_written_at_one_place_is_refused() {
     assert!(error.contains("beside what is read or written"), "{error}");
 }
 
+/// The caller fills it before the first step: a step that writes it comes after others that lie in its memory.
+#[test]
+fn the_input_is_not_written() {
+    let mut builder = Builder::new(run(2));
+    let x = builder.input();
+    let mut y = x;
+    for _ in 0..3 {
+        y = builder.push(Activate { act: RELU }, &[y], &[]).unwrap()[0];
+    }
+    let mut program = builder.finish(y);
+    assert!(Executable::place(program.clone(), 2, 0).is_ok());
+    program.steps[1].results = vec![x];
+    program.steps[2].operands = vec![x];
+    let error = Executable::place(program, 2, 0).unwrap_err().to_string();
+    assert!(error.contains("written twice"), "{error}");
+}
+
 /// Of two results in one memory, neither is right.
 #[test]
 fn two_results_in_one_place() {
