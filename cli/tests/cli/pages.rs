@@ -110,7 +110,7 @@ impl Shown {
 fn little(args: &[String]) -> Vec<&'static str> {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     // As many images as one batch at least: some recipes leave out a shorter one.
-    let is_large = args.iter().any(|arg| arg == "64") && has("resnet18");
+    let is_large = has("64") && has("resnet18");
     let (images, own) = match args.iter().any(|arg| arg.contains("batch-size")) {
         true => ("64", 4),
         false if is_large => ("6", 5),

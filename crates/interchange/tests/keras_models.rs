@@ -3,7 +3,7 @@
 use checkpoint::Tensors;
 use interchange::keras::{KerasWeights, read_network};
 use layers::{Draws, Mode, Network, Role};
-use models::{LayerSpec, Model};
+use models::{Architecture, LayerSpec, Model};
 use program::Device;
 use serde_json::{Value, json};
 use std::fs;
@@ -67,6 +67,18 @@ pub(crate) fn logits(model: &Model, tensors: &Tensors, images: &[f32], device: &
     logits.data.to_vec(device, logits.layout.offset, logits.layout.shape.len()).unwrap()
 }
 
+/// Sets the rates of dropout to 0.
+pub(crate) fn drop_nothing(architecture: &mut Architecture) {
+    for layer in &mut architecture.layers {
+        let rate = match layer.class.as_str() {
+            "Dropout" | "SpatialDropout2D" => "rate",
+            "StochasticDepth" => "drop_path_rate",
+            _ => continue,
+        };
+        layer.options[rate] = 0.0.into();
+    }
+}
+
 /// The model of an entry on a device, with its weights.
 fn built(entry: &Value, file: &Path, mode: Mode, device: &Device) -> Network {
     fs::write(file, entry["config"].to_string()).unwrap();
@@ -79,14 +91,7 @@ fn built(entry: &Value, file: &Path, mode: Mode, device: &Device) -> Network {
         imported.notes
     );
     if mode == Mode::Training {
-        for layer in &mut imported.architecture.layers {
-            let rate = match layer.class.as_str() {
-                "Dropout" | "SpatialDropout2D" => "rate",
-                "StochasticDepth" => "drop_path_rate",
-                _ => continue,
-            };
-            layer.options[rate] = 0.0.into();
-        }
+        drop_nothing(&mut imported.architecture);
     }
     let [h, w] = imported.image.unwrap();
     let model = imported.architecture.build(&imported.name, [h, w, 3], CLASSES).unwrap();

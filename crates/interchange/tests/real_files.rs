@@ -1,6 +1,6 @@
 //! Small networks as the packages themselves write them: tests/golden/real_files.py builds and saves them.
 
-use crate::keras_models::{logits, numbers};
+use crate::keras_models::{drop_nothing, logits, numbers};
 use checkpoint::Tensors;
 use interchange::Imported;
 use interchange::keras::KerasWeights;
@@ -28,13 +28,7 @@ fn images() -> Vec<f32> {
 fn read(file: &Path) -> (Model, Tensors) {
     let built = |network: &Imported| {
         let mut architecture = network.architecture.clone();
-        for layer in &mut architecture.layers {
-            for rate in ["rate", "drop_path_rate"] {
-                if let Some(rate) = layer.options.get_mut(rate) {
-                    *rate = 0.0.into();
-                }
-            }
-        }
+        drop_nothing(&mut architecture);
         architecture.build(&network.name, [SIDE, SIDE, 3], 5).unwrap()
     };
     if file.extension().unwrap() == "onnx" {

@@ -2,6 +2,7 @@
 
 use crate::harness::*;
 use core::cell::RefCell;
+use philox::{Philox, domain};
 use program::ops::{
     Activate, Add, AveragePool, BatchNormInfer, BatchNormTrain, Concat, Conv2dForward, CrossEntropy, Dropout,
     LinearForward, MaxPool, Reshape, Scale,
@@ -115,11 +116,7 @@ impl Net {
         let twice = net.push("sum of one", Add { act: None }, &[x, x]);
         let x = net.push("gelu", Activate { act: Gelu }, &[twice]);
         let x = if trains {
-            net.push(
-                "dropout",
-                Dropout { rate: 0.3, noise: Noise::Element, domain: philox::domain("dropout") },
-                &[x],
-            )
+            net.push("dropout", Dropout { rate: 0.3, noise: Noise::Element, domain: domain("dropout") }, &[x])
         } else {
             x
         };
@@ -193,7 +190,8 @@ impl Case {
 
     fn arenas(&self, device: &dyn Backend, precision: Precision) -> Result<Arenas> {
         let draw = |name: &str, len| -> Vec<f32> {
-            numbers(name, len).into_iter().map(|x| rounded(precision, x)).collect()
+            let mut rng = Philox::new(7, domain(name), [0, 0]);
+            (0..len).map(|_| rounded(precision, rng.normal() as f32)).collect()
         };
         let mut params = Vec::new();
         for (name, span) in &self.runs {
@@ -308,7 +306,7 @@ fn inference_has_the_outputs_of_the_reference() {
 #[test]
 fn gradients_in_mixed_precision_are_near() {
     let case = Case::training(true, None, 0);
-    for (precision, bound) in [(Precision::Bf16, 0.3), (Precision::Fp16, 0.05)] {
+    for precision in [Precision::Bf16, Precision::Fp16] {
         let cuda = emulated(precision);
         cuda.set_loss_scale([1.0, 0.0]).expect("it is set");
         let expected = case.run_anew(&Reference, precision).expect("the reference runs the program");
@@ -317,7 +315,7 @@ fn gradients_in_mixed_precision_are_near() {
             let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
             let apart = norm(&mut got.iter().zip(expected).map(|(a, b)| a - b));
             let size = norm(&mut expected.iter().copied());
-            assert!(apart <= bound * size, "{name} in {precision}: {apart} of {size}");
+            assert!(apart <= 0.1 * size, "{name} in {precision}: {apart} of {size}");
         }
     }
 }
