@@ -4,8 +4,8 @@
 //!    [`place`](crate::Executable::place) puts it: [`homes_fit`].
 //! 2. Each operand and result has the shape and the arena that its op asks for. Results lie in arenas that a program
 //!    may write: [`fits`].
-//! 3. A tensor that `place` puts somewhere is written once, and before it is read: [`is_written_once`]. The caller writes the input,
-//!    and no step does.
+//! 3. A tensor that `place` puts somewhere is written once, and before it is read: [`is_written_once`]. The caller
+//!    writes the input, unless a step that comes before all its readers does, as in a stage of a pipeline.
 //! 4. No step overwrites a tensor that a later step reads: [`conflict`](crate::conflict).
 //! 5. In memory, a step's results lie apart from each other and from all that it reads, except for an operand whose
 //!    place the op can take: `Executable::is_sound`.
@@ -159,10 +159,10 @@ fn is_at_home(program: &Program, op: &'static str, kind: &Kind, id: TensorId) ->
 /// The third rule.
 pub(crate) fn is_written_once(program: &Program) -> bool {
     let mut written = vec![false; program.tensors.len()];
-    // The caller writes it.
-    written[program.input.0] = true;
     let is_free = |id: TensorId| program.tensor(program.root(id).0).home == Home::Free;
     for step in &program.steps {
+        // A step that reads the input before any has written it shows that the caller has.
+        written[program.input.0] |= step.reads().any(|id| id == program.input);
         if !step.reads().all(|id| written[id.0] || !is_free(id)) {
             return false;
         }
@@ -172,7 +172,7 @@ pub(crate) fn is_written_once(program: &Program) -> bool {
             }
         }
     }
-    program.kept().all(|id| written[id.0] || !is_free(id))
+    program.kept().all(|id| written[id.0] || id == program.input || !is_free(id))
 }
 
 /// Whether a step starts the all-reduce of a bucket. Its result is the memory of its operands.

@@ -266,9 +266,10 @@ fn what_is_written_at_one_place_is_refused() {
     assert!(error.contains("beside what is read or written"), "{error}");
 }
 
-/// The caller fills it before the first step: a step that writes it comes after others that lie in its memory.
+/// A step that writes the input behind a reader comes too late: steps between them may lie in the memory of the
+/// input. A stage of a pipeline receives its input before all else.
 #[test]
-fn the_input_is_not_written() {
+fn the_input_is_written_before_it_is_read() {
     let mut builder = Builder::new(run(2));
     let x = builder.input();
     let mut y = x;
@@ -277,6 +278,13 @@ fn the_input_is_not_written() {
     }
     let mut program = builder.finish(y);
     assert!(Executable::place(program.clone(), 2, 0).is_ok());
+    let mut stage = program.clone();
+    let receive = Receive { from: Neighbor::Previous, shape: run(2) };
+    stage.steps.insert(
+        0,
+        Step { op: receive.into(), operands: vec![], results: vec![x], ..program.steps[0].clone() },
+    );
+    assert!(Executable::place(stage, 2, 0).is_ok());
     program.steps[1].results = vec![x];
     program.steps[2].operands = vec![x];
     let error = Executable::place(program, 2, 0).unwrap_err().to_string();
