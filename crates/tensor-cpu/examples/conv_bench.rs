@@ -1,6 +1,6 @@
 //! The speed of every convolution and dense layer of the recipes' networks, beside the CPU's peak.
 //!
-//! `cargo run --release -p towers-tensor-cpu --example conv_bench -- [THREADS] [keras_cnn|minigooglenet|resnext50] [LAYER] [--bf16]`
+//! `cargo run --release -p towers-tensor-cpu --example conv_bench -- [THREADS] [keras_cnn|minigooglenet|resnext50|pointwise] [LAYER] [--bf16]`
 //!
 //! With one thread, time is the processor's, so that other programs on the machine hardly show; with more it is the
 //! wall clock's. For each layer and pass: milliseconds, GFLOP/s, and the share of the fused multiply-add peak of that many threads.
@@ -93,6 +93,17 @@ fn resnext50(n: usize) -> Vec<Layer> {
     layers
 }
 
+/// The 1x1 layers of ResNet50 and ConvNeXt-Tiny.
+fn pointwise(n: usize) -> Vec<Layer> {
+    let resnet50 = [(56, 64, 256), (28, 128, 512), (14, 256, 1024), (7, 512, 2048)];
+    let convnext = [(56, 96, 384), (28, 192, 768), (14, 384, 1536), (7, 768, 3072)];
+    let both = |(side, few, many)| {
+        let layer = |inputs, outputs| Layer::conv(Shape::new(n, side, side, inputs), outputs, 1, 1, true);
+        [layer(few, many), layer(many, few)]
+    };
+    resnet50.into_iter().chain(convnext).flat_map(both).collect()
+}
+
 /// A clock in seconds: the processor's time of this program for one thread, the wall's for several.
 struct Clock {
     start: Instant,
@@ -179,6 +190,7 @@ fn main() -> Result<()> {
         ("keras_cnn", 128, keras_cnn(128)),
         ("minigooglenet", 64, minigooglenet(64)),
         ("resnext50", 16, resnext50(16)),
+        ("pointwise", 16, pointwise(16)),
     ] {
         if args.get(1).is_some_and(|wanted| wanted != name) {
             continue;

@@ -1,31 +1,39 @@
 use super::kernels::{BLOCK, GradTile, Kernels, PackRun};
-use super::pack::AHEAD;
 use super::problem::{inside, is_pointwise};
 use crate::Cpu;
 use crate::threads::Shards;
 use core::ops::Range;
 use program::{Conv2d, Layout, Shape, View};
 
-/// At least so many tasks are wanted, and at most so many elements of partial sums.
-const MIN_TASKS: usize = 16;
+/// About so many tasks are wanted, and at most so many elements of partial sums.
+const TASKS: usize = 16;
 const PARTIALS_LEN: usize = 1 << 19;
 
 /// Up to so many inputs under a row of the kernel share a tile.
 const FEW_INPUTS: usize = 12;
 
-/// About so many elements of both operands are summed over before the next tile: what stays near the core.
+/// About so many elements of both operands are summed over before the next tile: what stays near the core. Packed ones of 1x1
+/// convolutions are read panel by panel, and may be as many as the second cache holds.
 const CHUNK_LEN: usize = 1 << 14;
+const POINTWISE_CHUNK_LEN: usize = 1 << 16;
+
+/// So many pixels are packed together: what they have in one panel, then in the next one.
+const PIXELS_TOGETHER: usize = 8;
 
 /// How the gradient of the weights is cut up, by the shapes alone.
 ///
-/// The images are cut into parts and the inputs into ranges; a task sums one part for one range of inputs and all outputs
-/// and taps. With several parts each has its own sums, which are added in the order of the parts.
+/// The images are cut into parts, the inputs and the panels of outputs into ranges; a task sums one part for one range of
+/// each and all taps. With several parts each has its own sums, which are added in the order of the parts.
 struct Plan {
     conv: Conv2d,
     x: Layout,
     dy: Layout,
     parts: usize,
-    ranges: usize,
+    /// Of inputs, and of panels of outputs.
+    ranges: [usize; 2],
+    /// Vectors of outputs, and the panels that they form.
+    vectors: usize,
+    panels: usize,
     /// Images of a part that are summed before the next tile, and rows of one.
     chunk: [usize; 2],
     /// Inputs and vectors of outputs of the largest tile.
@@ -41,12 +49,25 @@ impl Plan {
         let widest = kernels.grad.len();
         let nv = vectors.div_ceil(vectors.div_ceil(widest).max(1)).max(1);
         let tile = [kernels.grad[nv - 1].len(), nv];
-        let parts = (PARTIALS_LEN / conv.weights().max(1)).clamp(1, MIN_TASKS.min(x.shape.n.max(1)));
-        let ranges = MIN_TASKS.div_ceil(parts).min(conv.inputs.div_ceil(tile[0])).max(1);
-        let image = x.shape.per_sample() / ranges + dy.shape.per_sample();
-        let images = (CHUNK_LEN / image.max(1)).max(1);
-        let rows = (CHUNK_LEN * dy.shape.h).div_ceil(image.max(1)).clamp(1, dy.shape.h.max(1));
-        Plan { conv, x, dy, parts, ranges, chunk: [images, rows], tile, lanes: kernels.width }
+        let parts = (PARTIALS_LEN / conv.weights().max(1)).clamp(1, TASKS.min(x.shape.n.max(1)));
+        let panels = vectors.div_ceil(nv);
+        let ranges = ranges(&conv, TASKS / parts, [conv.inputs.div_ceil(tile[0]), panels]);
+        let image = x.shape.per_sample() / ranges[0] + dy.shape.per_sample() / ranges[1];
+        let chunk_len = if is_pointwise(&conv) { POINTWISE_CHUNK_LEN } else { CHUNK_LEN };
+        let images = (chunk_len / image.max(1)).max(1);
+        let rows = (chunk_len * dy.shape.h).div_ceil(image.max(1)).clamp(1, dy.shape.h.max(1));
+        Plan {
+            conv,
+            x,
+            dy,
+            parts,
+            ranges,
+            vectors,
+            panels,
+            chunk: [images, rows],
+            tile,
+            lanes: kernels.width,
+        }
     }
 
     fn partials_len(&self) -> usize {
@@ -60,11 +81,18 @@ impl Plan {
     fn packed_len(&self) -> [usize; 2] {
         let [images, rows] = self.chunk;
         let pixels = images.min(self.x.shape.n) * rows * self.dy.shape.w;
-        let inputs = self.conv.inputs.div_ceil(self.ranges);
+        let inputs = self.conv.inputs.div_ceil(self.ranges[0]);
         let many = self.conv.kernel == [1, 1] && inputs >= 4 * self.tile[0];
         let ragged = !self.conv.outputs.is_multiple_of(self.lanes);
-        [(many, inputs), (many || ragged, self.tile[1] * self.lanes)]
-            .map(|(packs, len)| if packs { pixels * len.next_multiple_of(BLOCK) } else { 0 })
+        let len = |packs: bool, step: usize| if packs { pixels * step } else { 0 };
+        let columns = self.panels.div_ceil(self.ranges[1]) * self.tile[1] * self.lanes;
+        [len(many, self.input_step()), len(many || ragged, columns)]
+    }
+
+    /// Elements from one pixel's packed inputs to the next: an odd number of cache lines, so that pixels share few sets of a cache.
+    fn input_step(&self) -> usize {
+        let lines = self.conv.inputs.div_ceil(self.ranges[0]).div_ceil(BLOCK);
+        (lines | 1) * BLOCK
     }
 
     /// Elements for the partial sums, and for what each thread packs.
@@ -75,6 +103,16 @@ impl Plan {
     fn part(&self, index: usize) -> Range<usize> {
         portion(self.x.shape.n, self.parts, index)
     }
+}
+
+/// How many ranges of inputs and of panels make about so many tasks, at most one for each tile of inputs and panel. Those of a 1x1
+/// convolution are nearly square, so that a task reads few numbers for its products.
+fn ranges(conv: &Conv2d, tasks: usize, [tiles, panels]: [usize; 2]) -> [usize; 2] {
+    let most = if is_pointwise(conv) { panels.min(tasks) } else { 1 };
+    let of_panels = (0..usize::BITS).map(|k| 1 << k).take_while(|&n| n <= most);
+    let both = of_panels.map(|n| [tasks.div_ceil(n).min(tiles.max(1)), n]);
+    let read = |[inputs, outputs]: &[usize; 2]| conv.inputs / inputs + conv.outputs / outputs;
+    both.min_by_key(read).unwrap_or([1; 2])
 }
 
 /// The `index`th of `parts` nearly equal portions of `0..all`.
@@ -113,15 +151,18 @@ pub(super) fn run(cpu: &Cpu, conv: &Conv2d, x: View<[f32]>, dy: View<[f32]>, dw:
     let (partials, workers) = scratch.split_at_mut(plan.partials_len().next_multiple_of(BLOCK));
     let workers = Shards::new(workers);
     let out = Shards::new(if plan.parts == 1 { &mut *dw } else { &mut *partials });
-    cpu.pool().run_on(plan.parts * plan.ranges, &|thread, task| {
-        let (part, range) = (task / plan.ranges, task % plan.ranges);
+    let [of_inputs, of_panels] = plan.ranges;
+    cpu.pool().run_on(plan.parts * of_inputs * of_panels, &|thread, task| {
+        let (part, range) = (task / (of_inputs * of_panels), task % (of_inputs * of_panels));
         // SAFETY: a thread runs one task at a time; the address of the part's own sums.
         let (memory, out) = unsafe {
             (workers.part(thread * worker_len..(thread + 1) * worker_len), out.as_ptr().add(part * len))
         };
-        let inputs = portion(plan.conv.inputs, plan.ranges, range);
+        let inputs = portion(plan.conv.inputs, of_inputs, range / of_panels);
+        let panels = portion(plan.panels, of_panels, range % of_panels);
         let packed = memory.split_at_mut(packed_len[0]).into();
-        Task { plan: &plan, kernels, x: x.data, dy: dy.data, inputs, packed, out }.run(plan.part(part));
+        Task { plan: &plan, kernels, x: x.data, dy: dy.data, inputs, panels, packed, out }
+            .run(plan.part(part));
     });
     if plan.parts > 1 {
         add_up(cpu, &partials[..plan.parts * len], dw);
@@ -165,19 +206,20 @@ impl Plan {
         let [_, columns] = self.conv.kernel;
         let all = self.pixels(0).start..self.pixels(columns - 1).end;
         let few =
-            columns > 1 && self.ranges == 1 && columns * self.conv.inputs <= self.tile[0].max(FEW_INPUTS);
+            columns > 1 && self.ranges[0] == 1 && columns * self.conv.inputs <= self.tile[0].max(FEW_INPUTS);
         let few = few && self.conv.dilation[1] == 1;
         (few && self.x.is_contiguous() && !all.is_empty()).then_some(all)
     }
 }
 
-/// The sums over one part of the images, for one range of inputs.
+/// The sums over one part of the images, for one range of inputs and of panels.
 struct Task<'a> {
     plan: &'a Plan,
     kernels: &'static Kernels,
     x: &'a [f32],
     dy: &'a [f32],
     inputs: Range<usize>,
+    panels: Range<usize>,
     /// Memory for the inputs of a chunk, and for the gradients of its panels.
     packed: [&'a mut [f32]; 2],
     /// Room for all weights.
@@ -230,11 +272,12 @@ impl Task<'_> {
         inputs: &Range<usize>,
         add: bool,
     ) {
-        let Plan { conv, x: xs, dy: ys, lanes, tile: [tile_inputs, tile_vectors], .. } = self.plan;
+        let Plan { conv, x: xs, dy: ys, lanes, vectors, panels: count, tile: [tile_inputs, _], .. } =
+            self.plan;
         let ky = tap / conv.kernel[1] * conv.dilation[0];
         let kx = tap % conv.kernel[1] * conv.dilation[1];
-        let all = inside(ys.shape.h, xs.shape.h, conv.stride[0], ky as isize - conv.pad.top as isize);
-        let rows = all.start.max(rows.start)..all.end.min(rows.end);
+        let under = inside(ys.shape.h, xs.shape.h, conv.stride[0], ky as isize - conv.pad.top as isize);
+        let rows = under.start.max(rows.start)..under.end.min(rows.end);
         let none = images.is_empty() || rows.is_empty() || pixels.is_empty();
         let counts = if none { [0; 3] } else { [pixels.len(), rows.len(), images.len()] };
         let (mut a, mut b) = (0, 0);
@@ -249,25 +292,47 @@ impl Task<'_> {
         let x_steps = [conv.stride[1] * xs.stride, conv.stride[0] * x_row, xs.shape.h * x_row];
         let y_steps = [ys.stride, y_row, ys.shape.h * y_row];
         debug_assert!((tap * conv.inputs + inputs.end) * conv.outputs <= conv.weights());
+        let columns = |panels: Range<usize>| panels.start * lanes..(panels.end * lanes).min(conv.outputs);
+        let panels = self.panels.clone().map(|panel| portion(*vectors, *count, panel));
+        let [first, last] =
+            [self.panels.start, self.panels.end - 1].map(|panel| portion(*vectors, *count, panel));
+        let all = columns(first.start..last.end);
         // SAFETY: rows and pixels under the tap lie inside of both tensors.
-        let x = unsafe { Pixels::new(self.x, a + inputs.start, x_steps, counts, inputs.len()) };
+        let mut x = unsafe { Pixels::new(self.x, a + inputs.start, x_steps, counts, inputs.len()) };
+        // SAFETY: as above.
+        let y = unsafe { Pixels::new(self.dy, b + all.start, y_steps, counts, all.len()) };
         let [packed_x, packed_y] = &mut self.packed;
-        let x = x.packed(self.kernels, AHEAD, packed_x);
-        // With packed inputs the gradients are packed too, and both are one long row.
-        let counts_of_tile = if packed_x.is_empty() { counts } else { [counts.iter().product(), 1, 1] };
+        let (mut counts_of_tile, all_pixels) = (counts, counts.iter().product::<usize>());
+        if !packed_x.is_empty() {
+            let step = self.plan.input_step();
+            x.pack(self.kernels, core::iter::once((0..inputs.len(), step)), packed_x);
+            x = Pixels::dense(packed_x.as_ptr(), step, counts);
+            // The gradients are packed too, and both are one long row.
+            counts_of_tile = [all_pixels, 1, 1];
+        }
+        if !packed_y.is_empty() {
+            let parts = panels.clone().map(|panel| {
+                let of_panel = columns(panel.clone());
+                (of_panel.start - all.start..of_panel.end - all.start, panel.len() * lanes)
+            });
+            y.pack(self.kernels, parts, packed_y);
+        }
         let tiles = inputs.len().div_ceil(*tile_inputs);
-        let vectors = conv.outputs.div_ceil(*lanes);
-        let panels = vectors.div_ceil(*tile_vectors);
-        for panel in (0..panels).map(|panel| portion(vectors, panels, panel)) {
-            let columns = panel.start * lanes..(panel.end * lanes).min(conv.outputs);
-            // SAFETY: as above.
-            let y = unsafe { Pixels::new(self.dy, b + columns.start, y_steps, counts, columns.len()) };
-            let y = y.packed(self.kernels, columns.len(), packed_y);
+        for panel in panels {
+            let columns = columns(panel.clone());
+            let before = columns.start - all.start;
+            let y = match packed_y.is_empty() {
+                true => Pixels { first: y.first.wrapping_add(before), ..y },
+                false => {
+                    let first = packed_y.as_ptr().wrapping_add(before * all_pixels);
+                    Pixels::dense(first, panel.len() * lanes, counts)
+                }
+            };
             for t in 0..tiles {
                 let range = portion(inputs.len(), tiles, t);
                 let out = (tap * conv.inputs + inputs.start + range.start) * conv.outputs + columns.start;
                 // SAFETY: the kernels fit the CPU; `Pixels` are inside of their memory, the weights of the tile inside of
-                // `out`. No other task has this part and these inputs.
+                // `out`. No other task has this part, these inputs and these panels.
                 unsafe {
                     self.kernels.grad[panel.len() - 1][range.len() - 1](&GradTile {
                         a: x.first.wrapping_add(range.start),
@@ -287,11 +352,11 @@ impl Task<'_> {
 }
 
 /// Some channels of a box of pixels: elements from one pixel, row and image to the next, and how many there are.
+#[derive(Clone, Copy)]
 struct Pixels {
     first: *const f32,
     steps: [usize; 3],
     counts: [usize; 3],
-    channels: usize,
 }
 
 impl Pixels {
@@ -300,34 +365,50 @@ impl Pixels {
     unsafe fn new(data: &[f32], at: usize, steps: [usize; 3], counts: [usize; 3], channels: usize) -> Pixels {
         let last = || steps.iter().zip(counts).map(|(s, n)| s * (n - 1)).sum::<usize>();
         debug_assert!(counts[0] == 0 || at + last() + channels <= data.len());
-        Pixels { first: data.as_ptr().wrapping_add(at), steps, counts, channels }
+        Pixels { first: data.as_ptr().wrapping_add(at), steps, counts }
     }
 
-    /// The same, copied to one place, if there is any.
-    fn packed(self, kernels: &Kernels, ahead: usize, to: &mut [f32]) -> Pixels {
-        if to.is_empty() {
-            return self;
-        }
-        let Pixels { first, steps, counts: [count, rows, images], channels } = self;
-        let step = channels.next_multiple_of(BLOCK);
-        assert!(images * rows * count * step <= to.len());
-        for image in 0..images {
-            for row in 0..rows {
-                let run = PackRun {
-                    src: first.wrapping_add(image * steps[2] + row * steps[1]),
-                    src_step: steps[0],
-                    ahead,
-                    dst: to[(image * rows + row) * count * step..].as_mut_ptr(),
-                    dst_step: step,
-                    block_len: BLOCK,
-                    count,
-                    blocks: step / BLOCK,
-                    last: channels - (step - BLOCK),
-                };
-                // SAFETY: the kernels fit the processor. The pixels are there, by the contract of `new`, and so is room for them.
-                unsafe { (kernels.pack)(&run) }
+    /// Those that were packed, with so many elements from one pixel to the next.
+    fn dense(first: *const f32, step: usize, counts: [usize; 3]) -> Pixels {
+        Pixels { first, steps: [step, counts[0] * step, counts[1] * counts[0] * step], counts }
+    }
+
+    /// Copies panels of the channels to one place, one behind the other. Each has its channels, and so many elements from one
+    /// pixel to the next: whole vectors.
+    fn pack(
+        &self,
+        kernels: &Kernels,
+        panels: impl Iterator<Item = (Range<usize>, usize)> + Clone,
+        to: &mut [f32],
+    ) {
+        let [count, rows, images] = self.counts;
+        let pixels = count * rows * images;
+        for line in 0..images * rows {
+            let src = self.first.wrapping_add(line / rows * self.steps[2] + line % rows * self.steps[1]);
+            for start in (0..count).step_by(PIXELS_TOGETHER) {
+                let mut panel_start = 0;
+                for (channels, step) in panels.clone() {
+                    let blocks = channels.len().div_ceil(BLOCK);
+                    let dst =
+                        &mut to[panel_start + (line * count + start) * step..panel_start + pixels * step];
+                    let run = PackRun {
+                        src: src.wrapping_add(start * self.steps[0] + channels.start),
+                        src_step: self.steps[0],
+                        ahead: PIXELS_TOGETHER * self.steps[0],
+                        dst: dst.as_mut_ptr(),
+                        dst_step: step,
+                        block_len: BLOCK,
+                        count: PIXELS_TOGETHER.min(count - start),
+                        blocks,
+                        last: channels.len() - (blocks - 1) * BLOCK,
+                    };
+                    assert!(channels.len().next_multiple_of(kernels.width) <= step);
+                    // SAFETY: the kernels fit the processor. The pixels are there, by the contract of `new`, and so is room for
+                    // whole vectors of them.
+                    unsafe { (kernels.pack)(&run) }
+                    panel_start += pixels * step;
+                }
             }
         }
-        Pixels { first: to.as_ptr(), steps: [step, count * step, rows * count * step], ..self }
     }
 }

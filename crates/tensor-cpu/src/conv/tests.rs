@@ -327,6 +327,9 @@ fn shapes_of_real_networks() {
         (square(80, 80, 3, 2, 0), Shape::new(3, 32, 32, 80), 0),
         (square(160, 112, 1, 1, 0), Shape::new(10, 15, 15, 160), 48),
         (square(264, 100, 1, 2, 0), Shape::new(3, 15, 14, 264), 8),
+        (square(224, 600, 1, 1, 0), Shape::new(3, 9, 11, 224), 8),
+        (square(520, 1030, 1, 1, 0), Shape::new(1, 8, 9, 520), 0),
+        (square(1030, 260, 1, 1, 0), Shape::new(2, 5, 7, 1030), 3),
         (square(240, 160, 3, 1, 1), Shape::new(9, 7, 7, 240), 0),
     ] {
         // New devices, whose scratch memory no other case has enlarged.
