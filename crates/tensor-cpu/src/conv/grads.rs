@@ -74,7 +74,7 @@ impl Plan {
         if self.parts == 1 { 0 } else { self.parts * self.conv.weights() }
     }
 
-    /// Elements for the packed inputs of a chunk, and for the packed gradients of a panel; nothing for what tiles read in place.
+    /// Elements for the packed inputs and the packed gradients of a chunk; nothing for what tiles read in place.
     ///
     /// Pixels of many channels lie so far apart that they share few sets of a cache, and a tile would wait for most of them. Tiles
     /// read whole vectors of gradients, so those of other lengths are packed too.
@@ -272,7 +272,7 @@ impl Task<'_> {
         inputs: &Range<usize>,
         add: bool,
     ) {
-        let Plan { conv, x: xs, dy: ys, lanes, vectors, panels: count, tile: [tile_inputs, _], .. } =
+        let Plan { conv, x: xs, dy: ys, lanes, vectors, panels: panel_count, tile: [tile_inputs, _], .. } =
             self.plan;
         let ky = tap / conv.kernel[1] * conv.dilation[0];
         let kx = tap % conv.kernel[1] * conv.dilation[1];
@@ -292,11 +292,11 @@ impl Task<'_> {
         let x_steps = [conv.stride[1] * xs.stride, conv.stride[0] * x_row, xs.shape.h * x_row];
         let y_steps = [ys.stride, y_row, ys.shape.h * y_row];
         debug_assert!((tap * conv.inputs + inputs.end) * conv.outputs <= conv.weights());
-        let columns = |panels: Range<usize>| panels.start * lanes..(panels.end * lanes).min(conv.outputs);
-        let panels = self.panels.clone().map(|panel| portion(*vectors, *count, panel));
+        let columns_of = |panels: Range<usize>| panels.start * lanes..(panels.end * lanes).min(conv.outputs);
+        let panels = self.panels.clone().map(|panel| portion(*vectors, *panel_count, panel));
         let [first, last] =
-            [self.panels.start, self.panels.end - 1].map(|panel| portion(*vectors, *count, panel));
-        let all = columns(first.start..last.end);
+            [self.panels.start, self.panels.end - 1].map(|panel| portion(*vectors, *panel_count, panel));
+        let all = columns_of(first.start..last.end);
         // SAFETY: rows and pixels under the tap lie inside of both tensors.
         let mut x = unsafe { Pixels::new(self.x, a + inputs.start, x_steps, counts, inputs.len()) };
         // SAFETY: as above.
@@ -312,14 +312,14 @@ impl Task<'_> {
         }
         if !packed_y.is_empty() {
             let parts = panels.clone().map(|panel| {
-                let of_panel = columns(panel.clone());
+                let of_panel = columns_of(panel.clone());
                 (of_panel.start - all.start..of_panel.end - all.start, panel.len() * lanes)
             });
             y.pack(self.kernels, parts, packed_y);
         }
         let tiles = inputs.len().div_ceil(*tile_inputs);
         for panel in panels {
-            let columns = columns(panel.clone());
+            let columns = columns_of(panel.clone());
             let before = columns.start - all.start;
             let y = match packed_y.is_empty() {
                 true => Pixels { first: y.first.wrapping_add(before), ..y },
