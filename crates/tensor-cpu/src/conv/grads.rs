@@ -29,7 +29,7 @@ struct Plan {
     x: Layout,
     dy: Layout,
     parts: usize,
-    /// Of inputs, and of panels of outputs.
+    /// Ranges of inputs, and ranges of panels of outputs.
     ranges: [usize; 2],
     /// Vectors of outputs, and the panels that they form.
     vectors: usize,
