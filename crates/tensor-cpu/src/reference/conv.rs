@@ -6,16 +6,25 @@ use crate::norm_operands::Infer;
 use core::ops::Range;
 use program::{Activation, BatchNorm, Conv2d, Write};
 
-/// The input and output channels of a group; 1 where there are none, so that no pixel has a group.
-fn of_group(conv: &Conv2d) -> (usize, usize) {
-    (conv.group_inputs().max(1), (conv.outputs / conv.groups).max(1))
+/// What a group has: input and output channels, 1 where there are none, so that no pixel has a group.
+struct Group {
+    inputs: usize,
+    outputs: usize,
+    /// Output channels of all groups.
+    all: usize,
 }
 
-/// Where the weights of one tap and of a group's input channel `c` lie: one for each output channel of the group.
-fn weights(conv: &Conv2d, tap: usize, group: usize, c: usize) -> Range<usize> {
-    let (inputs, outputs) = of_group(conv);
-    let start = (tap * inputs + c) * conv.outputs + group * outputs;
-    start..start + outputs
+impl Group {
+    fn of(conv: &Conv2d) -> Group {
+        let outputs = (conv.outputs / conv.groups).max(1);
+        Group { inputs: conv.group_inputs().max(1), outputs, all: conv.outputs }
+    }
+
+    /// Where the weights of one tap and of a group's input channel `c` lie: one for each output channel of the group.
+    fn weights(&self, tap: usize, group: usize, c: usize) -> Range<usize> {
+        let start = (tap * self.inputs + c) * self.all + group * self.outputs;
+        start..start + self.outputs
+    }
 }
 
 /// The sum of products, in eight sums that do not wait for each other.
@@ -37,7 +46,7 @@ pub(crate) fn forward(
     b: Option<&[f64]>,
     mut y: Output,
 ) {
-    let (inputs, outputs) = of_group(conv);
+    let of = Group::of(conv);
     for (n, i, j) in pixels(y.shape()) {
         let y = y.pixel(n, i, j);
         match b {
@@ -45,10 +54,10 @@ pub(crate) fn forward(
             None => y.fill(0.0),
         }
         for (tap, row, column) in Window::from(conv).pixels(x.shape(), i, j) {
-            let groups = x.pixel(n, row, column).chunks(inputs).zip(y.chunks_mut(outputs));
+            let groups = x.pixel(n, row, column).chunks(of.inputs).zip(y.chunks_mut(of.outputs));
             for (group, (x, y)) in groups.enumerate() {
                 for (c, &x) in x.iter().enumerate() {
-                    let w = &w[weights(conv, tap, group, c)];
+                    let w = &w[of.weights(tap, group, c)];
                     y.iter_mut().zip(w).for_each(|(y, w)| *y += x * w);
                 }
             }
@@ -72,16 +81,16 @@ pub(crate) fn forward_normalized(
 }
 
 pub(crate) fn backward_data(conv: &Conv2d, dy: Input, w: &[f64], mut dx: Output, mode: Write) {
-    let (inputs, outputs) = of_group(conv);
+    let of = Group::of(conv);
     dx.begin(mode);
     let shape = dx.shape();
     for (n, i, j) in pixels(dy.shape()) {
         let dy = dy.pixel(n, i, j);
         for (tap, row, column) in Window::from(conv).pixels(shape, i, j) {
-            let groups = dx.pixel(n, row, column).chunks_mut(inputs).zip(dy.chunks(outputs));
+            let groups = dx.pixel(n, row, column).chunks_mut(of.inputs).zip(dy.chunks(of.outputs));
             for (group, (dx, dy)) in groups.enumerate() {
                 for (c, dx) in dx.iter_mut().enumerate() {
-                    *dx += dot(dy, &w[weights(conv, tap, group, c)]);
+                    *dx += dot(dy, &w[of.weights(tap, group, c)]);
                 }
             }
         }
@@ -89,15 +98,15 @@ pub(crate) fn backward_data(conv: &Conv2d, dy: Input, w: &[f64], mut dx: Output,
 }
 
 pub(crate) fn backward_filter(conv: &Conv2d, x: Input, dy: Input, dw: &mut [f64]) {
-    let (inputs, outputs) = of_group(conv);
+    let of = Group::of(conv);
     dw.fill(0.0);
     for (n, i, j) in pixels(dy.shape()) {
         let dy = dy.pixel(n, i, j);
         for (tap, row, column) in Window::from(conv).pixels(x.shape(), i, j) {
-            let groups = x.pixel(n, row, column).chunks(inputs).zip(dy.chunks(outputs));
+            let groups = x.pixel(n, row, column).chunks(of.inputs).zip(dy.chunks(of.outputs));
             for (group, (x, dy)) in groups.enumerate() {
                 for (c, x) in x.iter().enumerate() {
-                    let dw = &mut dw[weights(conv, tap, group, c)];
+                    let dw = &mut dw[of.weights(tap, group, c)];
                     dw.iter_mut().zip(dy).for_each(|(dw, dy)| *dw += x * dy);
                 }
             }
