@@ -2,9 +2,8 @@ use crate::options::{LEAST_WARMUP, batch_size, check_training};
 use crate::subject::{self, step_options};
 use crate::{BenchOptions, Error, Result, Setup};
 use layers::Network;
-use optim::OptimizerState;
 use parallel::{Agreement, Collective, Exchanges, Replica, run_replicas};
-use program::{Device, ReplayArgs, Span};
+use program::{Device, OptimizerState, ReplayArgs, Span};
 use serde::Serialize;
 use std::time::Instant;
 use train::{

@@ -2,8 +2,7 @@ use crate::options::batch_size;
 use crate::{BenchMode, BenchOptions, Error, Result};
 use layers::{Draws, Initializer, Mode, Network, Work};
 use models::Model;
-use optim::OptimizerState;
-use program::Device;
+use program::{Device, OptimizerState};
 use train::{Arithmetic, Config, Devices, Meter, StepOptions, open_devices};
 
 /// What a benchmark measures: a network with a batch of random data in place.

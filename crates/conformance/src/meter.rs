@@ -1,7 +1,8 @@
 //! The meter of losses and correct answers, and how a loss that is not finite stops training.
 
 use crate::{Bench, Buffer, Case, Output, Subject};
-use program::{OptimizerStep, ParamRun, Result, Sgd, Span, WeightDecay};
+use optim::{Sgd, WeightDecay};
+use program::{ParamRun, Result, Span};
 
 /// Steps with these losses, each with its number of correct answers.
 #[derive(Debug)]
@@ -86,9 +87,9 @@ pub fn a_device_that_runs_ahead_halts(subject: &Subject) {
 fn one_of_each_step(bench: &Bench) -> Result<[f32; 2]> {
     let (mut param, mut average) = (bench.buffer_of(vec![1.0])?, bench.buffer_of(vec![1.0])?);
     let (grad, sum) = (bench.buffer_of(vec![bench.loss_scale])?, bench.buffer_of(vec![0.5])?);
-    let (one, mut none) = (Span::new(0, 1), bench.device.alloc(0)?);
-    let (step, run) = (OptimizerStep::Sgd(Sgd::keras(), &mut none), ParamRun::new(one, WeightDecay::None));
-    bench.device.optimizer_step(step, 0.5, &mut param.data, &grad.data, &[run])?;
+    let (one, sgd) = (Span::new(0, 1), Sgd::keras().into());
+    let run = ParamRun::new(one, WeightDecay::None);
+    bench.device.optimizer_step(&sgd, 0.5, &mut param.data, &grad.data, &mut [], &[run])?;
     bench.device.ema_step(0.5, 1.0, &sum.data, one, &mut average.data, one)?;
     Ok([bench.download(&param.data, one)?[0], bench.download(&average.data, one)?[0]])
 }

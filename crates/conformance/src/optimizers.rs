@@ -1,8 +1,9 @@
 //! Optimizers on runs of flat arenas, and running averages.
 
 use crate::operand::numbers;
-use crate::{Bench, Case, Output, Subject};
-use program::{Adam, Moments, OptimizerStep, ParamRun, Result, Rmsprop, Sgd, Span, Velocity, WeightDecay};
+use crate::{Bench, Buffer, Case, Output, Subject};
+use optim::{Adam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use program::{ParamRun, Result, Span, Storage};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
 
@@ -22,33 +23,29 @@ impl Case for Steps {
         // Gradients carry the loss scale until an optimizer takes it off.
         let grads = numbers("grads", len).into_iter().map(|g| g * bench.loss_scale).collect();
         let grads = bench.buffer_of(grads)?;
-        let (mut params, mut state) = (bench.buffer("params", len)?, bench.buffer_of(vec![0.0; len])?);
-        for _ in 0..3 {
-            let (step, run) =
-                (OptimizerStep::Sgd(self.sgd, &mut state.data), ParamRun::new(at, self.sgd.weight_decay));
-            device.optimizer_step(step, self.lr, &mut params.data, &grads.data, &[run])?;
-        }
+        let zeros = |len| bench.buffer_of(vec![0.0; len]);
+        let step = |rule: &UpdateRule, lr, lr_multiplier, params: &mut Buffer, state: &mut [&mut Storage]| {
+            let run = ParamRun { at, lr_multiplier, weight_decay: rule.weight_decay() };
+            (0..3).try_for_each(|_| {
+                device.optimizer_step(rule, lr, &mut params.data, &grads.data, state, &[run])
+            })
+        };
+        let rule = self.sgd.into();
+        let (mut params, mut velocity) = (bench.buffer("params", len)?, zeros(len)?);
+        let state: &mut [_] = if self.sgd.momentum == 0.0 { &mut [] } else { &mut [&mut velocity.data] };
+        step(&rule, self.lr, 1.0, &mut params, state)?;
         let mut outputs = params.outputs(bench, &[("params after SGD", at, 1e-6)])?;
-        outputs.extend(state.outputs(bench, &[("velocity", at, 1e-6)])?);
-        let (mut params, mut state) = (bench.buffer("params", len)?, bench.buffer_of(vec![0.0; len])?);
-        for _ in 0..3 {
-            let step = OptimizerStep::Rmsprop(self.rmsprop, &mut state.data);
-            let run = ParamRun::new(at, self.rmsprop.weight_decay);
-            // At larger rates a penalty on what rounding left enlarges that from step to step.
-            device.optimizer_step(step, 0.01 * self.lr, &mut params.data, &grads.data, &[run])?;
-        }
+        outputs.extend(velocity.outputs(bench, &[("velocity", at, 1e-6)])?);
+        let (mut params, mut squares) = (bench.buffer("params", len)?, zeros(len)?);
+        // At larger rates a penalty on what rounding left enlarges that from step to step.
+        step(&self.rmsprop.into(), 0.01 * self.lr, 1.0, &mut params, &mut [&mut squares.data])?;
         // Where a penalty nearly cancels a gradient, the quotient enlarges what rounding left of it.
         outputs.extend(params.outputs(bench, &[("params after RMSprop", at, 2e-5)])?);
-        outputs.extend(state.outputs(bench, &[("mean squares", at, 1e-6)])?);
-        let (mut params, mut mean) = (bench.buffer("params", len)?, bench.buffer_of(vec![0.0; len])?);
-        let (mut squares, mut steps) = (bench.buffer_of(vec![0.0; len])?, bench.buffer_of(vec![0.0; 1])?);
-        let runs = [ParamRun { at, lr_multiplier: 0.5, weight_decay: self.adam.weight_decay }];
-        for _ in 0..3 {
-            let (mean, mean_square) = (&mut mean.data, &mut squares.data);
-            let moments = Moments { mean, mean_square, steps: &mut steps.data };
-            let step = OptimizerStep::Adam(self.adam, moments);
-            device.optimizer_step(step, 0.01 * self.lr, &mut params.data, &grads.data, &runs)?;
-        }
+        outputs.extend(squares.outputs(bench, &[("mean squares", at, 1e-6)])?);
+        let mut params = bench.buffer("params", len)?;
+        let (mut mean, mut squares, mut steps) = (zeros(len)?, zeros(len)?, zeros(1)?);
+        let state = &mut [&mut mean.data, &mut squares.data, &mut steps.data];
+        step(&self.adam.into(), 0.01 * self.lr, 0.5, &mut params, state)?;
         outputs.extend(params.outputs(bench, &[("params after Adam", at, 2e-5)])?);
         outputs.extend(mean.outputs(bench, &[("means", at, 1e-6)])?);
         outputs.extend(squares.outputs(bench, &[("mean squares of Adam", at, 1e-6)])?);
@@ -63,10 +60,9 @@ pub fn no_momentum_needs_no_velocity(subject: &Subject) {
         let run = || {
             let mut params = bench.buffer_of(vec![1.0, 2.0])?;
             let grads = bench.buffer_of(vec![0.5 * bench.loss_scale, -bench.loss_scale])?;
-            let (at, mut none) = (Span::new(0, 2), bench.device.alloc(0)?);
-            let (step, run) =
-                (OptimizerStep::Sgd(Sgd::keras(), &mut none), ParamRun::new(at, WeightDecay::None));
-            bench.device.optimizer_step(step, 0.5, &mut params.data, &grads.data, &[run])?;
+            let (at, sgd) = (Span::new(0, 2), Sgd::keras().into());
+            let run = ParamRun::new(at, WeightDecay::None);
+            bench.device.optimizer_step(&sgd, 0.5, &mut params.data, &grads.data, &mut [], &[run])?;
             bench.download(&params.data, at)
         };
         assert_eq!(run().expect("a step without a velocity"), [0.75, 2.5]);

@@ -3,10 +3,11 @@
 
 use crate::operand::{ALONE, Operand};
 use crate::{Bench, Ops, Subject};
+use optim::{Rmsprop, WeightDecay};
 use program::ops::{BatchNormInfer, BatchNormTrain, CrossEntropy, LinearForward, LinearWeightGradient};
 use program::{
-    Activation, Arena, Backend, BatchNorm, Error, ImageSet, Layout, Linear, LoadImages, OptimizerStep,
-    ParamRun, Result, Rmsprop, Shape, Span, StepArgs, View, ViewMut, WeightDecay,
+    Activation, Arena, Backend, BatchNorm, Error, ImageSet, Layout, Linear, LoadImages, ParamRun, Result,
+    Shape, Span, StepArgs, View, ViewMut,
 };
 use tensor_cpu::Reference;
 
@@ -135,10 +136,9 @@ pub fn optimizer_arenas(subject: &Subject) {
         let (mut params, grads, mut state) = (d.alloc(8)?, d.alloc(8)?, d.alloc(6)?);
         let mut step = |offset, len| {
             let run = ParamRun::new(Span::new(offset, len), WeightDecay::None);
-            let step = OptimizerStep::Rmsprop(Rmsprop::keras2(), &mut state);
-            d.optimizer_step(step, 0.1, &mut params, &grads, &[run])
+            d.optimizer_step(&Rmsprop::keras2().into(), 0.1, &mut params, &grads, &mut [&mut state], &[run])
         };
-        refused!(step(0, 8), OutOfBounds { what: "the mean squares", .. });
+        refused!(step(0, 8), OutOfBounds { what: "mean_square", .. });
         refused!(step(5, 4), OutOfBounds { .. });
     });
 }

@@ -5,13 +5,14 @@ use crate::dense::Dense;
 use crate::normalization::Normalization;
 use crate::operand::*;
 use crate::{Bench, Case, Output, Started, Subject};
+use optim::{Rmsprop, Sgd, WeightDecay};
 use program::ops::{
     BatchNormTrain, Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient, LinearForward,
     LinearWeightGradient,
 };
 use program::{
-    Activation, Arena, BatchNorm, Conv2d, Layout, Linear, OptimizerStep, Pad, ParamRun, Result, Rmsprop, Sgd,
-    Shape, Span, StepArgs, View, ViewMut, WeightDecay, Write,
+    Activation, Arena, BatchNorm, Conv2d, Layout, Linear, Pad, ParamRun, Result, Shape, Span, StepArgs, View,
+    ViewMut, Write,
 };
 
 const CONV: Conv2d =
@@ -138,7 +139,7 @@ impl Case for Changing {
         let whole = Span::new(0, run.executable.span(dense).end());
         let params = ParamRun::new(whole, WeightDecay::None);
         let grads = bench.buffer_of(vec![bench.loss_scale; whole.len])?;
-        let (mut none, mut outputs) = (device.alloc(0)?, Vec::new());
+        let mut outputs = Vec::new();
         let mut state = bench.buffer_of(vec![0.5; whole.len])?;
         let other =
             bench.buffer_of(numbers("others", whole.len).into_iter().map(|x| bench.round(x)).collect())?;
@@ -150,8 +151,9 @@ impl Case for Changing {
                     device.upload(&new, &mut run.parameters, 40)?;
                 }
                 "step" => {
-                    let step = OptimizerStep::Sgd(Sgd::keras(), &mut none);
-                    device.optimizer_step(step, 0.25, &mut run.parameters, &grads.data, &[params])?;
+                    let rule = Sgd::keras().into();
+                    let weights = &mut run.parameters;
+                    device.optimizer_step(&rule, 0.25, weights, &grads.data, &mut [], &[params])?;
                 }
                 "fill" => device.fill(0.5, &mut run.parameters, Span::new(100, whole.len - 200))?,
                 "copy" => {
@@ -160,9 +162,9 @@ impl Case for Changing {
                     device.copy(View::new(&other.data, at), to, Write::Set)?;
                 }
                 "another step" => {
-                    let rule = Rmsprop::keras2().rho(0.5).epsilon(0.1);
-                    let step = OptimizerStep::Rmsprop(rule, &mut state.data);
-                    device.optimizer_step(step, 0.25, &mut run.parameters, &grads.data, &[params])?;
+                    let rule = Rmsprop::keras2().rho(0.5).epsilon(0.1).into();
+                    let (weights, state) = (&mut run.parameters, &mut [&mut state.data]);
+                    device.optimizer_step(&rule, 0.25, weights, &grads.data, state, &[params])?;
                 }
                 _ => {}
             }

@@ -6,9 +6,10 @@ use layers::{
     Flatten, Graph, Initializer, Layer, Lower, MaxPooling2D, Metrics, Mode, Network, Padding, ParamSpec,
     Value,
 };
+use optim::{Sgd, WeightDecay};
 use program::{
     Activation::{Gelu, Relu},
-    Device, Ints, OptimizerStep, ParamRun, Sgd, Shape, Span, Storage, Target, TensorId, ViewMut, WeightDecay,
+    Device, Ints, ParamRun, Shape, Span, Storage, Target, TensorId, ViewMut,
 };
 use testkit::{Tolerance, compare, on_every_device, pattern};
 
@@ -295,8 +296,9 @@ fn what_is_frozen_stays() {
             let arena = network.arena_mut();
             let mut velocity = device.alloc(arena.trainable.len).unwrap();
             let run = ParamRun::new(arena.trainable, WeightDecay::Decoupled(0.5));
-            let step = OptimizerStep::Sgd(Sgd::pytorch().momentum(0.9).nesterov(), &mut velocity);
-            device.optimizer_step(step, 0.1, &mut arena.params, &arena.grads, &[run]).unwrap();
+            let sgd = Sgd::pytorch().momentum(0.9).nesterov().into();
+            let (params, state) = (&mut arena.params, &mut [&mut velocity]);
+            device.optimizer_step(&sgd, 0.1, params, &arena.grads, state, &[run]).unwrap();
         }
         let slots = trained.arena().slots().iter().zip(frozen.arena().slots());
         for ((with, without), before) in slots.zip(before) {

@@ -1,9 +1,10 @@
 //! A device plans a program before the program runs.
 
 use layers::{BatchNormalization, Dense, Flatten, Graph, Mode};
+use optim::UpdateRule;
 use program::{
-    Backend, Bytes, Executable, ImageSet, Ints, LoadImages, Memory, OptimizerStep, ParamRun, Result, Span,
-    StepArgs, Storage, View, ViewMut, Write,
+    Backend, Bytes, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Result, Span, StepArgs,
+    Storage, View, ViewMut, Write,
 };
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -84,13 +85,14 @@ impl Backend for Noting {
     }
     fn optimizer_step(
         &self,
-        step: OptimizerStep,
+        rule: &UpdateRule,
         lr: f32,
         params: &mut Storage,
         grads: &Storage,
+        state: &mut [&mut Storage],
         runs: &[ParamRun],
     ) -> Result<()> {
-        Reference.optimizer_step(step, lr, params, grads, runs)
+        Reference.optimizer_step(rule, lr, params, grads, state, runs)
     }
 }
 

@@ -5,7 +5,8 @@
 
 use layers::{Draws, Mode, Network};
 use models::Model;
-use program::{OptimizerStep, ParamRun, Sgd, Storage, WeightDecay};
+use optim::Sgd;
+use program::OptimizerState;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,16 +32,14 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// A training step and an evaluation, as the training loop makes them.
-fn step(network: &mut Network, velocity: &mut Storage, images: &[f32], labels: &[u32], step: u64) {
+fn step(network: &mut Network, optimizer: &mut OptimizerState, images: &[f32], labels: &[u32], step: u64) {
     let global_batch = labels.len();
     network.set_input(images, labels).unwrap();
     network.train_pass(Draws { seed: 1, step, first_sample: 0 }, 0.1, global_batch).unwrap();
     network.finish_step(global_batch).unwrap();
     let device = network.device().clone();
     let arena = network.arena_mut();
-    let step = OptimizerStep::Sgd(Sgd::keras().momentum(0.9).nesterov(), velocity);
-    let run = ParamRun::new(arena.trainable, WeightDecay::None);
-    device.optimizer_step(step, 1e-3, &mut arena.params, &arena.grads, &[run]).unwrap();
+    optimizer.step(&device, 1e-3, &mut arena.params, &arena.grads, arena.trainable).unwrap();
     network.evaluate_pass().unwrap();
     assert!(network.metrics().unwrap().loss_sum.is_finite());
 }
@@ -48,14 +47,15 @@ fn step(network: &mut Network, velocity: &mut Storage, images: &[f32], labels: &
 fn check(name: &str, model: &Model) {
     let mut network = model.build(&tensor_cpu::device(2), 8, Mode::Training).unwrap();
     network.init(1).unwrap();
-    let mut velocity = network.device().alloc(network.arena().params.len()).unwrap();
+    let sgd = Sgd::keras().momentum(0.9).nesterov();
+    let mut optimizer = OptimizerState::new(network.device(), sgd, network.arena().params.len()).unwrap();
     let (images, labels) = (vec![0.5; 8 * network.sample_len()], [0, 1, 2, 3, 4, 5, 6, 7]);
-    step(&mut network, &mut velocity, &images, &labels, 0);
+    step(&mut network, &mut optimizer, &images, &labels, 0);
     let before = ALLOCATIONS.load(Ordering::SeqCst);
     // Two whole batches, then a short one.
     for (number, n) in [(1, 8), (2, 8), (3, 5)] {
         let images = &images[..n * network.sample_len()];
-        step(&mut network, &mut velocity, images, &labels[..n], number);
+        step(&mut network, &mut optimizer, images, &labels[..n], number);
     }
     let after = ALLOCATIONS.load(Ordering::SeqCst);
     assert_eq!(after - before, 0, "{name} allocates in its steps");

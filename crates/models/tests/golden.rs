@@ -3,7 +3,8 @@
 
 use layers::{Draws, Mode, Network, Role};
 use models::Model;
-use program::{Device, OptimizerStep, ParamRun, Sgd, Span, View, WeightDecay};
+use optim::Sgd;
+use program::{Device, OptimizerState, Span, View};
 use testkit::{Golden, Tolerance, compare, fingerprint, pattern, read};
 
 const SEED: u64 = 7;
@@ -106,9 +107,10 @@ impl Case {
     }
 
     /// Some steps of SGD with momentum, then an evaluation.
-    fn run(mut self, steps: u64, lr: f32) {
+    fn run(mut self, steps: u64, lr: f64) {
         let device = self.network.device().clone();
-        let mut velocity = device.alloc(self.network.arena().params.len()).unwrap();
+        let len = self.network.arena().params.len();
+        let mut optimizer = OptimizerState::new(&device, Sgd::keras().momentum(0.875), len).unwrap();
         let mut losses = Vec::new();
         for step in 0..steps {
             let draws = Draws { seed: SEED, step, first_sample: 0 };
@@ -120,9 +122,7 @@ impl Case {
                 self.check_gradients();
             }
             let arena = self.network.arena_mut();
-            let step = OptimizerStep::Sgd(Sgd::keras().momentum(0.875), &mut velocity);
-            let run = ParamRun::new(arena.trainable, WeightDecay::None);
-            device.optimizer_step(step, lr, &mut arena.params, &arena.grads, &[run]).unwrap();
+            optimizer.step(&device, lr, &mut arena.params, &arena.grads, arena.trainable).unwrap();
         }
         self.check("losses", &losses, self.precision.last);
         self.check_parameters();
@@ -132,7 +132,7 @@ impl Case {
 }
 
 /// On the reference and on the CPU: each number of threads gives the same bits, as another test shows.
-fn check(name: &'static str, model: &Model, batch: usize, steps: u64, lr: f32, rounding: [f64; 2]) {
+fn check(name: &'static str, model: &Model, batch: usize, steps: u64, lr: f64, rounding: [f64; 2]) {
     for device in [tensor_cpu::reference(), tensor_cpu::device(2)] {
         println!("{name} on {}", device.name());
         Case::new(&device, name, model, batch, rounding).run(steps, lr);

@@ -3,7 +3,6 @@ use crate::text::{Writer, check, parse};
 use crate::{Error, Progress, Result};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
-use serde::{Deserialize, Serialize};
 
 /// A moving average of the weights: `average = m * average + (1 - m) * weight`, from the first weights on.
 ///
@@ -26,8 +25,7 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!((at(4), at(10), at(20)), (None, Some(0.09672262), Some(0.77378094)));
 /// # Ok::<(), optim::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ema {
     /// The share of the average that one step keeps (default 0.99, Keras' `ema_momentum`). If it moves every
     /// 5 steps, it keeps the fifth power of this each time.
@@ -69,7 +67,7 @@ impl Ema {
     /// Names the first option that is outside of its domain.
     pub fn validate(&self) -> Result<()> {
         let Ema { momentum, every, power, overwrite_frequency } = *self;
-        check("ema", "momentum", momentum, crate::optimizer::fading(momentum))?;
+        check("ema", "momentum", momentum, crate::rule::fading(momentum))?;
         check("ema", "every", every, (every > 0, "at least 1"))?;
         check("ema", "power", power, (power.is_finite() && power >= 0.0, "a number of 0 or more"))?;
         check("ema", "overwrite-frequency", 0, (overwrite_frequency != Some(0), "at least 1"))

@@ -3,7 +3,7 @@ use crate::number::Number;
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// The errors of schedules, optimizers and steps. Every variant names the refused value.
+/// The errors of schedules and optimizers. Every variant names the refused value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -77,19 +77,4 @@ pub enum Error {
         /// The rate that was given.
         lr: f64,
     },
-    /// A saved state is not this optimizer's.
-    #[error(
-        "{state}: {got} values were given, but {expected} are needed; is the checkpoint of another model or optimizer?"
-    )]
-    StateLength {
-        /// The names of its arenas, see [`OptimizerState::arenas`](crate::OptimizerState::arenas).
-        state: String,
-        /// The length that would fit.
-        expected: usize,
-        /// The length that was given.
-        got: usize,
-    },
-    /// The device refused an op.
-    #[error(transparent)]
-    Tensor(#[from] program::Error),
 }

@@ -1,10 +1,8 @@
 use crate::number::Number;
 use crate::text::{Options, Writer, check, parse};
-use crate::{Error, Optimizer, Result};
+use crate::{Error, Result, WeightDecay};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
-use program::{ParamRun, Span, WeightDecay};
-use serde::{Deserialize, Serialize};
 
 /// How many names an error lists.
 const SHOWN: usize = 8;
@@ -12,7 +10,7 @@ const SHOWN: usize = 8;
 /// Parameters with other rules than the optimizer's, chosen by their names: PyTorch's `param_groups`.
 ///
 /// A parameter belongs to the first group whose pattern matches. Without a match it follows the optimizer.
-/// [`OptimizerState::grouped`](crate::OptimizerState::grouped) applies groups.
+/// [`ParamGroup::of`] finds it.
 ///
 /// # Compact form
 /// [`FromStr`] reads and [`Display`] writes `PATTERN[:OPTION=VALUE,...]`. In the pattern `*` stands for any characters, or none.
@@ -31,8 +29,7 @@ const SHOWN: usize = 8;
 /// assert_eq!((group.lr_multiplier, group.weight_decay), (64.0, Some(WeightDecay::Coupled(2e-5))));
 /// # Ok::<(), optim::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ParamGroup {
     /// The pattern of its names.
     pub pattern: String,
@@ -70,6 +67,11 @@ impl ParamGroup {
         matches(&self.pattern, name)
     }
 
+    /// The group that the parameter of this name belongs to.
+    pub fn of<'g>(groups: &'g [ParamGroup], name: &str) -> Option<&'g ParamGroup> {
+        groups.iter().find(|group| group.takes(name))
+    }
+
     /// Checks the options. Parsing does so by itself.
     ///
     /// # Errors
@@ -90,7 +92,7 @@ impl ParamGroup {
             multiplier,
             (multiplier.is_finite() && multiplier >= 0.0, "a number of 0 or more"),
         )?;
-        self.weight_decay.map_or(Ok(()), |decay| crate::optimizer::check_weight_decay(of, decay))
+        self.weight_decay.map_or(Ok(()), |decay| crate::rule::check_weight_decay(of, decay))
     }
 
     /// Checks that every group takes some of the parameters with these names.
@@ -98,9 +100,11 @@ impl ParamGroup {
     /// # Errors
     /// [`Error::EmptyGroup`] names the first that takes none.
     pub fn check_all<'n>(groups: &[ParamGroup], names: impl Iterator<Item = &'n str> + Clone) -> Result<()> {
-        let taker = |name| groups.iter().position(|group| group.takes(name));
-        for (k, group) in groups.iter().enumerate() {
-            if names.clone().all(|name| taker(name) != Some(k)) {
+        for group in groups {
+            if names
+                .clone()
+                .all(|name| !Self::of(groups, name).is_some_and(|taker| core::ptr::eq(taker, group)))
+            {
                 let mut shown: Vec<&str> = names.clone().take(SHOWN).collect();
                 if names.clone().count() > SHOWN {
                     shown.push("...");
@@ -163,50 +167,5 @@ impl Display for ParamGroup {
             Some(decay) => crate::optimizer::write_weight_decay(&mut out, decay)?,
         }
         self.epochs.map_or(Ok(()), |epochs| out.option("epochs", epochs))
-    }
-}
-
-/// Runs of an arena, each of parameters of one group, and until which epoch they are trained.
-#[derive(Clone, Debug)]
-pub(crate) struct Grouped(Vec<(ParamRun, u64)>);
-
-impl Grouped {
-    /// Neighbours of one group make one run if nothing lies between them.
-    pub(crate) fn new<'n>(
-        optimizer: &Optimizer,
-        groups: &[ParamGroup],
-        params: impl Iterator<Item = (&'n str, Span)>,
-    ) -> Self {
-        let mut params: Vec<(Option<usize>, Span)> =
-            params.map(|(name, at)| (groups.iter().position(|group| group.takes(name)), at)).collect();
-        params.sort_by_key(|(_, at)| at.offset);
-        params.dedup_by(|(group, at), (last, run)| {
-            let same = group == last && at.offset == run.end();
-            if same {
-                run.len += at.len;
-            }
-            same
-        });
-        let run = |(group, at): (Option<usize>, Span)| {
-            let group = group.map(|k| &groups[k]);
-            let weight_decay = group.and_then(|group| group.weight_decay).unwrap_or(optimizer.weight_decay());
-            let lr_multiplier = group.map_or(1.0, |group| group.lr_multiplier);
-            let epochs = group.and_then(|group| group.epochs).unwrap_or(u64::MAX);
-            (ParamRun { at, lr_multiplier, weight_decay }, epochs)
-        };
-        Grouped(params.into_iter().map(run).collect())
-    }
-
-    /// How many runs there are.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// What of `at` is trained in `epoch`.
-    pub(crate) fn runs(&self, epoch: u64, at: Span) -> impl Iterator<Item = ParamRun> {
-        self.0.iter().filter(move |(_, epochs)| epoch < *epochs).filter_map(move |(run, _)| {
-            let (from, to) = (run.at.offset.max(at.offset), run.at.end().min(at.end()));
-            (from < to).then(|| ParamRun { at: Span::new(from, to - from), ..*run })
-        })
     }
 }

@@ -1,14 +1,13 @@
-//! Optimizers over flat parameter arenas, and learning-rate schedules as pure functions of the step.
+//! Optimizers that step over slices, and learning-rate schedules as pure functions of the step.
 //!
-//! - [`Schedule`] gives the learning rate at a [`Progress`]: a [`Curve`] and, before it, a [`Warmup`]. It needs no
-//!   device and works alone. [`LinearScaling`] multiplies it for larger batches.
-//! - [`Optimizer`] is a rule with its constants: [`Sgd`], [`Rmsprop`] or [`Adam`], in the conventions of Keras or PyTorch.
+//! - [`Sgd`], [`Rmsprop`] and [`Adam`] are rules in the conventions of Keras or PyTorch: `step` moves a slice of parameters.
+//! - [`Optimizer`] is any of them, with what holds for all.
+//! - [`Schedule`] gives the learning rate at a [`Progress`]: a [`Curve`] and, before it, a [`Warmup`].
+//!   [`LinearScaling`] multiplies it for larger batches.
 //! - [`ParamGroup`] gives some of the parameters another rate, weight decay or end.
 //! - [`Ema`] decides when a moving average of the weights moves, and when it replaces them.
-//! - [`OptimizerState`] is an optimizer on a device: one step is one launch over the whole arena, or one for
-//!   each run of parameters of one group.
 //!
-//! All of them are plain data with a compact form, `sgd:momentum=0.9`: on a command line, and in files by serde.
+//! All of them are plain data with a compact form, `sgd:momentum=0.9`: on a command line, and in files by serde (with the feature `serde`).
 //!
 //! ```
 //! use optim::{Curve, Progress, Schedule, Warmup};
@@ -48,8 +47,9 @@ mod group;
 mod number;
 mod optimizer;
 mod progress;
+mod rule;
 mod schedule;
-mod state;
+#[cfg(feature = "serde")]
 mod stored;
 mod text;
 
@@ -57,7 +57,6 @@ pub use ema::Ema;
 pub use error::{Error, Result};
 pub use group::ParamGroup;
 pub use optimizer::Optimizer;
-pub use program::{Adam, Rmsprop, Sgd, Velocity, WeightDecay};
 pub use progress::Progress;
+pub use rule::{Adam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
 pub use schedule::{Curve, LinearScaling, Per, Schedule, Warmup};
-pub use state::OptimizerState;

@@ -1,20 +1,20 @@
 //! What files hold of the options: their compact form.
 
-use crate::{Ema, Error, Optimizer, ParamGroup, Result, Schedule};
+use crate::{Ema, Optimizer, ParamGroup, Schedule};
+use serde::de::{Deserialize, Deserializer, Error};
+use serde::{Serialize, Serializer};
 
 macro_rules! stored_as_text {
     ($($options:ty),+) => {
-        $(impl TryFrom<String> for $options {
-            type Error = Error;
-
-            fn try_from(text: String) -> Result<Self> {
-                text.parse()
+        $(impl Serialize for $options {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
             }
         }
 
-        impl From<$options> for String {
-            fn from(options: $options) -> Self {
-                options.to_string()
+        impl<'de> Deserialize<'de> for $options {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
             }
         })+
     };

@@ -1,10 +1,11 @@
 use crate::{
-    Bytes, CapturedGraph, Executable, ImageSet, Ints, LoadImages, Memory, OptimizerStep, ParamRun, Precision,
-    Result, Span, StepArgs, Storage, View, ViewMut,
+    Bytes, CapturedGraph, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Precision, Result, Span,
+    StepArgs, Storage, View, ViewMut,
 };
 use core::any::Any;
 use core::fmt::Debug;
 use core::ops::Range;
+use optim::UpdateRule;
 
 /// Whether an op replaces what its output held or adds to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -174,14 +175,17 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// each loss before the next step. The meter then holds that loss, and counts no further steps.
     fn meter(&self, sums: &Storage, metrics: Span, meter: &mut Storage) -> Result<()>;
 
-    /// One step of an optimizer at learning rate `lr`, on runs of parameters, which don't overlap and say their weight decay. All arenas are laid out alike, and nothing outside of the
-    /// runs is touched.
+    /// One step of a rule at learning rate `lr`, on runs of parameters, which don't overlap and say their weight decay.
+    /// `state` is an arena for each name in [`UpdateRule::state`], and 1 element that counts the steps if the rule
+    /// [counts them](UpdateRule::counts_steps), and if there is a run to step over. All arenas are laid out alike, and
+    /// nothing outside of the runs is touched.
     fn optimizer_step(
         &self,
-        step: OptimizerStep,
+        rule: &UpdateRule,
         lr: f32,
         params: &mut Storage,
         grads: &Storage,
+        state: &mut [&mut Storage],
         runs: &[ParamRun],
     ) -> Result<()>;
 }

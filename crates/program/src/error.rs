@@ -93,6 +93,21 @@ pub enum Error {
         /// The accepted place.
         accepted: &'static str,
     },
+    /// A saved state is not this optimizer's.
+    #[error(
+        "{state}: {got} values were given, but {expected} are needed; is the checkpoint of another model or optimizer?"
+    )]
+    StateLength {
+        /// The names of its arenas, see [`OptimizerState::arenas`](crate::OptimizerState::arenas).
+        state: String,
+        /// The length that would fit.
+        expected: usize,
+        /// The length that was given.
+        got: usize,
+    },
+    /// An option of an optimizer or of a group of parameters is outside of its domain.
+    #[error(transparent)]
+    Optimizer(#[from] optim::Error),
     /// Tensors of two devices met in one op.
     #[error("{op}: an operand lives on another device than the op runs on")]
     DeviceMismatch {

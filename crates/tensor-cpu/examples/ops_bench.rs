@@ -11,10 +11,11 @@
 mod arguments;
 
 use core::ops::Range;
+use optim::{Adam, Rmsprop, Sgd, WeightDecay};
 use program::ops::*;
 use program::{
-    Activation, Adam, Arena, Backend, BatchNorm, Layout, Moments, Noise, Op, OptimizerStep, Pad, ParamRun,
-    Pool2d, Result, Rmsprop, Sgd, Shape, Span, StepArgs, TensorId, Trial, View, ViewMut, WeightDecay, Write,
+    Activation, Arena, Backend, BatchNorm, Layout, Noise, Op, Pad, ParamRun, Pool2d, Result, Shape, Span,
+    StepArgs, TensorId, Trial, View, ViewMut, Write,
 };
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -153,17 +154,17 @@ impl Bench {
         let moved = (5.0 * 4.0 / self.bytes) as usize * len;
         let runs = [ParamRun::new(at, WeightDecay::None)];
         self.line("SGD", shape, moved, || {
-            let step = OptimizerStep::Sgd(Sgd::keras().momentum(0.9), &mut state);
-            cpu.optimizer_step(step, 0.0, &mut params, &grads, &runs)
+            let sgd = Sgd::keras().momentum(0.9).into();
+            cpu.optimizer_step(&sgd, 0.0, &mut params, &grads, &mut [&mut state], &runs)
         })?;
         self.line("RMSprop", shape, moved, || {
-            let step = OptimizerStep::Rmsprop(Rmsprop::keras2(), &mut state);
-            cpu.optimizer_step(step, 0.0, &mut params, &grads, &runs)
+            let rmsprop = Rmsprop::keras2().into();
+            cpu.optimizer_step(&rmsprop, 0.0, &mut params, &grads, &mut [&mut state], &runs)
         })?;
         let (mut mean_square, mut steps) = (cpu.alloc(len)?, cpu.alloc(1)?);
         self.line("Adam", shape, moved / 5 * 7, || {
-            let moments = Moments { mean: &mut state, mean_square: &mut mean_square, steps: &mut steps };
-            cpu.optimizer_step(OptimizerStep::Adam(Adam::keras(), moments), 0.0, &mut params, &grads, &runs)
+            let state = &mut [&mut state, &mut mean_square, &mut steps];
+            cpu.optimizer_step(&Adam::keras().into(), 0.0, &mut params, &grads, state, &runs)
         })?;
         black_box(&params);
         Ok(())

@@ -5,9 +5,10 @@ use crate::element::{Bf16, Element, Format, typed};
 use crate::operand::{alike, optimizer_step, run, run_mut, run_of, run_of_mut, tensors, write};
 use crate::{Buffer, Cpu, elementwise, images, optimizer, scratch, softmax};
 use core::ops::Range;
+use optim::UpdateRule;
 use program::{
-    Backend, Bytes, Error, Executable, ImageSet, Ints, LoadImages, Memory, OptimizerStep, ParamRun,
-    Precision, Result, Span, StepArgs, Storage, View, ViewMut, Write,
+    Backend, Bytes, Error, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Precision, Result, Span,
+    StepArgs, Storage, View, ViewMut, Write,
 };
 
 impl Backend for Cpu {
@@ -160,12 +161,23 @@ impl Backend for Cpu {
 
     fn optimizer_step(
         &self,
-        step: OptimizerStep,
+        rule: &UpdateRule,
         lr: f32,
         params: &mut Storage,
         grads: &Storage,
+        state: &mut [&mut Storage],
         runs: &[ParamRun],
     ) -> Result<()> {
-        optimizer_step::<_, Buffer>(self, step, lr, params, grads, runs)
+        optimizer_step::<_, Buffer>(
+            rule,
+            lr,
+            params,
+            grads,
+            state,
+            runs,
+            |rule, lr, t, params, grads, state| {
+                optimizer::update(self, rule, lr, t, params, grads, state);
+            },
+        )
     }
 }

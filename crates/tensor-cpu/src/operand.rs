@@ -4,10 +4,8 @@ use crate::Buffer;
 use crate::element::Element;
 use core::any::Any;
 use core::ops::{AddAssign, DerefMut};
-use program::{
-    Adam, Error, Moments, OptimizerStep, ParamRun, Result, Rmsprop, Sgd, Span, Storage, View, ViewMut,
-    WeightDecay,
-};
+use optim::UpdateRule;
+use program::{Error, ParamRun, Result, Span, Storage, View, ViewMut};
 
 /// The tensor as a slice, once its layout is known to fit, and its numbers to be of this type.
 pub(crate) fn read<'a, E: Element>(
@@ -104,103 +102,55 @@ pub(crate) fn run_mut<'a, T>(
     Ok(&mut data[at.range()])
 }
 
-/// What an optimizer remembers of parameters, which has a name: arenas that are laid out as theirs.
-type Memory<'a, T, const N: usize> = [(&'static str, &'a mut [T]); N];
-
-/// How a step moves a run.
-#[derive(Clone, Copy)]
-pub(crate) struct Rate {
-    pub lr: f32,
-    pub weight_decay: WeightDecay,
-}
-
-/// The rules of the optimizers, each on one run. The optimizer's state may be empty.
-pub(crate) trait Rules<T> {
-    fn sgd(&self, rule: &Sgd, rate: Rate, params: &mut [T], grads: &[T], velocity: [&mut [T]; 1]);
-    fn rmsprop(&self, rule: &Rmsprop, rate: Rate, params: &mut [T], grads: &[T], mean_square: [&mut [T]; 1]);
-    /// The step after `taken` ones; `moments` are the mean and the mean square.
-    fn adam(&self, rule: &Adam, rate: Rate, taken: T, params: &mut [T], grads: &[T], moments: [&mut [T]; 2]);
-}
-
-/// See `Backend::optimizer_step`.
-pub(crate) fn optimizer_step<T: Copy + AddAssign + From<u8>, B: Any + DerefMut<Target = [T]>>(
-    rules: &impl Rules<T>,
-    step: OptimizerStep,
+/// See `Backend::optimizer_step`. `step` takes a rule with the weight decay of a run, the learning rate, the step's number from 1,
+/// and of the run the parameters, the gradients and what the rule remembers: a slice for each name, the others are empty.
+pub(crate) fn optimizer_step<T, B>(
+    rule: &UpdateRule,
     lr: f32,
     params: &mut Storage,
     grads: &Storage,
+    state: &mut [&mut Storage],
     runs: &[ParamRun],
-) -> Result<()> {
-    let (params, grads) = (arena::<T, B>(params)?, grads.on::<B>("optimizer_step")?);
-    match step {
-        OptimizerStep::Sgd(rule, velocity) => {
-            let (velocity, remembers) = ([("the velocity", arena::<T, B>(velocity)?)], rule.momentum != 0.0);
-            for_runs(
-                "sgd_step",
-                lr,
-                params,
-                grads,
-                velocity,
-                runs,
-                remembers,
-                |rate, params, grads, velocity| {
-                    rules.sgd(&rule, rate, params, grads, velocity);
-                },
-            )
-        }
-        OptimizerStep::Rmsprop(rule, squares) => {
-            let squares = [("the mean squares", arena::<T, B>(squares)?)];
-            for_runs(
-                "rmsprop_step",
-                lr,
-                params,
-                grads,
-                squares,
-                runs,
-                true,
-                |rate, params, grads, squares| {
-                    rules.rmsprop(&rule, rate, params, grads, squares);
-                },
-            )
-        }
-        OptimizerStep::Adam(rule, Moments { mean, mean_square, steps }) => {
-            let op = "adam_step";
-            let moments =
-                [("the means", arena::<T, B>(mean)?), ("the mean squares", arena::<T, B>(mean_square)?)];
-            let steps = run_mut(op, "the number of steps", arena::<T, B>(steps)?, Span::new(0, 1))?;
-            for_runs(op, lr, params, grads, moments, runs, true, |rate, params, grads, moments| {
-                rules.adam(&rule, rate, steps[0], params, grads, moments);
-            })?;
-            steps[0] += T::from(u8::from(runs.iter().any(|run| run.at.len > 0)));
-            Ok(())
-        }
+    step: impl Fn(UpdateRule, f32, u64, &mut [T], &[T], [&mut [T]; 2]),
+) -> Result<()>
+where
+    T: Copy + AddAssign + From<u8> + Into<f64>,
+    B: Any + DerefMut<Target = [T]>,
+{
+    let (op, names) = ("optimizer_step", rule.state());
+    let (expected, got) = (names.len() + usize::from(rule.counts_steps()), state.len());
+    if got != expected {
+        return Err(Error::Length { op, what: "the state, in arenas,", expected, got });
     }
+    let (params, grads) = (arena::<T, B>(params)?, grads.on::<B>(op)?);
+    let (arenas, counted) = state.split_at_mut(names.len());
+    let mut remembered: [&mut [T]; 2] = Default::default();
+    for (to, from) in remembered.iter_mut().zip(arenas) {
+        *to = arena::<T, B>(from)?;
+    }
+    let mut counted = match counted.first_mut() {
+        Some(counted) => Some(run_mut(op, "the number of steps", arena::<T, B>(counted)?, Span::new(0, 1))?),
+        None => None,
+    };
+    let taken: f64 = counted.as_ref().map_or(0.0, |steps| steps[0].into());
+    for &ParamRun { at, lr_multiplier, weight_decay } in runs {
+        let (params, grads) =
+            (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
+        let mut parts: [&mut [T]; 2] = Default::default();
+        for ((part, whole), name) in parts.iter_mut().zip(&mut remembered).zip(names) {
+            *part = run_mut(op, name, whole, at)?;
+        }
+        let rule = rule.with_weight_decay(weight_decay);
+        step(rule, lr * lr_multiplier, taken as u64 + 1, params, grads, parts);
+    }
+    if let Some(steps) = &mut counted {
+        steps[0] += T::from(u8::from(runs.iter().any(|run| run.at.len > 0)));
+    }
+    Ok(())
 }
 
 fn arena<T, B: Any + DerefMut<Target = [T]>>(data: &mut Storage) -> Result<&mut [T]> {
     Ok(data.on_mut::<B>("optimizer_step")?)
-}
-
-/// Calls `step` with the slices of each of the runs, without `memory` if the step does not use it.
-fn for_runs<T, const N: usize>(
-    op: &'static str,
-    lr: f32,
-    params: &mut [T],
-    grads: &[T],
-    mut memory: Memory<T, N>,
-    runs: &[ParamRun],
-    remembers: bool,
-    mut step: impl FnMut(Rate, &mut [T], &[T], [&mut [T]; N]),
-) -> Result<()> {
-    for &ParamRun { at, lr_multiplier, weight_decay } in runs {
-        let (params, grads) =
-            (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
-        let remembered = if remembers { at } else { Span::new(0, 0) };
-        memory.iter().try_for_each(|(what, memory)| remembered.check(op, what, memory.len()))?;
-        let rate = Rate { lr: lr * lr_multiplier, weight_decay };
-        step(rate, params, grads, memory.each_mut().map(|(_, memory)| &mut memory[remembered.range()]));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

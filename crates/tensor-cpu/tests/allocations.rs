@@ -1,11 +1,11 @@
 //! Once an op has run, running it again allocates nothing: a training step's memory is known in advance.
 #![allow(clippy::unwrap_used)]
 
+use optim::{Adam, Rmsprop, Sgd, WeightDecay};
 use program::ops::*;
 use program::{
-    Activation, Adam, Arena, Backend, BatchNorm, Conv2d, Layout, Linear, Moments, Noise, Op, OptimizerStep,
-    Pad, ParamRun, Pool2d, Result, Rmsprop, Sgd, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun,
-    WeightDecay, Write,
+    Activation, Arena, Backend, BatchNorm, Conv2d, Layout, Linear, Noise, Op, Pad, ParamRun, Pool2d, Result,
+    Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, Write,
 };
 use std::alloc::{GlobalAlloc, Layout as Memory, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -116,12 +116,10 @@ fn every_optimizer(cpu: &Cpu, [params, grads, mean, mean_square, steps]: &mut [S
     let all = Span::new(0, params.len());
     let runs = [ParamRun::new(all, WeightDecay::None)];
     cpu.ema_step(0.9, 1.0, grads, all, params, all)?;
-    let sgd = OptimizerStep::Sgd(Sgd::keras().momentum(0.9).nesterov(), mean);
-    cpu.optimizer_step(sgd, 0.1, params, grads, &runs)?;
-    let rmsprop = OptimizerStep::Rmsprop(Rmsprop::keras2(), mean);
-    cpu.optimizer_step(rmsprop, 0.1, params, grads, &runs)?;
-    let adam = OptimizerStep::Adam(Adam::keras(), Moments { mean, mean_square, steps });
-    cpu.optimizer_step(adam, 0.1, params, grads, &runs)
+    let sgd = Sgd::keras().momentum(0.9).nesterov().into();
+    cpu.optimizer_step(&sgd, 0.1, params, grads, &mut [mean], &runs)?;
+    cpu.optimizer_step(&Rmsprop::keras2().into(), 0.1, params, grads, &mut [mean], &runs)?;
+    cpu.optimizer_step(&Adam::keras().into(), 0.1, params, grads, &mut [mean, mean_square, steps], &runs)
 }
 
 /// A normalization and a dense layer on vectors.

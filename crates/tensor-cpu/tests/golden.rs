@@ -5,6 +5,7 @@
 #[path = "golden/spatial.rs"]
 mod spatial;
 
+use optim::{Rmsprop, Sgd, Velocity, WeightDecay};
 use program::ops::{
     Activate, ActivationGradient, AveragePool, AveragePoolGradient, BatchNormInfer, BatchNormInputGradient,
     BatchNormTrain, BatchNormWeightGradient, ChannelShuffle, Conv2dForward, Conv2dInputGradient,
@@ -12,9 +13,8 @@ use program::ops::{
     DepthwiseWeightGradient, GroupNorm, GroupNormGradient, MaxPool, MaxPoolGradient,
 };
 use program::{
-    Activation, Arena, BatchNorm, Conv2d, Device, Layout, Op, OptimizerStep, Pad, ParamRun, Pool2d, Rmsprop,
-    Sgd, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, Velocity, View, ViewMut, WeightDecay,
-    Write,
+    Activation, Arena, BatchNorm, Conv2d, Device, Layout, Op, Pad, ParamRun, Pool2d, Shape, Span, StepArgs,
+    Storage, TensorId, Trial, TrialRun, View, ViewMut, Write,
 };
 use safetensors::SafeTensors;
 use spatial::{pixels, sides, windows};
@@ -396,8 +396,10 @@ fn optimizers(device: &Device) {
         ("keras.nesterov", 0.875, true, Velocity::Keras, none),
     ] {
         ten_steps(device, name, |k, params, grads, state, at| {
-            let step = OptimizerStep::Sgd(Sgd { momentum, nesterov, velocity, weight_decay }, state);
-            device.optimizer_step(step, rate(k), params, grads, &[ParamRun::new(at, weight_decay)]).unwrap();
+            let rule = Sgd { momentum, nesterov, velocity, weight_decay }.into();
+            let state: &mut [_] = if momentum == 0.0 { &mut [] } else { &mut [state] };
+            let run = ParamRun::new(at, weight_decay);
+            device.optimizer_step(&rule, rate(k), params, grads, state, &[run]).unwrap();
         });
     }
     for (name, epsilon_inside_root, weight_decay) in
@@ -405,9 +407,9 @@ fn optimizers(device: &Device) {
     {
         ten_steps(device, name, |k, params, grads, state, at| {
             let epsilon = 1.0 / 1_048_576.0;
-            let rule = Rmsprop { rho: 0.875, epsilon, epsilon_inside_root, weight_decay };
-            let (step, run) = (OptimizerStep::Rmsprop(rule, state), ParamRun::new(at, weight_decay));
-            device.optimizer_step(step, rate(k), params, grads, &[run]).unwrap();
+            let rule = Rmsprop { rho: 0.875, epsilon, epsilon_inside_root, weight_decay }.into();
+            let run = ParamRun::new(at, weight_decay);
+            device.optimizer_step(&rule, rate(k), params, grads, &mut [state], &[run]).unwrap();
         });
     }
 }

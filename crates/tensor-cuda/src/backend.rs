@@ -6,9 +6,10 @@ use crate::format::Format;
 use crate::layer::Layer;
 use crate::memory;
 use core::ops::Range;
+use optim::UpdateRule;
 use program::{
-    Backend, Bytes, CapturedGraph, Error, Executable, ImageSet, Ints, LoadImages, Memory, Op, OptimizerStep,
-    ParamRun, Precision, Result, Span, StepArgs, Storage, View, ViewMut, Write,
+    Backend, Bytes, CapturedGraph, Error, Executable, ImageSet, Ints, LoadImages, Memory, Op, ParamRun,
+    Precision, Result, Span, StepArgs, Storage, View, ViewMut, Write,
 };
 
 impl Cuda {
@@ -182,12 +183,13 @@ impl Backend for Cuda {
 
     fn optimizer_step(
         &self,
-        step: OptimizerStep,
+        rule: &UpdateRule,
         lr: f32,
         params: &mut Storage,
         grads: &Storage,
+        state: &mut [&mut Storage],
         runs: &[ParamRun],
     ) -> Result<()> {
-        self.op(|| self.op_optimizer_step(step, lr, params, grads, runs))
+        self.op(|| self.op_optimizer_step(rule, lr, params, grads, state, runs))
     }
 }

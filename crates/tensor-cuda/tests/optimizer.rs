@@ -4,10 +4,8 @@
 
 use crate::harness::*;
 use core::ops::Range;
-use program::{
-    Adam, Backend, Moments, OptimizerStep, ParamRun, Precision, Result, Rmsprop, Sgd, Span, Velocity,
-    WeightDecay,
-};
+use optim::{Adam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use program::{Backend, ParamRun, Precision, Result, Span, Storage};
 use tensor_cpu::{Cpu, Reference};
 use tensor_cuda::Cuda;
 
@@ -93,14 +91,14 @@ impl Steps {
             let [(of_sgd, velocity), (of_rmsprop, mean_square), (of_adam, mean)] = &mut arenas[..] else {
                 panic!("three optimizers")
             };
-            let moments = Moments { mean, mean_square: &mut squares, steps: &mut steps };
-            for (step, lr, params, decay) in [
-                (OptimizerStep::Sgd(sgd, velocity), lr, of_sgd, sgd.weight_decay),
-                (OptimizerStep::Rmsprop(rmsprop, mean_square), 0.01 * lr, of_rmsprop, rmsprop.weight_decay),
-                (OptimizerStep::Adam(adam, moments), 0.01 * lr, of_adam, adam.weight_decay),
-            ] {
-                device.optimizer_step(step, lr, params, &grads, &self.runs(decay))?;
-            }
+            let of_velocity: &mut [_] = if sgd.momentum == 0.0 { &mut [] } else { &mut [velocity] };
+            let moments = &mut [mean, &mut squares, &mut steps];
+            let step = |rule: UpdateRule, lr, params: &mut Storage, state: &mut [&mut Storage]| {
+                device.optimizer_step(&rule, lr, params, &grads, state, &self.runs(rule.weight_decay()))
+            };
+            step(sgd.into(), lr, of_sgd, of_velocity)?;
+            step(rmsprop.into(), 0.01 * lr, of_rmsprop, &mut [mean_square])?;
+            step(adam.into(), 0.01 * lr, of_adam, moments)?;
         }
         Ok(vec![
             ("params after SGD", download(device, &arenas[0].0, all)?, 2e-6),
@@ -178,13 +176,12 @@ fn a_bad_loss_halts_all_steps() {
             cuda.ema_step(0.9, 1.0, &grads, at, &mut running, at).unwrap();
             let rmsprop = Rmsprop::keras3().epsilon(1e-3);
             let [weights, mean, mean_square] = &mut of_adam;
-            let moments = Moments { mean, mean_square, steps: &mut steps };
-            let sgd = OptimizerStep::Sgd(Sgd::keras().momentum(0.9), &mut velocity);
-            cuda.optimizer_step(sgd, 0.5, &mut params, &grads, &[plain(at)]).unwrap();
-            let rmsprop = OptimizerStep::Rmsprop(rmsprop, &mut squares);
-            cuda.optimizer_step(rmsprop, 0.1, &mut params, &grads, &[plain(at)]).unwrap();
-            let adam = OptimizerStep::Adam(Adam::keras(), moments);
-            cuda.optimizer_step(adam, 0.1, weights, &grads, &[plain(at)]).unwrap();
+            let (sgd, runs) = (Sgd::keras().momentum(0.9).into(), [plain(at)]);
+            cuda.optimizer_step(&sgd, 0.5, &mut params, &grads, &mut [&mut velocity], &runs).unwrap();
+            cuda.optimizer_step(&rmsprop.into(), 0.1, &mut params, &grads, &mut [&mut squares], &runs)
+                .unwrap();
+            let (adam, moments) = (Adam::keras().into(), &mut [mean, mean_square, &mut steps]);
+            cuda.optimizer_step(&adam, 0.1, weights, &grads, moments, &runs).unwrap();
             let [weights, mean, mean_square] = &of_adam;
             let arenas = [&params, &velocity, &squares, &running, weights, mean, mean_square];
             let mut all = arenas.map(|x| download(&cuda, x, at).unwrap()).to_vec();
@@ -218,9 +215,8 @@ impl Scaled {
         }
         let (grads, mut params) = (upload(&self.cuda, &grads).unwrap(), self.cuda.alloc(self.len).unwrap());
         let at = Span::new(0, self.len);
-        let mut none = self.cuda.alloc(0).unwrap();
-        let step = OptimizerStep::Sgd(Sgd::keras(), &mut none);
-        self.cuda.optimizer_step(step, 1.0, &mut params, &grads, &[plain(at)]).unwrap();
+        let sgd = Sgd::keras().into();
+        self.cuda.optimizer_step(&sgd, 1.0, &mut params, &grads, &mut [], &[plain(at)]).unwrap();
         let moved = download(&self.cuda, &params, at).unwrap()[0];
         if moved == 0.0 { 0.0 } else { -1.0 / moved }
     }
@@ -252,9 +248,8 @@ fn gradients_that_overflow_in_one_run_move_no_other() {
         let mut grads = vec![1.0; 24];
         grads[20] = odd;
         let (grads, mut params) = (upload(&cuda, &grads).unwrap(), cuda.alloc(24).unwrap());
-        let mut none = cuda.alloc(0).unwrap();
-        let step = OptimizerStep::Sgd(Sgd::keras(), &mut none);
-        cuda.optimizer_step(step, 1.0, &mut params, &grads, &[run(0), run(16)]).unwrap();
+        let (sgd, runs) = (Sgd::keras().into(), [run(0), run(16)]);
+        cuda.optimizer_step(&sgd, 1.0, &mut params, &grads, &mut [], &runs).unwrap();
         [0, 8, 16].map(|k| download(&cuda, &params, Span::new(k, 1)).unwrap()[0])
     };
     let moved = -2.0 / FIRST_LOSS_SCALE;
@@ -297,10 +292,9 @@ fn gradients_that_overflow_are_no_step_of_adam() {
     let mut steps = cuda.alloc(1).unwrap();
     for (odd, expected) in [(1.0, 1.0), (f32::INFINITY, 1.0), (1.0, 2.0)] {
         let grads = upload(&cuda, &[1.0, odd, 1.0]).unwrap();
-        let moments = Moments { mean: &mut mean, mean_square: &mut mean_square, steps: &mut steps };
         let before = download(&cuda, &params, at).unwrap();
-        let step = OptimizerStep::Adam(Adam::keras(), moments);
-        cuda.optimizer_step(step, 0.1, &mut params, &grads, &[plain(at)]).unwrap();
+        let (adam, moments) = (Adam::keras().into(), &mut [&mut mean, &mut mean_square, &mut steps]);
+        cuda.optimizer_step(&adam, 0.1, &mut params, &grads, moments, &[plain(at)]).unwrap();
         assert_eq!(download(&cuda, &steps, Span::new(0, 1)).unwrap(), [expected], "{odd}");
         assert_eq!(download(&cuda, &params, at).unwrap() == before, odd.is_infinite(), "{odd}");
         assert!(download(&cuda, &mean_square, at).unwrap().iter().all(|a| a.is_finite()), "{odd}");

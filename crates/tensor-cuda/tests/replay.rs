@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::harness::*;
+use optim::{Sgd, WeightDecay};
 use program::ops::{CrossEntropy, Dropout, LinearWeightGradient};
 use program::{
-    Arena, Backend, CapturedGraph as _, ImageSet, Layout, Linear, LoadImages, Noise, OptimizerStep, ParamRun,
-    Precision, ReplayArgs, Sgd, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, ViewMut,
-    WeightDecay, Write,
+    Arena, Backend, CapturedGraph as _, ImageSet, Layout, Linear, LoadImages, Noise, ParamRun, Precision,
+    ReplayArgs, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, ViewMut, Write,
 };
 use tensor_cuda::{Cuda, Options};
 
@@ -63,8 +63,8 @@ impl<'a> Step<'a> {
         let metrics = self.ops.executable.span(self.results[2]);
         self.cuda.meter(&self.ops.gradients, metrics, &mut self.meter).unwrap();
         let run = ParamRun::new(Span::new(4, LEN - 9), WeightDecay::Decoupled(0.01));
-        let step = OptimizerStep::Sgd(Sgd::keras().momentum(0.9).nesterov(), &mut self.velocity);
-        self.cuda.optimizer_step(step, replay.lr, &mut self.params, &self.grads, &[run]).unwrap();
+        let (rule, state) = (Sgd::keras().momentum(0.9).nesterov().into(), &mut [&mut self.velocity]);
+        self.cuda.optimizer_step(&rule, replay.lr, &mut self.params, &self.grads, state, &[run]).unwrap();
     }
 
     fn bits(&self) -> Vec<u32> {
@@ -178,7 +178,7 @@ fn a_step_waits_for_what_may_halt_it() {
     let sums = upload(&cuda, &[f32::NAN, 0.0]).unwrap();
     let meter = core::cell::RefCell::new(cuda.alloc(4).unwrap());
     let params = core::cell::RefCell::new(upload(&cuda, &numbers("p", LEN)).unwrap());
-    let (grads, mut velocity) = (upload(&cuda, &numbers("g", LEN)).unwrap(), cuda.alloc(LEN).unwrap());
+    let grads = upload(&cuda, &numbers("g", LEN)).unwrap();
     let begin = || {
         cuda.set_loss_scale([1.0, 0.0]).unwrap();
         cuda.fill(0.0, &mut meter.borrow_mut(), Span::new(0, 4)).unwrap();
@@ -187,8 +187,8 @@ fn a_step_waits_for_what_may_halt_it() {
     let mut ops = || {
         cuda.meter(&sums, Span::new(0, 2), &mut meter.borrow_mut()).unwrap();
         let run = ParamRun::new(Span::new(0, LEN), WeightDecay::None);
-        let step = OptimizerStep::Sgd(Sgd::keras(), &mut velocity);
-        cuda.optimizer_step(step, 0.5, &mut params.borrow_mut(), &grads, &[run]).unwrap();
+        let sgd = Sgd::keras().into();
+        cuda.optimizer_step(&sgd, 0.5, &mut params.borrow_mut(), &grads, &mut [], &[run]).unwrap();
     };
     let left = || download(&cuda, &params.borrow(), Span::new(0, LEN)).unwrap();
     replays_agree(&cuda, begin, &mut ops, left);

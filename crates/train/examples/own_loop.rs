@@ -2,8 +2,9 @@
 
 use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
 use layers::{BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode};
-use optim::{OptimizerState, Sgd};
+use optim::Sgd;
 use program::Activation::Relu;
+use program::OptimizerState;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut graph = Graph::new("mine", [32, 32, 3]);

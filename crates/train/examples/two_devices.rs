@@ -5,9 +5,9 @@
 //! `cargo run --release -p towers-train --example two_devices`; `towers train --pipeline-stages 2` does the same with any recipe.
 
 use layers::{Conv2D, Dense, Draws, Dropout, Flatten, Graph, MaxPooling2D, Mode, Value};
-use optim::{Optimizer, OptimizerState, Sgd};
+use optim::Sgd;
 use parallel::{Exchanges, Pass, Stage, in_flight, one_forward_one_backward, run_stages};
-use program::{Activation::Relu, Device};
+use program::{Activation::Relu, Device, OptimizerState};
 use std::time::Duration;
 use train::{Error, Result, cifar};
 
@@ -57,11 +57,8 @@ fn train(
     let micro = BATCH / MICRO_BATCHES;
     let mut network = graph.build_stage(*output, device, micro, Mode::Training, lanes)?;
     network.init(1)?;
-    let mut optimizer = OptimizerState::new(
-        device,
-        Optimizer::Sgd(Sgd::keras().momentum(0.9)),
-        network.arena().trainable.len,
-    )?;
+    let mut optimizer =
+        OptimizerState::new(device, Sgd::keras().momentum(0.9), network.arena().trainable.len)?;
     // Sums the gradients of the micro-batches.
     let mut sums = vec![0.0; network.arena().trainable.len];
     for step in 0..STEPS {

@@ -3,7 +3,7 @@
 use crate::{Error, Result};
 use checkpoint::Tensors;
 use layers::ParamSpec;
-use optim::OptimizerState;
+use optim::UpdateRule;
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub const AVERAGE: &str = "ema";
 /// the weights, a loss scale.
 pub(crate) fn is_training_state(name: &str, parameters: &HashSet<String>) -> bool {
     let of_parameter = |(arena, parameter): (&str, &str)| {
-        (arena == AVERAGE || OptimizerState::ARENAS.contains(&arena)) && parameters.contains(parameter)
+        (arena == AVERAGE || UpdateRule::STATES.contains(&arena)) && parameters.contains(parameter)
     };
     [LOSS_SCALE, OPTIMIZER_STEPS].contains(&name) || name.split_once('/').is_some_and(of_parameter)
 }

@@ -5,8 +5,8 @@ use layers::{
     AveragePooling2D, BatchNormalization, Concatenate, Conv2D, Dense, Draws, Dropout, Flatten, Graph,
     MaxPooling2D, Mode, Network, Value,
 };
-use optim::{Adam, Optimizer, OptimizerState, Sgd};
-use program::{Activation, Device, GraphCache, Precision, ReplayArgs};
+use optim::{Adam, Optimizer, Sgd};
+use program::{Activation, Device, GraphCache, OptimizerState, Precision, ReplayArgs};
 
 const BATCH: usize = 6;
 

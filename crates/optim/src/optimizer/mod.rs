@@ -2,10 +2,7 @@ mod text;
 
 pub(crate) use text::{read_weight_decay, write_weight_decay};
 
-use crate::Result;
-use crate::text::check;
-use program::{Adam, Rmsprop, Sgd, WeightDecay};
-use serde::{Deserialize, Serialize};
+use crate::{Error, Result, UpdateRule};
 
 /// How parameters follow their gradients: the rule and its constants, without the learning rate.
 ///
@@ -33,88 +30,33 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!(adamw, Adam::pytorch().weight_decay(WeightDecay::Decoupled(0.01)).into());
 /// # Ok::<(), optim::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum Optimizer {
-    /// Stochastic gradient descent with momentum.
-    Sgd(Sgd),
-    /// RMSprop.
-    Rmsprop(Rmsprop),
-    /// Adam, and with a decoupled weight decay AdamW.
-    Adam(Adam),
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Optimizer {
+    /// The rule and its constants.
+    pub rule: UpdateRule,
 }
 
 impl Optimizer {
-    /// The name in the compact form.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Optimizer::Sgd(_) => "sgd",
-            Optimizer::Rmsprop(_) => "rmsprop",
-            Optimizer::Adam(_) => "adam",
-        }
-    }
-
-    /// The weight decay.
-    pub fn weight_decay(&self) -> WeightDecay {
-        match self {
-            Optimizer::Sgd(sgd) => sgd.weight_decay,
-            Optimizer::Rmsprop(rmsprop) => rmsprop.weight_decay,
-            Optimizer::Adam(adam) => adam.weight_decay,
-        }
-    }
-
-    /// Checks the options. Parsing does so by itself, and so does [`OptimizerState::new`](crate::OptimizerState::new).
+    /// Checks the options. Parsing does so by itself.
     ///
     /// # Errors
     /// Names the first option that is outside of its domain.
     pub fn validate(&self) -> Result<()> {
-        let name = self.name();
-        let epsilon = match self {
-            Optimizer::Sgd(sgd) => {
-                check(name, "momentum", sgd.momentum, fading(sgd.momentum))?;
-                None
-            }
-            Optimizer::Rmsprop(rmsprop) => {
-                check(name, "rho", rmsprop.rho, fading(rmsprop.rho))?;
-                Some(rmsprop.epsilon)
-            }
-            Optimizer::Adam(adam) => {
-                check(name, "beta1", adam.beta1, fading(adam.beta1))?;
-                check(name, "beta2", adam.beta2, fading(adam.beta2))?;
-                Some(adam.epsilon)
-            }
-        };
-        if let Some(epsilon) = epsilon {
-            check(name, "epsilon", epsilon, (epsilon.is_finite() && epsilon > 0.0, "a positive number"))?;
-        }
-        check_weight_decay(name, self.weight_decay())
+        self.rule.validate()
+    }
+
+    /// A learning rate in f32, in which steps compute.
+    ///
+    /// # Errors
+    /// [`Error::LearningRate`] if it is not a finite number of 0 or more.
+    pub fn rate(lr: f64) -> Result<f32> {
+        let rate = lr as f32;
+        if rate.is_finite() && rate >= 0.0 { Ok(rate) } else { Err(Error::LearningRate { lr }) }
     }
 }
 
-impl From<Sgd> for Optimizer {
-    fn from(sgd: Sgd) -> Self {
-        Optimizer::Sgd(sgd)
+impl<R: Into<UpdateRule>> From<R> for Optimizer {
+    fn from(rule: R) -> Self {
+        Optimizer { rule: rule.into() }
     }
-}
-
-impl From<Rmsprop> for Optimizer {
-    fn from(rmsprop: Rmsprop) -> Self {
-        Optimizer::Rmsprop(rmsprop)
-    }
-}
-
-impl From<Adam> for Optimizer {
-    fn from(adam: Adam) -> Self {
-        Optimizer::Adam(adam)
-    }
-}
-
-/// Momentum, rho and betas: an average must forget.
-pub(crate) fn fading(x: impl Into<f64>) -> (bool, &'static str) {
-    ((0.0..1.0).contains(&x.into()), "a number from 0 to below 1")
-}
-
-pub(crate) fn check_weight_decay(of: &str, decay: WeightDecay) -> Result<()> {
-    let (WeightDecay::Coupled(w) | WeightDecay::Decoupled(w)) = decay else { return Ok(()) };
-    check(of, "weight-decay", w, (w.is_finite() && w >= 0.0, "a number of 0 or more"))
 }

@@ -1,10 +1,9 @@
 use super::Optimizer;
 use crate::number::Number;
 use crate::text::{Options, Writer, parse};
-use crate::{Error, Result};
+use crate::{Adam, Error, Result, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
-use program::{Adam, Rmsprop, Sgd, Velocity, WeightDecay};
 
 const NUMBER: &str = "a number";
 const SWITCH: &str = "true or false";
@@ -20,8 +19,8 @@ impl FromStr for Optimizer {
 
     fn from_str(text: &str) -> Result<Self> {
         let (name, mut options) = parse(text)?;
-        let optimizer = match name {
-            "sgd" => Optimizer::Sgd(Sgd {
+        let rule = match name {
+            "sgd" => UpdateRule::Sgd(Sgd {
                 momentum: options.or("momentum", NUMBER, 0.0)?,
                 nesterov: options.or("nesterov", SWITCH, false)?,
                 velocity: options.or("velocity", "keras or pytorch", Convention(Velocity::Keras))?.0,
@@ -29,7 +28,7 @@ impl FromStr for Optimizer {
             }),
             "rmsprop" => {
                 let style = options.or("style", "keras2, keras3 or pytorch", Style(STYLES[0].1))?.0;
-                Optimizer::Rmsprop(Rmsprop {
+                UpdateRule::Rmsprop(Rmsprop {
                     rho: options.or("rho", NUMBER, style.rho)?,
                     epsilon: options.or("epsilon", NUMBER, style.epsilon)?,
                     epsilon_inside_root: options.or(
@@ -47,7 +46,7 @@ impl FromStr for Optimizer {
                     WeightDecay::None if name == "adamw" => WeightDecay::Decoupled(decay),
                     given => given,
                 };
-                Optimizer::Adam(Adam {
+                UpdateRule::Adam(Adam {
                     beta1: options.or("beta1", NUMBER, style.beta1)?,
                     beta2: options.or("beta2", NUMBER, style.beta2)?,
                     epsilon: options.or("epsilon", NUMBER, style.epsilon)?,
@@ -61,6 +60,7 @@ impl FromStr for Optimizer {
             }
         };
         options.finish()?;
+        let optimizer = Optimizer { rule };
         optimizer.validate()?;
         Ok(optimizer)
     }
@@ -77,9 +77,9 @@ pub(crate) fn read_weight_decay(options: &mut Options) -> Result<WeightDecay> {
 
 impl Display for Optimizer {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        let mut out = Writer::new(f, self.name())?;
-        match *self {
-            Optimizer::Sgd(sgd) => {
+        let mut out = Writer::new(f, self.rule.name())?;
+        match self.rule {
+            UpdateRule::Sgd(sgd) => {
                 out.unless_default("momentum", Number(sgd.momentum), Number(0.0))?;
                 out.unless_default("nesterov", sgd.nesterov, false)?;
                 if sgd.velocity == Velocity::PyTorch {
@@ -87,7 +87,7 @@ impl Display for Optimizer {
                 }
                 write_weight_decay(&mut out, sgd.weight_decay)
             }
-            Optimizer::Rmsprop(rmsprop) => {
+            UpdateRule::Rmsprop(rmsprop) => {
                 let plain = rmsprop.weight_decay(WeightDecay::None);
                 let known = STYLES.iter().find(|(_, style)| *style == plain);
                 let (name, style) = known.unwrap_or(&STYLES[0]);
@@ -98,7 +98,7 @@ impl Display for Optimizer {
                 out.unless_default("epsilon-inside-root", inside, style.epsilon_inside_root)?;
                 write_weight_decay(&mut out, rmsprop.weight_decay)
             }
-            Optimizer::Adam(adam) => {
+            UpdateRule::Adam(adam) => {
                 let form = |style: &Adam| (style.epsilon, style.epsilon_hat);
                 let known = ADAM_STYLES.iter().find(|(_, style, _)| form(style) == form(&adam));
                 let (name, style, _) = known.unwrap_or(&ADAM_STYLES[0]);

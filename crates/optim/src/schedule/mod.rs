@@ -8,7 +8,6 @@ pub use scaling::LinearScaling;
 pub use warmup::Warmup;
 
 use crate::{Progress, Result};
-use serde::{Deserialize, Serialize};
 
 /// How the learning rate changes over a run: a pure function of where the run stands.
 ///
@@ -50,8 +49,7 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!(error.to_string(), "poly: option `pow` is unknown; there are power, alpha, per, epochs");
 /// # Ok::<(), optim::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedule {
     /// What the rate does over the run.
     pub curve: Curve,

@@ -1,5 +1,6 @@
 use crate::text::check;
 use crate::{Progress, Result};
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
 /// The linear scaling rule: a batch `k` times as large as the one that a rate was found for takes a rate `k` times as high.
@@ -19,8 +20,8 @@ use serde::{Deserialize, Serialize};
 /// let factor = |epoch: u64| scaling.factor(256, &Progress::at_step(epoch * 100, 100, 70));
 /// assert_eq!([factor(0), factor(1), factor(5), factor(69)], [1.0, 1.6, 4.0, 4.0]);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct LinearScaling {
     /// The samples of the batch that the base rate is for.
     pub base_batch: usize,

@@ -6,9 +6,10 @@ use super::{Reference, elementwise, images, optimizer, softmax};
 use crate::buffer::filled;
 use crate::operand::{optimizer_step, run, run_mut};
 use core::ops::Range;
+use optim::UpdateRule;
 use program::{
-    Backend, Bytes, Error, Executable, ImageSet, Ints, LoadImages, Memory, OptimizerStep, ParamRun, Result,
-    Span, StepArgs, Storage, View, ViewMut, Write,
+    Backend, Bytes, Error, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Result, Span, StepArgs,
+    Storage, View, ViewMut, Write,
 };
 
 /// Tensors in f64.
@@ -145,12 +146,13 @@ impl Backend for Reference {
 
     fn optimizer_step(
         &self,
-        step: OptimizerStep,
+        rule: &UpdateRule,
         lr: f32,
         params: &mut Storage,
         grads: &Storage,
+        state: &mut [&mut Storage],
         runs: &[ParamRun],
     ) -> Result<()> {
-        optimizer_step::<_, Buffer>(&optimizer::Plain, step, lr, params, grads, runs)
+        optimizer_step::<_, Buffer>(rule, lr, params, grads, state, runs, optimizer::update)
     }
 }

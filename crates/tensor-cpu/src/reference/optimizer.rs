@@ -1,12 +1,11 @@
-use crate::operand::{Rate, Rules};
-use program::{Adam, Rmsprop, Sgd, Velocity, WeightDecay};
+use optim::{Adam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
 
 /// The parameter and gradient after weight decay.
-fn decay(rate: Rate, p: f64, g: f64) -> (f64, f64) {
-    match rate.weight_decay {
+fn decay(decay: WeightDecay, lr: f64, p: f64, g: f64) -> (f64, f64) {
+    match decay {
         WeightDecay::None => (p, g),
         WeightDecay::Coupled(w) => (p, g + f64::from(w) * p),
-        WeightDecay::Decoupled(w) => (p - f64::from(rate.lr) * f64::from(w) * p, g),
+        WeightDecay::Decoupled(w) => (p - lr * f64::from(w) * p, g),
     }
 }
 
@@ -26,67 +25,71 @@ pub(crate) fn meter(metrics: &[f64], meter: &mut [f64]) {
     }
 }
 
-/// The rules as they are written in books.
-pub(crate) struct Plain;
-
-impl Rules<f64> for Plain {
-    fn sgd(&self, rule: &Sgd, rate: Rate, params: &mut [f64], grads: &[f64], [velocity]: [&mut [f64]; 1]) {
-        let (lr, m) = (f64::from(rate.lr), f64::from(rule.momentum));
-        for (k, (param, &g)) in params.iter_mut().zip(grads).enumerate() {
-            let (p, g) = decay(rate, *param, g);
-            let Some(v) = velocity.get_mut(k) else {
-                *param = p - lr * g;
-                continue;
-            };
-            *param = match rule.velocity {
-                Velocity::Keras => {
-                    *v = m * *v - lr * g;
-                    p + if rule.nesterov { m * *v - lr * g } else { *v }
-                }
-                Velocity::PyTorch => {
-                    *v = m * *v + g;
-                    p - lr * if rule.nesterov { g + m * *v } else { *v }
-                }
-            };
-        }
+/// A step of a rule as it is written in books: see [`optimizer_step`](crate::operand::optimizer_step).
+pub(crate) fn update(
+    rule: UpdateRule,
+    lr: f32,
+    t: u64,
+    params: &mut [f64],
+    grads: &[f64],
+    [first, second]: [&mut [f64]; 2],
+) {
+    let lr = f64::from(lr);
+    match rule {
+        UpdateRule::Sgd(rule) => sgd(rule, lr, params, grads, first),
+        UpdateRule::Rmsprop(rule) => rmsprop(rule, lr, params, grads, first),
+        UpdateRule::Adam(rule) => adam(rule, lr, t, params, grads, first, second),
     }
+}
 
-    fn rmsprop(
-        &self,
-        rule: &Rmsprop,
-        rate: Rate,
-        params: &mut [f64],
-        grads: &[f64],
-        [mean_square]: [&mut [f64]; 1],
-    ) {
-        let (lr, rho, epsilon) = (f64::from(rate.lr), f64::from(rule.rho), f64::from(rule.epsilon));
-        for ((param, &g), a) in params.iter_mut().zip(grads).zip(mean_square) {
-            let (p, g) = decay(rate, *param, g);
-            *a = rho * *a + (1.0 - rho) * g * g;
-            let root = if rule.epsilon_inside_root { (*a + epsilon).sqrt() } else { a.sqrt() + epsilon };
-            *param = p - lr * g / root;
-        }
+fn sgd(rule: Sgd, lr: f64, params: &mut [f64], grads: &[f64], velocity: &mut [f64]) {
+    let m = f64::from(rule.momentum);
+    for (k, (param, &g)) in params.iter_mut().zip(grads).enumerate() {
+        let (p, g) = decay(rule.weight_decay, lr, *param, g);
+        let Some(v) = velocity.get_mut(k) else {
+            *param = p - lr * g;
+            continue;
+        };
+        *param = match rule.velocity {
+            Velocity::Keras => {
+                *v = m * *v - lr * g;
+                p + if rule.nesterov { m * *v - lr * g } else { *v }
+            }
+            Velocity::PyTorch => {
+                *v = m * *v + g;
+                p - lr * if rule.nesterov { g + m * *v } else { *v }
+            }
+        };
     }
+}
 
-    fn adam(
-        &self,
-        rule: &Adam,
-        rate: Rate,
-        taken: f64,
-        params: &mut [f64],
-        grads: &[f64],
-        [mean, mean_square]: [&mut [f64]; 2],
-    ) {
-        let (lr, epsilon, beta1, beta2) =
-            (f64::from(rate.lr), f64::from(rule.epsilon), rule.beta1, rule.beta2);
-        let (c1, c2) = (1.0 - beta1.powf(taken + 1.0), 1.0 - beta2.powf(taken + 1.0));
-        for (((param, &g), m), a) in params.iter_mut().zip(grads).zip(mean).zip(mean_square) {
-            let (p, g) = decay(rate, *param, g);
-            *m = beta1 * *m + (1.0 - beta1) * g;
-            *a = beta2 * *a + (1.0 - beta2) * g * g;
-            let root =
-                if rule.epsilon_hat { (a.sqrt() + epsilon) / c2.sqrt() } else { (*a / c2).sqrt() + epsilon };
-            *param = p - lr * (*m / c1) / root;
-        }
+fn rmsprop(rule: Rmsprop, lr: f64, params: &mut [f64], grads: &[f64], mean_square: &mut [f64]) {
+    let (rho, epsilon) = (f64::from(rule.rho), f64::from(rule.epsilon));
+    for ((param, &g), a) in params.iter_mut().zip(grads).zip(mean_square) {
+        let (p, g) = decay(rule.weight_decay, lr, *param, g);
+        *a = rho * *a + (1.0 - rho) * g * g;
+        let root = if rule.epsilon_inside_root { (*a + epsilon).sqrt() } else { a.sqrt() + epsilon };
+        *param = p - lr * g / root;
+    }
+}
+
+fn adam(
+    rule: Adam,
+    lr: f64,
+    t: u64,
+    params: &mut [f64],
+    grads: &[f64],
+    mean: &mut [f64],
+    mean_square: &mut [f64],
+) {
+    let (epsilon, beta1, beta2) = (f64::from(rule.epsilon), rule.beta1, rule.beta2);
+    let (c1, c2) = (1.0 - beta1.powf(t as f64), 1.0 - beta2.powf(t as f64));
+    for (((param, &g), m), a) in params.iter_mut().zip(grads).zip(mean).zip(mean_square) {
+        let (p, g) = decay(rule.weight_decay, lr, *param, g);
+        *m = beta1 * *m + (1.0 - beta1) * g;
+        *a = beta2 * *a + (1.0 - beta2) * g * g;
+        let root =
+            if rule.epsilon_hat { (a.sqrt() + epsilon) / c2.sqrt() } else { (*a / c2).sqrt() + epsilon };
+        *param = p - lr * (*m / c1) / root;
     }
 }

@@ -1,9 +1,10 @@
 //! Steps that are recorded and replayed, on the stand-in and on the emulated GPU.
 
+use optim::{Sgd, WeightDecay};
 use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient};
 use program::{
-    Activation, Arena, Backend, CapturedGraph as _, Conv2d, Layout, OptimizerStep, Pad, ParamRun, Precision,
-    ReplayArgs, Sgd, Shape, StepArgs, Trial, TrialRun, WeightDecay, Write,
+    Activation, Arena, Backend, CapturedGraph as _, Conv2d, Layout, Pad, ParamRun, Precision, ReplayArgs,
+    Shape, StepArgs, Trial, TrialRun, Write,
 };
 use tensor_cuda::Cuda;
 
@@ -40,8 +41,8 @@ fn steps(cuda: &Cuda) -> Vec<u32> {
         let (sgd, all) =
             (Sgd::keras().momentum(0.9).nesterov(), ParamRun::new(at, WeightDecay::Decoupled(0.01)));
         run.run(&StepArgs::inference(3)).unwrap();
-        let step = OptimizerStep::Sgd(sgd, &mut velocity);
-        cuda.optimizer_step(step, lr, &mut run.parameters, &run.gradients, &[all]).unwrap();
+        let (params, state) = (&mut run.parameters, &mut [&mut velocity]);
+        cuda.optimizer_step(&sgd.into(), lr, params, &run.gradients, state, &[all]).unwrap();
     };
     step(&mut run, 0.1);
     cuda.begin_capture().unwrap();

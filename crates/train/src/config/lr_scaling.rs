@@ -2,7 +2,7 @@
 
 use super::refuse;
 use crate::{Config, Error, Result};
-use optim::{LinearScaling, Optimizer, Progress};
+use optim::{LinearScaling, Progress, UpdateRule};
 
 /// The option of the warm-up.
 const WARMUP: &str = "`lr_scaling.warmup_epochs`";
@@ -50,9 +50,9 @@ impl Config {
     /// [`Error::Option`] for another optimizer, or a value outside of [0, 1).
     pub fn set_momentum(&mut self, momentum: f32) -> Result<()> {
         let refuse = |accepted: String| Err(Error::option("--momentum", momentum, accepted));
-        match &mut self.training.optimizer {
-            Optimizer::Sgd(_) if !(0.0..1.0).contains(&momentum) => refuse("at least 0 and below 1".into()),
-            Optimizer::Sgd(sgd) => {
+        match &mut self.training.optimizer.rule {
+            UpdateRule::Sgd(_) if !(0.0..1.0).contains(&momentum) => refuse("at least 0 and below 1".into()),
+            UpdateRule::Sgd(sgd) => {
                 sgd.momentum = momentum;
                 Ok(())
             }

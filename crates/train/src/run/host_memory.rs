@@ -5,9 +5,8 @@ use crate::run::prepared_run::PreparedRun;
 use crate::{Error, Result};
 use cifar::memory;
 use layers::Mode;
-use optim::OptimizerState;
 use parallel::in_flight;
-use program::Device;
+use program::{Device, OptimizerState};
 use tensor_cpu::Cpu;
 
 /// The memory that an advice leaves free, besides an eighth of all: for the code of the program, scratch

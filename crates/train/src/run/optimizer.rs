@@ -2,7 +2,8 @@
 
 use crate::{Config, Result};
 use layers::{Graph, Network};
-use optim::{OptimizerState, ParamGroup};
+use optim::ParamGroup;
+use program::OptimizerState;
 
 impl Config {
     /// The optimizer state for the parameters of a network, or of one pipeline stage.

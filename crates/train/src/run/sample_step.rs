@@ -3,8 +3,8 @@
 use crate::Result;
 use layers::{Comparison, Draws, Initializer, Mode, Network, Tolerance};
 use models::Model;
-use optim::{Optimizer, OptimizerState};
-use program::{Device, GraphCache, ReplayArgs, Span};
+use optim::Optimizer;
+use program::{Device, GraphCache, OptimizerState, ReplayArgs, Span};
 use tensor_cpu::Cpu;
 
 /// A training step: a network with the optimizer and the batch of its first step.

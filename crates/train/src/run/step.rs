@@ -4,8 +4,8 @@ use crate::Result;
 use crate::run::meter::Meter;
 use core::time::Duration;
 use layers::{Draws, Network};
-use optim::OptimizerState;
 use parallel::Exchanges;
+use program::OptimizerState;
 
 /// The numbers of a training step.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,8 @@ pub struct StepOptions {
 ///
 /// ```
 /// use layers::{Draws, Mode};
-/// use optim::{Optimizer, OptimizerState};
+/// use optim::Optimizer;
+/// use program::OptimizerState;
 /// use train::{Meter, StepOptions, train_step};
 ///
 /// let device = tensor_cpu::device(1);

@@ -16,6 +16,7 @@ use crate::run::whitening;
 use crate::{Config, DeviceWeights, Error, Plateau, Result, Resume, TrainState};
 use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use layers::Mode;
+use optim::Optimizer;
 use parallel::{Replica, Shards, Stage};
 use program::Device;
 use std::mem::take;
@@ -155,10 +156,7 @@ impl<'a> Worker<'a> {
         }
         worker.state.data = Some(data.fingerprint.clone());
         // Before any file of the run is written.
-        let lr = worker.lr();
-        if !(lr as f32).is_finite() {
-            return Err(optim::Error::LearningRate { lr }.into());
-        }
+        Optimizer::rate(worker.lr())?;
         Ok((worker, train, val))
     }
 }

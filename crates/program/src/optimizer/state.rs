@@ -1,6 +1,6 @@
-use crate::group::Grouped;
-use crate::{Error, Optimizer, ParamGroup, Result};
-use program::{Device, Moments, OptimizerStep, ParamRun, Span, Storage};
+use super::groups::Grouped;
+use crate::{Device, Error, ParamRun, Result, Span, Storage};
+use optim::{Optimizer, ParamGroup};
 
 /// An optimizer for one arena of parameters: its rule, and its state.
 ///
@@ -12,8 +12,8 @@ use program::{Device, Moments, OptimizerStep, ParamRun, Span, Storage};
 /// Here a straight line is fitted to four points, by least squares:
 ///
 /// ```
-/// use optim::{Curve, Optimizer, OptimizerState, Progress, Schedule, Sgd};
-/// use program::Span;
+/// use optim::{Curve, Progress, Schedule, Sgd};
+/// use program::{OptimizerState, Span};
 ///
 /// let device = tensor_cpu::reference();
 /// let (mut params, mut grads) = (device.alloc(2)?, device.alloc(2)?); // slope, intercept
@@ -35,15 +35,13 @@ use program::{Device, Moments, OptimizerStep, ParamRun, Span, Storage};
 /// }
 /// let line = params.to_vec(&device, 0, 2)?;
 /// assert!((line[0] - 2.0).abs() < 1e-3 && (line[1] - 1.0).abs() < 1e-3);
-/// # Ok::<(), optim::Error>(())
+/// # Ok::<(), program::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct OptimizerState {
     optimizer: Optimizer,
-    /// Empty if the rule has no use for them.
-    arenas: [Storage; 2],
-    /// The number of steps; empty if the rule does not use it.
-    steps: Storage,
+    /// What the rule remembers, an arena for each, and behind them the number of steps if it counts them; the rest is empty.
+    state: [Storage; 3],
     /// `None` if all parameters follow the same rule.
     groups: Option<Grouped>,
     epoch: u64,
@@ -59,18 +57,19 @@ impl OptimizerState {
     pub fn new(device: &Device, optimizer: impl Into<Optimizer>, len: usize) -> Result<Self> {
         let optimizer = optimizer.into();
         optimizer.validate()?;
-        let names = names(&optimizer);
-        let arena = |k| device.alloc(if k < names.len() { len } else { 0 });
-        let (arenas, steps) = ([arena(0)?, arena(1)?], device.alloc(counted(&optimizer))?);
-        Ok(OptimizerState { optimizer, arenas, steps, groups: None, epoch: 0, runs: Vec::with_capacity(1) })
+        let rule = &optimizer.rule;
+        let mut lens = rule.state().iter().map(|_| len).chain(rule.counts_steps().then_some(1));
+        let mut arena = || device.alloc(lens.next().unwrap_or(0));
+        let state = [arena()?, arena()?, arena()?];
+        Ok(OptimizerState { optimizer, state, groups: None, epoch: 0, runs: Vec::with_capacity(1) })
     }
 
     /// The same with groups of parameters, which are told by their names and places in the arena. Places that no name has are
     /// left alone. Without groups all is as before: one launch over everything.
     ///
     /// ```
-    /// use optim::{OptimizerState, Sgd};
-    /// use program::Span;
+    /// use optim::Sgd;
+    /// use program::{OptimizerState, Span};
     ///
     /// let device = tensor_cpu::device(1);
     /// let params = [("dense/kernel", Span::new(0, 2)), ("dense/bias", Span::new(2, 1))];
@@ -84,7 +83,7 @@ impl OptimizerState {
     ///     state.step(&device, 0.5, &mut weights, &grads, Span::new(0, 3))?;
     /// }
     /// assert_eq!(weights.to_vec(&device, 0, 3)?, [-1.0, -1.0, -1.0]);
-    /// # Ok::<(), optim::Error>(())
+    /// # Ok::<(), program::Error>(())
     /// ```
     ///
     /// # Errors
@@ -97,7 +96,7 @@ impl OptimizerState {
     ) -> Result<Self> {
         groups.iter().try_for_each(ParamGroup::validate)?;
         if !groups.is_empty() {
-            let grouped = Grouped::new(&self.optimizer, groups, params.into_iter());
+            let grouped = Grouped::new(&self.optimizer.rule, groups, params.into_iter());
             self.runs.reserve(grouped.len());
             self.groups = Some(grouped);
         }
@@ -114,18 +113,14 @@ impl OptimizerState {
         self.groups.as_ref().map_or(1, |groups| groups.runs(self.epoch, Span::new(0, usize::MAX)).count())
     }
 
-    /// The rule.
+    /// The optimizer.
     pub fn optimizer(&self) -> &Optimizer {
         &self.optimizer
     }
 
-    /// The names of all optimizers' arenas.
-    pub const ARENAS: [&str; 3] = ["velocity", "mean", "mean_square"];
-
-    /// The arenas of the memory with their names in a checkpoint, each laid out as the parameters: `velocity`, `mean_square`, or
-    /// `mean` and `mean_square`; none for SGD without momentum.
+    /// The arenas of the memory with their [names](UpdateRule::state), each laid out as the parameters.
     pub fn arenas(&self) -> impl Iterator<Item = (&'static str, &Storage)> {
-        names(&self.optimizer).iter().copied().zip(&self.arenas)
+        self.optimizer.rule.state().iter().copied().zip(&self.state)
     }
 
     /// How many steps were taken, where the rule needs to know, as Adam's does. Waits for the device.
@@ -133,7 +128,9 @@ impl OptimizerState {
     /// # Errors
     /// If `device` is another than the state's, or reports an error.
     pub fn steps(&self, device: &Device) -> Result<Option<f32>> {
-        Ok(self.steps.to_vec(device, 0, self.steps.len())?.first().copied())
+        let rule = &self.optimizer.rule;
+        let steps = self.state[rule.state().len()].to_vec(device, 0, usize::from(rule.counts_steps()))?;
+        Ok(steps.first().copied())
     }
 
     /// One step with learning rate `lr` over a run of the parameters, as one launch on the device for all parameters that follow
@@ -152,25 +149,15 @@ impl OptimizerState {
         grads: &Storage,
         at: Span,
     ) -> Result<()> {
-        let rate = lr as f32;
-        if !(rate.is_finite() && rate >= 0.0) {
-            return Err(Error::LearningRate { lr });
-        }
+        let rate = Optimizer::rate(lr)?;
+        let rule = &self.optimizer.rule;
         self.runs.clear();
         match &self.groups {
             Some(groups) => self.runs.extend(groups.runs(self.epoch, at)),
-            None => self.runs.push(ParamRun::new(at, self.optimizer.weight_decay())),
+            None => self.runs.push(ParamRun::new(at, rule.weight_decay())),
         }
-        let [first, second] = &mut self.arenas;
-        let step = match &self.optimizer {
-            Optimizer::Sgd(sgd) => OptimizerStep::Sgd(*sgd, first),
-            Optimizer::Rmsprop(rmsprop) => OptimizerStep::Rmsprop(*rmsprop, first),
-            Optimizer::Adam(adam) => {
-                let moments = Moments { mean: first, mean_square: second, steps: &mut self.steps };
-                OptimizerStep::Adam(*adam, moments)
-            }
-        };
-        Ok(device.optimizer_step(step, rate, params, grads, &self.runs)?)
+        let used = rule.state().len() + usize::from(rule.counts_steps());
+        device.optimizer_step(rule, rate, params, grads, &mut self.state.each_mut()[..used], &self.runs)
     }
 
     /// The memory's numbers, copied from the device: its arenas one after the other, then the number of steps. Exact, but for the
@@ -180,7 +167,7 @@ impl OptimizerState {
     /// If `device` is another than the state's, or reports an error.
     pub fn export(&self, device: &Device) -> Result<Vec<f32>> {
         let mut values = Vec::new();
-        for part in self.arenas.iter().chain([&self.steps]) {
+        for part in &self.state {
             values.extend(part.to_vec(device, 0, part.len())?);
         }
         Ok(values)
@@ -191,36 +178,20 @@ impl OptimizerState {
     /// # Errors
     /// If their number is another, or `device` is another than the state's.
     pub fn import(&mut self, device: &Device, values: &[f32]) -> Result<()> {
-        let parts = || self.arenas.iter().chain([&self.steps]);
-        let (expected, got) = (parts().map(Storage::len).sum(), values.len());
+        let (expected, got) = (self.state.iter().map(Storage::len).sum(), values.len());
         if got != expected {
-            let state = match names(&self.optimizer) {
+            let state = match self.optimizer.rule.state() {
                 [] => "no state".to_owned(),
                 names => names.join(" and "),
             };
             return Err(Error::StateLength { state, expected, got });
         }
         let mut rest = values;
-        for part in self.arenas.iter_mut().chain([&mut self.steps]) {
+        for part in &mut self.state {
             let (own, others) = rest.split_at(part.len());
             device.upload(own, part, 0)?;
             rest = others;
         }
         Ok(())
     }
-}
-
-/// What the arenas are called: some of [`OptimizerState::ARENAS`].
-fn names(optimizer: &Optimizer) -> &'static [&'static str] {
-    match optimizer {
-        Optimizer::Sgd(sgd) if sgd.momentum == 0.0 => &[],
-        Optimizer::Sgd(_) => &["velocity"],
-        Optimizer::Rmsprop(_) => &["mean_square"],
-        Optimizer::Adam(_) => &["mean", "mean_square"],
-    }
-}
-
-/// 1 where the rule counts its steps, else 0.
-fn counted(optimizer: &Optimizer) -> usize {
-    usize::from(matches!(optimizer, Optimizer::Adam(_)))
 }

@@ -1,0 +1,25 @@
+mod groups;
+mod state;
+
+pub use state::OptimizerState;
+
+use crate::Span;
+use optim::WeightDecay;
+
+/// A run of parameters that a step treats alike: PyTorch's parameter group, or a part of one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ParamRun {
+    /// Its place in the arenas.
+    pub at: Span,
+    /// The factor of the step's learning rate; 1 changes no bit.
+    pub lr_multiplier: f32,
+    /// Takes the place of the optimizer's.
+    pub weight_decay: WeightDecay,
+}
+
+impl ParamRun {
+    /// A run that keeps the learning rate.
+    pub const fn new(at: Span, weight_decay: WeightDecay) -> Self {
+        ParamRun { at, lr_multiplier: 1.0, weight_decay }
+    }
+}
