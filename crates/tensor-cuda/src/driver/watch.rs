@@ -7,6 +7,9 @@ use std::time::Duration;
 pub(crate) trait Watch: Send + Sync {
     /// An error ends the wait: its event will not come.
     fn look(&self) -> Result<()>;
+
+    /// An error if the watch has ended what the stream waited for: work that has passed since is no result.
+    fn intact(&self) -> Result<()>;
 }
 
 /// Waits until it has passed, or the check fails.
@@ -52,6 +55,10 @@ mod tests {
                 0 => Err(Error::Device { device: "a test".into(), message: "rank 2 is gone".into() }),
                 _ => Ok(()),
             }
+        }
+
+        fn intact(&self) -> Result<()> {
+            Ok(())
         }
     }
 

@@ -4,9 +4,14 @@ use super::calls::{Calls, Op, UniqueId};
 use super::installed::{Installed, unique_id};
 use super::session::{Join, Session, Way};
 use crate::Cuda;
+use crate::driver::Pause;
 use crate::memory::Scratch;
 use program::{Error, Result, Span, Storage};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The longest wait for a look that is under way, which takes microseconds.
+const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// Waits until all ranks that are threads of this process have come.
 pub type HostBarrier = Box<dyn Fn() -> Result<()> + Send>;
@@ -259,5 +264,10 @@ impl Drop for Communicator {
         self.session.close();
         // While the session may still be aborted, waits are checked.
         self.cuda.driver().set_watch(None);
+        // The thread that watches may be at a look. It must not be the last to hold the device.
+        let (began, mut pause) = (Instant::now(), Pause::default());
+        while Arc::strong_count(&self.session) > 1 && began.elapsed() < LAST_LOOK {
+            pause.rest();
+        }
     }
 }

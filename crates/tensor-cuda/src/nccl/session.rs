@@ -70,6 +70,8 @@ struct State {
     comm: Option<Comm>,
     /// Why it has ended.
     ended: Option<String>,
+    /// Whether it ended before its operations had.
+    aborted: bool,
     /// The number of operations, and how many of them the stream has passed by its marks.
     asked: usize,
     passed: usize,
@@ -81,7 +83,8 @@ impl Session {
     /// Begins to join. [`joined`](Session::joined) waits for the others.
     pub(crate) fn begin(calls: Arc<dyn Calls>, device: String, join: Join) -> Result<Session> {
         let Join { id, rank, world, patience, failed } = join;
-        let state = State { comm: None, ended: None, asked: 0, passed: 0, since: Instant::now() };
+        let state =
+            State { comm: None, ended: None, aborted: false, asked: 0, passed: 0, since: Instant::now() };
         let failed = Mutex::new(failed);
         let session = Session { calls, device, rank, world, patience, failed, state: Mutex::new(state) };
         if rank >= world {
@@ -274,6 +277,7 @@ impl Session {
 
     /// The first reason stays.
     fn end(&self, state: &mut State, reason: String) {
+        state.aborted |= state.ended.is_none();
         state.ended.get_or_insert(reason);
         if let Some(comm) = state.comm.take() {
             let calls = Arc::clone(&self.calls);
@@ -325,5 +329,9 @@ impl Watch for Session {
         // Without unfinished operations this device waits for no rank, however long its own work takes.
         let since = if state.passed < state.asked { state.since } else { Instant::now() };
         self.go_on(&mut state, "a collective", since, self.patience)
+    }
+
+    fn intact(&self) -> Result<()> {
+        if lock(&self.state).aborted { self.open().map(drop) } else { Ok(()) }
     }
 }

@@ -142,7 +142,7 @@ impl CudaDriver {
 
     /// Waits for the work asked for. Returns whether the wait ended early, because another rank was lost.
     fn may_still_run(&self) -> bool {
-        self.synchronize().is_err() && self.watch().is_some_and(|watch| watch.look().is_err())
+        self.wait_for_stream().is_err() && self.watch().is_some_and(|watch| watch.look().is_err())
     }
 
     /// Ends the capture and returns its graph.
@@ -305,7 +305,8 @@ impl Driver for CudaDriver {
 
     fn synchronize(&self) -> Result<()> {
         self.unless_capturing("waiting")?;
-        self.wait_for_stream()
+        self.wait_for_stream()?;
+        self.watch().map_or(Ok(()), |watch| watch.intact())
     }
 
     /// In the mode that ignores other threads: an allocation of a neighbouring replica does not end this
