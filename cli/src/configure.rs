@@ -342,7 +342,7 @@ mod tests {
             ("--schedule cosin", "--schedule: the schedule `cosin` is unknown"),
             ("--param-group */bais", "the parameter group `*/bais` takes no parameter: of conv2d/kernel"),
             ("--ema momentum=1", "--ema: ema: momentum is 1, but must be a number from 0 to below 1"),
-            ("--optimizer sgd:lr=0.1", "weight-decay, l2; give the learning rate by --lr"),
+            ("--optimizer sgd:lr=0.1", "clipvalue, global-clipnorm; give the learning rate by --lr"),
             ("--early-stop val_acc:patient=3", "did you mean `patience`?"),
             ("--early-stop val_acc:mode=mx", "--early-stop: mode is `mx`, but must be one of auto"),
             ("--reduce-lr-on-plateau loss:factor=2", "--reduce-lr-on-plateau: factor is 2, but"),

@@ -54,7 +54,7 @@ const FLAGS: [(&[&str], &str); 21] = [
             "--max-grad-norm",
             "--gradient-clip-val",
         ],
-        "gradients are not clipped; a lower --lr, or --schedule cosine+warmup:epochs=5, does the same service",
+        "clipping is a part of the optimizer: --optimizer sgd:momentum=0.9,global-clipnorm=1, or clipnorm or clipvalue",
     ),
     (
         &["--accumulate", "--grad-accum-steps", "--accumulate-grad-batches", "--gradient-accumulation-steps"],

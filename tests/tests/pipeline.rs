@@ -79,7 +79,7 @@ fn mixed_images_pass_through_stages() {
 fn any_cut_will_do() {
     let adam = |config: Config| {
         config.with(|config| {
-            config.training.optimizer = "adamw".parse().unwrap();
+            config.training.optimizer = "adamw:clipnorm=0.1".parse().unwrap();
             config.training.ema = Some("momentum=0.9".parse().unwrap());
         })
     };

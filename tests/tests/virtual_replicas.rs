@@ -7,9 +7,10 @@ use towers_tests::{
 };
 use train::{Config, cifar};
 
-/// With parameter groups and an average of the weights too. All shards of the last batch except the last are empty.
+/// With clipped gradients, parameter groups and an average of the weights too. All shards of the last batch except the last are empty.
 fn config(shards: Option<usize>) -> Config {
     let mut config = quick_on_14().with(|config| config.training.virtual_replicas = shards);
+    config.training.optimizer = "sgd:momentum=0.9,global-clipnorm=0.5".parse().unwrap();
     config.training.param_groups =
         vec!["*/beta:lr-multiplier=2".parse().unwrap(), "dense/bias:epochs=1".parse().unwrap()];
     config.training.ema = Some("momentum=0.9,every=2,overwrite-frequency=2".parse().unwrap());

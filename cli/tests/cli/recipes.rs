@@ -68,7 +68,7 @@ fn a_compiled_model_keeps_its_optimizer() {
     // A resumed run keeps its rate.
     place.run("train --resume b --epochs 2 --model compiled.keras --image-size 8 --no-progress").ends(0);
     assert_eq!(config(&place, "b")["lr"].as_f64(), Some(0.5));
-    let says = "the optimizer is that of the model's compile: adam, cosine rate 0.003, but without clipnorm, its schedule \
+    let says = "the optimizer is that of the model's compile: adam:clipnorm=1, cosine rate 0.003, but without its schedule \
                 ExponentialDecay";
     place.run(&format!("{train} --model compiled.tf215.h5 --output e")).ends(0).complains(says);
 }

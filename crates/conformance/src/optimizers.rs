@@ -2,8 +2,8 @@
 
 use crate::operand::numbers;
 use crate::{Bench, Buffer, Case, Output, Subject};
-use optim::{Adam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
-use program::{ParamRun, Result, Span, Storage};
+use optim::{Adam, Clip, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use program::{ClippedGrads, ParamRun, Result, Span, Storage};
 #[cfg(feature = "random")]
 use proptest::prelude::*;
 
@@ -52,6 +52,56 @@ impl Case for Steps {
         outputs.extend(steps.outputs(bench, &[("steps", Span::new(0, 1), 0.0)])?);
         Ok(outputs)
     }
+}
+
+/// Gradients of several parameters, clipped.
+#[derive(Clone, Debug)]
+struct Clipping {
+    clip: Clip,
+    /// The lengths, and the place of the first.
+    lens: Vec<usize>,
+    offset: usize,
+}
+
+impl Case for Clipping {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
+        let mut at = Vec::new();
+        let mut end = self.offset;
+        for &len in &self.lens {
+            at.push(Span::new(end, len));
+            // A gap that belongs to none.
+            end += len + 3;
+        }
+        // Gradients of several sizes.
+        let mut grads = numbers("grads", end);
+        for (at, size) in at.iter().zip([1.0, 0.01, 30.0].into_iter().cycle()) {
+            grads[at.range()].iter_mut().for_each(|g| *g *= size * bench.loss_scale);
+        }
+        let mut grads = bench.buffer_of(grads)?;
+        let (clip, parts) = (self.clip, at.clone());
+        let mut norms = bench.buffer_of(vec![0.0; at.len()])?;
+        let mut table = bench.device.alloc_ints(2 * at.len())?;
+        let places: Vec<u32> = at.iter().flat_map(|at| [at.offset as u32, at.len as u32]).collect();
+        bench.device.upload_ints(&places, &mut table)?;
+        let mut clipped = ClippedGrads { clip, at, table, norms: norms.data };
+        bench.device.clip_grads(&mut grads.data, &mut clipped)?;
+        norms.data = clipped.norms;
+        let mut outputs = norms.outputs(bench, &[("norms", Span::new(0, parts.len()), 1e-6)])?;
+        let places: Vec<_> = parts.iter().map(|&at| ("clipped gradients", at, 1e-6)).collect();
+        let grads = grads.outputs(bench, &places)?;
+        outputs.extend(grads.into_iter().map(|grad| grad.times(1.0 / bench.loss_scale)));
+        Ok(outputs)
+    }
+}
+
+/// Gradients of a few numbers and of several blocks, all beyond the limit or none.
+pub fn clipping(subject: &Subject) {
+    for limit in [0.5, 1e3] {
+        for clip in [Clip::Norm(limit), Clip::Value(limit), Clip::GlobalNorm(limit)] {
+            subject.agree(&Clipping { clip, lens: vec![7, 1, 40_000, 260, 0, 16_385], offset: 5 });
+        }
+    }
+    subject.agree(&Clipping { clip: Clip::Norm(0.5), lens: vec![1_100_003, 90], offset: 0 });
 }
 
 /// Without momentum there need be no velocity at all.

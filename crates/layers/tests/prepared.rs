@@ -3,8 +3,8 @@
 use layers::{BatchNormalization, Dense, Flatten, Graph, Mode};
 use optim::UpdateRule;
 use program::{
-    Backend, Bytes, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Result, Span, StepArgs,
-    Storage, View, ViewMut, Write,
+    Backend, Bytes, ClippedGrads, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Result, Span,
+    StepArgs, Storage, View, ViewMut, Write,
 };
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -82,6 +82,9 @@ impl Backend for Noting {
     }
     fn meter(&self, sums: &Storage, metrics: Span, meter: &mut Storage) -> Result<()> {
         Reference.meter(sums, metrics, meter)
+    }
+    fn clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()> {
+        Reference.clip_grads(grads, clipped)
     }
     fn optimizer_step(
         &self,

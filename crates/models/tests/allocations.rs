@@ -39,7 +39,7 @@ fn step(network: &mut Network, optimizer: &mut OptimizerState, images: &[f32], l
     network.finish_step(global_batch).unwrap();
     let device = network.device().clone();
     let arena = network.arena_mut();
-    optimizer.step(&device, 1e-3, &mut arena.params, &arena.grads, arena.trainable).unwrap();
+    optimizer.step(&device, 1e-3, &mut arena.params, &mut arena.grads, arena.trainable).unwrap();
     network.evaluate_pass().unwrap();
     assert!(network.metrics().unwrap().loss_sum.is_finite());
 }

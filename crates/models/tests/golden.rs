@@ -122,7 +122,7 @@ impl Case {
                 self.check_gradients();
             }
             let arena = self.network.arena_mut();
-            optimizer.step(&device, lr, &mut arena.params, &arena.grads, arena.trainable).unwrap();
+            optimizer.step(&device, lr, &mut arena.params, &mut arena.grads, arena.trainable).unwrap();
         }
         self.check("losses", &losses, self.precision.last);
         self.check_parameters();

@@ -60,9 +60,12 @@ pub enum Error {
     /// A warm-up whose length is not given once: in epochs or in steps.
     #[error("warmup: give its length, as `epochs=N` or as `steps=N`")]
     WarmupLength,
-    /// Weight decay was asked for in both of its forms.
-    #[error("`weight-decay` (decoupled) and `l2` (coupled) exclude each other; give one")]
-    TwoWeightDecays,
+    /// Options that exclude each other.
+    #[error("{options} exclude each other; give one")]
+    Exclusive {
+        /// Their names.
+        options: &'static str,
+    },
     /// A parameter group that takes no parameter.
     #[error("the parameter group `{pattern}` takes no parameter: of {names} none is left that matches")]
     EmptyGroup {

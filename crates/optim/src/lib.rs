@@ -1,7 +1,8 @@
 //! Optimizers that step over slices, and learning-rate schedules as pure functions of the step.
 //!
 //! - [`Sgd`], [`Rmsprop`] and [`Adam`] are rules in the conventions of Keras or PyTorch: `step` moves a slice of parameters.
-//! - [`Optimizer`] is any of them, with what holds for all.
+//! - [`Clip`] limits gradients before a step: their values, or their norm for each parameter or for all.
+//! - [`Optimizer`] is a rule with its clipping, under the names of Keras and PyTorch.
 //! - [`Schedule`] gives the learning rate at a [`Progress`]: a [`Curve`] and, before it, a [`Warmup`].
 //!   [`LinearScaling`] multiplies it for larger batches.
 //! - [`ParamGroup`] gives some of the parameters another rate, weight decay or end.
@@ -41,6 +42,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod clip;
 mod ema;
 mod error;
 mod group;
@@ -53,6 +55,7 @@ mod schedule;
 mod stored;
 mod text;
 
+pub use clip::{Clip, squares};
 pub use ema::Ema;
 pub use error::{Error, Result};
 pub use group::ParamGroup;

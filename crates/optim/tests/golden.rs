@@ -50,9 +50,13 @@ fn run(golden: &Value, case: &Value) -> (Vec<f32>, Vec<f32>) {
 
 /// Ten steps in f32 lose a few units in the last place of the largest number on the way.
 fn assert_close(got: &[f32], expected: &[f32], what: &str) {
+    assert_within(2e-7, got, expected, what);
+}
+
+fn assert_within(absolute: f32, got: &[f32], expected: &[f32], what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}");
     for (k, (got, expected)) in got.iter().zip(expected).enumerate() {
-        let tolerance = 2e-6 * expected.abs() + 2e-7;
+        let tolerance = 2e-6 * expected.abs() + absolute;
         assert!((got - expected).abs() <= tolerance, "{what}: element {k} is {got}, not {expected}");
     }
 }
@@ -108,5 +112,40 @@ fn a_triangle() {
     for (step, factor) in (0..).zip(floats(&golden["factors"])) {
         let at = Progress::at_step(step, count(&golden["steps_per_epoch"]), count(&golden["epochs"]));
         assert!((schedule.factor(&at) - factor).abs() < 1e-14, "step {step}");
+    }
+}
+
+/// Gradients of three parameters, clipped before each step: `tests/golden/optim_clip.py`.
+#[test]
+fn ten_steps_with_clipped_gradients() {
+    let golden = load(include_str!("../../../tests/golden/optim_clip.json"));
+    let sizes: Vec<usize> = golden["sizes"].as_array().unwrap().iter().map(|n| count(n) as usize).collect();
+    let split = |all: &[f32]| {
+        let mut rest = all;
+        let parts = sizes.iter().map(|&n| rest.split_off(..n).unwrap().to_vec());
+        parts.collect::<Vec<Vec<f32>>>()
+    };
+    let (initial, grads) = (f32s(&golden["initial"]), f32s(&golden["grads"]));
+    let lr = golden["lr"].as_f64().unwrap() as f32;
+    let cases = golden["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 16);
+    for case in cases {
+        let Optimizer { rule, clip } = case["optimizer"].as_str().unwrap().parse().unwrap();
+        let mut params = split(&initial);
+        let remembered = |k, n| vec![0.0; if k < rule.state().len() { n } else { 0 }];
+        let mut state: Vec<_> = sizes.iter().map(|&n| [0, 1].map(|k| remembered(k, n))).collect();
+        let mut history = Vec::new();
+        for (t, grads) in (1..).zip(grads.chunks(initial.len())) {
+            let mut grads = split(grads);
+            let mut all: Vec<&mut [f32]> = grads.iter_mut().map(Vec::as_mut_slice).collect();
+            clip.unwrap().apply(&mut all);
+            for ((params, grads), state) in params.iter_mut().zip(&grads).zip(&mut state) {
+                rule.step(lr, t, params, grads, state.each_mut().map(Vec::as_mut_slice));
+                history.extend(&*params);
+            }
+        }
+        let what = format!("{} of {}", case["optimizer"], case["source"]);
+        // Numbers of about 1, of which parameters of 0.01 are left.
+        assert_within(5e-7, &history, &f32s(&case["params"]), &what);
     }
 }

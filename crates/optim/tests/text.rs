@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use optim::{
-    Adam, Curve, Ema, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule, Sgd, Velocity, Warmup,
-    WeightDecay,
+    Adam, Clip, Curve, Ema, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule, Sgd, UpdateRule,
+    Velocity, Warmup, WeightDecay,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -82,7 +82,7 @@ fn optimizer() -> impl Strategy<Value = Optimizer> {
         (0.0..1.0, 0.0..1.0, 1e-12f32..1.0)
             .prop_map(|(beta1, beta2, epsilon)| { Adam::pytorch().betas(beta1, beta2).epsilon(epsilon) }),
     ];
-    prop_oneof![
+    let rule = prop_oneof![
         (0.0f32..1.0, any::<bool>(), velocity, decay()).prop_map(
             |(momentum, nesterov, velocity, weight_decay)| {
                 Sgd { momentum, nesterov, velocity, weight_decay }.into()
@@ -90,7 +90,14 @@ fn optimizer() -> impl Strategy<Value = Optimizer> {
         ),
         (style, decay()).prop_map(|(style, decay)| style.weight_decay(decay).into()),
         (adam, decay()).prop_map(|(style, decay)| style.weight_decay(decay).into()),
-    ]
+    ];
+    let clip = prop_oneof![
+        Just(None),
+        (1e-9f32..1e9).prop_map(|limit| Some(Clip::Norm(limit))),
+        (1e-9f32..1e9).prop_map(|limit| Some(Clip::Value(limit))),
+        (1e-9f32..1e9).prop_map(|limit| Some(Clip::GlobalNorm(limit))),
+    ];
+    (rule, clip).prop_map(|(rule, clip): (UpdateRule, _)| Optimizer { rule, clip })
 }
 
 proptest! {
@@ -232,12 +239,18 @@ fn wrong_optimizers_are_named() {
         ("sgd:nesterov=yes", "sgd: nesterov is yes, but must be true or false"),
         (
             "sgd:rho=0.9",
-            "sgd: option `rho` is unknown; there are momentum, nesterov, velocity, weight-decay, l2",
+            "sgd: option `rho` is unknown; there are momentum, nesterov, velocity, weight-decay, l2, clipnorm, clipvalue, global-clipnorm",
         ),
         (
             "sgd:l2=1,weight-decay=1",
             "`weight-decay` (decoupled) and `l2` (coupled) exclude each other; give one",
         ),
+        (
+            "adam:clipnorm=1,clipvalue=2",
+            "`clipnorm`, `clipvalue` and `global-clipnorm` exclude each other; give one",
+        ),
+        ("adam:clipvalue=0", "adam: clipvalue is 0, but must be a positive number"),
+        ("rmsprop:global-clipnorm=inf", "rmsprop: global-clipnorm is inf, but must be a positive number"),
         ("sgd:l2=-1", "sgd: weight-decay is -1, but must be a number of 0 or more"),
         ("rmsprop:epsilon=0", "rmsprop: epsilon is 0, but must be a positive number"),
         ("rmsprop:style=keras", "rmsprop: style is keras, but must be keras2, keras3 or pytorch"),

@@ -1,6 +1,6 @@
 use crate::{
-    Bytes, CapturedGraph, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Precision, Result, Span,
-    StepArgs, Storage, View, ViewMut,
+    Bytes, CapturedGraph, ClippedGrads, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Precision,
+    Result, Span, StepArgs, Storage, View, ViewMut,
 };
 use core::any::Any;
 use core::fmt::Debug;
@@ -174,6 +174,9 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// steps of optimizers and running averages, until the meter is uploaded anew. So the host need not check
     /// each loss before the next step. The meter then holds that loss, and counts no further steps.
     fn meter(&self, sums: &Storage, metrics: Span, meter: &mut Storage) -> Result<()>;
+
+    /// Clips gradients in place: see [`Clip`](optim::Clip). Where they carry a loss scale, limits and norms do not.
+    fn clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()>;
 
     /// One step of a rule at learning rate `lr`, on runs of parameters, which don't overlap and say their weight decay.
     /// `state` is an arena for each name in [`UpdateRule::state`], and 1 element that counts the steps if the rule

@@ -2,13 +2,15 @@
 
 use crate::buffer::filled;
 use crate::element::{Bf16, Element, Format, typed};
-use crate::operand::{alike, optimizer_step, run, run_mut, run_of, run_of_mut, tensors, write};
+use crate::operand::{
+    alike, clipped_arenas, optimizer_step, run, run_mut, run_of, run_of_mut, tensors, write,
+};
 use crate::{Buffer, Cpu, elementwise, images, optimizer, scratch, softmax};
 use core::ops::Range;
 use optim::UpdateRule;
 use program::{
-    Backend, Bytes, Error, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Precision, Result, Span,
-    StepArgs, Storage, View, ViewMut, Write,
+    Backend, Bytes, ClippedGrads, Error, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Precision,
+    Result, Span, StepArgs, Storage, View, ViewMut, Write,
 };
 
 impl Backend for Cpu {
@@ -157,6 +159,12 @@ impl Backend for Cpu {
             let y = write::<O>("softmax", "the output", y)?;
             tensors!("softmax", x: "the input"; softmax::probabilities(x, y))
         })
+    }
+
+    fn clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()> {
+        let (grads, norms) = clipped_arenas::<_, Buffer>(grads, &mut clipped.norms, &clipped.at)?;
+        optimizer::clip(self, clipped.clip, grads, &clipped.at, norms);
+        Ok(())
     }
 
     fn optimizer_step(

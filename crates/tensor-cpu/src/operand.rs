@@ -102,8 +102,9 @@ pub(crate) fn run_mut<'a, T>(
     Ok(&mut data[at.range()])
 }
 
-/// See `Backend::optimizer_step`. `step` takes a rule with the weight decay of a run, the learning rate, the step's number from 1,
-/// and of the run the parameters, the gradients and what the rule remembers: a slice for each name, the others are empty.
+/// See `Backend::optimizer_step`. `step` moves one run: it takes the rule with the run's weight decay, the learning rate and the
+/// number of the step, from 1. Then come parameters, gradients and a slice of state for each of the rule's names; other
+/// slices are empty.
 pub(crate) fn optimizer_step<T, B>(
     rule: &UpdateRule,
     lr: f32,
@@ -147,6 +148,19 @@ where
         steps[0] += T::from(u8::from(runs.iter().any(|run| run.at.len > 0)));
     }
     Ok(())
+}
+
+/// The gradients of `Backend::clip_grads`, and one norm for each.
+pub(crate) fn clipped_arenas<'a, T, B: Any + DerefMut<Target = [T]>>(
+    grads: &'a mut Storage,
+    norms: &'a mut Storage,
+    at: &[Span],
+) -> Result<(&'a mut [T], &'a mut [T])> {
+    let (op, count) = ("clip_grads", at.len());
+    let grads = grads.on_mut::<B>(op)?;
+    at.iter().try_for_each(|at| at.check(op, "a gradient", grads.len()))?;
+    let norms = run_mut(op, "the norms", norms.on_mut::<B>(op)?, Span::new(0, count))?;
+    Ok((grads, norms))
 }
 
 fn arena<T, B: Any + DerefMut<Target = [T]>>(data: &mut Storage) -> Result<&mut [T]> {

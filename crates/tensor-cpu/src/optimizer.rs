@@ -1,7 +1,8 @@
 use crate::Cpu;
 use crate::dispatch::multiversion;
 use crate::threads::Shards;
-use optim::UpdateRule;
+use optim::{Clip, UpdateRule};
+use program::Span;
 
 /// Elements a task: 64 KiB of each arena.
 const BLOCK: usize = 16_384;
@@ -54,5 +55,63 @@ pub(crate) fn update(
 multiversion! {
     fn step(rule: UpdateRule, lr: f32, t: u64, params: &mut [f32], grads: &[f32], state: [&mut [f32]; 2]) {
         rule.step(lr, t, params, grads, state);
+    }
+}
+
+/// The parts of a gradient whose squares are summed on their own, at most.
+const PARTS: usize = 64;
+
+/// See `Backend::clip_grads`. The sums are of parts that depend on a gradient's length alone.
+pub(crate) fn clip(cpu: &Cpu, clip: Clip, grads: &mut [f32], at: &[Span], norms: &mut [f32]) {
+    if let Clip::Value(limit) = clip {
+        let clamp = |block: &mut [f32]| clamp(cpu.simd(), limit, block);
+        at.iter().for_each(|at| for_blocks(cpu, &mut grads[at.range()], BLOCK, &|_, block| clamp(block)));
+        return;
+    }
+    for (norm, at) in norms.iter_mut().zip(at) {
+        let mut sums = [0.0; PARTS];
+        let shared = Shards::new(&mut sums);
+        for_blocks(cpu, &mut grads[at.range()], at.len.div_ceil(PARTS).max(BLOCK), &|k, part| {
+            // SAFETY: each task has its own sum.
+            let sum = unsafe { shared.part(k..k + 1) };
+            squares(cpu.simd(), part, &mut sum[0]);
+        });
+        *norm = sums.iter().sum::<f64>().sqrt() as f32;
+    }
+    let all = norms.iter().map(|&norm| f64::from(norm) * f64::from(norm)).sum::<f64>().sqrt() as f32;
+    for (norm, at) in norms.iter().zip(at) {
+        let factor = Clip::factor(clip.limit(), if let Clip::GlobalNorm(_) = clip { all } else { *norm });
+        if factor != 1.0 {
+            for_blocks(cpu, &mut grads[at.range()], BLOCK, &|_, block| scale(cpu.simd(), factor, block));
+        }
+    }
+}
+
+/// Runs `work` on blocks of this length, each with its number.
+fn for_blocks(cpu: &Cpu, data: &mut [f32], block: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+    let len = data.len();
+    let data = Shards::new(data);
+    cpu.pool().run(len.div_ceil(block), &|k| {
+        // SAFETY: each task has a separate part.
+        let part = unsafe { data.part(k * block..((k + 1) * block).min(len)) };
+        work(k, part);
+    });
+}
+
+multiversion! {
+    fn squares(grads: &[f32], sum: &mut f64) {
+        *sum = optim::squares(grads);
+    }
+}
+
+multiversion! {
+    fn scale(factor: f32, grads: &mut [f32]) {
+        grads.iter_mut().for_each(|g| *g *= factor);
+    }
+}
+
+multiversion! {
+    fn clamp(limit: f32, grads: &mut [f32]) {
+        grads.iter_mut().for_each(|g| *g = g.clamp(-limit, limit));
     }
 }

@@ -103,6 +103,7 @@ float powf(float, float) noexcept;
 float tanhf(float) noexcept;
 float sinf(float) noexcept;
 float cosf(float) noexcept;
+double sqrt(double) noexcept;
 float sqrtf(float) noexcept;
 float fabsf(float) noexcept;
 float fmaxf(float, float) noexcept;

@@ -3,7 +3,7 @@
 //
 // Layout: parameters, gradients and state are runs of n numbers. Gradients of half precision carry the loss scale.
 // Geometry: any number of blocks of 256 threads, which take 4 numbers at a time where `vector` is 4; what says so runs
-// on one thread.
+// on one thread. Clipping has blocks for each gradient.
 // Writes: parameters, state and running averages in place. Nothing moves once the step's state is halted, and no parameter
 // moves in a step whose gradients overflowed.
 #include "towers.cuh"
@@ -98,6 +98,65 @@ KERNEL adam_step(const StepState* state, float* params, const float* grads, floa
 // Behind all of a step: counts it, if it moved anything. One thread.
 KERNEL count_step(const StepState* state, float* steps) {
     if (!state->halted && !state->overflow) steps[0] += 1.0f;
+}
+
+// Clipping. A table has for each gradient its place in the arena and its length; blocks (x, y) take gradient y.
+struct Gradient {
+    float* at;
+    u32 n;
+};
+__device__ inline Gradient gradient(float* grads, const u32* table) {
+    return {grads + table[2 * blockIdx.y], table[2 * blockIdx.y + 1]};
+}
+
+// Brings each number into -limit..limit. NaN stays, and in half precision infinity too, which is an overflow.
+KERNEL clip_values(const StepState* state, float* grads, const u32* table, float limit) {
+    Gradient of = gradient(grads, table);
+    float scale = state->loss_scale, most = limit * scale;
+    for (u64 k = global_thread(); k < of.n; k += global_threads()) {
+        float g = of.at[k];
+        if (scale != 1.0f && !is_finite(g)) continue;
+        of.at[k] = g > most ? most : g < -most ? -most : g;
+    }
+}
+
+// The sum of squares that each block takes, in double precision.
+KERNEL grad_squares(float* grads, const u32* table, double* sums) {
+    Gradient of = gradient(grads, table);
+    double sum = 0.0;
+    for (u64 k = global_thread(); k < of.n; k += global_threads()) {
+        double g = static_cast<double>(of.at[k]);
+        sum += g * g;
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) sums[blockIdx.y * gridDim.x + blockIdx.x] = sum;
+}
+
+// The norms of gradients without the loss scale, and the factor that brings each, or all together, down to the limit. One
+// block; the sums are added in their order.
+KERNEL grad_norms(const StepState* state, const double* sums, u32 blocks, u32 parts, float* norms, float* factors,
+                  float limit, u32 global) {
+    double unscale = 1.0 / static_cast<double>(state->loss_scale);
+    for (u32 part = threadIdx.x; part < parts; part += blockDim.x) {
+        double sum = 0.0;
+        for (u32 k = 0; k < blocks; ++k) sum += sums[static_cast<u64>(part) * blocks + k];
+        norms[part] = static_cast<float>(sqrt(sum) * unscale);
+    }
+    __syncthreads();
+    double all = 0.0;
+    for (u32 part = 0; global && part < parts; ++part) all += static_cast<double>(norms[part]) * norms[part];
+    for (u32 part = threadIdx.x; part < parts; part += blockDim.x) {
+        float norm = global ? static_cast<float>(sqrt(all)) : norms[part];
+        factors[part] = norm > limit ? limit / norm : 1.0f;
+    }
+}
+
+// Shortens gradients by their factors; a factor of 1 changes no bit.
+KERNEL clip_norms(float* grads, const u32* table, const float* factors) {
+    Gradient of = gradient(grads, table);
+    float factor = factors[blockIdx.y];
+    if (factor == 1.0f) return;
+    for (u64 k = global_thread(); k < of.n; k += global_threads()) of.at[k] *= factor;
 }
 
 // Half precision only, before a step: notes whether a gradient is not finite.

@@ -165,21 +165,23 @@ __device__ inline u64 global_thread() { return static_cast<u64>(blockIdx.x) * bl
 __device__ inline u64 global_threads() { return static_cast<u64>(gridDim.x) * blockDim.x; }
 
 // The sum over the 32 lanes of a warp, on all of them.
-__device__ inline float warp_sum(float x) {
+template <class T>
+__device__ inline T warp_sum(T x) {
 #pragma unroll
     for (int lane = 16; lane > 0; lane /= 2) x += __shfl_xor_sync(0xffffffffu, x, lane);
     return x;
 }
 
 // The sum over a block of one dimension (a multiple of 32 threads, at most 1024), on all of them. All threads call it.
-__device__ inline float block_sum(float x) {
-    __shared__ float parts[32];
+template <class T>
+__device__ inline T block_sum(T x) {
+    __shared__ T parts[32];
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     x = warp_sum(x);
     __syncthreads(); // whoever still reads the parts of a call before
     if (lane == 0) parts[warp] = x;
     __syncthreads();
-    return warp_sum(lane < warps ? parts[lane] : 0.0f);
+    return warp_sum(lane < warps ? parts[lane] : T(0));
 }
 
 // Counts up to `most` and begins again at 0. What the block wrote is seen by whoever counts later, and it sees what others

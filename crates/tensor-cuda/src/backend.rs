@@ -8,8 +8,8 @@ use crate::memory;
 use core::ops::Range;
 use optim::UpdateRule;
 use program::{
-    Backend, Bytes, CapturedGraph, Error, Executable, ImageSet, Ints, LoadImages, Memory, Op, ParamRun,
-    Precision, Result, Span, StepArgs, Storage, View, ViewMut, Write,
+    Backend, Bytes, CapturedGraph, ClippedGrads, Error, Executable, ImageSet, Ints, LoadImages, Memory, Op,
+    ParamRun, Precision, Result, Span, StepArgs, Storage, View, ViewMut, Write,
 };
 
 impl Cuda {
@@ -179,6 +179,10 @@ impl Backend for Cuda {
     fn meter(&self, sums: &Storage, metrics: Span, meter: &mut Storage) -> Result<()> {
         let (sums, meter) = (sums.on("meter")?, meter.on_mut("meter")?);
         self.op(|| self.op_meter(sums, metrics, meter))
+    }
+
+    fn clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()> {
+        self.op(|| self.op_clip_grads(grads, clipped))
     }
 
     fn optimizer_step(

@@ -4,8 +4,8 @@
 
 use crate::harness::*;
 use core::ops::Range;
-use optim::{Adam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
-use program::{Backend, ParamRun, Precision, Result, Span, Storage};
+use optim::{Adam, Clip, Optimizer, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use program::{Backend, Device, OptimizerState, ParamRun, Precision, Result, Span, Storage};
 use tensor_cpu::{Cpu, Reference};
 use tensor_cuda::Cuda;
 
@@ -298,5 +298,26 @@ fn gradients_that_overflow_are_no_step_of_adam() {
         assert_eq!(download(&cuda, &steps, Span::new(0, 1)).unwrap(), [expected], "{odd}");
         assert_eq!(download(&cuda, &params, at).unwrap() == before, odd.is_infinite(), "{odd}");
         assert!(download(&cuda, &mean_square, at).unwrap().iter().all(|a| a.is_finite()), "{odd}");
+    }
+}
+
+/// Clipping hides no overflow: neither infinity that it would cut off, nor NaN.
+#[test]
+fn clipped_gradients_that_overflow_move_nothing() {
+    for clip in [Clip::Value(0.5), Clip::Norm(0.5), Clip::GlobalNorm(0.5)] {
+        let device = Device::from(emulated(Precision::Fp16));
+        let mut state = OptimizerState::new(&device, Optimizer::from(Sgd::keras()).clip(clip), 3).unwrap();
+        let mut params = device.alloc(3).unwrap();
+        for odd in [f32::INFINITY, f32::NAN] {
+            let mut grads = upload(&*device, &[1.0, odd, 1.0]).unwrap();
+            state.step(&device, 1.0, &mut params, &mut grads, Span::new(0, 3)).unwrap();
+            assert_eq!(params.to_vec(&device, 0, 3).unwrap(), [0.0; 3], "{clip:?} of {odd}");
+        }
+        // Limits are of gradients without the loss scale, which two overflows have brought down.
+        let scaled = [3.0, 0.0, 4.0].map(|g| g * FIRST_LOSS_SCALE / 4.0);
+        let mut grads = upload(&*device, &scaled).unwrap();
+        state.step(&device, 1.0, &mut params, &mut grads, Span::new(0, 3)).unwrap();
+        let expected = if clip == Clip::Value(0.5) { [-0.5, 0.0, -0.5] } else { [-0.3, 0.0, -0.4] };
+        assert_close(&format!("{clip:?}"), &params.to_vec(&device, 0, 3).unwrap(), &expected, 1e-6, 0.0);
     }
 }

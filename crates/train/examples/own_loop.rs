@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             network.train_pass(Draws { seed: 1, step, first_sample: 0 }, 0.0, batch.len())?;
             network.finish_step(batch.len())?;
             let arena = network.arena_mut();
-            optimizer.step(&device, 0.02, &mut arena.params, &arena.grads, arena.trainable)?;
+            optimizer.step(&device, 0.02, &mut arena.params, &mut arena.grads, arena.trainable)?;
             let metrics = network.metrics()?;
             (correct, loss) = (correct + metrics.correct, loss + metrics.loss_sum);
         }

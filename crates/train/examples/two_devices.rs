@@ -93,7 +93,7 @@ fn train(
         }
         let arena = network.arena_mut();
         device.upload(&sums, &mut arena.grads, 0)?;
-        optimizer.step(device, 0.01, &mut arena.params, &arena.grads, arena.trainable)?;
+        optimizer.step(device, 0.01, &mut arena.params, &mut arena.grads, arena.trainable)?;
         if stage.is_last() && step % 40 == 39 {
             println!("step {:3}: loss {loss:.3}", step + 1);
         }

@@ -6,15 +6,11 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
 /// Options of all optimizers that change the steps, and have no counterpart here. `null` and `false` turn them off.
-const NOT_THERE: [&str; 7] = [
-    "clipnorm",
-    "clipvalue",
-    "global_clipnorm",
-    "use_ema",
-    "gradient_accumulation_steps",
-    "loss_scale_factor",
-    "amsgrad",
-];
+const NOT_THERE: [&str; 4] = ["use_ema", "gradient_accumulation_steps", "loss_scale_factor", "amsgrad"];
+
+/// Options of all optimizers, and ours.
+const OF_ALL: [(&str, &str); 3] =
+    [("weight_decay", "weight-decay"), ("clipvalue", "clipvalue"), ("global_clipnorm", "global-clipnorm")];
 
 /// The optimizer and its rate. `None` for a model that was not compiled; an error says why they can't be taken.
 pub(super) fn read(compile: &Value) -> Option<Result<Compiled, String>> {
@@ -61,7 +57,9 @@ fn of(class: &str, config: &Map<String, Value>) -> Result<Compiled, String> {
     let is_new = config.contains_key("weight_decay");
     let mut text =
         if name == "rmsprop" && is_new { "rmsprop:style=keras3".to_owned() } else { name.to_owned() };
-    for (theirs, ours) in options.iter().chain(&[("weight_decay", "weight-decay")]) {
+    // Standalone Keras 2 clipped the norm of all gradients by `clipnorm`, tf.keras that of each; their files look alike.
+    let clipnorm = if is_new { [("clipnorm", "clipnorm")].as_slice() } else { &[] };
+    for (theirs, ours) in options.iter().chain(&OF_ALL).chain(clipnorm) {
         let value = match get(theirs) {
             None | Some(Value::Bool(false)) => continue,
             Some(Value::Bool(true)) => "true".to_owned(),
@@ -76,6 +74,9 @@ fn of(class: &str, config: &Map<String, Value>) -> Result<Compiled, String> {
         .filter(|key| get(key).is_some_and(|value| *value != false))
         .map(|key| (*key).to_owned())
         .collect();
+    if !is_new && get("clipnorm").is_some() {
+        left_out.push("its clipnorm, which Keras 2 and tf.keras understand differently".to_owned());
+    }
     let turned_on = |key: &str| get(key).is_some_and(|value| *value != false && *value != 0.0);
     if name == "rmsprop" {
         left_out.extend(["momentum", "centered"].into_iter().filter(|key| turned_on(key)).map(str::to_owned));
@@ -135,8 +136,14 @@ mod tests {
         assert_eq!(of("SGD", old), "sgd:momentum=0.9 0.01 time:decay=0.0001 []");
         let rates = json!({"class_name": "CosineDecay", "config": {"initial_learning_rate": 0.003, "decay_steps": 100}});
         let adamw = json!({"learning_rate": rates, "weight_decay": 0.004, "clipnorm": 1.0, "amsgrad": true});
-        let says = "adamw:weight-decay=0.004 0.003  [clipnorm, amsgrad, its schedule CosineDecay]";
+        let says = "adamw:weight-decay=0.004,clipnorm=1 0.003  [amsgrad, its schedule CosineDecay]";
         assert_eq!(of("AdamW", adamw), says);
+        let clipped =
+            json!({"learning_rate": 0.5, "weight_decay": null, "global_clipnorm": 2.5, "clipnorm": null});
+        assert_eq!(of("SGD", clipped), "sgd:global-clipnorm=2.5 0.5 constant []");
+        let old = json!({"lr": 0.5, "clipnorm": 1.0, "clipvalue": 0.5});
+        let says = "[its clipnorm, which Keras 2 and tf.keras understand differently]";
+        assert_eq!(of("SGD", old), format!("sgd:clipvalue=0.5 0.5 constant {says}"));
         let rmsprop = json!({"learning_rate": 2e-4, "weight_decay": null, "rho": 0.9, "momentum": 0.5, "centered": false});
         assert_eq!(of("RMSprop", rmsprop), "rmsprop:style=keras3,rho=0.9 0.0002 constant [momentum]");
         assert_eq!(

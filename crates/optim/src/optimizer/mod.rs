@@ -2,7 +2,8 @@ mod text;
 
 pub(crate) use text::{read_weight_decay, write_weight_decay};
 
-use crate::{Error, Result, UpdateRule};
+use crate::text::check;
+use crate::{Clip, Error, Result, UpdateRule};
 
 /// How parameters follow their gradients: the rule and its constants, without the learning rate.
 ///
@@ -15,6 +16,7 @@ use crate::{Error, Result, UpdateRule};
 /// | `rmsprop` | `style=keras2`, `keras3` or `pytorch`, whose defaults hold for `rho`, `epsilon`, `epsilon-inside-root` |
 /// | `adam` | `style=keras` or `pytorch`, whose defaults hold for `epsilon`, `epsilon-hat`; `beta1=0.9`, `beta2=0.999` |
 /// | `adamw` | those of `adam`, and where no other is given a `weight-decay` of 0.004 (`keras`) or 0.01 (`pytorch`) |
+/// | all | `clipnorm`, `clipvalue` or `global-clipnorm`: see [`Clip`] |
 /// | all | `weight-decay` ([decoupled](WeightDecay::Decoupled)) or `l2` ([coupled](WeightDecay::Coupled), PyTorch's `weight_decay`) |
 ///
 /// ```
@@ -34,14 +36,26 @@ use crate::{Error, Result, UpdateRule};
 pub struct Optimizer {
     /// The rule and its constants.
     pub rule: UpdateRule,
+    /// How gradients are clipped before, if at all.
+    pub clip: Option<Clip>,
 }
 
 impl Optimizer {
+    /// The same with gradients that are clipped before.
+    pub fn clip(self, clip: Clip) -> Self {
+        Optimizer { clip: Some(clip), ..self }
+    }
+
     /// Checks the options. Parsing does so by itself.
     ///
     /// # Errors
     /// Names the first option that is outside of its domain.
     pub fn validate(&self) -> Result<()> {
+        self.clip.map_or(Ok(()), |clip| {
+            let limit = clip.limit();
+            let accepted = (limit.is_finite() && limit > 0.0, "a positive number");
+            check(self.rule.name(), clip.name(), limit, accepted)
+        })?;
         self.rule.validate()
     }
 
@@ -57,6 +71,6 @@ impl Optimizer {
 
 impl<R: Into<UpdateRule>> From<R> for Optimizer {
     fn from(rule: R) -> Self {
-        Optimizer { rule: rule.into() }
+        Optimizer { rule: rule.into(), clip: None }
     }
 }

@@ -1,7 +1,7 @@
 use super::Optimizer;
 use crate::number::Number;
 use crate::text::{Options, Writer, parse};
-use crate::{Adam, Error, Result, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use crate::{Adam, Clip, Error, Result, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
 
@@ -59,10 +59,24 @@ impl FromStr for Optimizer {
                 return Err(Error::UnknownName { what, name, accepted: "sgd, rmsprop, adam, adamw" });
             }
         };
+        let clip = read_clip(&mut options)?;
         options.finish()?;
-        let optimizer = Optimizer { rule };
+        let optimizer = Optimizer { rule, clip };
         optimizer.validate()?;
         Ok(optimizer)
+    }
+}
+
+fn read_clip(options: &mut Options) -> Result<Option<Clip>> {
+    let limits = [
+        options.get("clipnorm", NUMBER)?.map(Clip::Norm),
+        options.get("clipvalue", NUMBER)?.map(Clip::Value),
+        options.get("global-clipnorm", NUMBER)?.map(Clip::GlobalNorm),
+    ];
+    let mut given = limits.into_iter().flatten();
+    match (given.next(), given.next()) {
+        (clip, None) => Ok(clip),
+        (_, Some(_)) => Err(Error::Exclusive { options: "`clipnorm`, `clipvalue` and `global-clipnorm`" }),
     }
 }
 
@@ -71,7 +85,9 @@ pub(crate) fn read_weight_decay(options: &mut Options) -> Result<WeightDecay> {
         (None, None) => Ok(WeightDecay::None),
         (Some(w), None) => Ok(WeightDecay::Decoupled(w)),
         (None, Some(w)) => Ok(WeightDecay::Coupled(w)),
-        (Some(_), Some(_)) => Err(Error::TwoWeightDecays),
+        (Some(_), Some(_)) => {
+            Err(Error::Exclusive { options: "`weight-decay` (decoupled) and `l2` (coupled)" })
+        }
     }
 }
 
@@ -85,7 +101,7 @@ impl Display for Optimizer {
                 if sgd.velocity == Velocity::PyTorch {
                     out.option("velocity", "pytorch")?;
                 }
-                write_weight_decay(&mut out, sgd.weight_decay)
+                write_weight_decay(&mut out, sgd.weight_decay)?;
             }
             UpdateRule::Rmsprop(rmsprop) => {
                 let plain = rmsprop.weight_decay(WeightDecay::None);
@@ -96,7 +112,7 @@ impl Display for Optimizer {
                 out.unless_default("epsilon", Number(rmsprop.epsilon), Number(style.epsilon))?;
                 let inside = rmsprop.epsilon_inside_root;
                 out.unless_default("epsilon-inside-root", inside, style.epsilon_inside_root)?;
-                write_weight_decay(&mut out, rmsprop.weight_decay)
+                write_weight_decay(&mut out, rmsprop.weight_decay)?;
             }
             UpdateRule::Adam(adam) => {
                 let form = |style: &Adam| (style.epsilon, style.epsilon_hat);
@@ -107,9 +123,10 @@ impl Display for Optimizer {
                 out.unless_default("beta2", Number(adam.beta2), Number(style.beta2))?;
                 out.unless_default("epsilon", Number(adam.epsilon), Number(style.epsilon))?;
                 out.unless_default("epsilon-hat", adam.epsilon_hat, style.epsilon_hat)?;
-                write_weight_decay(&mut out, adam.weight_decay)
+                write_weight_decay(&mut out, adam.weight_decay)?;
             }
         }
+        self.clip.map_or(Ok(()), |clip| out.option(clip.name(), Number(clip.limit())))
     }
 }
 

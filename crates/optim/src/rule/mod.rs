@@ -35,8 +35,8 @@ impl UpdateRule {
         }
     }
 
-    /// What it remembers of each parameter, by name: at most two numbers, which start at 0. SGD without momentum
-    /// remembers nothing.
+    /// The names of the numbers that it keeps for each parameter: at most two, which start at 0. SGD without momentum
+    /// keeps none.
     pub fn state(&self) -> &'static [&'static str] {
         match self {
             UpdateRule::Sgd(sgd) if sgd.momentum == 0.0 => &[],
@@ -138,7 +138,7 @@ pub(crate) fn check_weight_decay(of: &str, decay: WeightDecay) -> Result<()> {
     check(of, "weight-decay", w, (w.is_finite() && w >= 0.0, "a number of 0 or more"))
 }
 
-/// Gradients, and what a rule remembers, have a number for each parameter.
+/// Every slice has a number for each parameter.
 #[inline(always)]
 fn check_lengths<const N: usize>(params: &[f32], others: [&[f32]; N]) {
     for other in others {

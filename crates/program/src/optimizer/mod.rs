@@ -1,10 +1,11 @@
+mod clipping;
 mod groups;
 mod state;
 
 pub use state::OptimizerState;
 
-use crate::Span;
-use optim::WeightDecay;
+use crate::{Ints, Span, Storage};
+use optim::{Clip, WeightDecay};
 
 /// A run of parameters that a step treats alike: PyTorch's parameter group, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,4 +23,17 @@ impl ParamRun {
     pub const fn new(at: Span, weight_decay: WeightDecay) -> Self {
         ParamRun { at, lr_multiplier: 1.0, weight_decay }
     }
+}
+
+/// Gradients that are clipped together: see [`Backend::clip_grads`](crate::Backend::clip_grads).
+#[derive(Debug)]
+pub struct ClippedGrads {
+    /// The way of clipping.
+    pub clip: Clip,
+    /// The places of the gradients in their arena, one for each parameter.
+    pub at: Vec<Span>,
+    /// The same on the device: the offset and the length of each.
+    pub table: Ints,
+    /// Their norms before clipping. Clipping by value leaves them alone.
+    pub norms: Storage,
 }

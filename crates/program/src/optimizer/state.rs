@@ -1,3 +1,4 @@
+use super::clipping::Clipping;
 use super::groups::Grouped;
 use crate::{Device, Error, ParamRun, Result, Span, Storage};
 use optim::{Optimizer, ParamGroup};
@@ -31,7 +32,7 @@ use optim::{Optimizer, ParamGroup};
 ///     }
 ///     device.upload(&gradient, &mut grads, 0)?;
 ///     let lr = schedule.lr(0.1, &Progress::at_step(step, 20, 10));
-///     state.step(&device, lr, &mut params, &grads, Span::new(0, 2))?;
+///     state.step(&device, lr, &mut params, &mut grads, Span::new(0, 2))?;
 /// }
 /// let line = params.to_vec(&device, 0, 2)?;
 /// assert!((line[0] - 2.0).abs() < 1e-3 && (line[1] - 1.0).abs() < 1e-3);
@@ -40,10 +41,11 @@ use optim::{Optimizer, ParamGroup};
 #[derive(Debug)]
 pub struct OptimizerState {
     optimizer: Optimizer,
-    /// What the rule remembers, an arena for each, and behind them the number of steps if it counts them; the rest is empty.
+    /// An arena for each of the rule's names, then the number of steps if it counts them. The rest is empty.
     state: [Storage; 3],
     /// `None` if all parameters follow the same rule.
     groups: Option<Grouped>,
+    clipping: Option<Clipping>,
     epoch: u64,
     /// The runs of the next step, kept so that a step allocates nothing.
     runs: Vec<ParamRun>,
@@ -61,11 +63,12 @@ impl OptimizerState {
         let mut lens = rule.state().iter().map(|_| len).chain(rule.counts_steps().then_some(1));
         let mut arena = || device.alloc(lens.next().unwrap_or(0));
         let state = [arena()?, arena()?, arena()?];
-        Ok(OptimizerState { optimizer, state, groups: None, epoch: 0, runs: Vec::with_capacity(1) })
+        let clipping = optimizer.clip.map(|clip| Clipping::whole(clip, len));
+        Ok(OptimizerState { optimizer, state, groups: None, clipping, epoch: 0, runs: Vec::with_capacity(1) })
     }
 
-    /// The same with groups of parameters, which are told by their names and places in the arena. Places that no name has are
-    /// left alone. Without groups all is as before: one launch over everything.
+    /// The same with groups of parameters, which are told by their names and places in the arena. With groups, places that no
+    /// name has are left alone. Gradients are clipped by the norm of each of `params`; before, the arena is a single one.
     ///
     /// ```
     /// use optim::Sgd;
@@ -80,7 +83,7 @@ impl OptimizerState {
     /// device.fill(1.0, &mut grads, Span::new(0, 3))?;
     /// for epoch in 0..2 {
     ///     state.begin_epoch(epoch);
-    ///     state.step(&device, 0.5, &mut weights, &grads, Span::new(0, 3))?;
+    ///     state.step(&device, 0.5, &mut weights, &mut grads, Span::new(0, 3))?;
     /// }
     /// assert_eq!(weights.to_vec(&device, 0, 3)?, [-1.0, -1.0, -1.0]);
     /// # Ok::<(), program::Error>(())
@@ -95,6 +98,12 @@ impl OptimizerState {
         params: impl IntoIterator<Item = (&'n str, Span)>,
     ) -> Result<Self> {
         groups.iter().try_for_each(ParamGroup::validate)?;
+        let params: Vec<(&str, Span)> = params.into_iter().collect();
+        if let Some(clipping) = &mut self.clipping {
+            let epochs =
+                |name| ParamGroup::of(groups, name).and_then(|group| group.epochs).unwrap_or(u64::MAX);
+            clipping.params = params.iter().map(|&(name, at)| (at, epochs(name))).collect();
+        }
         if !groups.is_empty() {
             let grouped = Grouped::new(&self.optimizer.rule, groups, params.into_iter());
             self.runs.reserve(grouped.len());
@@ -138,6 +147,9 @@ impl OptimizerState {
     /// as `params`, but may be longer. `lr` and the optimizer's constants act in f32. Adam counts each call as a step, so all that
     /// belongs to a step comes in one.
     ///
+    /// An optimizer that clips does so first, in place: the gradients of all parameters that are still trained, wherever the run
+    /// lies.
+    ///
     /// # Errors
     /// If `lr` is not a finite number of 0 or more, or the device refuses the operands: buffers of another device, or
     /// too short for `at`.
@@ -146,10 +158,13 @@ impl OptimizerState {
         device: &Device,
         lr: f64,
         params: &mut Storage,
-        grads: &Storage,
+        grads: &mut Storage,
         at: Span,
     ) -> Result<()> {
         let rate = Optimizer::rate(lr)?;
+        if let Some(clipping) = &mut self.clipping {
+            clipping.run(device, self.epoch, grads)?;
+        }
         let rule = &self.optimizer.rule;
         self.runs.clear();
         match &self.groups {

@@ -4,12 +4,12 @@ use super::operand::pair;
 use super::run;
 use super::{Reference, elementwise, images, optimizer, softmax};
 use crate::buffer::filled;
-use crate::operand::{optimizer_step, run, run_mut};
+use crate::operand::{clipped_arenas, optimizer_step, run, run_mut};
 use core::ops::Range;
 use optim::UpdateRule;
 use program::{
-    Backend, Bytes, Error, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Result, Span, StepArgs,
-    Storage, View, ViewMut, Write,
+    Backend, Bytes, ClippedGrads, Error, Executable, ImageSet, Ints, LoadImages, Memory, ParamRun, Result,
+    Span, StepArgs, Storage, View, ViewMut, Write,
 };
 
 /// Tensors in f64.
@@ -142,6 +142,12 @@ impl Backend for Reference {
 
     fn softmax(&self, x: View, y: ViewMut) -> Result<()> {
         pair("softmax", x, y).map(|(x, y)| softmax::probabilities(x, y))
+    }
+
+    fn clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()> {
+        let (grads, norms) = clipped_arenas::<_, Buffer>(grads, &mut clipped.norms, &clipped.at)?;
+        optimizer::clip(clipped.clip, grads, &clipped.at, norms);
+        Ok(())
     }
 
     fn optimizer_step(

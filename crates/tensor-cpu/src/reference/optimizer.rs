@@ -1,4 +1,5 @@
-use optim::{Adam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use optim::{Adam, Clip, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use program::Span;
 
 /// The parameter and gradient after weight decay.
 fn decay(decay: WeightDecay, lr: f64, p: f64, g: f64) -> (f64, f64) {
@@ -21,6 +22,25 @@ pub(crate) fn meter(metrics: &[f64], meter: &mut [f64]) {
         if meter[0].is_finite() {
             meter[2] += metrics[1];
             meter[3] += 1.0;
+        }
+    }
+}
+
+/// See `Backend::clip_grads`.
+pub(crate) fn clip(clip: Clip, grads: &mut [f64], at: &[Span], norms: &mut [f64]) {
+    let limit = f64::from(clip.limit());
+    if let Clip::Value(_) = clip {
+        at.iter().flat_map(|at| at.range()).for_each(|k| grads[k] = grads[k].clamp(-limit, limit));
+        return;
+    }
+    for (norm, at) in norms.iter_mut().zip(at) {
+        *norm = grads[at.range()].iter().map(|g| g * g).sum::<f64>().sqrt();
+    }
+    let all = norms.iter().map(|norm| norm * norm).sum::<f64>().sqrt();
+    for (norm, at) in norms.iter().zip(at) {
+        let norm = if let Clip::GlobalNorm(_) = clip { all } else { *norm };
+        if norm > limit {
+            grads[at.range()].iter_mut().for_each(|g| *g *= limit / norm);
         }
     }
 }

@@ -8,7 +8,7 @@ pub(crate) trait Watch: Send + Sync {
     /// An error ends the wait: its event will not come.
     fn look(&self) -> Result<()>;
 
-    /// An error if the watch has ended what the stream waited for: work that has passed since is no result.
+    /// An error if the watch has aborted work that the stream waited for. Work behind it has no result.
     fn intact(&self) -> Result<()>;
 }
 

@@ -3,8 +3,8 @@
 use crate::driver::{Geometry, Ptr, args, u32_of};
 use crate::source::Source;
 use crate::{Buffer, Cuda};
-use optim::{Adam, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
-use program::{Error, ParamRun, Precision, Result, Span, Storage};
+use optim::{Adam, Clip, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
+use program::{ClippedGrads, Error, ParamRun, Precision, Result, Span, Storage};
 
 pub(crate) const SOURCE: Source = Source {
     name: "optimizer.cu",
@@ -14,6 +14,10 @@ pub(crate) const SOURCE: Source = Source {
         "rmsprop_step",
         "adam_step",
         "count_step",
+        "clip_values",
+        "grad_squares",
+        "grad_norms",
+        "clip_norms",
         "find_overflow",
         "update_loss_scale",
         "ema_step",
@@ -23,11 +27,15 @@ pub(crate) const SOURCE: Source = Source {
 
 const THREADS: u32 = 256;
 
-/// A run of parameters of one rule, and what is alike in the arguments of all kernels.
+/// A gradient is clipped by blocks of about so many numbers, but no more blocks than this, which is enough for any GPU.
+const NUMBERS_OF_A_BLOCK: usize = 4096;
+const MOST_BLOCKS: usize = 128;
+
+/// A run of parameters of one rule, as arguments that all kernels share.
 struct Run {
     params: Ptr,
     grads: Ptr,
-    /// What the rule remembers; null where it is less.
+    /// The arenas of the rule's state; the others are null.
     state: [Ptr; 2],
     n: u64,
     lr_multiplier: f32,
@@ -189,6 +197,31 @@ impl Cuda {
             run.vector
         ];
         self.launch("adam_step", run.geometry, args)
+    }
+
+    pub(crate) fn op_clip_grads(&self, grads: &mut Storage, clipped: &mut ClippedGrads) -> Result<()> {
+        let op = "clip_grads";
+        let ClippedGrads { clip, at, table, norms } = clipped;
+        let parts = u32_of(op, "the number of gradients", at.len())?;
+        let grads: &Buffer = grads.on(op)?;
+        at.iter().try_for_each(|at| self.run(op, "a gradient", grads, *at).map(drop))?;
+        let grads = self.run(op, "the gradients", grads, Span::new(0, 0))?;
+        let table = self.ints(op, "their places", table.on(op)?, 2 * at.len())?;
+        let norms = self.run(op, "the norms", norms.on(op)?, Span::new(0, at.len()))?;
+        let longest = at.iter().map(|at| at.len).max().unwrap_or(0);
+        let blocks = longest.div_ceil(NUMBERS_OF_A_BLOCK).clamp(1, MOST_BLOCKS) as u32;
+        let grid = Geometry { grid: [blocks, parts, 1], ..Geometry::line(1, THREADS) };
+        if let Clip::Value(limit) = clip {
+            return self.launch("clip_values", grid, args![self.step_state(), grads, table, *limit]);
+        }
+        let sums = 8 * at.len() * blocks as usize;
+        let scratch = self.scratch(sums + 4 * at.len())?;
+        let (sums, factors) = (scratch, scratch.offset(sums));
+        self.launch("grad_squares", grid, args![grads, table, sums])?;
+        let global = u32::from(matches!(clip, Clip::GlobalNorm(_)));
+        let of_norms = args![self.step_state(), sums, blocks, parts, norms, factors, clip.limit(), global];
+        self.launch("grad_norms", Geometry::line(1, THREADS), of_norms)?;
+        self.launch("clip_norms", grid, args![grads, table, factors])
     }
 
     pub(crate) fn op_ema_step(

@@ -2,7 +2,7 @@
 
 use super::{Config, DeviceKind, DeviceWeights, Devices, Training, placement, refuse, training};
 use crate::{ColorMode, Error, ImageSize, Preprocessing, Result};
-use optim::{ParamGroup, Per};
+use optim::{Clip, ParamGroup, Per};
 use options::hint;
 use program::Precision;
 use trained::standardization;
@@ -189,6 +189,11 @@ impl Config {
                 "left out with `devices.precision` fp16, whose loss scale stages don't agree on; use bf16";
             return refuse("`devices.pipeline_stages`", devices.stages(), accepted);
         }
+        if let (2.., Some(Clip::GlobalNorm(_))) = (devices.stages(), self.training.optimizer.clip) {
+            let accepted = "without `global-clipnorm` with `devices.pipeline_stages`, since no stage has all \
+                            gradients; clipnorm and clipvalue are supported";
+            return refuse("`optimizer`", self.training.optimizer, accepted);
+        }
         Ok(())
     }
 
@@ -267,6 +272,11 @@ mod tests {
             ),
             ("devices.split_at=dense", 1, "`devices.split_at` is dense, but must be left out"),
             ("devices.pipeline_stages=2 devices.precision=fp16", 1, "left out with `devices.precision` fp16"),
+            (
+                "devices.pipeline_stages=2 optimizer=sgd:global-clipnorm=1",
+                1,
+                "`optimizer` is sgd:global-clipnorm=1, but must be without `global-clipnorm`",
+            ),
             ("global_batch_size=2", 3, "`global_batch_size` is 2, but must be at least 3: a sample for each"),
             ("preprocessing=standardize augmentation.rescale=50", 1, "`augmentation.rescale` is 50, but"),
             ("checkpoints.save_best=acc early_stop=loss:restore_best_weights", 1, "must be given without"),

@@ -73,7 +73,7 @@ fn airbench94_steps_as_its_source() {
         network.finish_step(BATCH).unwrap();
         let arena = network.arena_mut();
         let lr = config.lr_at(BATCH, &at(step));
-        optimizer.step(&device, lr, &mut arena.params, &arena.grads, arena.trainable).unwrap();
+        optimizer.step(&device, lr, &mut arena.params, &mut arena.grads, arena.trainable).unwrap();
         average.after(&at(step + 1), &mut network).unwrap();
         if let Some(expected) = shown.next_if(|shown| shown["step"] == step + 1) {
             assert_shown(&network, expected, step + 1);

@@ -110,13 +110,13 @@ impl SampleStep {
             return Ok(None);
         }
         let mut state = OptimizerState::new(&device, self.optimizer, at.len)?;
-        state.step(&device, self.lr, &mut arena.params, &arena.grads, at)?;
+        state.step(&device, self.lr, &mut arena.params, &mut arena.grads, at)?;
         scale.map_or(Ok(()), |scale| device.set_loss_scale(scale))?;
         let (mut params, mut others) = (other.alloc(at.len)?, other.alloc(at.len)?);
         other.upload(&before, &mut params, 0)?;
         other.upload(&grads, &mut others, 0)?;
         let mut state = OptimizerState::new(other, self.optimizer, at.len)?;
-        state.step(other, self.lr, &mut params, &others, all)?;
+        state.step(other, self.lr, &mut params, &mut others, all)?;
         let change = |after: Vec<f32>| after.iter().zip(&before).map(|(a, b)| a - b).collect::<Vec<_>>();
         let got = change(arena.params.to_vec(&device, at.offset, at.len)?);
         let expected = change(params.to_vec(other, 0, at.len)?);

@@ -99,5 +99,5 @@ pub fn update(
     }
     network.finish_step(options.global_batch)?;
     let arena = network.arena_mut();
-    Ok(optimizer.step(&device, options.lr, &mut arena.params, &arena.grads, arena.trainable)?)
+    Ok(optimizer.step(&device, options.lr, &mut arena.params, &mut arena.grads, arena.trainable)?)
 }

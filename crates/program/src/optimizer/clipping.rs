@@ -1,0 +1,46 @@
+use super::ClippedGrads;
+use crate::{Device, Error, Result, Span, Storage};
+use optim::Clip;
+
+/// The clipping of an arena, whose parameters may be trained in the first epochs alone.
+#[derive(Debug)]
+pub(super) struct Clipping {
+    pub(super) clip: Clip,
+    /// The place of each parameter, and how many epochs it is trained.
+    pub(super) params: Vec<(Span, u64)>,
+    /// Those that are trained in the epoch of the last step.
+    now: Option<ClippedGrads>,
+}
+
+impl Clipping {
+    /// Clips a single gradient of this length.
+    pub(super) fn whole(clip: Clip, len: usize) -> Self {
+        Clipping { clip, params: vec![(Span::new(0, len), u64::MAX)], now: None }
+    }
+
+    /// Clips the gradients of the parameters that are trained in `epoch`.
+    pub(super) fn run(&mut self, device: &Device, epoch: u64, grads: &mut Storage) -> Result<()> {
+        let trained = || self.params.iter().filter(|(_, epochs)| epoch < *epochs);
+        let now = match &mut self.now {
+            Some(now) if now.at.len() == trained().count() => now,
+            stale => stale.insert(reserve(device, self.clip, trained().map(|(at, _)| *at).collect())?),
+        };
+        if now.at.is_empty() { Ok(()) } else { device.clip_grads(grads, now) }
+    }
+}
+
+/// Reserves what clipping needs on `device`.
+fn reserve(device: &Device, clip: Clip, at: Vec<Span>) -> Result<ClippedGrads> {
+    let mut numbers = Vec::with_capacity(2 * at.len());
+    for at in &at {
+        let number = |n: usize| u32::try_from(n).ok();
+        let (Some(_), Some(offset), Some(len)) = (number(at.end()), number(at.offset), number(at.len)) else {
+            let (op, what) = ("clip_grads", "the end of a gradient");
+            return Err(Error::Value { op, what, value: at.end() as f64, accepted: "below 2^32" });
+        };
+        numbers.extend([offset, len]);
+    }
+    let mut table = device.alloc_ints(numbers.len())?;
+    device.upload_ints(&numbers, &mut table)?;
+    Ok(ClippedGrads { clip, norms: device.alloc(at.len())?, at, table })
+}
