@@ -1,91 +1,127 @@
-//! A separate project uses only `cifar` and `augment`: it builds, it runs, and it has few dependencies.
+//! Projects that are not ours use one crate each: they build, they run, and they have few dependencies. Their programs are in
+//! `tests/outside`.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The program of the page on the crates.
-const MAIN: &str = r#"
-use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
-
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let data = cifar::synthetic(1, 100, 10).train;
-    let samples = Samples::new(data.images, data.labels.to_vec())?;
-    let pipeline = ImageDataGenerator::new().rotation_range(15.0).horizontal_flip(true).build(samples.shape())?;
-    let mut loader = Loader::new(samples, pipeline, LoaderOptions::new().batch_size(32).workers(2))?;
-    let mut images = 0;
-    for batch in loader.epoch(0, 0)? {
-        images += batch?.len();
-    }
-    println!("{images} images");
-    if let Err(error) = cifar::Cifar::new(cifar::Kind::Cifar10).data_dir("none").also_look_in(["none"]).load() {
-        println!("{error}");
-    }
-    Ok(())
+struct Project {
+    /// The crates that it depends on, without their default features.
+    crates: &'static [&'static str],
+    /// Features of its own, which turn some on.
+    features: &'static str,
+    program: &'static str,
+    prints: &'static [&'static str],
+    /// The number of packages that it is built from, without itself. A larger number is a decision.
+    packages: usize,
+    /// The same with its features.
+    with_features: usize,
 }
-"#;
 
-/// `download` is off by default here, so that the program is built and run without it.
-const FEATURES: &str = "[features]\ndownload = [\"cifar/download\"]\n";
-
-/// The number of packages, including `cifar`, `augment` and their dependencies. A larger number is a
-/// decision.
-const MOST: usize = 131;
-
-/// The same without `cifar`'s HTTP client.
-const MOST_WITHOUT_DOWNLOAD: usize = 54;
-
-/// Only those of `augment`.
-const MOST_OF_AUGMENT: usize = 25;
+const PROJECTS: [Project; 6] = [
+    Project {
+        crates: &["optim"],
+        features: "",
+        program: include_str!("../outside/optim.rs"),
+        prints: &["2.00 x + 1.00"],
+        packages: 7,
+        with_features: 7,
+    },
+    Project {
+        crates: &["augment"],
+        features: "",
+        program: include_str!("../outside/augment.rs"),
+        prints: &["100 images"],
+        packages: 25,
+        with_features: 25,
+    },
+    Project {
+        crates: &["cifar"],
+        features: "download = [\"cifar/download\"]",
+        program: include_str!("../outside/cifar.rs"),
+        prints: &["100 images of [32, 32, 3]", "no usable CIFAR-10 was found", "its feature `download`"],
+        packages: 53,
+        with_features: 130,
+    },
+    Project {
+        crates: &["cifar", "augment"],
+        features: "",
+        program: include_str!("../outside/cifar-augment.rs"),
+        prints: &["batches of [32, 32, 32, 4]"],
+        packages: 54,
+        with_features: 54,
+    },
+    Project {
+        crates: &["checkpoint"],
+        features: "",
+        program: include_str!("../outside/checkpoint.rs"),
+        prints: &["epoch-0003: after three epochs"],
+        packages: 36,
+        with_features: 36,
+    },
+    Project {
+        crates: &["tensor-cpu", "trained"],
+        features: "",
+        program: include_str!("../outside/trained.rs"),
+        prints: &["no/such/run"],
+        packages: 100,
+        with_features: 100,
+    },
+];
 
 #[test]
-fn a_project_that_is_not_ours_stands_on_few_crates() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+fn projects_that_are_not_ours_stand_on_few_crates() {
     let place = tempfile::tempdir().unwrap();
-    let write = |file: &str, text: &str| std::fs::write(place.path().join(file), text).unwrap();
-    let dependency = |name: &str| {
-        let path = root.join("crates").join(name);
-        format!("{name} = {{ package = \"towers-{name}\", path = {path:?}, default-features = false }}\n")
-    };
-    std::fs::create_dir(place.path().join("src")).unwrap();
-    write("src/main.rs", MAIN);
-    let package = "[package]\nname = \"outside\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n";
-    write(
-        "Cargo.toml",
-        &format!("{package}{FEATURES}[dependencies]\n{}{}", dependency("cifar"), dependency("augment")),
-    );
-    // The versions that are already on this machine.
-    std::fs::copy(root.join("Cargo.lock"), place.path().join("Cargo.lock")).unwrap();
-
-    if std::env::var_os("TOWERS_ALONE").is_some() {
-        let ran = cargo(place.path(), &["run", "--quiet", "--offline"]);
-        let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-        assert!(out.starts_with("100 images\nno usable CIFAR-10 was found"), "{out}{err}");
-        assert!(out.contains("its feature `download`"), "{out}");
-    } else {
-        println!("SKIPPED: the outside project's build: `cargo xtask test alone` builds and runs it");
+    let builds = std::env::var_os("TOWERS_ALONE").is_some();
+    if !builds {
+        println!("SKIPPED: the outside projects' builds: `cargo xtask test alone` builds and runs them");
     }
-    let all = packages(place.path(), "outside", &["--features", "download"]);
-    assert!(all <= MOST + 1, "the project brings {all} packages with it, itself counted");
-    let without = packages(place.path(), "outside", &[]);
-    assert!(without <= MOST_WITHOUT_DOWNLOAD + 1, "without a client it brings {without} packages with it");
-    let of_augment = packages(place.path(), "towers-augment", &[]);
-    assert!(of_augment <= MOST_OF_AUGMENT, "augment brings {of_augment} packages with it, itself counted");
+    for project in &PROJECTS {
+        let name = project.crates.join("-");
+        assert!(project.program.lines().count() <= 25, "{name} is longer than a reader wants");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let dependencies = project.crates.iter().map(|name| {
+            let path = root.join("crates").join(name);
+            format!("{name} = {{ package = \"towers-{name}\", path = {path:?}, default-features = false }}\n")
+        });
+        let folder = place.path().join(&name);
+        std::fs::create_dir_all(folder.join("src")).unwrap();
+        let manifest = format!(
+            "[package]\nname = \"outside\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n\
+             [features]\n{}\n[dependencies]\n{}",
+            project.features,
+            dependencies.collect::<String>()
+        );
+        std::fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+        std::fs::write(folder.join("src/main.rs"), project.program).unwrap();
+        // The versions that are already on this machine.
+        std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+        if builds {
+            let ran = cargo(&folder, &["run", "--quiet", "--offline"]);
+            let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+            let missing = project.prints.iter().find(|text| !out.contains(**text));
+            assert!(missing.is_none(), "{name} does not print {missing:?}: {out}{err}");
+        }
+        let (least, most) = (packages(&folder, &[]), packages(&folder, &["--all-features"]));
+        assert!(least <= project.packages, "{name} brings {least} packages with it");
+        assert!(most <= project.with_features, "with its features {name} brings {most} packages with it");
+    }
 }
 
-/// The number of packages that one is built from.
-fn packages(project: &Path, of: &str, features: &[&str]) -> usize {
-    let tree = ["tree", "--offline", "--edges", "normal", "--prefix", "none", "--package", of];
+/// The number of packages that a project is built from, without itself.
+fn packages(project: &Path, features: &[&str]) -> usize {
+    let tree = ["tree", "--offline", "--edges", "normal", "--prefix", "none"];
     let tree = cargo(project, &[&tree, features].concat());
     let text = String::from_utf8_lossy(&tree.stdout).replace(" (*)", "");
-    let lines: std::collections::BTreeSet<&str> = text.lines().collect();
+    let lines: std::collections::BTreeSet<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     assert!(lines.len() > 1, "{}", String::from_utf8_lossy(&tree.stderr));
-    lines.len()
+    lines.len() - 1
 }
 
 fn cargo(project: &Path, arguments: &[&str]) -> Output {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     // Not the workspace's target folder, whose settings differ.
-    command.args(arguments).current_dir(project).env("CARGO_TARGET_DIR", project.join("target"));
+    let target = project.parent().expect("a project lies in a folder").join("target");
+    command.args(arguments).current_dir(project).env("CARGO_TARGET_DIR", target);
     command.output().unwrap()
 }
