@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ndarray::{Array1, Array4, Axis};
+use ndarray::{Array1, Array4, ArrayView1, ArrayView3, Axis};
 
 use crate::decode;
 use crate::error::{Error, Result};
@@ -33,6 +33,77 @@ pub struct Split {
 }
 
 impl Split {
+    /// Your own images, `[n, height, width, channels]`, with a label for each.
+    ///
+    /// ```
+    /// use cifar::Split;
+    /// use ndarray::Array4;
+    ///
+    /// let split = Split::new(Array4::zeros((2, 28, 28, 1)), vec![7, 3])?;
+    /// assert_eq!((split.len(), split.shape()), (2, [28, 28, 1]));
+    /// assert!(Split::new(Array4::zeros((2, 28, 28, 1)), vec![7]).is_err());
+    /// # Ok::<(), cifar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Labels`] if there is another number of labels.
+    pub fn new(images: Array4<u8>, labels: impl Into<Array1<u16>>) -> Result<Split> {
+        let (labels, (count, ..)) = (labels.into(), images.dim());
+        if labels.len() != count {
+            return Err(Error::Labels { images: count, labels: labels.len() });
+        }
+        let images =
+            if images.is_standard_layout() { images } else { images.as_standard_layout().into_owned() };
+        Ok(Split { images, files: None, labels, coarse: None, paths: None })
+    }
+
+    /// Images `[height, width, channels]` with their labels, one by one.
+    ///
+    /// ```
+    /// let test = cifar::synthetic(1, 0, 50).test;
+    /// let rings = test.iter().filter(|&(_, label)| label == 2);
+    /// assert!(rings.map(|(image, _)| image.dim()).all(|shape| shape == (32, 32, 3)));
+    /// ```
+    ///
+    /// # Panics
+    /// If pictures are decoded on demand: [`batches`](Self::batches) decodes them.
+    pub fn iter(&self) -> impl Iterator<Item = (ArrayView3<'_, u8>, u16)> {
+        assert!(self.files.is_none(), "pictures that are decoded on demand come in batches");
+        self.images.outer_iter().zip(self.labels.iter().copied())
+    }
+
+    /// Batches of `size` images in order with their labels; the last may have fewer. Pictures on demand are decoded on all cores.
+    ///
+    /// ```
+    /// let test = cifar::synthetic(1, 0, 50).test;
+    /// for batch in test.batches(32) {
+    ///     let (images, labels) = batch?; // [32, 32, 32, 3] and [32], at last [18, 32, 32, 3] and [18]
+    ///     assert_eq!(images.dim().0, labels.len());
+    /// }
+    /// # Ok::<(), cifar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Of each batch, as [`pixels`](Self::pixels).
+    ///
+    /// # Panics
+    /// If `size` is 0.
+    pub fn batches(&self, size: usize) -> impl Iterator<Item = Result<(Array4<u8>, ArrayView1<'_, u16>)>> {
+        let [height, width, channels] = self.shape();
+        (0..self.len()).step_by(size).map(move |start| {
+            let (samples, mut pixels) = (start..self.len().min(start + size), Vec::new());
+            let images = match self.files {
+                None => self.images.slice_axis(Axis(0), samples.clone().into()).into_owned(),
+                Some(_) => {
+                    self.pixels(samples.clone(), &mut pixels)?;
+                    Array4::from_shape_vec((samples.len(), height, width, channels), pixels)
+                        .expect("as many pixels as were asked for")
+                }
+            };
+            Ok((images, self.labels.slice_axis(Axis(0), samples.into())))
+        })
+    }
+
     /// The number of images.
     pub fn len(&self) -> usize {
         self.labels.len()

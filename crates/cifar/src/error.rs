@@ -26,6 +26,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// Your own [split](crate::Split::new) has another number of labels than of images.
+    #[error("there are {images} images, but {labels} labels")]
+    Labels {
+        /// The number of images.
+        images: usize,
+        /// The number of labels.
+        labels: usize,
+    },
+
     /// The operating system refused to `action` a file or folder.
     #[error("can't {action} {}: {source}", path.display())]
     Io {

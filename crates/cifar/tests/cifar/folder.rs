@@ -309,6 +309,37 @@ fn pictures_of_one_channel_are_grey() {
     assert!(error.starts_with("pictures can't have 4 channels"), "{error}");
 }
 
+/// Batches of pictures in memory and of those on demand are the same, and the last is shorter.
+#[test]
+fn batches_of_pictures() {
+    let dir = tempfile::tempdir().unwrap();
+    for k in 0..5 {
+        picture(dir.path(), &format!("a/{k}.png"), (2, 2), [k, 0, 0]);
+        picture(dir.path(), &format!("b/{k}.png"), (2, 2), [100 + k, 0, 0]);
+    }
+    let read = |on_demand| {
+        let folders = folder::ClassFolders::new(dir.path()).image_size(2, 2).whole(true);
+        folders.on_demand_above(on_demand).read().unwrap().test
+    };
+    let (now, on_demand) = (read(u64::MAX), read(0));
+    let batches = |split: &cifar::Split| -> Vec<_> {
+        let owned = |batch: cifar::Result<_>| {
+            let (images, labels): (ndarray::Array4<u8>, ndarray::ArrayView1<u16>) = batch.unwrap();
+            (images, labels.to_vec())
+        };
+        split.batches(4).map(owned).collect()
+    };
+    assert_eq!(batches(&now), batches(&on_demand));
+    assert_eq!(batches(&now).iter().map(|(images, _)| images.dim().0).collect::<Vec<_>>(), [4, 4, 2]);
+    let one_by_one: Vec<(u8, u16)> = now.iter().map(|(image, label)| (image[[0, 0, 0]], label)).collect();
+    let of_batches = batches(&on_demand).into_iter().flat_map(|(images, labels)| {
+        let reds: Vec<u8> = images.outer_iter().map(|image| image[[0, 0, 0]]).collect();
+        reds.into_iter().zip(labels)
+    });
+    assert_eq!(one_by_one, of_batches.collect::<Vec<_>>());
+    assert_eq!((one_by_one[0], one_by_one[9]), ((0, 0), (104, 1)));
+}
+
 /// Written and read by Pillow: `tests/golden/pictures.py`.
 #[test]
 fn pictures_have_the_pixels_of_pillow() {
