@@ -55,8 +55,8 @@ const PROJECTS: [Project; 6] = [
         features: "",
         program: include_str!("../outside/checkpoint.rs"),
         prints: &["epoch-0003: after three epochs"],
-        packages: 36,
-        with_features: 36,
+        packages: 40,
+        with_features: 40,
     },
     Project {
         crates: &["tensor-cpu", "trained"],

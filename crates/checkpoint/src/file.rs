@@ -54,12 +54,12 @@ pub fn save_tensors<'a>(
     durable::sync_folder(durable::parent(path))
 }
 
-/// Reads a safetensors file of f32 tensors, from any program. A file of [`save_tensors`] is verified by its
-/// digest.
+/// Reads a safetensors file, from any program: tensors of f32, and of f16, bf16 and i64, whose values become f32. A file of
+/// [`save_tensors`] is verified by its digest.
 ///
 /// # Errors
-/// When `path` is not a regular file, or not a sound safetensors file, or has a tensor of another type; when the
-/// tensors are not those that were written.
+/// When `path` is not a regular file, or not a sound safetensors file, or has a tensor of another type; when f32 can't
+/// hold a whole number exactly; when the tensors are not those that were written.
 pub fn load_tensors(path: impl AsRef<Path>) -> Result<Tensors> {
     let path = path.as_ref();
     let (mut file, len) = open(path)?;

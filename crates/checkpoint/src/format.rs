@@ -5,6 +5,7 @@
 //! the final vectors, and allocates nothing that the file's real length doesn't warrant.
 
 use crate::{Error, Result, TensorRef, Tensors};
+use half::{bf16, f16};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -163,10 +164,21 @@ pub(crate) fn read(
             io::copy(&mut input.by_ref().take(bytes as u64), &mut io::sink()).map_err(short(path))?;
             continue;
         }
-        if info.dtype != Dtype::F32 {
-            return Err(Error::format(path, format!("tensor {name:?} is {} and not F32", info.dtype)));
+        let data = match info.dtype {
+            Dtype::F32 => read_values(input, bytes / 4, f32::from_le_bytes),
+            Dtype::BF16 => read_values(input, bytes / 2, |word| bf16::from_le_bytes(word).to_f32()),
+            Dtype::F16 => read_values(input, bytes / 2, |word| f16::from_le_bytes(word).to_f32()),
+            Dtype::I64 => read_values(input, bytes / 8, of_i64),
+            other => {
+                let reason = format!("tensor {name:?} is {other}, and not F32, F16, BF16 or I64");
+                return Err(Error::format(path, reason));
+            }
+        };
+        let data = data.map_err(short(path))?;
+        if info.dtype == Dtype::I64 && data.iter().any(|value| value.is_nan()) {
+            let reason = format!("tensor {name:?} has whole numbers that f32 can't hold exactly");
+            return Err(Error::format(path, reason));
         }
-        let data = read_values(input, bytes / 4).map_err(short(path))?;
         tensors.insert(name, info.shape, data).map_err(|error| why(&error))?;
     }
     *tensors.metadata_mut() = header.metadata;
@@ -181,15 +193,28 @@ fn short(path: &Path) -> impl Fn(io::Error) -> Error {
     }
 }
 
-fn read_values(input: &mut impl Read, count: usize) -> io::Result<Vec<f32>> {
+/// Reads so many values of `N` bytes.
+fn read_values<const N: usize>(
+    input: &mut impl Read,
+    count: usize,
+    of: impl Fn([u8; N]) -> f32,
+) -> io::Result<Vec<f32>> {
     let mut values = Vec::with_capacity(count);
-    let mut bytes = vec![0; 4 * CHUNK.min(count)];
+    let mut bytes = vec![0; N * CHUNK.min(count)];
     while values.len() < count {
-        let part = &mut bytes[..4 * CHUNK.min(count - values.len())];
+        let part = &mut bytes[..N * CHUNK.min(count - values.len())];
         input.read_exact(part)?;
-        values.extend(part.as_chunks::<4>().0.iter().map(|&word| f32::from_le_bytes(word)));
+        values.extend(part.as_chunks::<N>().0.iter().map(|&word| of(word)));
     }
     Ok(values)
+}
+
+/// A whole number, or NaN if f32 has none that is equal.
+fn of_i64(word: [u8; 8]) -> f32 {
+    let number = i64::from_le_bytes(word);
+    let value = number as f32;
+    // In i128, since the largest numbers are rounded up to 2^63.
+    if value as i128 == i128::from(number) { value } else { f32::NAN }
 }
 
 #[cfg(test)]
@@ -220,7 +245,8 @@ mod tests {
             (r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}"#, 8, "offset"),
             (r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}}"#, 4, "offset"),
             (r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}"#, 4, "shape"),
-            (r#"{"a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#, 4, "F16 and not F32"),
+            (r#"{"a":{"dtype":"F16","shape":[1],"data_offsets":[0,4]}}"#, 4, "shape"),
+            (r#"{"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}"#, 8, "F64, and not F32, F16"),
             (r#"{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}"#, 4, "invalid value"),
             (r#"{"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}}"#, 0, "overflow"),
             (r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,18446744073709551615]}}"#, 4, "shape"),
@@ -239,6 +265,39 @@ mod tests {
         let deep = format!(r#"{{"a":{}"#, "[".repeat(100_000));
         assert!(refusal(&file(&deep, 0)).contains("not a readable safetensors"));
         assert!(refusal(&file("{\"\u{1}", 0)).contains("not a readable safetensors"));
+    }
+
+    /// The types of state dicts, which f32 holds exactly.
+    #[test]
+    fn other_types_are_read_as_f32() {
+        let of = |kind: &str, count: usize, data: &[u8]| {
+            let offsets = format!(r#""shape":[{count}],"data_offsets":[0,{}]"#, data.len());
+            let mut bytes = file(&format!(r#"{{"a":{{"dtype":"{kind}",{offsets}}}}}"#), 0);
+            bytes.extend(data);
+            let read = read(Path::new("it"), &mut &bytes[..], bytes.len() as u64, |_| true);
+            read.map(|tensors| tensors.get("a").expect("it is there").data().to_vec())
+        };
+        let halves: Vec<u8> =
+            [0x3c00_u16, 0xc500, 0x0001, 0x7c00].into_iter().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(of("F16", 4, &halves).unwrap(), [1.0, -5.0, 2.0_f32.powi(-24), f32::INFINITY]);
+        let halves: Vec<u8> = [0x3f80_u16, 0xc0a0, 0x0001].into_iter().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(of("BF16", 3, &halves).unwrap(), [1.0, -5.0, f32::from_bits(1 << 16)]);
+        let whole = |numbers: &[i64]| {
+            let data: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+            of("I64", numbers.len(), &data)
+        };
+        assert_eq!(
+            whole(&[0, -7, 1 << 24, i64::MIN]).unwrap(),
+            [0.0, -7.0, 16_777_216.0, -(2.0_f32.powi(63))]
+        );
+        for number in [(1 << 24) + 1, i64::MAX] {
+            let told = whole(&[number]).unwrap_err().to_string();
+            assert!(told.contains("\"a\" has whole numbers that f32 can't hold"), "{told}");
+        }
+        // More than are converted at once.
+        let many =
+            vec![0x3c00_u16; 3 * CHUNK + 1].into_iter().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        assert!(of("F16", 3 * CHUNK + 1, &many).unwrap().iter().all(|&value| value == 1.0));
     }
 
     #[test]

@@ -70,6 +70,19 @@ impl Tensor {
         &self.data
     }
 
+    /// Its name, extents and values, which are not copied.
+    ///
+    /// ```
+    /// let mut tensors = checkpoint::Tensors::new();
+    /// tensors.insert("dense/bias", [3], vec![1.0, 2.0, 3.0])?;
+    /// let own: Vec<(String, Vec<usize>, Vec<f32>)> = tensors.into_iter().map(|tensor| tensor.into_parts()).collect();
+    /// assert_eq!(own, [("dense/bias".to_owned(), vec![3], vec![1.0, 2.0, 3.0])]);
+    /// # Ok::<(), checkpoint::Error>(())
+    /// ```
+    pub fn into_parts(self) -> (String, Vec<usize>, Vec<f32>) {
+        (self.name, self.shape, self.data)
+    }
+
     /// Borrows it.
     pub fn as_ref(&self) -> TensorRef<'_> {
         TensorRef { name: &self.name, shape: &self.shape, data: &self.data }

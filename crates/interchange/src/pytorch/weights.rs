@@ -7,7 +7,7 @@ use crate::text::shortened;
 use crate::{Error, Pixels, Result, layout};
 use checkpoint::{Tensor, TensorRef, Tensors, load_tensors_named, read_header};
 use layers::Step;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The batch counter of a normalization, which inference does not need.
@@ -37,6 +37,8 @@ pub struct TorchWeights {
     names: BTreeMap<String, String>,
     /// What was left out of them, and what adds it.
     left_out: Vec<(&'static str, &'static str)>,
+    /// The types of weights in the file other than F32.
+    narrow: Vec<String>,
 }
 
 /// Whether a file looks like a state dict of PyTorch in the safetensors format: by the names in its header, not its ending.
@@ -57,28 +59,31 @@ impl TorchWeights {
     /// `DataParallel` or not.
     ///
     /// # Errors
-    /// [`Error::Io`] if it can't be read or is not a sound safetensors file; [`Error::File`] if it has weights of
-    /// another type than float32.
+    /// [`Error::Io`] if it can't be read, is not a sound safetensors file, or has weights of another type than float32,
+    /// float16 and bfloat16; [`Error::File`] if its names don't tell one network.
     pub fn read(path: &Path) -> Result<Self> {
         let is_weight = |name: &str| !name.ends_with(COUNTER);
         let header = read_header(path)?;
-        if let Some((name, kind)) = header.tensors().find(|(name, kind)| is_weight(name) && kind != "F32") {
-            let reason =
-                format!("its `{name}` is {kind}, but must be F32; save network.float().state_dict()");
-            return Err(Error::file(path, reason));
-        }
+        let narrow: BTreeSet<String> = header
+            .tensors()
+            .filter(|(name, kind)| is_weight(name) && kind != "F32")
+            .map(|(_, kind)| kind)
+            .collect();
         let tensors = load_tensors_named(path, is_weight)?;
         let names = unwrapped(tensors.iter().map(|tensor| tensor.name));
         let (names, left_out) = names.map_err(|reason| Error::file(path, reason))?;
-        Ok(TorchWeights { path: path.to_owned(), tensors, names, left_out })
+        let narrow = narrow.into_iter().collect();
+        Ok(TorchWeights { path: path.to_owned(), tensors, names, left_out, narrow })
     }
 
-    /// What people should know about the file, a sentence each: the parts of names that are left out.
+    /// What people should know about the file, a sentence each: the parts of names that are left out, and other types.
     pub fn told(&self) -> Vec<String> {
         let part = |(part, by): &(&str, &str)| format!("`{part}` ({by})");
         let parts: Vec<String> = self.left_out.iter().map(part).collect();
         let told = || format!("the names of its tensors are read without {}", parts.join(" and "));
-        (!parts.is_empty()).then(told).into_iter().collect()
+        let widened = || format!("weights of {} are read as F32", self.narrow.join(" and "));
+        let names = (!parts.is_empty()).then(told);
+        names.into_iter().chain((!self.narrow.is_empty()).then(widened)).collect()
     }
 
     /// A tensor by its name without wrappers.
@@ -365,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_passed_over_and_halves_are_refused() {
+    fn counters_are_passed_over_and_halves_are_widened() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("net.safetensors");
         let write = |kind: &str, len: usize| {
@@ -379,9 +384,11 @@ mod tests {
         };
         let weights = write("F32", 8).unwrap();
         assert_eq!((weights.tensors.len(), weights.get("bn.weight").unwrap().data()), (1, &[0.0; 2][..]));
-        let told = write("BF16", 4).unwrap_err().to_string();
-        assert!(
-            told.ends_with("its `bn.weight` is BF16, but must be F32; save network.float().state_dict()")
-        );
+        assert!(weights.told().is_empty());
+        let weights = write("BF16", 4).unwrap();
+        assert_eq!(weights.get("bn.weight").unwrap().data(), [0.0; 2]);
+        assert_eq!(weights.told(), ["weights of BF16 are read as F32"]);
+        let told = write("F64", 16).unwrap_err().to_string();
+        assert!(told.contains("\"bn.weight\" is F64, and not F32, F16, BF16 or I64"), "{told}");
     }
 }
