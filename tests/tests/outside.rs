@@ -17,7 +17,7 @@ struct Project {
     with_features: usize,
 }
 
-const PROJECTS: [Project; 6] = [
+const PROJECTS: [Project; 7] = [
     Project {
         crates: &["optim"],
         features: "",
@@ -57,6 +57,14 @@ const PROJECTS: [Project; 6] = [
         prints: &["epoch-0003: after three epochs"],
         packages: 40,
         with_features: 40,
+    },
+    Project {
+        crates: &["interchange", "layers", "models", "tensor-cpu"],
+        features: "default = [\"interchange/onnx\"]\nkeras = [\"interchange/keras\"]",
+        program: include_str!("../outside/interchange.rs"),
+        prints: &["small_cnn tells [\"cat\", \"dog\"] apart"],
+        packages: 55,
+        with_features: 79,
     },
     Project {
         crates: &["tensor-cpu", "trained"],

@@ -10,6 +10,9 @@ pub enum Error {
     /// A file that can't be read, or tensors that can't be put together.
     #[error(transparent)]
     Io(#[from] checkpoint::Error),
+    /// A device that does not give a network's parameters.
+    #[error(transparent)]
+    Device(#[from] program::Error),
     /// A file of another format or content.
     #[error("{}: {reason}", path.display())]
     File {

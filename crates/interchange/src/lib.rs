@@ -8,43 +8,38 @@
 //! network takes pictures in PyTorch's layout, `(N, 3, height, width)`, with values from 0 to 255, and gives
 //! logits. It needs nothing besides.
 //!
-//! ```
-//! use checkpoint::Tensors;
-//! use interchange::{Pixels, Source, onnx};
-//! use layers::Mode;
+//! ```no_run
+//! use interchange::{keras, onnx, tensors, Source};
 //!
-//! let model = models::small_cnn(2)?;
-//! let mut network = model.build(&tensor_cpu::device(1), 1, Mode::Inference)?;
-//! network.init(1)?;
-//! let mut tensors = Tensors::new();
-//! for slot in network.arena().slots() {
-//!     let values = network.arena().storage(slot).to_vec(network.device(), slot.span.offset, slot.span.len)?;
-//!     tensors.insert(&slot.name, slot.shape.clone(), values)?;
-//! }
+//! keras::to_onnx("net.keras", "net.onnx")?;
 //!
-//! let source = Source {
-//!     name: "small_cnn",
-//!     image: [32, 32, 3],
-//!     input: model.graph().input(),
-//!     steps: model.steps(),
-//!     logits: model.logits(),
-//!     tensors: &tensors,
-//!     pixels: Pixels { scale: vec![1.0 / 255.0; 3], shift: vec![0.0; 3] },
-//!     classes: &["cat".to_owned(), "dog".to_owned()],
-//!     dataset: Some("pets"),
-//! };
-//! let bytes = onnx::write(&source)?;
-//! assert!(bytes.len() > 4 * 24_000);
+//! let loaded = keras::load("net.keras")?; // its model, tensors and notes
+//! loaded.told.iter().for_each(|note| eprintln!("{note}"));
+//! let mut network = loaded.model.build(&tensor_cpu::device(2), 16, layers::Mode::Training)?;
+//! loaded.put_into(&mut network)?;
+//!
+//! // ... and after some training:
+//! let trained = tensors(&network)?;
+//! let classes = ["cat".to_owned(), "dog".to_owned()];
+//! onnx::save("net.onnx", &Source::of(&loaded.model, &trained).classes(&classes))?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Features
+//! `keras` and `onnx`, both on by default, bring what reads HDF5 and zip, and protobuf. State dicts of PyTorch need no more than
+//! [`checkpoint`] has.
 #![forbid(unsafe_code)]
 
 mod compiled;
 mod error;
+#[cfg(any(feature = "keras", feature = "onnx"))]
 mod file;
 mod imported;
+#[cfg(feature = "keras")]
 pub mod keras;
 mod layout;
+mod loaded;
+#[cfg(feature = "onnx")]
 pub mod onnx;
 pub mod pytorch;
 mod source;
@@ -53,4 +48,5 @@ mod text;
 pub use compiled::Compiled;
 pub use error::{Error, Result};
 pub use imported::Imported;
+pub use loaded::{Loaded, tensors};
 pub use source::{Pixels, Source};

@@ -2,29 +2,64 @@ use crate::layout::channels_first;
 use crate::{Error, Result, layout};
 use checkpoint::Tensors;
 use layers::{Step, Value};
+use models::Model;
 use program::{Op, ops};
+use std::borrow::Cow;
 
-/// A trained network, as the writers of this crate take it.
+/// A trained network, as the writers of this crate take it. By [default](Source::of) pixels go in as they are, and the classes are
+/// called by their numbers.
 #[derive(Clone, Debug)]
 pub struct Source<'a> {
-    /// The network's name.
-    pub name: &'a str,
+    pub(crate) name: &'a str,
     /// Height, width and channels of its pictures.
-    pub image: [usize; 3],
+    pub(crate) image: [usize; 3],
     /// The images that go in.
-    pub input: Value,
-    /// Its layers.
-    pub steps: Vec<Step>,
+    pub(crate) input: Value,
+    pub(crate) steps: Vec<Step>,
     /// The scores that come out.
-    pub logits: Value,
-    /// The parameters, under the names of their slots.
-    pub tensors: &'a Tensors,
-    /// What happens to pixels first.
-    pub pixels: Pixels,
-    /// The names of the classes, by label.
-    pub classes: &'a [String],
-    /// The data set that the classes are of; `None` where their names are only assumed.
-    pub dataset: Option<&'a str>,
+    pub(crate) logits: Value,
+    pub(crate) tensors: &'a Tensors,
+    pub(crate) pixels: Pixels,
+    pub(crate) classes: Cow<'a, [String]>,
+    pub(crate) dataset: Option<&'a str>,
+}
+
+impl<'a> Source<'a> {
+    /// A network with its parameters under the names of their slots, as [`tensors`](crate::tensors) gives them.
+    pub fn of(model: &'a Model, tensors: &'a Tensors) -> Self {
+        let (image, graph) = (model.image(), model.graph());
+        Source {
+            name: graph.name(),
+            image,
+            input: graph.input(),
+            steps: model.steps(),
+            logits: model.logits(),
+            tensors,
+            pixels: Pixels::unchanged(image[2]),
+            classes: (0..model.classes()).map(|class| class.to_string()).collect(),
+            dataset: None,
+        }
+    }
+
+    /// The same under another name.
+    pub fn name(self, name: &'a str) -> Self {
+        Source { name, ..self }
+    }
+
+    /// The same with what happens to pixels first.
+    pub fn pixels(self, pixels: Pixels) -> Self {
+        Source { pixels, ..self }
+    }
+
+    /// The same with the names of the classes, by label.
+    pub fn classes(self, classes: &'a [String]) -> Self {
+        Source { classes: classes.into(), ..self }
+    }
+
+    /// The same with the data set that the classes are of. Without it their names are only assumed.
+    pub fn dataset(self, dataset: &'a str) -> Self {
+        Source { dataset: Some(dataset), ..self }
+    }
 }
 
 /// What turns values from 0 to 255 into the network's input: `x * scale + shift`.
@@ -34,6 +69,18 @@ pub struct Pixels {
     pub scale: Vec<f32>,
     /// One number a channel, or one for each value of an image, in the order (row, column, channel).
     pub shift: Vec<f32>,
+}
+
+impl Pixels {
+    /// Values from 0 to 255 as they are, in this number of channels.
+    pub fn unchanged(channels: usize) -> Self {
+        Pixels { scale: vec![1.0; channels], shift: vec![0.0; channels] }
+    }
+
+    /// Values from 0 to 1, in this number of channels.
+    pub fn to_one(channels: usize) -> Self {
+        Pixels { scale: vec![1.0 / 255.0; channels], ..Pixels::unchanged(channels) }
+    }
 }
 
 /// A tensor under the name and in the layout of PyTorch.

@@ -5,6 +5,7 @@
 mod keras2;
 mod keras_compile;
 mod keras_models;
+mod loaded;
 mod multi_gpu;
 mod onnx;
 mod onnx_external;

@@ -71,14 +71,13 @@ fn tensors(model: &Model) -> Tensors {
 }
 
 fn source<'a>(
-    model: &Model,
+    model: &'a Model,
     name: &'a str,
     tensors: &'a Tensors,
     classes: &'a [String],
     pixels: Pixels,
 ) -> Source<'a> {
-    let (input, steps, logits) = (model.graph().input(), model.steps(), model.logits());
-    Source { name, image: [32, 32, 3], input, steps, logits, tensors, pixels, classes, dataset: Some("pets") }
+    Source::of(model, tensors).name(name).pixels(pixels).classes(classes).dataset("pets")
 }
 
 fn classes(n: usize) -> Vec<String> {
@@ -195,15 +194,13 @@ fn predicted(model: &Model, tensors: Option<&Tensors>) -> (Vec<f32>, Tensors) {
     let device = tensor_cpu::device(1);
     let mut network: Network = model.build(&device, 1, Mode::Inference).unwrap();
     network.init(3).unwrap();
-    let mut own = Tensors::new();
     for slot in network.arena().slots().to_vec() {
         if let Some(tensors) = tensors {
             let tensor = tensors.get(&slot.name).unwrap();
             network.arena_mut().load(&device, &slot, tensor.data()).unwrap();
         }
-        let values = network.arena().storage(&slot).to_vec(&device, slot.span.offset, slot.span.len).unwrap();
-        own.insert(&slot.name, slot.shape.clone(), values).unwrap();
     }
+    let own = interchange::tensors(&network).unwrap();
     let images: Vec<f32> = (0..network.sample_len()).map(|k| (k * 37 % 101) as f32 / 101.0 - 0.5).collect();
     network.set_input(&images, &[0]).unwrap();
     network.predict().unwrap();
@@ -319,7 +316,7 @@ fn activations_come_back() {
     let written = |model: &Model, tensors: &Tensors| {
         let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
         let classes = classes(3);
-        let source = Source { image: [8, 8, 3], ..source(model, "net", tensors, &classes, pixels) };
+        let source = source(model, "net", tensors, &classes, pixels);
         std::fs::write(&file, onnx::write(&source).unwrap()).unwrap();
         OnnxNetwork::read(&file)
     };
@@ -374,11 +371,11 @@ fn windows_and_sides_come_back() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("net.onnx");
     let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
-    let (image, classes) = ([11, 9, 3], classes(3));
-    let source = Source { image, ..source(&model, "net", &tensors, &classes, pixels) };
+    let classes = classes(3);
+    let source = source(&model, "net", &tensors, &classes, pixels);
     std::fs::write(&file, onnx::write(&source).unwrap()).unwrap();
     let read = OnnxNetwork::read(&file).unwrap();
-    let back = read.network().architecture.build("net", image, 3).unwrap();
+    let back = read.network().architecture.build("net", [11, 9, 3], 3).unwrap();
     let tensors = read.assign(&back.steps()).unwrap();
     assert_eq!(predicted(&back, Some(&tensors)).0, expected);
     let module = pytorch::module(&source, "net.safetensors").unwrap();
@@ -414,7 +411,7 @@ fn groups_dilation_shuffles_and_slices_come_back() {
         (tempfile::tempdir().unwrap(), Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] });
     let file = folder.path().join("net.onnx");
     let classes = classes(3);
-    let source = Source { image: [8, 8, 3], ..source(&model, "net", &tensors, &classes, pixels) };
+    let source = source(&model, "net", &tensors, &classes, pixels);
     let bytes = onnx::write(&source).unwrap();
     let nodes: Vec<_> = all(all(&bytes, 7)[0], 1).into_iter().map(|node| text(node, 4)).collect();
     let shuffle = ["Conv", "Reshape", "Transpose", "Reshape", "Conv", "Slice", "Conv"];
@@ -459,7 +456,7 @@ fn layers_of_any_name_make_sound_graphs() {
     let model = Model::new(graph, x);
     let (expected, tensors) = predicted(&model, None);
     let (pixels, classes) = (Pixels { scale: vec![0.5; 3], shift: vec![1.0; 3] }, classes(3));
-    let source = Source { image: [8, 8, 3], ..source(&model, "names", &tensors, &classes, pixels.clone()) };
+    let source = source(&model, "names", &tensors, &classes, pixels.clone());
     let bytes = onnx::write(&source).unwrap();
     let graph = all(&bytes, 7)[0];
     let mut known = HashSet::from(["images".to_owned()]);
@@ -474,7 +471,7 @@ fn layers_of_any_name_make_sound_graphs() {
     assert_eq!(predicted(&back, Some(&read.assign(&back.steps()).unwrap())).0, expected);
 
     let nine: Vec<String> = classes[..2].to_vec();
-    let told = onnx::write(&Source { classes: &nine, ..source }).unwrap_err().to_string();
+    let told = onnx::write(&source.classes(&nine)).unwrap_err().to_string();
     assert!(told.ends_with("for ONNX: it gives 3 scores, but there are 2 classes"), "{told}");
 }
 

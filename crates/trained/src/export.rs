@@ -77,19 +77,15 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
             ),
         })?),
     };
-    let source = Source {
-        name: &trained.network,
-        image: trained.image,
-        input: model.graph().input(),
-        steps: model.steps(),
-        logits: model.logits(),
-        tensors: in_order.as_ref().unwrap_or(&trained.tensors),
-        pixels: pixels(&trained.path, &trained.options, trained.image)?,
-        classes: &trained.classes,
-        dataset: trained.named.then_some(&trained.dataset),
-    };
+    let mut source = Source::of(&model, in_order.as_ref().unwrap_or(&trained.tensors))
+        .name(&trained.network)
+        .pixels(pixels(&trained.path, &trained.options, trained.image)?)
+        .classes(&trained.classes);
+    if trained.named {
+        source = source.dataset(&trained.dataset);
+    }
     if format == Format::Onnx {
-        write_output(output, &onnx::write(&source)?)?;
+        onnx::save(output, &source)?;
         return Ok(vec![output.to_owned()]);
     }
     let weights = output.with_extension("safetensors");

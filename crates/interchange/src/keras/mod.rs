@@ -31,7 +31,8 @@ mod unit;
 pub use crate::file::MAX_FILE;
 pub(crate) use crate::text::shortened;
 
-use crate::{Error, Imported, Result, file};
+use crate::loaded::model_of;
+use crate::{Error, Imported, Loaded, Result, file};
 use checkpoint::Tensors;
 use layers::Step;
 use model::Read;
@@ -71,6 +72,45 @@ fn hdf5(path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
         return Ok(bytes);
     }
     Err(Error::file(path, "it is no file of Keras' weights: neither HDF5 nor a .keras archive"))
+}
+
+/// Reads a model with its weights: `.keras`, or `.h5` of `model.save`.
+///
+/// # Errors
+/// As [`KerasWeights::read`] and [`KerasWeights::assign`]; [`Error::File`] if the file has weights alone, or its model says no
+/// size of the images or no number of classes.
+pub fn load(path: impl AsRef<Path>) -> Result<Loaded> {
+    load_at(path.as_ref(), None)
+}
+
+/// The same for images of another height and width, or where the model takes any.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_for(path: impl AsRef<Path>, image: [usize; 2]) -> Result<Loaded> {
+    load_at(path.as_ref(), Some(image))
+}
+
+fn load_at(path: &Path, image: Option<[usize; 2]>) -> Result<Loaded> {
+    let weights = KerasWeights::read(path)?;
+    let alone =
+        || Error::file(path, "it has weights alone; save the whole model, by model.save(\"net.keras\")");
+    let network = weights.network().ok_or_else(alone)?;
+    let model = model_of(path, network, image)?;
+    let tensors = weights.assign(&model.steps())?;
+    let told = weights.told().into_iter().chain(network.notes.iter().cloned()).collect();
+    Ok(Loaded { model, tensors, pixels: None, classes: None, told })
+}
+
+/// Writes a model of Keras as an ONNX graph, which takes pixels as the model does. Returns what people should know, a sentence each.
+///
+/// # Errors
+/// As [`load`] and [`onnx::save`](crate::onnx::save).
+#[cfg(feature = "onnx")]
+pub fn to_onnx(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Vec<String>> {
+    let loaded = load(from)?;
+    crate::onnx::save(to, &loaded.source())?;
+    Ok(loaded.told)
 }
 
 /// The weights of a file, layer by layer, and the model's layers where the file has its configuration. Their values are

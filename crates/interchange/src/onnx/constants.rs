@@ -88,7 +88,7 @@ fn size_of_number(kind: i32) -> Option<usize> {
 impl Constant {
     /// The tensor, whose values may be in one of the files.
     pub(super) fn read(tensor: TensorProto, files: &mut Files<'_>) -> Result<Self, String> {
-        let name = crate::keras::shortened(&tensor.name);
+        let name = crate::text::shortened(&tensor.name);
         let refuse = |what: &str| Err(format!("its tensor `{name}` {what}"));
         let shape: Option<Vec<usize>> =
             tensor.dims.iter().map(|&extent| usize::try_from(extent).ok()).collect();
@@ -186,7 +186,7 @@ impl Constant {
             Values::Floats(floats) => Ok(floats.to_vec()),
             Values::Raw(raw, float) => Ok(float.numbers(raw)),
             Values::Numbers(_) | Values::Other => {
-                Err(format!("its `{}` must have floats as its values", crate::keras::shortened(&self.name)))
+                Err(format!("its `{}` must have floats as its values", crate::text::shortened(&self.name)))
             }
         }
     }

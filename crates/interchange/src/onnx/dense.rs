@@ -17,7 +17,7 @@ impl<'g> Reader<'g> {
             true => Ok(kernel),
             false => Err(node.refuse(format!(
                 "uses the weights `{}` again, but weights can only be used once",
-                crate::keras::shortened(name)
+                crate::text::shortened(name)
             ))),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::constants::Constant;
 use super::proto::{BFLOAT16, Dimension, FLOAT, FLOAT16, ValueInfoProto};
-use crate::keras::shortened;
+use crate::text::shortened;
 
 /// Whether `x * scale + shift` is for values from 0 to 1: in somebody's own module these names need not be
 /// ours.

@@ -1,7 +1,7 @@
 //! Weights in files beside a graph, where PyTorch and others put them.
 
 use super::proto::TensorProto;
-use crate::keras::shortened;
+use crate::text::shortened;
 use prost::bytes::Bytes;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

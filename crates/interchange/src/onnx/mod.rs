@@ -35,14 +35,49 @@ mod windows;
 pub use nodes::{INPUT, OUTPUT};
 pub use read::OnnxNetwork;
 
-use crate::{Result, Source};
+use crate::loaded::model_of;
+use crate::{Loaded, Result, Source};
 use nodes::Nodes;
 use prost::Message;
 use proto::{Dimension, DimensionProto, FLOAT, ModelProto, OperatorSetIdProto, StringStringEntryProto};
 use proto::{TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
+use std::path::Path;
 
 /// The key of the metadata with the network's name, which all graphs of this writer have.
 const MODEL: &str = "towers.model";
+
+/// Reads a graph with its weights.
+///
+/// # Errors
+/// As [`OnnxNetwork::read`] and [`OnnxNetwork::assign`]; [`Error::File`](crate::Error::File) if the graph does not say the size of
+/// its images or the number of classes.
+pub fn load(path: impl AsRef<Path>) -> Result<Loaded> {
+    load_at(path.as_ref(), None)
+}
+
+/// The same for images of another height and width, or where the graph takes any.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_for(path: impl AsRef<Path>, image: [usize; 2]) -> Result<Loaded> {
+    load_at(path.as_ref(), Some(image))
+}
+
+fn load_at(path: &Path, image: Option<[usize; 2]>) -> Result<Loaded> {
+    let graph = OnnxNetwork::read(path)?;
+    let model = model_of(path, graph.network(), image)?;
+    let tensors = graph.assign(&model.steps())?;
+    let classes = graph.named(model.classes())?.map(|named| named.classes);
+    Ok(Loaded { model, tensors, pixels: graph.pixels(), classes, told: graph.network().notes.clone() })
+}
+
+/// Writes a `.onnx` file.
+///
+/// # Errors
+/// As [`write`], and [`Error::Io`](crate::Error::Io).
+pub fn save(path: impl AsRef<Path>, source: &Source<'_>) -> Result<()> {
+    Ok(checkpoint::write_output(path.as_ref(), &write(source)?)?)
+}
 
 /// The bytes of a `.onnx` file.
 ///

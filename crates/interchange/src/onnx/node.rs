@@ -2,7 +2,7 @@
 //! nothing here looks at would change what another program computes.
 
 use super::proto::{AttributeProto, AttributeType, NodeProto, TensorProto};
-use crate::keras::shortened;
+use crate::text::shortened;
 use core::cell::RefCell;
 use std::collections::HashSet;
 

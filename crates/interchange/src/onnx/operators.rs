@@ -4,7 +4,7 @@
 use super::activations;
 use super::graph::{Of, Reader};
 use super::node::Node;
-use crate::keras::shortened;
+use crate::text::shortened;
 
 /// An operator.
 struct Operator {

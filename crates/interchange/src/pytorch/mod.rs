@@ -8,6 +8,7 @@ mod module;
 mod weights;
 
 pub use about::Named;
+#[cfg(feature = "onnx")]
 pub(crate) use about::read as named;
 pub use module::importable;
 pub use weights::{TorchWeights, is_state_dict, names_classes};

@@ -341,12 +341,12 @@ fn padded(x: &str, pad: Pad, value: &str) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Pixels;
     use checkpoint::Tensors;
     use layers::{
         BatchNormalization, ChannelShuffle, ChannelSlice, Concatenate, Conv2D, Dense, Dropout, Flatten,
         GlobalAveragePooling2D, Graph,
     };
+    use models::Model;
 
     /// PyTorch normalizes vectors and images by different modules.
     #[test]
@@ -362,17 +362,8 @@ mod tests {
         x = graph.add(Dropout::new(0.5), x).unwrap();
         x = graph.add_named("of_vectors", norm(), x).unwrap();
         let logits = graph.add(Concatenate, [x, pooled]).unwrap();
-        let source = Source {
-            name: "mine",
-            image: [8, 8, 3],
-            input: graph.input(),
-            steps: graph.steps(logits),
-            logits,
-            tensors: &Tensors::new(),
-            pixels: Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] },
-            classes: &[],
-            dataset: None,
-        };
+        let (model, tensors) = (Model::new(graph, logits), Tensors::new());
+        let source = Source::of(&model, &tensors);
         let module = write(&source, "mine.safetensors").unwrap();
         for (name, rank) in [("of_images", 2), ("of_means", 1), ("of_vectors", 1)] {
             let line = format!("self.{name} = nn.BatchNorm{rank}d(4, eps=0.001, momentum=0.01)");
@@ -387,17 +378,8 @@ mod tests {
         let x = graph.add_named("second", Conv2D::new(8, 1).groups(4).use_bias(false), x).unwrap();
         let x = graph.add_named("shuffled", ChannelShuffle::new(2), x).unwrap();
         let logits = graph.add_named("part", ChannelSlice::new(2, 4), x).unwrap();
-        let source = Source {
-            name: "mine",
-            image: [8, 8, 3],
-            input: graph.input(),
-            steps: graph.steps(logits),
-            logits,
-            tensors: &Tensors::new(),
-            pixels: Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] },
-            classes: &[],
-            dataset: None,
-        };
+        let (model, tensors) = (Model::new(graph, logits), Tensors::new());
+        let source = Source::of(&model, &tensors);
         let module = write(&source, "mine.safetensors").unwrap();
         for line in [
             "self.first = nn.Conv2d(3, 8, (3, 3), dilation=(2, 1))",
@@ -428,17 +410,8 @@ mod tests {
                 tensors.insert(format!("{}/{}", step.name, spec.name), spec.shape.clone(), values).unwrap();
             }
         }
-        let source = Source {
-            name: "mine",
-            image: [8, 8, 3],
-            input: graph.input(),
-            steps: steps.clone(),
-            logits: x,
-            tensors: &tensors,
-            pixels: Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] },
-            classes: &[],
-            dataset: None,
-        };
+        let model = Model::new(graph, x);
+        let source = Source::of(&model, &tensors);
         let module = write(&source, "mine.safetensors").unwrap();
         assert!(module.contains("        my_conv__ = self.my_conv__(my_conv)\n"), "{module}");
         let state = super::super::state_dict(&source).unwrap();

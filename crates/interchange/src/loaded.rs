@@ -1,0 +1,77 @@
+use crate::{Error, Imported, Pixels, Result, Source};
+use checkpoint::Tensors;
+use layers::Network;
+use models::Model;
+use std::path::Path;
+
+/// A network of another program with its weights.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The network, to be built on a device.
+    pub model: Model,
+    /// Its parameters, under the names of their slots.
+    pub tensors: Tensors,
+    /// What happens to pixels first, where the file says it.
+    pub pixels: Option<Pixels>,
+    /// The names of the classes, by label, where the file says them.
+    pub classes: Option<Vec<String>>,
+    /// What people should know about the file, a sentence each.
+    pub told: Vec<String>,
+}
+
+impl Loaded {
+    /// The same network, to be written for another program.
+    pub fn source(&self) -> Source<'_> {
+        let mut source = Source::of(&self.model, &self.tensors);
+        if let Some(pixels) = &self.pixels {
+            source = source.pixels(pixels.clone());
+        }
+        if let Some(classes) = &self.classes {
+            source = source.classes(classes);
+        }
+        source
+    }
+
+    /// Copies the parameters into a network that was built of the model.
+    ///
+    /// # Errors
+    /// If a parameter is missing, and those of the device.
+    pub fn put_into(&self, network: &mut Network) -> layers::Result<()> {
+        let device = network.device().clone();
+        let arena = network.arena_mut();
+        for slot in arena.slots().to_vec() {
+            let Some(tensor) = self.tensors.get(&slot.name) else {
+                return Err(layers::Error::Graph {
+                    layer: slot.name.clone(),
+                    what: "it has no values".into(),
+                });
+            };
+            arena.load(&device, &slot, tensor.data())?;
+        }
+        Ok(())
+    }
+}
+
+/// The parameters and averages of a network, copied from its device, under the names of their slots.
+///
+/// # Errors
+/// Those of the device.
+pub fn tensors(network: &Network) -> Result<Tensors> {
+    let (arena, mut tensors) = (network.arena(), Tensors::new());
+    for slot in arena.slots() {
+        let values = arena.storage(slot).to_vec(network.device(), slot.span.offset, slot.span.len)?;
+        tensors.insert(&slot.name, slot.shape.clone(), values)?;
+    }
+    Ok(tensors)
+}
+
+/// The network that a file describes, for images of this height and width or those that the file says.
+#[cfg(any(feature = "keras", feature = "onnx"))]
+pub(crate) fn model_of(path: &Path, network: &Imported, image: Option<[usize; 2]>) -> Result<Model> {
+    let of_any = "its images may be of any size; load it for one, by load_for(path, [height, width])";
+    let [h, w] = image.or(network.image).ok_or_else(|| Error::file(path, of_any))?;
+    let no_end = "it has no dense layer at its end, which would tell the number of classes";
+    let classes = network.classes.ok_or_else(|| Error::file(path, no_end))?;
+    let built = network.architecture.build(&network.name, [h, w, network.channels.unwrap_or(3)], classes);
+    built.map_err(|error| Error::file(path, error.to_string()))
+}
