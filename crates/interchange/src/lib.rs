@@ -31,6 +31,8 @@
 #![forbid(unsafe_code)]
 
 mod compiled;
+#[cfg(any(feature = "keras", feature = "onnx"))]
+mod described;
 mod error;
 #[cfg(any(feature = "keras", feature = "onnx"))]
 mod file;

@@ -31,7 +31,7 @@ mod unit;
 pub use crate::file::MAX_FILE;
 pub(crate) use crate::text::shortened;
 
-use crate::loaded::model_of;
+use crate::described::model_of;
 use crate::{Error, Imported, Loaded, Result, file};
 use checkpoint::Tensors;
 use layers::Step;

@@ -35,7 +35,7 @@ mod windows;
 pub use nodes::{INPUT, OUTPUT};
 pub use read::OnnxNetwork;
 
-use crate::loaded::model_of;
+use crate::described::model_of;
 use crate::{Loaded, Result, Source};
 use nodes::Nodes;
 use prost::Message;
