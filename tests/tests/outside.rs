@@ -17,7 +17,7 @@ struct Project {
     with_features: usize,
 }
 
-const PROJECTS: [Project; 7] = [
+const PROJECTS: [Project; 8] = [
     Project {
         crates: &["optim"],
         features: "",
@@ -65,6 +65,14 @@ const PROJECTS: [Project; 7] = [
         prints: &["small_cnn tells [\"cat\", \"dog\"] apart"],
         packages: 55,
         with_features: 79,
+    },
+    Project {
+        crates: &["parallel", "tensor-cpu"],
+        features: "",
+        program: include_str!("../outside/parallel.rs"),
+        prints: &["2.00 x + 1.00, 2.00 x + 1.00, 2.00 x + 1.00"],
+        packages: 50,
+        with_features: 50,
     },
     Project {
         crates: &["tensor-cpu", "trained"],

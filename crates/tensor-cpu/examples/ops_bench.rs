@@ -11,11 +11,11 @@
 mod arguments;
 
 use core::ops::Range;
-use optim::{Adam, Rmsprop, Sgd, WeightDecay};
+use optim::{Adam, Clip, Rmsprop, Sgd, WeightDecay};
 use program::ops::*;
 use program::{
-    Activation, Arena, Backend, BatchNorm, Layout, Noise, Op, Pad, ParamRun, Pool2d, Result, Shape, Span,
-    StepArgs, TensorId, Trial, View, ViewMut, Write,
+    Activation, Arena, Backend, BatchNorm, ClippedGrads, Layout, Noise, Op, Pad, ParamRun, Pool2d, Result,
+    Shape, Span, StepArgs, TensorId, Trial, View, ViewMut, Write,
 };
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -165,6 +165,15 @@ impl Bench {
         self.line("Adam", shape, moved / 5 * 7, || {
             let state = &mut [&mut state, &mut mean_square, &mut steps];
             cpu.optimizer_step(&Adam::keras().into(), 0.0, &mut params, &grads, state, &runs)
+        })?;
+        let clip = Clip::GlobalNorm(1.0);
+        let (table, norms) = (cpu.alloc_ints(2)?, cpu.alloc(1)?);
+        let mut clipped = ClippedGrads { clip, at: vec![at], table, norms };
+        let mut grads = cpu.alloc(len)?;
+        // Each round begins with gradients that are too long.
+        self.line("fill and clip", shape, moved / 5 * 4, || {
+            cpu.fill(1.0, &mut grads, at)?;
+            cpu.clip_grads(&mut grads, &mut clipped)
         })?;
         black_box(&params);
         Ok(())

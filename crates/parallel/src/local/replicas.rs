@@ -5,7 +5,7 @@ use super::on_device::refuse_clones;
 use crate::{Collective, Error, Local};
 use core::convert::Infallible;
 use core::time::Duration;
-use program::Device;
+use program::{Device, Span};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -34,6 +34,18 @@ impl Replica {
     /// How many replicas there are.
     pub fn world(&self) -> usize {
         self.collective.world()
+    }
+
+    /// Replaces numbers of this program's own by their sums over all replicas, which call it together. The sums are added in
+    /// the order of the [tree](crate::SumTree), so they are the same on every replica.
+    ///
+    /// # Errors
+    /// As [`Collective::all_reduce_sum`].
+    pub fn all_reduce_sum(&mut self, numbers: &mut [f32]) -> crate::Result<()> {
+        let mut data = self.device.alloc(numbers.len())?;
+        self.device.upload(numbers, &mut data, 0)?;
+        self.collective.all_reduce_sum(&self.device, &mut data, Span::new(0, numbers.len()))?;
+        Ok(self.device.download(&data, 0, numbers)?)
     }
 }
 
