@@ -100,18 +100,21 @@ KERNEL count_step(const StepState* state, float* steps) {
     if (!state->halted && !state->overflow) steps[0] += 1.0f;
 }
 
-// Clipping. A table has for each gradient its place in the arena and its length; blocks (x, y) take gradient y.
+// Clipping. A table has for each gradient its place in the arena of `len` numbers and its own length; blocks (x, y) take gradient
+// y, which is empty if it does not lie in the arena.
 struct Gradient {
     float* at;
     u32 n;
 };
-__device__ inline Gradient gradient(float* grads, const u32* table) {
-    return {grads + table[2 * blockIdx.y], table[2 * blockIdx.y + 1]};
+__device__ inline Gradient gradient(float* grads, u64 len, const u32* table) {
+    u64 first = table[2 * blockIdx.y], n = table[2 * blockIdx.y + 1];
+    if (first + n > len) return {grads, 0};
+    return {grads + first, static_cast<u32>(n)};
 }
 
 // Brings each number into -limit..limit. NaN stays, and in half precision infinity too, which is an overflow.
-KERNEL clip_values(const StepState* state, float* grads, const u32* table, float limit) {
-    Gradient of = gradient(grads, table);
+KERNEL clip_values(const StepState* state, float* grads, u64 len, const u32* table, float limit) {
+    Gradient of = gradient(grads, len, table);
     float scale = state->loss_scale, most = limit * scale;
     for (u64 k = global_thread(); k < of.n; k += global_threads()) {
         float g = of.at[k];
@@ -121,8 +124,8 @@ KERNEL clip_values(const StepState* state, float* grads, const u32* table, float
 }
 
 // The sum of squares that each block takes, in double precision.
-KERNEL grad_squares(float* grads, const u32* table, double* sums) {
-    Gradient of = gradient(grads, table);
+KERNEL grad_squares(float* grads, u64 len, const u32* table, double* sums) {
+    Gradient of = gradient(grads, len, table);
     double sum = 0.0;
     for (u64 k = global_thread(); k < of.n; k += global_threads()) {
         double g = static_cast<double>(of.at[k]);
@@ -152,8 +155,8 @@ KERNEL grad_norms(const StepState* state, const double* sums, u32 blocks, u32 pa
 }
 
 // Shortens gradients by their factors; a factor of 1 changes no bit.
-KERNEL clip_norms(float* grads, const u32* table, const float* factors) {
-    Gradient of = gradient(grads, table);
+KERNEL clip_norms(float* grads, u64 len, const u32* table, const float* factors) {
+    Gradient of = gradient(grads, len, table);
     float factor = factors[blockIdx.y];
     if (factor == 1.0f) return;
     for (u64 k = global_thread(); k < of.n; k += global_threads()) of.at[k] *= factor;

@@ -5,7 +5,7 @@
 use crate::harness::*;
 use core::ops::Range;
 use optim::{Adam, Clip, Optimizer, Rmsprop, Sgd, UpdateRule, Velocity, WeightDecay};
-use program::{Backend, Device, OptimizerState, ParamRun, Precision, Result, Span, Storage};
+use program::{Backend, ClippedGrads, Device, OptimizerState, ParamRun, Precision, Result, Span, Storage};
 use tensor_cpu::{Cpu, Reference};
 use tensor_cuda::Cuda;
 
@@ -319,5 +319,19 @@ fn clipped_gradients_that_overflow_move_nothing() {
         state.step(&device, 1.0, &mut params, &mut grads, Span::new(0, 3)).unwrap();
         let expected = if clip == Clip::Value(0.5) { [-0.5, 0.0, -0.5] } else { [-0.3, 0.0, -0.4] };
         assert_close(&format!("{clip:?}"), &params.to_vec(&device, 0, 3).unwrap(), &expected, 1e-6, 0.0);
+    }
+}
+
+/// A table that is not that of the gradients reaches nothing outside of their arena.
+#[test]
+fn a_wrong_table_of_gradients_clips_nothing_outside() {
+    let cuda = emulated(Precision::Fp32);
+    for clip in [Clip::Value(0.5), Clip::Norm(0.5), Clip::GlobalNorm(0.5)] {
+        let mut grads = upload(&cuda, &[1.0; 8]).unwrap();
+        let (mut table, norms) = (cuda.alloc_ints(4).unwrap(), cuda.alloc(2).unwrap());
+        cuda.upload_ints(&[6, 3, u32::MAX, u32::MAX], &mut table).unwrap();
+        let mut clipped = ClippedGrads { clip, at: vec![Span::new(0, 4), Span::new(4, 4)], table, norms };
+        cuda.clip_grads(&mut grads, &mut clipped).unwrap();
+        assert_eq!(download(&cuda, &grads, Span::new(0, 8)).unwrap(), [1.0; 8], "{clip:?}");
     }
 }

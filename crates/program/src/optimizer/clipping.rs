@@ -33,12 +33,11 @@ impl Clipping {
 fn reserve(device: &Device, clip: Clip, at: Vec<Span>) -> Result<ClippedGrads> {
     let mut numbers = Vec::with_capacity(2 * at.len());
     for at in &at {
-        let number = |n: usize| u32::try_from(n).ok();
-        let (Some(_), Some(offset), Some(len)) = (number(at.end()), number(at.offset), number(at.len)) else {
+        if u32::try_from(at.end()).is_err() {
             let (op, what) = ("clip_grads", "the end of a gradient");
             return Err(Error::Value { op, what, value: at.end() as f64, accepted: "below 2^32" });
-        };
-        numbers.extend([offset, len]);
+        }
+        numbers.extend([at.offset as u32, at.len as u32]);
     }
     let mut table = device.alloc_ints(numbers.len())?;
     device.upload_ints(&numbers, &mut table)?;

@@ -52,7 +52,8 @@ pub struct OptimizerState {
 }
 
 impl OptimizerState {
-    /// Zeros for an arena of `len` parameters on `device`. The only call that allocates on the device.
+    /// Zeros for an arena of `len` parameters on `device`. No other call allocates there, except that an optimizer that clips does
+    /// so in its first step, and when groups end.
     ///
     /// # Errors
     /// If an option of the optimizer is outside of its domain, or the device has no memory left.

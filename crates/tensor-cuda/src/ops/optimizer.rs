@@ -205,6 +205,7 @@ impl Cuda {
         let parts = u32_of(op, "the number of gradients", at.len())?;
         let grads: &Buffer = grads.on(op)?;
         at.iter().try_for_each(|at| self.run(op, "a gradient", grads, *at).map(drop))?;
+        let len = grads.len() as u64;
         let grads = self.run(op, "the gradients", grads, Span::new(0, 0))?;
         let table = self.ints(op, "their places", table.on(op)?, 2 * at.len())?;
         let norms = self.run(op, "the norms", norms.on(op)?, Span::new(0, at.len()))?;
@@ -212,16 +213,16 @@ impl Cuda {
         let blocks = longest.div_ceil(NUMBERS_OF_A_BLOCK).clamp(1, MOST_BLOCKS) as u32;
         let grid = Geometry { grid: [blocks, parts, 1], ..Geometry::line(1, THREADS) };
         if let Clip::Value(limit) = clip {
-            return self.launch("clip_values", grid, args![self.step_state(), grads, table, *limit]);
+            return self.launch("clip_values", grid, args![self.step_state(), grads, len, table, *limit]);
         }
         let sums = 8 * at.len() * blocks as usize;
         let scratch = self.scratch(sums + 4 * at.len())?;
         let (sums, factors) = (scratch, scratch.offset(sums));
-        self.launch("grad_squares", grid, args![grads, table, sums])?;
+        self.launch("grad_squares", grid, args![grads, len, table, sums])?;
         let global = u32::from(matches!(clip, Clip::GlobalNorm(_)));
         let of_norms = args![self.step_state(), sums, blocks, parts, norms, factors, clip.limit(), global];
         self.launch("grad_norms", Geometry::line(1, THREADS), of_norms)?;
-        self.launch("clip_norms", grid, args![grads, table, factors])
+        self.launch("clip_norms", grid, args![grads, len, table, factors])
     }
 
     pub(crate) fn op_ema_step(
