@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 struct Project {
     /// The crates that it depends on, without their default features.
     crates: &'static [&'static str],
-    /// Features of its own, which turn some on.
+    /// Its features, which turn on features of the crates.
     features: &'static str,
     program: &'static str,
     prints: &'static [&'static str],

@@ -84,7 +84,7 @@ impl Split {
     /// ```
     ///
     /// # Errors
-    /// Of each batch, as [`pixels`](Self::pixels).
+    /// Each batch has those of [`pixels`](Self::pixels).
     ///
     /// # Panics
     /// If `size` is 0.

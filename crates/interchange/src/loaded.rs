@@ -10,11 +10,11 @@ pub struct Loaded {
     pub model: Model,
     /// Its parameters, under the names of their slots.
     pub tensors: Tensors,
-    /// What happens to pixels first, where the file says it.
+    /// The preprocessing of pixels, where the file says it.
     pub pixels: Option<Pixels>,
     /// The names of the classes, by label, where the file says them.
     pub classes: Option<Vec<String>>,
-    /// What people should know about the file, a sentence each.
+    /// Notes on the file, a sentence each.
     pub told: Vec<String>,
 }
 

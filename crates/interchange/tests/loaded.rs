@@ -34,7 +34,7 @@ fn a_model_of_keras_becomes_an_onnx_graph() {
     onnx::save(&file, &ours.source().classes(&names).pixels(Pixels::to_one(3))).unwrap();
     let named = onnx::load(&file).unwrap();
     assert_eq!((named.classes.as_ref(), named.pixels.as_ref()), (Some(&names), Some(&Pixels::to_one(3))));
-    // What was read is written again as it was.
+    // The same file is written again.
     let again = folder.path().join("again.onnx");
     onnx::save(&again, &named.source()).unwrap();
     assert!(std::fs::read(again).unwrap() == std::fs::read(file).unwrap());

@@ -21,7 +21,8 @@ pub enum Clip {
     Norm(f32),
     /// Each number is brought into `-limit..=limit`: `clipvalue`, PyTorch's `clip_grad_value_`.
     Value(f32),
-    /// All gradients are shortened alike, so that their common norm is this: `global_clipnorm`, PyTorch's `clip_grad_norm_`.
+    /// All gradients are shortened alike, so that their common norm is this: `global_clipnorm`, PyTorch's `clip_grad_norm_` (which
+    /// divides by the norm and 1e-6 more).
     GlobalNorm(f32),
 }
 
@@ -43,7 +44,7 @@ impl Clip {
         }
     }
 
-    /// What a gradient of this norm is multiplied with, to be no longer than `limit`.
+    /// The factor that shortens a gradient of this norm to `limit`; 1 if it is no longer.
     pub fn factor(limit: f32, norm: f32) -> f32 {
         if norm > limit { limit / norm } else { 1.0 }
     }

@@ -32,8 +32,8 @@ pub struct ClippedGrads {
     pub clip: Clip,
     /// The places of the gradients in their arena, one for each parameter.
     pub at: Vec<Span>,
-    /// The same on the device: the offset and the length of each. Who writes others there clips others, but nothing outside of
-    /// the arena.
+    /// The same on the device: the offset and the length of each. A table of other places never reaches
+    /// outside of the arena.
     pub table: Ints,
     /// Their norms before clipping. Clipping by value leaves them alone.
     pub norms: Storage,
