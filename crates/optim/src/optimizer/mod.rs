@@ -17,7 +17,7 @@ use crate::{Clip, Error, Result, UpdateRule};
 /// | `adam` | `style=keras` or `pytorch`, whose defaults hold for `epsilon`, `epsilon-hat`; `beta1=0.9`, `beta2=0.999` |
 /// | `adamw` | those of `adam`, and where no other is given a `weight-decay` of 0.004 (`keras`) or 0.01 (`pytorch`) |
 /// | all | `clipnorm`, `clipvalue` or `global-clipnorm`: see [`Clip`] |
-/// | all | `weight-decay` ([decoupled](WeightDecay::Decoupled)) or `l2` ([coupled](WeightDecay::Coupled), PyTorch's `weight_decay`) |
+/// | all | `weight-decay` ([decoupled](crate::WeightDecay::Decoupled)) or `l2` ([coupled](crate::WeightDecay::Coupled), PyTorch's `weight_decay`) |
 ///
 /// ```
 /// use optim::{Adam, Optimizer, Rmsprop, Sgd, WeightDecay};

@@ -128,7 +128,7 @@ impl OptimizerState {
         &self.optimizer
     }
 
-    /// The arenas of the memory with their [names](UpdateRule::state), each laid out as the parameters.
+    /// The arenas of the memory with their [names](optim::UpdateRule::state), each laid out as the parameters.
     pub fn arenas(&self) -> impl Iterator<Item = (&'static str, &Storage)> {
         self.optimizer.rule.state().iter().copied().zip(&self.state)
     }
