@@ -8,6 +8,8 @@ pub(crate) fn model_of(path: &Path, network: &Imported, image: Option<[usize; 2]
     let [h, w] = image.or(network.image).ok_or_else(|| Error::file(path, of_any))?;
     let no_end = "it has no dense layer at its end, which would tell the number of classes";
     let classes = network.classes.ok_or_else(|| Error::file(path, no_end))?;
-    let built = network.architecture.build(&network.name, [h, w, network.channels.unwrap_or(3)], classes);
+    let no_channels = "it does not say how many channels its images have";
+    let channels = network.channels.ok_or_else(|| Error::file(path, no_channels))?;
+    let built = network.architecture.build(&network.name, [h, w, channels], classes);
     built.map_err(|error| Error::file(path, error.to_string()))
 }

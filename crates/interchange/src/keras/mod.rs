@@ -102,7 +102,8 @@ fn load_at(path: &Path, image: Option<[usize; 2]>) -> Result<Loaded> {
     Ok(Loaded { model, tensors, pixels: None, classes: None, told })
 }
 
-/// Writes a model of Keras as an ONNX graph, which takes pixels as the model does. Returns what people should know, a sentence each.
+/// Writes a model of Keras as an ONNX graph, which takes pixels as the model does, but gives logits where the model ends in a
+/// softmax. Returns notes on the file, a sentence each.
 ///
 /// # Errors
 /// As [`load`] and [`onnx::save`](crate::onnx::save).

@@ -59,16 +59,24 @@ impl TorchWeights {
     /// `DataParallel` or not.
     ///
     /// # Errors
-    /// [`Error::Io`] if it can't be read, is not a sound safetensors file, or has weights of another type than float32,
-    /// float16 and bfloat16; [`Error::File`] if its names don't tell one network.
+    /// [`Error::Io`] if it can't be read or is not a sound safetensors file; [`Error::File`] if it has weights of another type
+    /// than float32, float16 and bfloat16, or its names don't tell one network.
     pub fn read(path: &Path) -> Result<Self> {
         let is_weight = |name: &str| !name.ends_with(COUNTER);
         let header = read_header(path)?;
-        let narrow: BTreeSet<String> = header
-            .tensors()
-            .filter(|(name, kind)| is_weight(name) && kind != "F32")
-            .map(|(_, kind)| kind)
-            .collect();
+        let mut narrow = BTreeSet::new();
+        for (name, kind) in header.tensors().filter(|(name, _)| is_weight(name)) {
+            match &kind[..] {
+                "F32" => {}
+                "F16" | "BF16" => drop(narrow.insert(kind)),
+                _ => {
+                    let reason = format!(
+                        "its `{name}` is {kind}, but must be F32, F16 or BF16; save network.float().state_dict()"
+                    );
+                    return Err(Error::file(path, reason));
+                }
+            }
+        }
         let tensors = load_tensors_named(path, is_weight)?;
         let names = unwrapped(tensors.iter().map(|tensor| tensor.name));
         let (names, left_out) = names.map_err(|reason| Error::file(path, reason))?;
@@ -76,7 +84,7 @@ impl TorchWeights {
         Ok(TorchWeights { path: path.to_owned(), tensors, names, left_out, narrow })
     }
 
-    /// What people should know about the file, a sentence each: the parts of names that are left out, and other types.
+    /// Notes on the file, a sentence each: the parts of names that are left out, and types other than F32.
     pub fn told(&self) -> Vec<String> {
         let part = |(part, by): &(&str, &str)| format!("`{part}` ({by})");
         let parts: Vec<String> = self.left_out.iter().map(part).collect();
@@ -388,7 +396,11 @@ mod tests {
         let weights = write("BF16", 4).unwrap();
         assert_eq!(weights.get("bn.weight").unwrap().data(), [0.0; 2]);
         assert_eq!(weights.told(), ["weights of BF16 are read as F32"]);
-        let told = write("F64", 16).unwrap_err().to_string();
-        assert!(told.contains("\"bn.weight\" is F64, and not F32, F16, BF16 or I64"), "{told}");
+        for (kind, len) in [("F64", 16), ("I64", 16)] {
+            let told = write(kind, len).unwrap_err().to_string();
+            let says =
+                format!("its `bn.weight` is {kind}, but must be F32, F16 or BF16; save network.float().");
+            assert!(told.contains(&says), "{told}");
+        }
     }
 }
