@@ -69,7 +69,7 @@ const PROJECTS: [Project; 8] = [
     Project {
         crates: &["parallel", "tensor-cpu"],
         features: "",
-        program: include_str!("../outside/parallel.rs"),
+        program: include_str!("../../crates/parallel/examples/own_model.rs"),
         prints: &["2.00 x + 1.00, 2.00 x + 1.00, 2.00 x + 1.00"],
         packages: 50,
         with_features: 50,

@@ -78,16 +78,11 @@ impl Case for Clipping {
             grads[at.range()].iter_mut().for_each(|g| *g *= size * bench.loss_scale);
         }
         let mut grads = bench.buffer_of(grads)?;
-        let (clip, parts) = (self.clip, at.clone());
-        let mut norms = bench.buffer_of(vec![0.0; at.len()])?;
-        let mut table = bench.device.alloc_ints(2 * at.len())?;
-        let places: Vec<u32> = at.iter().flat_map(|at| [at.offset as u32, at.len as u32]).collect();
-        bench.device.upload_ints(&places, &mut table)?;
-        let mut clipped = ClippedGrads { clip, at, table, norms: norms.data };
+        let mut clipped = ClippedGrads::new(bench.device, self.clip, at)?;
         bench.device.clip_grads(&mut grads.data, &mut clipped)?;
-        norms.data = clipped.norms;
-        let mut outputs = norms.outputs(bench, &[("norms", Span::new(0, parts.len()), 1e-6)])?;
-        let places: Vec<_> = parts.iter().map(|&at| ("clipped gradients", at, 1e-6)).collect();
+        let norms = bench.download(&clipped.norms, Span::new(0, clipped.at.len()))?;
+        let mut outputs = vec![Output::new("norms", norms, 1e-6)];
+        let places: Vec<_> = clipped.at.iter().map(|&at| ("clipped gradients", at, 1e-6)).collect();
         let grads = grads.outputs(bench, &places)?;
         outputs.extend(grads.into_iter().map(|grad| grad.times(1.0 / bench.loss_scale)));
         Ok(outputs)

@@ -237,7 +237,7 @@ fn graphs_come_back_with_the_same_logits() {
     }
     // A graph without nodes for the pixels takes them as they are, if it has been exported.
     let model = models::small_cnn(10).unwrap();
-    let (tensors, pixels) = (tensors(&model), Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] });
+    let (tensors, pixels) = (tensors(&model), Pixels::unchanged(3));
     std::fs::write(&file, onnx::write(&source(&model, "a", &tensors, &classes, pixels.clone())).unwrap())
         .unwrap();
     assert_eq!(OnnxNetwork::read(&file).unwrap().pixels(), Some(pixels));
@@ -302,7 +302,7 @@ fn silu_is_a_sigmoid_and_a_product() {
     let mut graph = Graph::new("silu", [32, 32, 3]);
     let x = graph.add(Activation::Silu, graph.input()).unwrap();
     let (model, nothing) = (Model::new(graph, x), Tensors::new());
-    let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
+    let pixels = Pixels::unchanged(3);
     let bytes = onnx::write(&source(&model, "silu", &nothing, &classes(3), pixels)).unwrap();
     let nodes = all(all(&bytes, 7)[0], 1).into_iter().map(|node| text(node, 4));
     assert!(nodes.collect::<Vec<_>>().windows(2).any(|pair| pair == ["Sigmoid", "Mul"]));
@@ -314,7 +314,7 @@ fn activations_come_back() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("net.onnx");
     let written = |model: &Model, tensors: &Tensors| {
-        let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
+        let pixels = Pixels::unchanged(3);
         let classes = classes(3);
         let source = source(model, "net", tensors, &classes, pixels);
         std::fs::write(&file, onnx::write(&source).unwrap()).unwrap();
@@ -370,7 +370,7 @@ fn windows_and_sides_come_back() {
     let (expected, tensors) = predicted(&model, None);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("net.onnx");
-    let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
+    let pixels = Pixels::unchanged(3);
     let classes = classes(3);
     let source = source(&model, "net", &tensors, &classes, pixels);
     std::fs::write(&file, onnx::write(&source).unwrap()).unwrap();
@@ -407,8 +407,7 @@ fn groups_dilation_shuffles_and_slices_come_back() {
     let x = graph.add(Dense::new(3), x).unwrap();
     let model = Model::new(graph, x);
     let (expected, tensors) = predicted(&model, None);
-    let (folder, pixels) =
-        (tempfile::tempdir().unwrap(), Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] });
+    let (folder, pixels) = (tempfile::tempdir().unwrap(), Pixels::unchanged(3));
     let file = folder.path().join("net.onnx");
     let classes = classes(3);
     let source = source(&model, "net", &tensors, &classes, pixels);
@@ -495,7 +494,7 @@ fn what_cannot_be_written_is_named() {
     let x = graph.add(Secret, graph.input()).unwrap();
     let model = Model::new(graph, x);
     let (there, classes) = (tensors(&model), classes(1));
-    let pixels = || Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
+    let pixels = || Pixels::unchanged(3);
     let secret = source(&model, "secret", &there, &classes, pixels());
     let told = onnx::write(&secret).unwrap_err().to_string();
     assert_eq!(

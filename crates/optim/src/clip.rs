@@ -34,14 +34,29 @@ impl Clip {
                 grads.iter_mut().flat_map(|grad| grad.iter_mut()).for_each(|g| *g = g.clamp(-limit, limit));
             }
             Clip::Norm(limit) => {
-                grads.iter_mut().for_each(|grad| scale(grad, Self::factor(limit, norm(squares(grad)))));
+                grads.iter_mut().for_each(|grad| scale(grad, Self::factor(limit, norm(Self::squares(grad)))));
             }
             Clip::GlobalNorm(limit) => {
-                let all = grads.iter().map(|grad| squares(grad)).sum();
+                let all = grads.iter().map(|grad| Self::squares(grad)).sum();
                 let factor = Self::factor(limit, norm(all));
                 grads.iter_mut().for_each(|grad| scale(grad, factor));
             }
         }
+    }
+
+    /// The sum of squares, in f64 and in a fixed order, with the instruction set of the function that calls it.
+    #[inline(always)]
+    pub fn squares(grads: &[f32]) -> f64 {
+        const LANES: usize = 16;
+        let (blocks, rest) = grads.as_chunks::<LANES>();
+        let mut lanes = [0.0_f64; LANES];
+        for block in blocks {
+            for (lane, &g) in lanes.iter_mut().zip(block) {
+                *lane += f64::from(g) * f64::from(g);
+            }
+        }
+        let rest = rest.iter().map(|&g| f64::from(g) * f64::from(g));
+        lanes.into_iter().chain(rest).sum()
     }
 
     /// The factor that shortens a gradient of this norm to `limit`; 1 if it is no longer.
@@ -63,21 +78,6 @@ impl Clip {
             Clip::GlobalNorm(_) => "global-clipnorm",
         }
     }
-}
-
-/// The sum of squares, in f64 and in a fixed order, with the instruction set of the function that calls it.
-#[inline(always)]
-pub fn squares(grads: &[f32]) -> f64 {
-    const LANES: usize = 16;
-    let (blocks, rest) = grads.as_chunks::<LANES>();
-    let mut lanes = [0.0_f64; LANES];
-    for block in blocks {
-        for (lane, &g) in lanes.iter_mut().zip(block) {
-            *lane += f64::from(g) * f64::from(g);
-        }
-    }
-    let rest = rest.iter().map(|&g| f64::from(g) * f64::from(g));
-    lanes.into_iter().chain(rest).sum()
 }
 
 fn norm(squares: f64) -> f32 {

@@ -55,7 +55,7 @@ mod schedule;
 mod stored;
 mod text;
 
-pub use clip::{Clip, squares};
+pub use clip::Clip;
 pub use ema::Ema;
 pub use error::{Error, Result};
 pub use group::ParamGroup;

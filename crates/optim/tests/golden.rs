@@ -1,32 +1,9 @@
 //! Against Keras 2.3.1, Keras 3 and PyTorch: `tests/golden/optim.py`, `optim_keras2.py` and `optim_groups.py` made the values. The crate `program` compares devices.
 #![allow(clippy::unwrap_used)]
 
+use crate::values::*;
 use optim::{Optimizer, Progress, Schedule};
 use serde_json::Value;
-
-fn load(text: &str) -> Value {
-    serde_json::from_str(text).unwrap()
-}
-
-fn golden() -> Value {
-    load(include_str!("../../../tests/golden/optim.json"))
-}
-
-fn keras2() -> Value {
-    load(include_str!("../../../tests/golden/optim_keras2.json"))
-}
-
-fn floats(value: &Value) -> Vec<f64> {
-    value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
-}
-
-fn f32s(value: &Value) -> Vec<f32> {
-    floats(value).into_iter().map(|x| x as f32).collect()
-}
-
-fn count(value: &Value) -> u64 {
-    value.as_u64().unwrap()
-}
 
 /// The parameters after each step, in one row, and the state after the last: its arenas, and the number of steps.
 fn run(golden: &Value, case: &Value) -> (Vec<f32>, Vec<f32>) {
@@ -46,19 +23,6 @@ fn run(golden: &Value, case: &Value) -> (Vec<f32>, Vec<f32>) {
     let mut left = state.concat();
     left.extend(rule.counts_steps().then_some(taken as f32));
     (history, left)
-}
-
-/// Ten steps in f32 lose a few units in the last place of the largest number on the way.
-fn assert_close(got: &[f32], expected: &[f32], what: &str) {
-    assert_within(2e-7, got, expected, what);
-}
-
-fn assert_within(absolute: f32, got: &[f32], expected: &[f32], what: &str) {
-    assert_eq!(got.len(), expected.len(), "{what}");
-    for (k, (got, expected)) in got.iter().zip(expected).enumerate() {
-        let tolerance = 2e-6 * expected.abs() + absolute;
-        assert!((got - expected).abs() <= tolerance, "{what}: element {k} is {got}, not {expected}");
-    }
 }
 
 #[test]

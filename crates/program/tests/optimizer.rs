@@ -6,6 +6,10 @@ use optim::{Adam, Clip, Optimizer, ParamGroup, Progress, Rmsprop, Schedule, Sgd,
 use program::{Device, Error, OptimizerState, Span, Storage};
 use proptest::prelude::*;
 use serde_json::Value;
+use values::*;
+
+#[path = "../../optim/tests/values.rs"]
+mod values;
 
 fn upload(device: &Device, values: &[f32]) -> Storage {
     let mut storage = device.alloc(values.len()).unwrap();
@@ -236,30 +240,6 @@ fn groups_leave_the_gaps_between_their_parameters_alone() {
     assert_eq!(weights.to_vec(&device, 0, 7).unwrap(), [0.5, 0.5, 0.5, 1.0, 1.0, 0.5, 1.0]);
 }
 
-fn load(text: &str) -> Value {
-    serde_json::from_str(text).unwrap()
-}
-
-fn golden() -> Value {
-    load(include_str!("../../../tests/golden/optim.json"))
-}
-
-fn keras2() -> Value {
-    load(include_str!("../../../tests/golden/optim_keras2.json"))
-}
-
-fn floats(value: &Value) -> Vec<f64> {
-    value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
-}
-
-fn f32s(value: &Value) -> Vec<f32> {
-    floats(value).into_iter().map(|x| x as f32).collect()
-}
-
-fn count(value: &Value) -> u64 {
-    value.as_u64().unwrap()
-}
-
 /// The parameters after each step, in one row, and the state after the last: its arenas, and the number of steps.
 fn run(device: &Device, golden: &Value, case: &Value) -> (Vec<f32>, Vec<f32>) {
     let optimizer: Optimizer = case["optimizer"].as_str().unwrap().parse().unwrap();
@@ -280,19 +260,6 @@ fn run(device: &Device, golden: &Value, case: &Value) -> (Vec<f32>, Vec<f32>) {
         history.extend(params.to_vec(device, 0, len).unwrap());
     }
     (history, state.export(device).unwrap())
-}
-
-/// Ten steps in f32 lose a few units in the last place of the largest number on the way.
-fn assert_close(got: &[f32], expected: &[f32], what: &str) {
-    assert_within(2e-7, got, expected, what);
-}
-
-fn assert_within(absolute: f32, got: &[f32], expected: &[f32], what: &str) {
-    assert_eq!(got.len(), expected.len(), "{what}");
-    for (k, (got, expected)) in got.iter().zip(expected).enumerate() {
-        let tolerance = 2e-6 * expected.abs() + absolute;
-        assert!((got - expected).abs() <= tolerance, "{what}: element {k} is {got}, not {expected}");
-    }
 }
 
 fn check_optimizers(device: &Device) {

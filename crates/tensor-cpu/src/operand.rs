@@ -119,10 +119,7 @@ where
     B: Any + DerefMut<Target = [T]>,
 {
     let (op, names) = ("optimizer_step", rule.state());
-    let (expected, got) = (names.len() + usize::from(rule.counts_steps()), state.len());
-    if got != expected {
-        return Err(Error::Length { op, what: "the state, in arenas,", expected, got });
-    }
+    Error::check_len(op, "the state, in arenas,", Span::new(0, state.len()), rule.arrays())?;
     let (params, grads) = (arena::<T, B>(params)?, grads.on::<B>(op)?);
     let (arenas, counted) = state.split_at_mut(names.len());
     let mut remembered: [&mut [T]; 2] = Default::default();

@@ -100,7 +100,7 @@ fn for_blocks(cpu: &Cpu, data: &mut [f32], block: usize, work: &(dyn Fn(usize, &
 
 multiversion! {
     fn squares(grads: &[f32], sum: &mut f64) {
-        *sum = optim::squares(grads);
+        *sum = Clip::squares(grads);
     }
 }
 

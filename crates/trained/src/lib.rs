@@ -6,7 +6,6 @@
 //!
 //! ```
 //! use augment::ImageDataGenerator;
-//! use checkpoint::Tensors;
 //! use layers::Mode;
 //! use trained::{Classifier, Description, Input, Trained, evaluate};
 //!
@@ -14,11 +13,7 @@
 //! let device = tensor_cpu::device(1);
 //! let mut network = models::small_cnn(10)?.build(&device, 1, Mode::Inference)?;
 //! network.init(1)?;
-//! let mut tensors = Tensors::new();
-//! for slot in network.arena().slots() {
-//!     let values = network.arena().storage(slot).to_vec(&device, slot.span.offset, slot.span.len)?;
-//!     tensors.insert(&slot.name, slot.shape.clone(), values)?;
-//! }
+//! let tensors = interchange::tensors(&network)?;
 //!
 //! let data = cifar::synthetic(1, 10, 20);
 //! let (network, classes, dataset, image) = ("small_cnn", &data.classes[..], &data.name[..], data.test.shape());

@@ -80,7 +80,7 @@ impl OnnxNetwork {
         // The writer leaves a scale of 1 and a shift of 0 out.
         let written = self.metadata.contains_key(MODEL);
         let c = self.network().channels.unwrap_or(3);
-        let unchanged = written.then(|| Pixels { scale: vec![1.0; c], shift: vec![0.0; c] });
+        let unchanged = written.then(|| Pixels::unchanged(c));
         self.graph.pixels.clone().or(unchanged)
     }
 

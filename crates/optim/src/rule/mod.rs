@@ -51,6 +51,12 @@ impl UpdateRule {
         matches!(self, UpdateRule::Adam(_))
     }
 
+    /// How many arrays a device keeps: one for each name of [`state`](UpdateRule::state), and one for the number of steps if they
+    /// are [counted](UpdateRule::counts_steps).
+    pub fn arrays(&self) -> usize {
+        self.state().len() + usize::from(self.counts_steps())
+    }
+
     /// The weight decay.
     pub fn weight_decay(&self) -> WeightDecay {
         match self {

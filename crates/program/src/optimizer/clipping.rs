@@ -1,5 +1,5 @@
 use super::ClippedGrads;
-use crate::{Device, Error, Result, Span, Storage};
+use crate::{Backend, Device, Error, Result, Span, Storage};
 use optim::Clip;
 
 /// The clipping of an arena, whose parameters may be trained in the first epochs alone.
@@ -23,23 +23,30 @@ impl Clipping {
         let trained = || self.params.iter().filter(|(_, epochs)| epoch < *epochs);
         let now = match &mut self.now {
             Some(now) if now.at.len() == trained().count() => now,
-            stale => stale.insert(reserve(device, self.clip, trained().map(|(at, _)| *at).collect())?),
+            stale => {
+                stale.insert(ClippedGrads::new(&**device, self.clip, trained().map(|(at, _)| *at).collect())?)
+            }
         };
         if now.at.is_empty() { Ok(()) } else { device.clip_grads(grads, now) }
     }
 }
 
-/// Reserves what clipping needs on `device`.
-fn reserve(device: &Device, clip: Clip, at: Vec<Span>) -> Result<ClippedGrads> {
-    let mut numbers = Vec::with_capacity(2 * at.len());
-    for at in &at {
-        if u32::try_from(at.end()).is_err() {
-            let (op, what) = ("clip_grads", "the end of a gradient");
-            return Err(Error::Value { op, what, value: at.end() as f64, accepted: "below 2^32" });
+impl ClippedGrads {
+    /// Reserves on `device` what clipping gradients at these places needs.
+    ///
+    /// # Errors
+    /// If a gradient ends behind element 2^32 of its arena, or the device has no memory left.
+    pub fn new(device: &dyn Backend, clip: Clip, at: Vec<Span>) -> Result<Self> {
+        let mut numbers = Vec::with_capacity(2 * at.len());
+        for at in &at {
+            if u32::try_from(at.end()).is_err() {
+                let (op, what) = ("clip_grads", "the end of a gradient");
+                return Err(Error::Value { op, what, value: at.end() as f64, accepted: "below 2^32" });
+            }
+            numbers.extend([at.offset as u32, at.len as u32]);
         }
-        numbers.extend([at.offset as u32, at.len as u32]);
+        let mut table = device.alloc_ints(numbers.len())?;
+        device.upload_ints(&numbers, &mut table)?;
+        Ok(ClippedGrads { clip, norms: device.alloc(at.len())?, at, table })
     }
-    let mut table = device.alloc_ints(numbers.len())?;
-    device.upload_ints(&numbers, &mut table)?;
-    Ok(ClippedGrads { clip, norms: device.alloc(at.len())?, at, table })
 }

@@ -172,8 +172,8 @@ impl OptimizerState {
             Some(groups) => self.runs.extend(groups.runs(self.epoch, at)),
             None => self.runs.push(ParamRun::new(at, rule.weight_decay())),
         }
-        let used = rule.state().len() + usize::from(rule.counts_steps());
-        device.optimizer_step(rule, rate, params, grads, &mut self.state.each_mut()[..used], &self.runs)
+        let state = &mut self.state.each_mut()[..rule.arrays()];
+        device.optimizer_step(rule, rate, params, grads, state, &self.runs)
     }
 
     /// The memory's numbers, copied from the device: its arenas one after the other, then the number of steps. Exact, but for the

@@ -8,7 +8,7 @@ pub(crate) trait Watch: Send + Sync {
     /// An error ends the wait: its event will not come.
     fn look(&self) -> Result<()>;
 
-    /// An error if the watch has aborted work that the stream waited for. Work behind it has no result.
+    /// An error if the watch has aborted work that the stream waited for. Later work then has no valid result.
     fn intact(&self) -> Result<()>;
 }
 

@@ -67,10 +67,7 @@ impl Cuda {
         runs: &[ParamRun],
     ) -> Result<()> {
         let (names, params) = (rule.state(), arena(params)?);
-        let (expected, got) = (names.len() + usize::from(rule.counts_steps()), state.len());
-        if got != expected {
-            return Err(Error::Length { op: OP, what: "the state, in arenas,", expected, got });
-        }
+        Error::check_len(OP, "the state, in arenas,", Span::new(0, state.len()), rule.arrays())?;
         let (arenas, counted) = state.split_at(names.len());
         let steps = match counted.first() {
             Some(steps) => self.run(OP, "the number of steps", arena(steps)?, Span::new(0, 1))?,
