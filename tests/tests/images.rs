@@ -35,7 +35,7 @@ fn load_images(pipeline: &Pipeline) -> LoadImages {
 
 /// The content of an image's rows and columns.
 fn places(pipeline: &Pipeline, draws: &Draws) -> Vec<Place> {
-    let place = |place: augment::Place| Place {
+    let place = |place: augment::engine::Place| Place {
         position: place.tap.map(|tap| (tap.low as u32, tap.weight)),
         blank: place.blank,
     };

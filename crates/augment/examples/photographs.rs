@@ -5,8 +5,7 @@
 //! the system's folder for temporary files.
 
 use augment::{
-    FillMode, ImageDataGenerator, LoaderOptions, RandAugment, RandomResizedCrop, Samples, preview,
-    save_picture,
+    FillMode, ImageDataGenerator, LoaderOptions, RandAugment, RandomResizedCrop, Samples, save_picture,
 };
 use image::imageops::FilterType;
 use ndarray::{Array4, Axis};
@@ -43,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shape = [SIDE as usize, SIDE as usize, 3];
     let samples = Samples::new(images.clone(), vec![0; count])?;
     let rows: Vec<u32> = (0..count.min(6) as u32).collect();
-    let grid = preview(&generator.build(shape)?, &samples, &rows, 7, 1)?;
+    let grid = generator.build(shape)?.preview(&samples, &rows, 7, 1)?;
     let (h, w, c) = grid.dim();
     let path = out.join("grid.png");
     save_picture(&path, [h, w, c], &grid.into_raw_vec_and_offset().0)?;

@@ -4,16 +4,16 @@ use crate::Draws;
 
 /// A map from output to input coordinates, in (row, column): `input = matrix * output + offset`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Affine {
+pub(crate) struct Affine {
     /// Row-major.
-    pub matrix: [[f64; 2]; 2],
+    pub(crate) matrix: [[f64; 2]; 2],
     /// In pixels.
-    pub offset: [f64; 2],
+    pub(crate) offset: [f64; 2],
 }
 
 impl Affine {
     /// Output pixel (y, x) shows input point (y + `rows`, x + `columns`).
-    pub fn shift(rows: f64, columns: f64) -> Self {
+    pub(crate) fn shift(rows: f64, columns: f64) -> Self {
         Affine { matrix: [[1.0, 0.0], [0.0, 1.0]], offset: [rows, columns] }
     }
 
@@ -42,10 +42,6 @@ impl Affine {
         }
         self
     }
-
-    pub(crate) fn is_finite(&self) -> bool {
-        self.matrix.iter().flatten().chain(&self.offset).all(|value| value.is_finite())
-    }
 }
 
 impl Draws {
@@ -54,7 +50,7 @@ impl Draws {
     /// It is the product of rotation, shift, shear and zoom, in this order, about a centre: Keras' `apply_affine_transform`. As
     /// in keras_preprocessing 1.1.2 that centre is (h/2 + 0.5, w/2 + 0.5), one pixel beyond the middle of the image, which lies at
     /// (h/2 - 0.5, w/2 - 0.5).
-    pub fn affine(&self, [h, w]: [usize; 2]) -> Affine {
+    pub(crate) fn affine(&self, [h, w]: [usize; 2]) -> Affine {
         let shift = Affine::shift(self.height_shift, self.width_shift);
         if !self.warps() {
             return shift;

@@ -1,7 +1,8 @@
 //! From the options to the draws of one sample.
 
+use crate::draws::Cutout;
 use crate::uniform::between;
-use crate::{Cutout, Draws, ImageDataGenerator};
+use crate::{Draws, ImageDataGenerator};
 use philox::{Philox, domain};
 
 impl Draws {

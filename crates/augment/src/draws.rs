@@ -1,6 +1,9 @@
-//! What was drawn for one sample.
+//! The random decisions about a sample.
 
-use crate::{Error, Operation, ResizedCrop};
+pub use crate::mix::Mix;
+pub use crate::resized_crop::ResizedCrop;
+
+use crate::{Error, Operation};
 use std::fmt;
 use std::ops::Range;
 

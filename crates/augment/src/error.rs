@@ -49,7 +49,7 @@ pub enum Error {
     /// The covariance of the images, or of their patches, could not be taken apart for whitening.
     #[error("whitening: the covariance of the images has no eigenvalues that can be computed")]
     NoWhitening,
-    /// An option does something that no [`Place`](crate::Place)s can say.
+    /// An option does something that no [`Place`](crate::engine::Place)s can say.
     #[error("`{option}` is on: what it does to an image is more than moving whole rows and columns")]
     NoPlacement {
         /// The option.

@@ -1,6 +1,7 @@
 //! Keras' `fit`: the measurements of the training images for standardization.
 
-use crate::{Error, ImageDataGenerator, Mean, Pipeline, Scratch, Whitening};
+use crate::generator::Whitening;
+use crate::{Error, ImageDataGenerator, Mean, Pipeline, Scratch};
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView4, Axis, Slice};
 
@@ -9,7 +10,7 @@ const BLOCK: usize = 64;
 
 impl ImageDataGenerator {
     /// Measures `images` (N, H, W, C) for `featurewise_center`, `featurewise_std_normalization` and
-    /// `zca_whitening`, as Keras' `fit` does: after [`Preprocess`](crate::Preprocess), `reverse_channels` and `rescale`, without
+    /// `zca_whitening`, as Keras' `fit` does: after [`Preprocess`](crate::generator::Preprocess), `reverse_channels` and `rescale`, without
     /// augmentation and without the preprocessing function. Does nothing where none of them is on.
     ///
     /// ```
@@ -39,7 +40,7 @@ impl ImageDataGenerator {
     pub fn fit_shown(
         self,
         shape: [usize; 3],
-        mut show: impl FnMut(&mut See<'_>) -> Result<(), Error>,
+        mut show: impl FnMut(&mut ShowImages<'_>) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         self.measure(shape, &mut show, 1, None)
     }
@@ -104,14 +105,14 @@ impl ImageDataGenerator {
     }
 }
 
-/// A function that is shown the pixels (HWC) of one or several images.
-pub type See<'a> = dyn FnMut(&[u8]) -> Result<(), Error> + 'a;
+/// A function that takes the pixels (HWC) of one or several images.
+pub type ShowImages<'a> = dyn FnMut(&[u8]) -> Result<(), Error> + 'a;
 
 /// A function that shows all images of a set.
-type Show<'a> = dyn FnMut(&mut See<'_>) -> Result<(), Error> + 'a;
+type Show<'a> = dyn FnMut(&mut ShowImages<'_>) -> Result<(), Error> + 'a;
 
 /// Shows the images of an array.
-fn show(images: ArrayView4<'_, u8>, see: &mut See<'_>) -> Result<(), Error> {
+fn show(images: ArrayView4<'_, u8>, see: &mut ShowImages<'_>) -> Result<(), Error> {
     images.outer_iter().try_for_each(|image| see(image.as_standard_layout().as_slice().unwrap_or_default()))
 }
 

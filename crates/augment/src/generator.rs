@@ -1,9 +1,10 @@
 //! The options, with the names and defaults of Keras' ImageDataGenerator.
 
-use crate::{
-    Draws, Error, FillMode, Mean, Preprocess, PreprocessingFunction, RandAugment, RandomResizedCrop,
-    Sampling, ShiftRange, Whitening, ZoomRange,
-};
+pub use crate::preprocess::{Preprocess, PreprocessingFunction};
+pub use crate::whitening::Whitening;
+
+use crate::warp::Sampling;
+use crate::{Draws, Error, FillMode, Mean, RandAugment, RandomResizedCrop, ShiftRange, ZoomRange};
 
 /// The options of an augmentation: Keras' ImageDataGenerator, and more.
 ///

@@ -43,14 +43,15 @@ mod affine;
 mod batch;
 mod builder;
 mod drawing;
-mod draws;
+pub mod draws;
 mod eigen;
+pub mod engine;
 mod error;
 mod fill;
 mod fit;
 mod flow;
-mod generator;
-mod loader;
+pub mod generator;
+pub mod loader;
 mod loader_options;
 mod many;
 mod mean;
@@ -67,6 +68,7 @@ mod rand_augment;
 mod resample;
 mod resized_crop;
 mod samples;
+#[cfg(feature = "png")]
 mod save;
 mod shift;
 mod standardize;
@@ -76,34 +78,28 @@ mod warp;
 mod whitening;
 mod zoom;
 
-pub use affine::Affine;
 pub use batch::Batch;
-pub use draws::{Cutout, Draws};
+#[doc(inline)]
+pub use draws::Draws;
 pub use error::Error;
-pub use fill::{FillMode, Tap};
-pub use fit::See;
-pub use flow::Flow;
+pub use fill::FillMode;
+#[doc(inline)]
 pub use generator::ImageDataGenerator;
-pub use loader::{Epoch, Loader};
-pub use loader_options::{LoaderOptions, Rows};
-pub use mean::{Mean, PixelSums};
-pub use mix::Mix;
-/// The crate of the arrays in which images are.
+#[doc(inline)]
+pub use loader::Loader;
+pub use loader_options::LoaderOptions;
+pub use mean::Mean;
+/// The crate of the arrays that hold images.
 pub use ndarray;
 pub use operation::Operation;
-pub use patches::Patches;
 pub use pipeline::{Pipeline, Scratch};
-pub use place::Place;
-pub use preprocess::{Preprocess, PreprocessingFunction};
-pub use preview::preview;
 pub use rand_augment::RandAugment;
-pub use resized_crop::{RandomResizedCrop, ResizedCrop};
-pub use samples::{Samples, Subset};
+pub use resized_crop::RandomResizedCrop;
+pub use samples::Samples;
+#[cfg(feature = "png")]
 pub use save::save_picture;
 pub use shift::ShiftRange;
 pub use views::TestTime;
-pub use warp::{Sampling, warp};
-pub use whitening::Whitening;
 pub use zoom::ZoomRange;
 
 /// The README's example is compiled and run with the doc tests.

@@ -1,8 +1,12 @@
 //! Batches of augmented images, made ahead of time by worker threads.
 
+pub use crate::flow::Flow;
+pub use crate::loader_options::Rows;
+pub use crate::samples::Subset;
+
 use crate::batch::Buffers;
 use crate::prefetch::{Pool, Prefetcher};
-use crate::{Batch, Draws, Error, LoaderOptions, Pipeline, Samples, Scratch, save};
+use crate::{Batch, Draws, Error, LoaderOptions, Pipeline, Samples, Scratch};
 use std::mem::take;
 use std::sync::Arc;
 
@@ -66,8 +70,9 @@ impl Loader {
             Some(subset) => samples.subset(subset, pipeline.options().validation_split)?,
             None => samples,
         };
+        #[cfg(feature = "png")]
         if let Some(folder) = &options.save_to_dir {
-            save::prepare(folder, samples.shape())?;
+            crate::save::prepare(folder, samples.shape())?;
         }
         // A slice of the short last batch may be the longest.
         let whole = options.batch_size.min(samples.len());
@@ -187,9 +192,10 @@ impl Plan {
                 other_labels.push(self.label(mix.partner));
                 weights.push(mix.weight);
             }
+            #[cfg(feature = "png")]
             if let Some(folder) = &self.options.save_to_dir {
                 let name = format!("{}_{sample}_{}.png", self.options.save_prefix, job.epoch);
-                save::picture(&folder.join(name), self.pipeline.shape(), out)?;
+                crate::save::picture(&folder.join(name), self.pipeline.shape(), out)?;
             }
         }
         Ok(())

@@ -1,7 +1,9 @@
 //! How a loader cuts a set into batches.
 
-use crate::{Error, Subset};
+use crate::Error;
+use crate::samples::Subset;
 use std::ops::Range;
+#[cfg(feature = "png")]
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +12,7 @@ use std::sync::Arc;
 /// Draws belong to a sample, not to its place in a batch, so slices put together are the whole batch.
 ///
 /// ```
-/// use augment::Rows;
+/// use augment::loader::Rows;
 ///
 /// // The second of two replicas: half of every batch, also of a short last one.
 /// let rows = Rows::by(|len| len / 2..len);
@@ -79,9 +81,11 @@ pub struct LoaderOptions {
     /// Which part of the set, if the pipeline has a [`validation_split`](crate::ImageDataGenerator::validation_split)
     /// (default: the whole set).
     pub subset: Option<Subset>,
-    /// A folder that gets a picture of every image that is made (default: none).
+    /// A folder that gets a picture of every image that is made (default: none) Needs the feature `png`.
+    #[cfg(feature = "png")]
     pub save_to_dir: Option<PathBuf>,
-    /// The beginning of those pictures' names (default: empty).
+    /// The beginning of those pictures' names (default: empty) Needs the feature `png`.
+    #[cfg(feature = "png")]
     pub save_prefix: String,
 }
 
@@ -97,7 +101,9 @@ impl Default for LoaderOptions {
             prefetch: 4,
             rows: Rows::All,
             subset: None,
+            #[cfg(feature = "png")]
             save_to_dir: None,
+            #[cfg(feature = "png")]
             save_prefix: String::new(),
         }
     }
@@ -160,12 +166,14 @@ impl LoaderOptions {
     }
 
     /// Writes a picture of every image that is made into this folder, as Keras does: its values stretched to 0..=255, called
-    /// `PREFIX_INDEX_EPOCH.png`. The folder is made where it is missing.
+    /// `PREFIX_INDEX_EPOCH.png`. The folder is made where it is missing. Needs the feature `png`.
+    #[cfg(feature = "png")]
     pub fn save_to_dir(self, folder: impl Into<PathBuf>) -> Self {
         Self { save_to_dir: Some(folder.into()), ..self }
     }
 
-    /// Sets the beginning of the pictures' names.
+    /// Sets the beginning of the pictures' names. Needs the feature `png`.
+    #[cfg(feature = "png")]
     pub fn save_prefix(self, prefix: impl Into<String>) -> Self {
         Self { save_prefix: prefix.into(), ..self }
     }

@@ -68,7 +68,7 @@ impl Mean {
 /// that is read some images at a time.
 ///
 /// ```
-/// use augment::{Mean, PixelSums};
+/// use augment::{Mean, engine::PixelSums};
 ///
 /// let mut sums = PixelSums::new([1, 1, 3]);
 /// sums.add(&[10, 20, 30, 20, 40, 60]);

@@ -9,7 +9,7 @@ use ndarray::Array2;
 /// GPU", 2024).
 ///
 /// ```
-/// use augment::Patches;
+/// use augment::engine::Patches;
 ///
 /// let image: Vec<f32> = (0..6 * 5 * 3).map(|k| (k as f32 * 0.7).sin()).collect();
 /// let mut patches = Patches::new([6, 5, 3], [2, 2]);

@@ -3,8 +3,9 @@
 //! Each axis gets a table of taps. Rows are mixed two by two into one row buffer; along a row the taps
 //! fall into a few spans with one weight each, so that all of the work is loops over contiguous floats.
 
+use crate::Draws;
 use crate::fill::Tap;
-use crate::{Draws, Sampling};
+use crate::warp::Sampling;
 
 /// What happens along one axis: a shift, then a flip, then a crop.
 pub(crate) struct Axis {

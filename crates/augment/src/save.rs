@@ -1,6 +1,7 @@
 //! Saves the images of a loader as pictures: Keras' `save_to_dir`.
 
 use crate::Error;
+use crate::preview::stretch;
 use png::{BitDepth, ColorType};
 use std::fs::File;
 use std::io::BufWriter;
@@ -17,15 +18,6 @@ pub(crate) fn prepare(folder: &Path, [_, _, c]: [usize; 3]) -> Result<(), Error>
 /// Writes an image (HWC) as a PNG, its values stretched as by Keras' `array_to_img`.
 pub(crate) fn picture(path: &Path, shape: [usize; 3], image: &[f32]) -> Result<(), Error> {
     save_picture(path, shape, &stretch(image))
-}
-
-/// The values as bytes, stretched so that the smallest is 0 and the largest 255.
-pub(crate) fn stretch(image: &[f32]) -> Vec<u8> {
-    let low = image.iter().copied().fold(f32::INFINITY, f32::min);
-    let high = image.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let range = if high > low { high - low } else { 1.0 };
-    // `as` clamps to 0..=255.
-    image.iter().map(|value| ((value - low) / range * 255.0) as u8).collect()
 }
 
 /// Writes bytes (HWC of `shape`) as a PNG. Its channels are grey, grey with opacity, RGB, or RGB with opacity.

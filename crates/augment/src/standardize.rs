@@ -1,6 +1,7 @@
 //! Keras' `standardize`: the standardization of every image, in training and in evaluation.
 
-use crate::{Error, ImageDataGenerator, PreprocessingFunction, Whitening};
+use crate::generator::{PreprocessingFunction, Whitening};
+use crate::{Error, ImageDataGenerator};
 use ndarray::ArrayViewMut3;
 
 /// What Keras adds to a standard deviation before it divides by it.

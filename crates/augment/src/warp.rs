@@ -3,25 +3,20 @@
 //! A row of the output is made in loops that each do one thing: where its pixels lie along the input's rows and along its columns,
 //! several at a time, then their mixtures, all channels of a pixel at once.
 
+use crate::FillMode;
+use crate::affine::Affine;
 use crate::fill::Tap;
 use crate::many::{Float as _, floor, greater, lesser};
-use crate::{Affine, Error, FillMode};
 
 /// How values between pixels and beyond the edge are found; the options of the same names.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sampling {
+pub(crate) struct Sampling {
     /// Where points beyond the edge get their value.
-    pub fill_mode: FillMode,
+    pub(crate) fill_mode: FillMode,
     /// The value beyond the edge for [`FillMode::Constant`].
-    pub cval: f32,
+    pub(crate) cval: f32,
     /// 0 for the nearest pixel, 1 for a bilinear mixture of four.
-    pub interpolation_order: u8,
-}
-
-impl Default for Sampling {
-    fn default() -> Self {
-        Sampling { fill_mode: FillMode::Nearest, cval: 0.0, interpolation_order: 1 }
-    }
+    pub(crate) interpolation_order: u8,
 }
 
 impl Sampling {
@@ -34,34 +29,6 @@ impl Sampling {
         let low = self.fill_mode.nearest(at, len)?;
         Some(Tap { low, high: low, weight: 0.0 })
     }
-}
-
-/// Resamples `image` (HWC of `shape`) through `affine` into `out`, like SciPy's `affine_transform` of order 0 or 1 on each
-/// channel.
-///
-/// A [`Pipeline`](crate::Pipeline) uses a faster way with the same results for shifts.
-///
-/// # Errors
-/// [`Error::Shape`] if `image` or `out` has another length; [`Error::EmptyImage`] for a shape without
-/// pixels; [`Error::Option`] if `affine` is not finite.
-pub fn warp(
-    image: &[f32],
-    shape: [usize; 3],
-    affine: &Affine,
-    sampling: &Sampling,
-    out: &mut [f32],
-) -> Result<(), Error> {
-    let [h, w, c] = shape;
-    if h * w * c == 0 {
-        return Err(Error::EmptyImage { shape });
-    }
-    Error::check_len("the image", image.len(), h * w * c)?;
-    Error::check_len("the output", out.len(), h * w * c)?;
-    if !affine.is_finite() {
-        return Err(Error::option("affine", format!("{affine:?}"), "finite in every place"));
-    }
-    Warper::default().apply(image, shape, affine, sampling, out);
-    Ok(())
 }
 
 /// Channels of a pixel that are mixed at once; there may be fewer, and the values after them are ignored.
@@ -91,7 +58,8 @@ impl Warper {
         self.columns.resize(w);
     }
 
-    /// As [`warp`], of bytes or floats.
+    /// Resamples `image` (HWC of `shape`) through `affine` into `out`, like SciPy's `affine_transform` of order 0 or 1
+    /// on each channel.
     pub(crate) fn apply<P: Copy + Into<f32>>(
         &mut self,
         image: &[P],
@@ -218,7 +186,70 @@ fn mix([a, b, c, d]: [Group; 4], [weight_y, weight_x]: [f32; 2]) -> Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Draws;
+    use crate::{Draws, ImageDataGenerator, Scratch};
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    fn warp(image: &[f32], shape: [usize; 3], affine: &Affine, sampling: &Sampling) -> Vec<f32> {
+        let mut out = vec![f32::NAN; image.len()];
+        Warper::default().apply(image, shape, affine, sampling, &mut out);
+        out
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+        #[test]
+        fn the_fast_way_and_the_general_resampler_agree(
+            h in 1..9_usize, w in 1..9_usize, c in 1..5_usize, rows in -20.0..20.0_f64,
+            columns in -20.0..20.0_f64, mode in proptest::sample::select(FillMode::ALL.to_vec()), whole: bool,
+            order in 0..2_u8,
+        ) {
+            let (rows, columns) = if whole { (rows.round(), columns.round()) } else { (rows, columns) };
+            let image: Vec<u8> = (0..h * w * c).map(|k| (k * 83 % 256) as u8).collect();
+            let options = ImageDataGenerator::new().fill_mode(mode).cval(-3.0).interpolation_order(order);
+            let pipeline = options.build([h, w, c]).unwrap();
+            let draws = Draws { height_shift: rows, width_shift: columns, ..Draws::default() };
+            let mut out = vec![f32::NAN; image.len()];
+            pipeline.apply(&draws, &image, &mut out, &mut Scratch::default()).unwrap();
+            let floats: Vec<f32> = image.iter().copied().map(f32::from).collect();
+            let sampling = Sampling { fill_mode: mode, cval: -3.0, interpolation_order: order };
+            let expected = warp(&floats, [h, w, c], &Affine::shift(rows, columns), &sampling);
+            for (got, expected) in out.iter().zip(&expected) {
+                prop_assert!((got - expected).abs() < 1e-3, "{} {}", got, expected);
+            }
+        }
+    }
+
+    /// `tests/golden/augment.py` made the values, with keras_preprocessing 1.1.2 and SciPy.
+    #[test]
+    fn shifts_are_scipys() {
+        let golden = include_str!("../../../tests/golden/augment.json");
+        let golden: Value = serde_json::from_str(golden).unwrap();
+        let floats = |value: &Value| -> Vec<f32> {
+            value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect()
+        };
+        let shape @ [h, w, c] = [0, 1, 2].map(|axis| golden["shape"][axis].as_u64().unwrap() as usize);
+        let images = floats(&golden["images"]);
+        let shifts = golden["geometry"].as_array().unwrap().iter().filter(|case| case["name"] == "shift");
+        let mut count = 0;
+        for case in shifts {
+            let number = |name: &str| case[name].as_f64().unwrap();
+            let sample = case["sample"].as_u64().unwrap_or(0) as usize;
+            let affine = Affine::shift(number("height_shift"), number("width_shift"));
+            let fill_mode = case["fill_mode"].as_str().unwrap().parse().unwrap();
+            let sampling = Sampling { fill_mode, cval: number("cval") as f32, interpolation_order: 1 };
+            let out = warp(&images[sample * h * w * c..][..h * w * c], shape, &affine, &sampling);
+            let expected = floats(&case["out"]);
+            assert_eq!(out.len(), expected.len());
+            for (place, (got, expected)) in out.iter().zip(&expected).enumerate() {
+                let near = (got - expected).abs() <= 1e-6 * 255.0 + 6e-6;
+                assert!(near, "value {place}: {got}, not {expected}, in {case}");
+            }
+            count += 1;
+        }
+        assert!(count > 0);
+    }
 
     /// One pixel after the other, by the taps of its position.
     fn slowly(image: &[f32], [h, w, c]: [usize; 3], affine: &Affine, sampling: &Sampling) -> Vec<f32> {
@@ -247,8 +278,7 @@ mod tests {
                     FillMode::ALL.map(|mode| [(mode, 0), (mode, 1)]).concat()
                 {
                     let sampling = Sampling { fill_mode, cval: -3.0, interpolation_order };
-                    let mut out = vec![f32::NAN; image.len()];
-                    warp(&image, shape, &affine, &sampling, &mut out).unwrap();
+                    let out = warp(&image, shape, &affine, &sampling);
                     let expected = slowly(&image, shape, &affine, &sampling);
                     let near = out.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-3);
                     assert!(near, "{shape:?} {affine:?} {sampling:?}: {out:?} is not {expected:?}");
@@ -259,7 +289,8 @@ mod tests {
 
     #[test]
     fn memory_of_a_larger_image_leaves_no_trace() {
-        let (affine, sampling) = (Affine::shift(0.5, 0.5), Sampling::default());
+        let sampling = Sampling { fill_mode: FillMode::Nearest, cval: 0.0, interpolation_order: 1 };
+        let affine = Affine::shift(0.5, 0.5);
         let mut used = Warper::for_size(4, 4);
         used.apply(&[f32::INFINITY; 16], [4, 4, 1], &affine, &sampling, &mut [0.0; 16]);
         let mut out = [0.0; 2];

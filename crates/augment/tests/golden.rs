@@ -1,6 +1,6 @@
 //! Against keras_preprocessing 1.1.2 and SciPy: `tests/golden/augment.py` made the values.
 
-use augment::{Draws, FillMode, ImageDataGenerator, Mean, Patches, Sampling, Scratch, warp};
+use augment::{Draws, FillMode, ImageDataGenerator, Mean, Scratch, engine::Patches};
 use ndarray::Array4;
 use serde_json::Value;
 
@@ -84,20 +84,6 @@ fn shifts_and_flips_in_every_fill_mode() {
     let golden = Golden::load();
     for case in golden.cases("geometry", None) {
         assert_close(&run(&ImageDataGenerator::new(), &golden, &case), &case, 255.0);
-    }
-}
-
-#[test]
-fn the_general_resampler_gives_the_same_shifts() {
-    let golden = Golden::load();
-    for case in golden.cases("geometry", Some("shift")) {
-        let image: Vec<f32> = golden.image(&case).into_iter().map(f32::from).collect();
-        let (mode, cval) = fill(&case);
-        let mut out = vec![f32::NAN; image.len()];
-        let sampling = Sampling { fill_mode: mode, cval, ..Sampling::default() };
-        let [h, w, _] = golden.shape();
-        warp(&image, golden.shape(), &draws(&case).affine([h, w]), &sampling, &mut out).unwrap();
-        assert_close(&out, &case, 255.0);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a loader yields doesn't depend on workers, slices, or where an epoch is entered.
 
-use augment::{Batch, Error, ImageDataGenerator, Loader, LoaderOptions, Rows, Samples, Subset};
+use augment::loader::{Rows, Subset};
+use augment::{Batch, Error, ImageDataGenerator, Loader, LoaderOptions, Samples};
 use ndarray::Array4;
 use proptest::prelude::*;
 
@@ -241,6 +242,7 @@ fn subsets_are_the_first_samples_and_the_rest() {
     assert!(sorted.subset(Subset::Training, 0.5).unwrap_err().to_string().contains("shuffle"));
 }
 
+#[cfg(feature = "png")]
 #[test]
 fn pictures_of_everything_are_saved() {
     let folder = std::env::temp_dir().join(format!("augment-save-{}", std::process::id()));

@@ -1,8 +1,8 @@
 //! Draws, the steps of a pipeline, and options that make no sense.
 
+use augment::draws::Cutout;
 use augment::{
-    Affine, Cutout, Draws, Error, FillMode, ImageDataGenerator, Mean, Operation, Pipeline, Samples, Sampling,
-    Scratch, ShiftRange, preview, warp,
+    Draws, Error, FillMode, ImageDataGenerator, Mean, Operation, Pipeline, Samples, Scratch, ShiftRange,
 };
 use ndarray::{Array4, s};
 use proptest::prelude::*;
@@ -19,25 +19,6 @@ fn modes() -> impl Strategy<Value = FillMode> {
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
-
-    #[test]
-    fn the_fast_way_and_the_general_resampler_agree(
-        h in 1..9_usize, w in 1..9_usize, c in 1..5_usize, rows in -20.0..20.0_f64, columns in -20.0..20.0_f64,
-        mode in modes(), whole: bool, order in 0..2_u8,
-    ) {
-        let (rows, columns) = if whole { (rows.round(), columns.round()) } else { (rows, columns) };
-        let image: Vec<u8> = (0..h * w * c).map(|k| (k * 83 % 256) as u8).collect();
-        let options = ImageDataGenerator::new().fill_mode(mode).cval(-3.0).interpolation_order(order);
-        let pipeline = options.build([h, w, c]).unwrap();
-        let draws = Draws { height_shift: rows, width_shift: columns, ..Draws::default() };
-        let floats: Vec<f32> = image.iter().copied().map(f32::from).collect();
-        let mut expected = vec![f32::NAN; floats.len()];
-        let sampling = Sampling { fill_mode: mode, cval: -3.0, interpolation_order: order };
-        warp(&floats, [h, w, c], &Affine::shift(rows, columns), &sampling, &mut expected).unwrap();
-        for (got, expected) in apply(&pipeline, &draws, &image).iter().zip(&expected) {
-            prop_assert!((got - expected).abs() < 1e-3, "{} {}", got, expected);
-        }
-    }
 
     #[test]
     fn flips_and_crops_move_what_the_steps_before_made(
@@ -282,7 +263,6 @@ fn shapes_and_means_must_fit() {
     let new = ImageDataGenerator::new;
     for shape in [[0, 4, 3], [4, 0, 3], [4, 4, 0]] {
         assert_eq!(new().build(shape), Err(Error::EmptyImage { shape }));
-        assert!(warp(&[], shape, &Affine::shift(0.0, 0.0), &Sampling::default(), &mut []).is_err());
     }
     assert_eq!(
         new().featurewise_center(true).build([4, 4, 3]),
@@ -314,7 +294,7 @@ fn a_preview_shows_the_image_and_then_its_epochs() {
     let options = ImageDataGenerator::new().horizontal_flip(true).rescale(1.0 / 255.0);
     let pipeline = options.build([4, 3, 1]).unwrap();
     let samples = Samples::new(images.clone(), vec![0; 9]).unwrap();
-    let grid = preview(&pipeline, &samples, &[7, 8], 6, 5).unwrap();
+    let grid = pipeline.preview(&samples, &[7, 8], 6, 5).unwrap();
     assert_eq!(grid.dim(), (14, 32, 3));
     assert!(grid.slice(s![..2, .., ..]).iter().all(|&value| value == 255));
     for (row, sample) in [(0, 7), (1, 8)] {
@@ -326,10 +306,10 @@ fn a_preview_shows_the_image_and_then_its_epochs() {
             }
         }
     }
-    assert!(preview(&pipeline, &samples, &[9], 6, 5).is_err());
-    assert!(preview(&pipeline, &samples, &[7, 8], 0, 5).is_err());
+    assert!(pipeline.preview(&samples, &[9], 6, 5).is_err());
+    assert!(pipeline.preview(&samples, &[7, 8], 0, 5).is_err());
     let lower = Samples::new(images.slice_move(s![.., ..3, .., ..]), vec![0; 9]).unwrap();
-    assert!(preview(&pipeline, &lower, &[7, 8], 1, 5).is_err());
+    assert!(pipeline.preview(&lower, &[7, 8], 1, 5).is_err());
 }
 
 #[cfg(feature = "serde")]

@@ -1,5 +1,5 @@
 use crate::{Error, Result};
-use augment::{ImageDataGenerator, Mean, Pipeline, PixelSums};
+use augment::{ImageDataGenerator, Mean, Pipeline, engine::PixelSums};
 use cifar::Split;
 use serde::{Deserialize, Serialize};
 

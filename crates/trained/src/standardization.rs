@@ -2,7 +2,8 @@
 
 use crate::tensors::finite_values;
 use crate::{Error, ImageSize, Input, Result};
-use augment::{ImageDataGenerator, Mean, Preprocess, Whitening};
+use augment::generator::{Preprocess, Whitening};
+use augment::{ImageDataGenerator, Mean};
 use checkpoint::Tensors;
 use cifar::Split;
 use std::path::Path;
@@ -59,7 +60,7 @@ pub fn fit<E: From<Error> + From<cifar::Error> + ToString>(
     if !options.needs_fit() {
         return Ok(options);
     }
-    let show = |see: &mut augment::See<'_>| {
+    let show = |see: &mut augment::engine::ShowImages<'_>| {
         let shown = train.each(|images| {
             see(images).map_err(Error::from)?;
             seen(images)

@@ -77,7 +77,7 @@ pub fn preview(
         None => 0,
     };
     let places: Vec<u32> = places.into_iter().map(|place| place as u32).collect();
-    let grid = augment::preview(&pipeline, &samples(split)?, &places, columns, seed)?;
+    let grid = pipeline.preview(&samples(split)?, &places, columns, seed)?;
     let (h, w, _) = grid.dim();
     let (w, h) = (w as u32, h as u32);
     let pixels = grid.into_raw_vec_and_offset().0;

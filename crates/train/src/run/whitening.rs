@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::run::run_data::RunData;
-use augment::Patches;
+use augment::engine::Patches;
 use layers::{Initializer, Network};
 use parallel::Collective;
 use program::Span;
