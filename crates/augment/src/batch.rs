@@ -22,7 +22,7 @@ pub(crate) struct Buffers {
 /// A batch of augmented images. Dropping it gives its memory back to the loader, for a later batch.
 #[derive(Debug)]
 pub struct Batch {
-    /// The images (N, H, W, C), ready for the network.
+    /// The images, ready for the network: (N, H, W, C), or as [`LoaderOptions::layout`](crate::LoaderOptions::layout) says.
     pub x: Vec<f32>,
     /// The label of each image.
     pub labels: Vec<u32>,
@@ -38,6 +38,7 @@ pub struct Batch {
     pub step: usize,
     /// Images in the whole batch, of which these may be a slice: see [`Rows`](crate::loader::Rows).
     pub global_len: usize,
+    /// The axes of an image.
     shape: [usize; 3],
     scratch: Scratch,
     partner: Vec<f32>,
@@ -71,19 +72,19 @@ impl Batch {
         }
     }
 
-    /// The images as an array (N, H, W, C); empty once [`x`](Self::x) was taken away.
+    /// The images as an array with the axes of [`x`](Self::x); empty once [`x`](Self::x) was taken away.
     pub fn images(&self) -> ArrayView4<'_, f32> {
-        let [h, w, c] = self.shape;
-        let n = self.x.len() / (h * w * c);
-        ArrayView4::from_shape((n, h, w, c), &self.x[..n * h * w * c])
+        let [a, b, c] = self.shape;
+        let n = self.x.len() / (a * b * c);
+        ArrayView4::from_shape((n, a, b, c), &self.x[..n * a * b * c])
             .expect("as many values as the shape has")
     }
 
     /// The images as an owned array. The loader allocates new memory for a later batch.
     pub fn into_images(mut self) -> Array4<f32> {
-        let [h, w, c] = self.shape;
-        let n = self.x.len() / (h * w * c);
-        Array4::from_shape_vec((n, h, w, c), take(&mut self.x)).unwrap_or_default()
+        let [a, b, c] = self.shape;
+        let n = self.x.len() / (a * b * c);
+        Array4::from_shape_vec((n, a, b, c), take(&mut self.x)).unwrap_or_default()
     }
 
     /// Images in this batch (or slice of one).

@@ -1,7 +1,9 @@
 //! The options' setters, which chain.
 
 use crate::generator::{Preprocess, PreprocessingFunction};
-use crate::{FillMode, ImageDataGenerator, Mean, RandAugment, RandomResizedCrop, ShiftRange, ZoomRange};
+use crate::{
+    Compose, FillMode, ImageDataGenerator, Mean, RandAugment, RandomResizedCrop, ShiftRange, ZoomRange,
+};
 use ndarray::ArrayViewMut3;
 
 impl ImageDataGenerator {
@@ -185,6 +187,11 @@ impl ImageDataGenerator {
     /// subtracted.
     pub fn cutout(self, side: usize) -> Self {
         Self { cutout: side, ..self }
+    }
+
+    /// Applies these random steps first, in their order (default: none): see [`Compose`].
+    pub fn compose(self, compose: Compose) -> Self {
+        Self { compose: Some(compose), ..self }
     }
 
     /// Applies some operations of a list of 14 to the bytes of an image (default: off): see [`RandAugment`].

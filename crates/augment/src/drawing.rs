@@ -6,13 +6,13 @@ use crate::{Draws, ImageDataGenerator};
 use philox::{Philox, domain};
 
 impl Draws {
-    /// The draws of `sample` in `epoch` for images of `h` by `w` pixels.
+    /// The draws of `sample` in `epoch` for images of `shape` (height, width, channels).
     ///
     /// Every option has its own stream of random numbers, so switching one on leaves the draws of the others
     /// unchanged. The numbers are not NumPy's.
     pub(crate) fn new(
         options: &ImageDataGenerator,
-        [h, w]: [usize; 2],
+        shape @ [h, w, _]: [usize; 3],
         seed: u64,
         epoch: u64,
         sample: u32,
@@ -32,7 +32,9 @@ impl Draws {
         };
         let padding = options.random_crop as u32;
         let side = options.cutout;
+        let composed = options.compose.as_ref();
         Draws {
+            composed: composed.map_or_else(Vec::new, |compose| compose.draws(shape, seed, epoch, sample)),
             rand_augment: options.rand_augment.map_or_else(Default::default, |policy| {
                 policy.draw(&mut stream(const { domain("rand_augment") }), [h, w])
             }),

@@ -18,8 +18,10 @@ use std::ops::Range;
 /// assert_eq!(draws.to_string(), "width_shift 1.50 px, horizontal_flip");
 /// assert_eq!(Draws::default().to_string(), "no change");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Draws {
+    /// The draws of each step of a [`Compose`](crate::Compose). None of them is none for each.
+    pub composed: Vec<Draws>,
     /// The operations of RandAugment, one after the other.
     pub rand_augment: [Operation; Draws::OPERATIONS],
     /// In degrees, counterclockwise on the screen for the content. Keras' `theta`.
@@ -52,6 +54,7 @@ pub struct Draws {
 impl Default for Draws {
     fn default() -> Self {
         Draws {
+            composed: Vec::new(),
             rand_augment: [Operation::Identity; Draws::OPERATIONS],
             rotation: 0.0,
             height_shift: 0.0,
@@ -116,6 +119,11 @@ impl Draws {
         }
     }
 
+    /// Whether anything was drawn.
+    pub(crate) fn change(&self) -> bool {
+        *self != Draws::default()
+    }
+
     /// Whether values change, but for where they stand, before the standardization.
     pub(crate) fn recolors(&self) -> bool {
         self.channel_shift != 0.0 || self.brightness.is_some()
@@ -141,6 +149,10 @@ impl fmt::Display for Draws {
             separator = ", ";
             written
         };
+        let composed = self.composed.iter().filter(|step| step.change());
+        for step in composed {
+            part(true, format_args!("{step}"))?;
+        }
         for operation in self.rand_augment {
             part(operation != Operation::Identity, format_args!("{operation}"))?;
         }

@@ -4,13 +4,13 @@ pub use crate::preprocess::{Preprocess, PreprocessingFunction};
 pub use crate::whitening::Whitening;
 
 use crate::warp::Sampling;
-use crate::{Draws, Error, FillMode, Mean, RandAugment, RandomResizedCrop, ShiftRange, ZoomRange};
+use crate::{Compose, Draws, Error, FillMode, Mean, RandAugment, RandomResizedCrop, ShiftRange, ZoomRange};
 
 /// The options of an augmentation: Keras' ImageDataGenerator, and more.
 ///
 /// Every option is off by default. A sample passes these steps, in this order; those marked with a star are not in Keras:
 ///
-/// 1. RandAugment*, on the bytes; then [`Preprocess`]*;
+/// 1. the steps of a [`Compose`]*; RandAugment*, on the bytes; then [`Preprocess`]*;
 /// 2. rotation, shift, shear and zoom as one map, with `interpolation_order` between pixels, `fill_mode` and `cval` beyond the edge;
 /// 3. channel shift; horizontal flip, vertical flip; brightness;
 /// 4. random crop* or random resized crop*;
@@ -101,6 +101,9 @@ pub struct ImageDataGenerator {
     pub random_resized_crop: Option<RandomResizedCrop>,
     /// The side of the square that is blanked; 0 is off.
     pub cutout: usize,
+    /// Random steps in an order of the caller's choice, before all others. They are not saved with the other options.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub compose: Option<Compose>,
     /// Some operations of a list, each with the same strength.
     pub rand_augment: Option<RandAugment>,
     /// The alpha of mixup; 0 is off.
@@ -142,6 +145,7 @@ impl Default for ImageDataGenerator {
             random_crop: 0,
             random_resized_crop: None,
             cutout: 0,
+            compose: None,
             rand_augment: None,
             mixup: 0.0,
             cutmix: 0.0,

@@ -40,8 +40,10 @@
 #![forbid(unsafe_code)]
 
 mod affine;
+mod apply_batch;
 mod batch;
 mod builder;
+mod compose;
 mod drawing;
 pub mod draws;
 mod eigen;
@@ -60,6 +62,7 @@ mod operation;
 mod patches;
 mod photometric;
 mod pipeline;
+mod pixel;
 mod place;
 mod prefetch;
 mod preprocess;
@@ -79,6 +82,7 @@ mod whitening;
 mod zoom;
 
 pub use batch::Batch;
+pub use compose::{Compose, Flip, Transform};
 #[doc(inline)]
 pub use draws::Draws;
 pub use error::Error;
@@ -93,6 +97,7 @@ pub use mean::Mean;
 pub use ndarray;
 pub use operation::Operation;
 pub use pipeline::{Pipeline, Scratch};
+pub use pixel::{Layout, Pixel};
 pub use rand_augment::RandAugment;
 pub use resized_crop::RandomResizedCrop;
 pub use samples::Samples;

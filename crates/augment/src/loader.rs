@@ -144,7 +144,8 @@ impl Loader {
     /// The next batch of `epoch`, which was begun; `None` after its last one. After an error nothing is left.
     pub(crate) fn take(&mut self, epoch: u64) -> Option<Result<Batch, Error>> {
         let (step, made) = self.prefetcher.next()?;
-        let (global_len, shape) = (self.plan.global_rows(step).len(), self.plan.pipeline.shape());
+        let global_len = self.plan.global_rows(step).len();
+        let shape = self.plan.options.layout.dims(self.plan.pipeline.shape());
         let batch = made.map(|buffers| Batch::new(buffers, epoch, step, global_len, shape, &self.pool));
         if batch.is_err() {
             self.prefetcher.cancel();
@@ -197,6 +198,7 @@ impl Plan {
                 let name = format!("{}_{sample}_{}.png", self.options.save_prefix, job.epoch);
                 crate::save::picture(&folder.join(name), self.pipeline.shape(), out)?;
             }
+            scratch.arrange(self.options.layout, self.pipeline.shape(), out);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! How a loader cuts a set into batches.
 
-use crate::Error;
 use crate::samples::Subset;
+use crate::{Error, Layout};
 use std::ops::Range;
 #[cfg(feature = "png")]
 use std::path::PathBuf;
@@ -76,6 +76,8 @@ pub struct LoaderOptions {
     pub workers: usize,
     /// Batches that the workers may be ahead (default 4).
     pub prefetch: usize,
+    /// The order of a batch's axes (default: images, rows, columns, channels).
+    pub layout: Layout,
     /// Which rows of every batch to load (default: all).
     pub rows: Rows,
     /// Which part of the set, if the pipeline has a [`validation_split`](crate::ImageDataGenerator::validation_split)
@@ -99,6 +101,7 @@ impl Default for LoaderOptions {
             drop_last: false,
             workers: 1,
             prefetch: 4,
+            layout: Layout::Nhwc,
             rows: Rows::All,
             subset: None,
             #[cfg(feature = "png")]
@@ -153,6 +156,11 @@ impl LoaderOptions {
     /// Sets how many batches the workers may be ahead.
     pub fn prefetch(self, prefetch: usize) -> Self {
         Self { prefetch, ..self }
+    }
+
+    /// Sets the order of a batch's axes.
+    pub fn layout(self, layout: Layout) -> Self {
+        Self { layout, ..self }
     }
 
     /// Loads only these rows of every batch.

@@ -6,8 +6,8 @@ use crate::resample::Resampler;
 use crate::resized_crop::Stretched;
 use crate::standardize::Standardizer;
 use crate::warp::Warper;
-use crate::{Draws, Error, photometric};
-use core::mem::take;
+use crate::{Draws, Error, Layout, Pixel, photometric};
+use core::mem::{swap, take};
 
 /// Checked options, ready for images of one shape. Made by [`ImageDataGenerator::build`].
 ///
@@ -31,6 +31,8 @@ pub struct Pipeline {
     /// One value a pixel: a flat loop is faster than one that knows channels.
     pub(crate) subtract_first: Option<Vec<f32>>,
     pub(crate) standardizer: Standardizer,
+    /// Of the steps of [`Compose`](crate::Compose).
+    composed: Vec<Pipeline>,
 }
 
 /// Reusable memory for [`Pipeline::apply`]: it grows with the first sample, the others allocate nothing.
@@ -44,6 +46,8 @@ pub struct Scratch {
     resampler: Resampler,
     warper: Warper,
     canvas: Canvas,
+    /// An image between the steps of a `Compose`, before and after one.
+    composed: [Vec<f32>; 2],
 }
 
 impl Scratch {
@@ -58,7 +62,12 @@ impl Scratch {
             resampler: Resampler::for_width(w, c),
             warper: Warper::for_size(h, w),
             canvas: Canvas::for_len(h * w * c),
+            composed: Default::default(),
         }
+    }
+
+    pub(crate) fn arrange(&mut self, layout: Layout, shape: [usize; 3], image: &mut [f32]) {
+        layout.arrange(shape, image, &mut self.moved);
     }
 }
 
@@ -84,7 +93,8 @@ impl Pipeline {
             Preprocess::SubtractMean(mean) => Some(mean.expand(shape, "the mean to subtract first")?),
         };
         let standardizer = Standardizer::new(&options, shape)?;
-        Ok(Pipeline { options, shape, subtract_first, standardizer })
+        let composed = options.compose.as_ref().map_or(Ok(vec![]), |compose| compose.pipelines(shape))?;
+        Ok(Pipeline { options, shape, subtract_first, standardizer, composed })
     }
 
     /// The options it was built from.
@@ -105,8 +115,7 @@ impl Pipeline {
     /// What is drawn for `sample` (its index in the whole training set) in `epoch`: a pure function of the
     /// options and the three numbers.
     pub fn draw(&self, seed: u64, epoch: u64, sample: u32) -> Draws {
-        let [h, w, _] = self.shape;
-        Draws::new(&self.options, [h, w], seed, epoch, sample)
+        Draws::new(&self.options, self.shape, seed, epoch, sample)
     }
 
     /// Makes `out` (HWC) from `image` (HWC) and its draws. [`Draws::default`] is the way for evaluation: all
@@ -122,74 +131,141 @@ impl Pipeline {
         out: &mut [f32],
         scratch: &mut Scratch,
     ) -> Result<(), Error> {
+        self.apply_pixels(draws, image, out, scratch)
+    }
+
+    /// [`apply`](Self::apply) to bytes or floats.
+    pub(crate) fn apply_pixels<P: Pixel>(
+        &self,
+        draws: &Draws,
+        image: &[P],
+        out: &mut [f32],
+        scratch: &mut Scratch,
+    ) -> Result<(), Error> {
         Error::check_len("the image", image.len(), self.image_len())?;
         Error::check_len("the output", out.len(), self.image_len())?;
-        draws.check([self.shape[0], self.shape[1]])?;
+        self.check(draws)?;
         self.augment(draws, self.subtract_first.as_deref(), image, out, scratch);
         self.standardizer.apply(out, &mut scratch.image);
         self.blank(draws, out);
         Ok(())
     }
 
+    /// Refuses draws that can't be applied. Only draws that a caller made can be such.
+    pub(crate) fn check(&self, draws: &Draws) -> Result<(), Error> {
+        draws.check([self.shape[0], self.shape[1]])?;
+        if draws.composed.len() != self.composed.len() && !draws.composed.is_empty() {
+            let accepted = format!("those of none or of all {} steps of `compose`", self.composed.len());
+            return Err(Error::option("draws", draws, accepted));
+        }
+        self.composed.iter().zip(&draws.composed).try_for_each(|(step, draws)| step.check(draws))
+    }
+
     /// The part that shows on a picture: without the standardization and the mean before it.
-    pub(crate) fn apply_raw(&self, draws: &Draws, image: &[u8], out: &mut [f32], scratch: &mut Scratch) {
+    pub(crate) fn apply_raw<P: Pixel>(
+        &self,
+        draws: &Draws,
+        image: &[P],
+        out: &mut [f32],
+        scratch: &mut Scratch,
+    ) {
         self.augment(draws, None, image, out, scratch);
         self.blank(draws, out);
     }
 
     /// The random steps but cutout.
-    fn augment(
+    fn augment<P: Pixel>(
         &self,
         draws: &Draws,
         mean: Option<&[f32]>,
-        image: &[u8],
+        image: &[P],
         out: &mut [f32],
         scratch: &mut Scratch,
     ) {
+        let mut steps = self.composed.iter().zip(&draws.composed).filter(|(_, draws)| draws.change());
+        let Some((first, drawn)) = steps.next() else {
+            return self.augment_composed(draws, mean, image, out, scratch);
+        };
         // Lent apart, so that the rest of the scratch can be used meanwhile.
+        let [mut before, mut after] = take(&mut scratch.composed);
+        before.resize(image.len(), 0.0);
+        after.resize(image.len(), 0.0);
+        first.apply_raw(drawn, image, &mut after, scratch);
+        for (step, drawn) in steps {
+            swap(&mut before, &mut after);
+            step.apply_raw(drawn, &before, &mut after, scratch);
+        }
+        self.augment_composed(draws, mean, &after, out, scratch);
+        scratch.composed = [before, after];
+    }
+
+    /// The random steps behind those of a `Compose`, but cutout.
+    fn augment_composed<P: Pixel>(
+        &self,
+        draws: &Draws,
+        mean: Option<&[f32]>,
+        image: &[P],
+        out: &mut [f32],
+        scratch: &mut Scratch,
+    ) {
         let mut canvas = take(&mut scratch.canvas);
-        let image = canvas.paint(&draws.rand_augment, self.shape, image);
+        match canvas.paint(&draws.rand_augment, self.shape, image) {
+            Some(painted) => self.move_and_recolor(draws, mean, painted, out, scratch),
+            None => self.move_and_recolor(draws, mean, image, out, scratch),
+        }
+        scratch.canvas = canvas;
+    }
+
+    /// The random steps on floats, but cutout.
+    fn move_and_recolor<P: Pixel>(
+        &self,
+        draws: &Draws,
+        mean: Option<&[f32]>,
+        image: &[P],
+        out: &mut [f32],
+        scratch: &mut Scratch,
+    ) {
         let cropped = draws.crop != [0, 0];
         if draws.resized_crop.is_some() || cropped && (draws.warps() || draws.recolors()) {
             let mut moved = take(&mut scratch.moved);
             moved.resize(image.len(), 0.0);
-            let uncropped = Draws { crop: [0, 0], ..*draws };
-            self.place(&uncropped, mean, image, &mut moved, scratch);
+            self.place(draws, [0, 0], mean, image, &mut moved, scratch);
             self.recolor(draws, &mut moved);
             match draws.resized_crop {
                 Some(part) => part.apply(self.shape, &moved, out, &mut scratch.stretched),
                 None => {
                     let crop = Draws { crop: draws.crop, ..Draws::default() };
-                    scratch.resampler.apply(&crop, self.shape, &self.options.sampling(), &moved, out);
+                    let sampling = self.options.sampling();
+                    scratch.resampler.apply(&crop, crop.crop, self.shape, &sampling, &moved, out);
                 }
             }
             scratch.moved = moved;
         } else {
-            self.place(draws, mean, image, out, scratch);
+            self.place(draws, draws.crop, mean, image, out, scratch);
             self.recolor(draws, out);
         }
-        scratch.canvas = canvas;
     }
 
-    /// Every pixel, less `mean`, to its place.
-    fn place(
+    /// Every pixel, less `mean`, to its place. `crop` stands for that of the draws.
+    fn place<P: Pixel>(
         &self,
         draws: &Draws,
+        crop: [i32; 2],
         mean: Option<&[f32]>,
-        image: &[u8],
+        image: &[P],
         out: &mut [f32],
         scratch: &mut Scratch,
     ) {
-        if draws.keeps_places() && draws.crop == [0, 0] {
+        if draws.keeps_places() && crop == [0, 0] {
             return load(image, mean, out);
         }
         let Scratch { image: floats, resampler, warper, .. } = scratch;
         match mean {
-            None => self.resample(draws, resampler, warper, image, out),
+            None => self.resample(draws, crop, resampler, warper, image, out),
             Some(mean) => {
                 floats.resize(image.len(), 0.0);
                 load(image, Some(mean), floats);
-                self.resample(draws, resampler, warper, floats, out);
+                self.resample(draws, crop, resampler, warper, floats, out);
             }
         }
     }
@@ -197,6 +273,7 @@ impl Pipeline {
     fn resample<P: Copy + Into<f32>>(
         &self,
         draws: &Draws,
+        crop: [i32; 2],
         resampler: &mut Resampler,
         warper: &mut Warper,
         image: &[P],
@@ -204,7 +281,7 @@ impl Pipeline {
     ) {
         let ([h, w, _], sampling) = (self.shape, self.options.sampling());
         if !draws.warps() {
-            return resampler.apply(draws, self.shape, &sampling, image, out);
+            return resampler.apply(draws, crop, self.shape, &sampling, image, out);
         }
         let mut affine = draws.affine([h, w]);
         for (axis, len, flip) in [(0, h, draws.vertical_flip), (1, w, draws.horizontal_flip)] {
@@ -233,11 +310,11 @@ impl Pipeline {
     }
 }
 
-/// Turns bytes into floats, less `mean` where there is one.
-fn load(image: &[u8], mean: Option<&[f32]>, out: &mut [f32]) {
+/// Turns pixels into floats, less `mean` where there is one.
+fn load<P: Pixel>(image: &[P], mean: Option<&[f32]>, out: &mut [f32]) {
     let pixels = out.iter_mut().zip(image);
     match mean {
-        None => pixels.for_each(|(out, &byte)| *out = f32::from(byte)),
-        Some(mean) => pixels.zip(mean).for_each(|((out, &byte), mean)| *out = f32::from(byte) - mean),
+        None => pixels.for_each(|(out, &pixel)| *out = pixel.into()),
+        Some(mean) => pixels.zip(mean).for_each(|((out, &pixel), mean)| *out = pixel.into() - mean),
     }
 }

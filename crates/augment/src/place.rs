@@ -35,13 +35,13 @@ impl Pipeline {
     #[inline]
     pub fn places(&self, draws: &Draws) -> Result<impl Iterator<Item = Place>, Error> {
         let [h, w, _] = self.shape();
-        draws.check([h, w])?;
+        self.check(draws)?;
         if let Some(option) = self.unplaceable() {
             return Err(Error::NoPlacement { option });
         }
         let sampling = self.options().sampling();
         let blank = draws.cutout.map_or([0..0, 0..0], |cutout| cutout.reach([h, w]));
-        let axes = Axis::of(draws, [h, w]).into_iter().zip(blank);
+        let axes = Axis::of(draws, draws.crop, [h, w]).into_iter().zip(blank);
         Ok(axes.flat_map(move |(axis, blank)| {
             (0..axis.len).map(move |out| Place { tap: axis.tap(out, &sampling), blank: blank.contains(&out) })
         }))
@@ -63,6 +63,7 @@ impl Pipeline {
             ("samplewise_std_normalization", o.samplewise_std_normalization),
             ("zca_whitening", o.zca_whitening),
             ("random_resized_crop", o.random_resized_crop.is_some()),
+            ("compose", o.compose.is_some()),
             ("rand_augment", o.rand_augment.is_some()),
             ("mixup", o.mixup > 0.0),
             ("cutmix", o.cutmix > 0.0),

@@ -1,6 +1,6 @@
 //! RandAugment: some operations of a list, all of one strength.
 
-use crate::{Draws, Error, Operation};
+use crate::{Draws, Error, Operation, Pixel};
 use philox::Philox;
 use std::str::FromStr;
 
@@ -107,23 +107,23 @@ impl Canvas {
         Canvas { image: Vec::with_capacity(len), spare: Vec::with_capacity(len) }
     }
 
-    /// The image after `operations`.
-    pub(crate) fn paint<'a>(
-        &'a mut self,
+    /// The image after `operations`; `None` if they change nothing.
+    pub(crate) fn paint<P: Pixel>(
+        &mut self,
         operations: &[Operation],
         shape: [usize; 3],
-        image: &'a [u8],
-    ) -> &'a [u8] {
+        image: &[P],
+    ) -> Option<&[u8]> {
         if operations.iter().all(|&operation| operation == Operation::Identity) {
-            return image;
+            return None;
         }
         let Canvas { image: own, spare } = self;
         own.clear();
-        own.extend_from_slice(image);
+        own.extend(image.iter().map(|pixel| pixel.to_byte()));
         for operation in operations {
             operation.apply(shape, own, spare);
         }
-        own
+        Some(own)
     }
 }
 

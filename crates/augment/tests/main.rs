@@ -2,6 +2,8 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
+mod batch;
+mod compose;
 mod generator;
 mod golden;
 mod loader;

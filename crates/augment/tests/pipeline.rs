@@ -28,7 +28,7 @@ proptest! {
         let image: Vec<u8> = (0..h * w * c).map(|k| (k * 83 % 256) as u8).collect();
         let pipeline = ImageDataGenerator::new().fill_mode(mode).cval(7.0).build([h, w, c]).unwrap();
         let shifted = Draws { height_shift: shift, width_shift: -shift, ..Draws::default() };
-        let all = Draws { horizontal_flip: horizontal, vertical_flip: vertical, crop, ..shifted };
+        let all = Draws { horizontal_flip: horizontal, vertical_flip: vertical, crop, ..shifted.clone() };
         let (before, after) = (apply(&pipeline, &shifted, &image), apply(&pipeline, &all, &image));
         for (place, &value) in after.iter().enumerate() {
             let (y, x, channel) = (place / c / w, place / c % w, place % c);
@@ -146,7 +146,7 @@ fn crops_come_behind_everything_that_moves_or_recolors() {
     let before = Draws { rotation: 20.0, horizontal_flip: true, channel_shift: 9.0, ..Draws::default() };
     let crop = [2, -1];
     let (full, cropped) =
-        (apply(&pipeline, &before, &image), apply(&pipeline, &Draws { crop, ..before }, &image));
+        (apply(&pipeline, &before, &image), apply(&pipeline, &Draws { crop, ..before.clone() }, &image));
     for (place, &value) in cropped.iter().enumerate() {
         let (y, x, channel) = ((place / 21) as i32 + crop[0], (place / 3 % 7) as i32 + crop[1], place % 3);
         let inside = (0..8).contains(&y) && (0..7).contains(&x);

@@ -137,7 +137,7 @@ impl Classifier {
         for batch in pictures.chunks(self.network.max_batch() * self.picture()) {
             let mut logs = vec![f64::NEG_INFINITY; batch.len() / self.picture() * classes];
             for view in 0..self.views.len() {
-                let (draws, weight) = self.views[view];
+                let (draws, weight) = self.views[view].clone();
                 let logits = self.logits_of(draws, batch)?;
                 for (logs, logits) in logs.chunks_mut(classes).zip(logits.chunks(classes)) {
                     let total = log_of_sum(logits.iter().map(|&x| f64::from(x)));
