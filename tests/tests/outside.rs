@@ -31,8 +31,8 @@ const PROJECTS: [Project; 8] = [
         features: "",
         program: include_str!("../outside/augment.rs"),
         prints: &["100 images"],
-        packages: 25,
-        with_features: 25,
+        packages: 15,
+        with_features: 15,
     },
     Project {
         crates: &["cifar"],

@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// An operation is anything that is a [`Transform`]: the random options of an [`ImageDataGenerator`], in its fixed order;
 /// [`RandomResizedCrop`]; [`RandAugment`]; a fixed [`Operation`] or [`Flip`]; another `Compose`; and types of your own.
 ///
-/// The draws are a pure function of (seed, epoch, sample), as all others. A probability does not change what a step
-/// draws, nor do the other steps change it; its place in the list does. In evaluation no step does anything.
+/// The draws are a pure function of (seed, epoch, sample), as all others. Those of a step depend on its place in the
+/// list too, but neither on its probability nor on the other steps. In evaluation no step does anything.
 ///
 /// ```
 /// use augment::{Compose, Flip, ImageDataGenerator, Operation, RandomResizedCrop};
@@ -116,7 +116,7 @@ const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A random operation of a [`Compose`].
 ///
-/// An operation of your own draws what the pipeline can do already:
+/// Your own operation gives draws, which the pipeline applies:
 ///
 /// ```
 /// use augment::{Compose, Draws, Transform};

@@ -1,15 +1,34 @@
 //! Image augmentation with the semantics of Keras' ImageDataGenerator, reproducible draw by draw.
 //!
-//! - [`ImageDataGenerator`] holds the options, with Keras' names and defaults; [`ImageDataGenerator::build`]
-//!   checks them and gives a [`Pipeline`] for images of one shape.
-//! - A [`Pipeline`] turns a u8 image (HWC) into the f32 image that a network sees. Shifts are bilinear and
-//!   equal those of Keras and SciPy to the last few bits, edges included.
-//! - What is random about a sample is a [`Draws`] value: a pure function of (seed, epoch, sample), which can
-//!   be printed and applied again. No state is carried from one sample to the next.
-//! - A [`Loader`] makes batches ahead of time on worker threads. Its results depend neither on their number
-//!   nor on where an epoch is entered.
-//! - A [`Place`] says where a row or a column of an image comes from, for another program that makes the batches:
-//!   a GPU that holds the set.
+//! - [`ImageDataGenerator`] holds the options, with Keras' names and defaults. [`ImageDataGenerator::build`] checks them
+//!   and gives a [`Pipeline`] for images of one shape.
+//! - [`Compose`] lists random operations in an order of your choice, each always or with a probability.
+//! - [`Pipeline::apply_batch`] augments a batch of bytes or floats, into NHWC or NCHW. Shifts are bilinear and equal those of
+//!   Keras and SciPy to the last few bits, edges included.
+//! - A [`Loader`] makes batches ahead of time on worker threads. Its results depend neither on their number nor on the step at
+//!   which an epoch is entered.
+//! - A [`Draws`] value holds the random decisions about a sample: a pure function of (seed, epoch, sample). It can be
+//!   printed and applied again. No state is carried from one sample to the next.
+//!
+//! # A batch in your own loop
+//!
+//! ```
+//! use augment::{ImageDataGenerator, Layout};
+//!
+//! let pipeline = ImageDataGenerator::new()
+//!     .rotation_range(15.0)
+//!     .width_shift_range(0.1)
+//!     .horizontal_flip(true)
+//!     .rescale(1.0 / 255.0)
+//!     .build([32, 32, 3])?;
+//! let (seed, epoch, indices) = (1, 0, [17, 4, 99, 23]); // the samples' places in the training set
+//! let pictures = vec![128_u8; 4 * 32 * 32 * 3]; // rows, columns, channels
+//! let mut x = vec![0.0; pictures.len()]; // images, channels, rows, columns
+//! pipeline.apply_batch(seed, epoch, &indices, &pictures, Layout::Nchw, &mut x)?;
+//! # Ok::<(), augment::Error>(())
+//! ```
+//!
+//! # A whole set
 //!
 //! ```
 //! use augment::{ImageDataGenerator, Loader, LoaderOptions, Mean, Samples};
@@ -36,6 +55,11 @@
 //! }
 //! # Ok::<(), augment::Error>(())
 //! ```
+//!
+//! # Features
+//!
+//! - `png` (on by default): `save_picture`, and `save_to_dir` of a loader.
+//! - `serde`: `Serialize` and `Deserialize` for the options.
 
 #![forbid(unsafe_code)]
 

@@ -31,7 +31,7 @@ pub struct Pipeline {
     /// One value a pixel: a flat loop is faster than one that knows channels.
     pub(crate) subtract_first: Option<Vec<f32>>,
     pub(crate) standardizer: Standardizer,
-    /// Of the steps of [`Compose`](crate::Compose).
+    /// The pipelines that apply the steps of a [`Compose`](crate::Compose).
     composed: Vec<Pipeline>,
 }
 
