@@ -101,6 +101,7 @@ impl Cells<'_> {
         if self.pipeline.options().changes_values() {
             self.pipeline.apply(&draws, &image, &mut out, &mut self.scratch)?;
         } else {
+            self.pipeline.check(&draws)?;
             self.pipeline.apply_raw(&draws, &image, &mut out, &mut self.scratch);
         }
         Ok(out)

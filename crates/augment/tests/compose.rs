@@ -1,8 +1,9 @@
 //! Random operations in an order of the caller's choice.
 
+use augment::draws::ResizedCrop;
 use augment::{
-    Compose, Draws, Error, Flip, ImageDataGenerator, Loader, LoaderOptions, Operation, Pipeline, RandAugment,
-    RandomResizedCrop, Samples, Scratch, Transform,
+    Compose, Draws, Error, Flip, ImageDataGenerator, Layout, Loader, LoaderOptions, Operation, Pipeline,
+    RandAugment, RandomResizedCrop, Samples, Scratch, Transform,
 };
 use ndarray::Array4;
 
@@ -138,4 +139,24 @@ fn steps_that_make_no_sense_are_named() {
     let draws = Draws { composed: vec![Draws::default(); 2], ..Draws::default() };
     let error = pipeline.apply(&draws, &image(), &mut [0.0; 192], &mut Scratch::default()).unwrap_err();
     assert!(error.to_string().contains("`compose`"), "{error}");
+}
+
+/// A caller's operation that draws a part outside of the image.
+#[derive(Debug)]
+struct Outside;
+
+impl Transform for Outside {
+    fn draw(&self, _: [usize; 3], _: u64, _: u64, _: u32) -> Draws {
+        let part = ResizedCrop { row: 7, column: 0, rows: 2, columns: 8 };
+        Draws { resized_crop: Some(part), ..Draws::default() }
+    }
+}
+
+#[test]
+fn draws_of_a_callers_operation_are_checked() {
+    let pipeline = Compose::new().then(Outside).build(SHAPE).unwrap();
+    let mut out = [0.0; 192];
+    assert!(pipeline.apply_batch(0, 0, &[0], &image(), Layout::Nhwc, &mut out).is_err());
+    let samples = Samples::new(Array4::zeros((1, 8, 8, 3)), vec![0]).unwrap();
+    assert!(pipeline.preview(&samples, &[0], 2, 0).is_err());
 }
