@@ -3,18 +3,19 @@
 use crate::{Error, Layout, Pipeline, Pixel, Scratch};
 
 impl Pipeline {
-    /// Augments a batch: picture k of `pictures` (HWC, one after the other) is sample `indices[k]` of the training set.
-    /// `out` gets as many values, in the order of `layout`.
+    /// Augments a batch: picture k of `pictures` (HWC, one after the other) is sample `indices[k]` of the
+    /// training set. `out` gets as many values, in the order of `layout`.
     ///
-    /// The numbers are those of a [`Loader`](crate::Loader), and of [`draw`](Self::draw) and [`apply`](Self::apply), for
-    /// the same seed, epoch and indices. So batches may be of any size, and made on any number of threads. For
-    /// evaluation build a pipeline of [`ImageDataGenerator::evaluation`](crate::ImageDataGenerator::evaluation): it
-    /// draws nothing.
+    /// The numbers are those of a [`Loader`](crate::Loader), and of [`draw`](Self::draw) and
+    /// [`apply`](Self::apply), for the same seed, epoch and indices. So batches may be of any size, and made
+    /// on any number of threads. For evaluation build a pipeline of
+    /// [`ImageDataGenerator::evaluation`](crate::ImageDataGenerator::evaluation): it draws nothing.
     ///
     /// ```
     /// use augment::{ImageDataGenerator, Layout};
     ///
-    /// let pipeline = ImageDataGenerator::new().horizontal_flip(true).rescale(1.0 / 255.0).build([32, 32, 3])?;
+    /// let generator = ImageDataGenerator::new().horizontal_flip(true).rescale(1.0 / 255.0);
+    /// let pipeline = generator.build([32, 32, 3])?;
     /// let (indices, pictures) = ([7, 3, 12, 4], vec![128_u8; 4 * 32 * 32 * 3]);
     /// let mut x = vec![0.0; pictures.len()]; // (4, 3, 32, 32)
     /// pipeline.apply_batch(1, 0, &indices, &pictures, Layout::Nchw, &mut x)?;
@@ -23,8 +24,8 @@ impl Pipeline {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Shape`] if `pictures` or `out` are not as long as `indices` says; [`Error::Option`] with `mixup` or `cutmix`, which
-    /// need pictures of other batches: [`mix`](Self::mix) says which.
+    /// [`Error::Shape`] if `pictures` or `out` are not as long as `indices` says; [`Error::Option`] with
+    /// `mixup` or `cutmix`, which need pictures of other batches: [`mix`](Self::mix) says which.
     pub fn apply_batch<P: Pixel>(
         &self,
         seed: u64,

@@ -5,14 +5,16 @@ use philox::{Philox, domain};
 use std::fmt;
 use std::sync::Arc;
 
-/// Random operations one after the other, each always or with a probability, as in torchvision's `v2.Compose` and
-/// `v2.RandomApply`.
+/// Random operations one after the other, each always or with a probability, as in torchvision's `v2.Compose`
+/// and `v2.RandomApply`.
 ///
-/// An operation is anything that is a [`Transform`]: the random options of an [`ImageDataGenerator`], in its fixed order;
-/// [`RandomResizedCrop`]; [`RandAugment`]; a fixed [`Operation`] or [`Flip`]; another `Compose`; and types of your own.
+/// An operation is anything that is a [`Transform`]: the random options of an [`ImageDataGenerator`], in its
+/// fixed order; [`RandomResizedCrop`]; [`RandAugment`]; a fixed [`Operation`] or [`Flip`]; another `Compose`;
+/// and types of your own.
 ///
-/// The draws are a pure function of (seed, epoch, sample), as all others. Those of a step depend on its place in the
-/// list too, but neither on its probability nor on the other steps. In evaluation no step does anything.
+/// The draws are a pure function of (seed, epoch, sample), as all others. Those of a step depend on its place
+/// in the list too, but neither on its probability nor on the other steps. In evaluation no step does
+/// anything.
 ///
 /// ```
 /// use augment::{Compose, Flip, ImageDataGenerator, Operation, RandomResizedCrop};
@@ -23,7 +25,8 @@ use std::sync::Arc;
 ///     .with_probability(0.3, ImageDataGenerator::new().rotation_range(15.0))
 ///     .with_probability(0.1, Operation::Color(0.0)); // grey
 /// // Standardization, cutout and mixup are options of the generator, which come after these steps.
-/// let pipeline = ImageDataGenerator::new().compose(compose).rescale(1.0 / 255.0).cutout(8).build([32, 32, 3])?;
+/// let generator = ImageDataGenerator::new().compose(compose).rescale(1.0 / 255.0).cutout(8);
+/// let pipeline = generator.build([32, 32, 3])?;
 /// println!("sample 41 in epoch 3: {}", pipeline.draw(1, 3, 41));
 /// # Ok::<(), augment::Error>(())
 /// ```
@@ -65,8 +68,8 @@ impl Compose {
     /// A pipeline of these operations alone, for images of `shape` (height, width, channels).
     ///
     /// # Errors
-    /// [`Error::Option`] for a value that makes no sense, a probability outside 0 to 1, and a step that standardizes or
-    /// mixes; [`Error::EmptyImage`] for a shape without pixels.
+    /// [`Error::Option`] for a value that makes no sense, a probability outside 0 to 1, and a step that
+    /// standardizes or mixes; [`Error::EmptyImage`] for a shape without pixels.
     pub fn build(&self, shape: [usize; 3]) -> Result<Pipeline, Error> {
         ImageDataGenerator::new().compose(self.clone()).build(shape)
     }
@@ -137,11 +140,12 @@ const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 /// # Ok::<(), augment::Error>(())
 /// ```
 pub trait Transform: fmt::Debug + Send + Sync {
-    /// The random decisions about `sample` in `epoch`, for images of `shape` (height, width, channels): a pure function.
+    /// The random decisions about `sample` in `epoch`, for images of `shape` (height, width, channels): a
+    /// pure function.
     fn draw(&self, shape: [usize; 3], seed: u64, epoch: u64, sample: u32) -> Draws;
 
-    /// Checks the operation for images of `shape`, and gives the pipeline that applies its draws: by default that of a
-    /// generator without options.
+    /// Checks the operation for images of `shape`, and gives the pipeline that applies its draws: by default
+    /// that of a generator without options.
     ///
     /// # Errors
     /// For values that make no sense.

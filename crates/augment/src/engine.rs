@@ -1,4 +1,5 @@
-//! Types that the other crates of this workspace need, such as `towers-train`: no promises for other programs.
+//! Types that the other crates of this workspace need, such as `towers-train`: no promises for other
+//! programs.
 
 pub use crate::fill::Tap;
 pub use crate::fit::ShowImages;

@@ -1,14 +1,14 @@
 //! Image augmentation with the semantics of Keras' ImageDataGenerator, reproducible draw by draw.
 //!
-//! - [`ImageDataGenerator`] holds the options, with Keras' names and defaults. [`ImageDataGenerator::build`] checks them
-//!   and gives a [`Pipeline`] for images of one shape.
+//! - [`ImageDataGenerator`] holds the options, with Keras' names and defaults. [`ImageDataGenerator::build`]
+//!   checks them and gives a [`Pipeline`] for images of one shape.
 //! - [`Compose`] lists random operations in an order of your choice, each always or with a probability.
-//! - [`Pipeline::apply_batch`] augments a batch of bytes or floats, into NHWC or NCHW. Shifts are bilinear and equal those of
-//!   Keras and SciPy to the last few bits, edges included.
-//! - A [`Loader`] makes batches ahead of time on worker threads. Its results depend neither on their number nor on the step at
-//!   which an epoch is entered.
-//! - A [`Draws`] value holds the random decisions about a sample: a pure function of (seed, epoch, sample). It can be
-//!   printed and applied again. No state is carried from one sample to the next.
+//! - [`Pipeline::apply_batch`] augments a batch of bytes or floats, into NHWC or NCHW. Shifts are bilinear
+//!   and equal those of Keras and SciPy to the last few bits, edges included.
+//! - A [`Loader`] makes batches ahead of time on worker threads. Its results depend neither on their number
+//!   nor on the step at which an epoch is entered.
+//! - A [`Draws`] value holds the random decisions about a sample: a pure function of (seed, epoch, sample).
+//!   It can be printed and applied again. No state is carried from one sample to the next.
 //!
 //! # A batch in your own loop
 //!

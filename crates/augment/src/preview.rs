@@ -9,11 +9,11 @@ const GAP: usize = 2;
 impl Pipeline {
     /// A grid of augmented images as one RGB image (height, width, 3).
     ///
-    /// Row i belongs to the sample `rows[i]` of the set. The first of the `columns`
-    /// columns shows the sample unchanged. The next ones show it after the pipeline, in epoch 0 under `seed`,
-    /// epoch 1, and so on. Rescaling and mean subtraction are left out, `cval` is on the scale of 0..=255, and
-    /// cutout leaves a black square. With normalized deviations, ZCA or a preprocessing function, every image is
-    /// shown as the network reads it, with its values stretched to 0..=255.
+    /// Row i belongs to the sample `rows[i]` of the set. The first of the `columns` columns shows the sample
+    /// unchanged. The next ones show it after the pipeline, in epoch 0 under `seed`, epoch 1, and so on.
+    /// Rescaling and mean subtraction are left out, `cval` is on the scale of 0..=255, and cutout leaves a
+    /// black square. With normalized deviations, ZCA or a preprocessing function, every image is shown as the
+    /// network reads it, with its values stretched to 0..=255.
     ///
     /// ```
     /// use augment::{ImageDataGenerator, Samples};
@@ -27,8 +27,8 @@ impl Pipeline {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Shape`] if the images are not those of the pipeline; [`Error::Option`] for a sample that the set lacks,
-    /// 0 columns, or images that have neither 1 nor 3 channels.
+    /// [`Error::Shape`] if the images are not those of the pipeline; [`Error::Option`] for a sample that the
+    /// set lacks, 0 columns, or images that have neither 1 nor 3 channels.
     pub fn preview(
         &self,
         samples: &Samples,
