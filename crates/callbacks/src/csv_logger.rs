@@ -1,5 +1,8 @@
+use crate::callback::Callback;
 use crate::format::repr;
-use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
+use crate::{
+    EpochRecord, Error, Flow, Observer, Outside, Result, Run, RunInfo, Snapshot, TrainState, read_history,
+};
 use options::{Kind, Refused, Table, options};
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
@@ -21,12 +24,27 @@ options! {
     }
 }
 
-/// The options in a configuration.
-pub(crate) const TABLE: Table = Table {
-    key: "csv_log",
-    options: CsvLogOptions::OPTIONS,
-    begins: Some(|| json!(CsvLogOptions::default())),
-};
+impl Callback for CsvLogOptions {
+    const TABLE: Table = Table {
+        key: "csv_log",
+        options: CsvLogOptions::OPTIONS,
+        begins: Some(|| json!(CsvLogOptions::default())),
+    };
+
+    fn outside(&self) -> Option<Outside<'_>> {
+        Some(Outside { key: "csv_log.path", path: &self.path, is_folder: false })
+    }
+
+    fn outside_mut(&mut self) -> Option<&mut PathBuf> {
+        Some(&mut self.path)
+    }
+
+    fn build(&self, run: &Run<'_>) -> Result<Box<dyn Observer>> {
+        // If the history can't be read, no rows are removed.
+        let written = if run.resumed { read_history(run.folder).unwrap_or_default() } else { Vec::new() };
+        Ok(Box::new(CsvLogger::new(self.clone()).written(written)))
+    }
+}
 
 const SEPARATOR: Kind = Kind::form(read_separator, "one character that is in no number, such as `;`, or \\t");
 

@@ -1,5 +1,6 @@
+use crate::callback::Callback;
 use crate::csv_logger::replace_end;
-use crate::{Error, Observer, Result, RunInfo, StepInfo};
+use crate::{Error, Observer, Outside, Result, Run, RunInfo, StepInfo};
 use options::{Kind, Table, options};
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
@@ -19,9 +20,25 @@ options! {
     }
 }
 
-/// The options in a configuration.
-pub(crate) const TABLE: Table =
-    Table { key: "lr_log", options: LrLogOptions::OPTIONS, begins: Some(|| json!(LrLogOptions::default())) };
+impl Callback for LrLogOptions {
+    const TABLE: Table = Table {
+        key: "lr_log",
+        options: LrLogOptions::OPTIONS,
+        begins: Some(|| json!(LrLogOptions::default())),
+    };
+
+    fn outside(&self) -> Option<Outside<'_>> {
+        Some(Outside { key: "lr_log.path", path: &self.path, is_folder: false })
+    }
+
+    fn outside_mut(&mut self) -> Option<&mut PathBuf> {
+        Some(&mut self.path)
+    }
+
+    fn build(&self, _: &Run<'_>) -> Result<Box<dyn Observer>> {
+        Ok(Box::new(LearningRateLogger::new(self.clone())))
+    }
+}
 
 /// Writes the learning rate of steps to a CSV file with the columns `step`, `epoch` and `lr`. A resumed run
 /// removes the rows of steps that it repeats, and appends.

@@ -5,6 +5,7 @@
 //! the options of all, and [`from_config`] builds the callbacks of a configuration.
 #![forbid(unsafe_code)]
 
+mod callback;
 mod checkpoints;
 mod csv_logger;
 mod curves;
@@ -33,6 +34,7 @@ mod terminal;
 #[doc(hidden)]
 pub mod testing;
 
+pub use callback::{Outside, Run};
 pub use checkpoints::{CHECKPOINTS, CheckpointOptions, Checkpoints};
 pub use csv_logger::{CsvLogOptions, CsvLogger};
 pub use curves::Curves;
@@ -46,7 +48,7 @@ pub use max_time::MaxTime;
 pub use model_checkpoint::{ModelCheckpoint, ModelCheckpointOptions, SaveFreq};
 pub use monitor::Monitor;
 pub use observer::{Flow, Observer, Picture, RunInfo, Snapshot, StepInfo};
-pub use outputs::{Outputs, Outside, Run, TABLES, from_config, stopping};
+pub use outputs::{Outputs, TABLES, from_config, stopping};
 pub use progress::Progress;
 pub use reduce_lr_on_plateau::{Plateau, ReduceLrOnPlateau};
 pub use run_status::{LiveStatus, RunStatus};

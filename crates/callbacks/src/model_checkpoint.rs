@@ -1,7 +1,8 @@
+use crate::callback::Callback;
 use crate::monitor::{METRIC, MODE};
 use crate::pattern::{Figures, Pattern};
 use crate::{
-    EpochRecord, Error, Flow, Monitor, Observer, Result, RunInfo, SAVED, Snapshot, StepInfo, TrainState,
+    EpochRecord, Error, Flow, Monitor, Observer, Result, Run, RunInfo, SAVED, Snapshot, StepInfo, TrainState,
 };
 use checkpoint::{Mode, save_tensors};
 use core::str::FromStr;
@@ -34,12 +35,23 @@ options! {
     }
 }
 
-/// The options in a configuration.
-pub(crate) const TABLE: Table = Table {
-    key: "model_checkpoint",
-    options: ModelCheckpointOptions::OPTIONS,
-    begins: Some(|| json!(ModelCheckpointOptions::default())),
-};
+impl Callback for ModelCheckpointOptions {
+    const TABLE: Table = Table {
+        key: "model_checkpoint",
+        options: ModelCheckpointOptions::OPTIONS,
+        begins: Some(|| json!(ModelCheckpointOptions::default())),
+    };
+
+    const BEFORE_CHECKPOINTS: bool = true;
+
+    fn check(&self) -> Result<()> {
+        ModelCheckpointOptions::check(self)
+    }
+
+    fn build(&self, run: &Run<'_>) -> Result<Box<dyn Observer>> {
+        Ok(Box::new(ModelCheckpoint::new(run.folder, self.clone())?))
+    }
+}
 
 const SAVE_FREQ: Kind = Kind::form(read_save_freq, "epoch or a number of batches, at least 1");
 
@@ -110,7 +122,7 @@ impl ModelCheckpointOptions {
     /// # Errors
     /// [`Error::Option`] with the option, its value and the accepted values.
     pub fn check(&self) -> Result<()> {
-        options::check(self, &TABLE)?;
+        options::check(self, &Self::TABLE)?;
         if let (SaveFreq::Batches(batches), true) = (self.save_freq, self.save_best_only) {
             let accepted = "epoch with `model_checkpoint.save_best_only`: only whole epochs are evaluated";
             return Err(Error::option("model_checkpoint.save_freq", batches, accepted));

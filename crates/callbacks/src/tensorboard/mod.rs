@@ -3,7 +3,8 @@ mod event_reader;
 mod histogram;
 mod hparams;
 
-use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, StepRecord, TrainState};
+use crate::callback::Callback;
+use crate::{EpochRecord, Flow, Observer, Outside, Result, Run, RunInfo, Snapshot, StepRecord, TrainState};
 use event::{Event, EventFile};
 use event_reader::points;
 use histogram::Histogram;
@@ -26,12 +27,25 @@ options! {
     }
 }
 
-/// The options in a configuration.
-pub(crate) const TABLE: Table = Table {
-    key: "tensorboard",
-    options: TensorBoardOptions::OPTIONS,
-    begins: Some(|| json!(TensorBoardOptions::default())),
-};
+impl Callback for TensorBoardOptions {
+    const TABLE: Table = Table {
+        key: "tensorboard",
+        options: TensorBoardOptions::OPTIONS,
+        begins: Some(|| json!(TensorBoardOptions::default())),
+    };
+
+    fn outside(&self) -> Option<Outside<'_>> {
+        Some(Outside { key: "tensorboard.path", path: &self.path, is_folder: true })
+    }
+
+    fn outside_mut(&mut self) -> Option<&mut PathBuf> {
+        Some(&mut self.path)
+    }
+
+    fn build(&self, _: &Run<'_>) -> Result<Box<dyn Observer>> {
+        Ok(Box::new(TensorBoard::new(self.clone())))
+    }
+}
 
 /// Writes the epochs' figures for TensorBoard: `tensorboard --logdir DIR` shows them.
 ///
