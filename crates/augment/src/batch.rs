@@ -36,7 +36,7 @@ pub struct Batch {
     pub epoch: u64,
     /// The number of the batch in the epoch, from 0.
     pub step: usize,
-    /// Images in the whole batch, of which these may be a slice: see [`Rows`](crate::loader::Rows).
+    /// Images in the whole batch, of which these may be a slice: see [`Rows`](crate::parts::Rows).
     pub global_len: usize,
     /// The axes of an image.
     shape: [usize; 3],

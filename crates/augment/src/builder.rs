@@ -1,6 +1,6 @@
 //! The options' setters, which chain.
 
-use crate::generator::{Preprocess, PreprocessingFunction};
+use crate::preprocess::{Preprocess, PreprocessingFunction};
 use crate::{
     Compose, FillMode, ImageDataGenerator, Mean, RandAugment, RandomResizedCrop, ShiftRange, ZoomRange,
 };
@@ -44,7 +44,7 @@ impl ImageDataGenerator {
         Self { samplewise_std_normalization, ..self }
     }
 
-    /// Decorrelates all values of an image, after the set's mean was subtracted: [`Whitening`](crate::generator::Whitening) (default: off).
+    /// Decorrelates all values of an image, after the set's mean was subtracted: [`Whitening`](crate::parts::Whitening) (default: off).
     /// Needs [`fit`](Self::fit), which takes minutes for images of 32 x 32 x 3.
     pub fn zca_whitening(self, zca_whitening: bool) -> Self {
         Self { zca_whitening, ..self }
@@ -165,7 +165,7 @@ impl ImageDataGenerator {
         Self { preprocessing_function: Some(PreprocessingFunction::new(function)), ..self }
     }
 
-    /// Keeps this share of a set, its first samples, for validation (default 0.0): see [`Subset`](crate::loader::Subset).
+    /// Keeps this share of a set, its first samples, for validation (default 0.0): see [`Subset`](crate::parts::Subset).
     pub fn validation_split(self, validation_split: f64) -> Self {
         Self { validation_split, ..self }
     }
@@ -200,7 +200,7 @@ impl ImageDataGenerator {
     }
 
     /// Mixes every image with another one, and their labels alike, in shares from the distribution Beta(alpha, alpha) (default 0:
-    /// off). H. Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2018). See [`Mix`](crate::draws::Mix).
+    /// off). H. Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2018). See [`Mix`](crate::parts::Mix).
     pub fn mixup(self, alpha: f64) -> Self {
         Self { mixup: alpha, ..self }
     }

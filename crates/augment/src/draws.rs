@@ -1,8 +1,6 @@
 //! The random decisions about a sample.
 
-pub use crate::mix::Mix;
-pub use crate::resized_crop::ResizedCrop;
-
+use crate::resized_crop::ResizedCrop;
 use crate::{Error, Operation};
 use std::fmt;
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! Keras' `fit`: the measurements of the training images for standardization.
 
-use crate::generator::Whitening;
+use crate::whitening::Whitening;
 use crate::{Error, ImageDataGenerator, Mean, Pipeline, Scratch};
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView4, Axis, Slice};
@@ -10,7 +10,7 @@ const BLOCK: usize = 64;
 
 impl ImageDataGenerator {
     /// Measures `images` (N, H, W, C) for `featurewise_center`, `featurewise_std_normalization` and
-    /// `zca_whitening`, as Keras' `fit` does: after [`Preprocess`](crate::generator::Preprocess), `reverse_channels` and `rescale`, without
+    /// `zca_whitening`, as Keras' `fit` does: after [`Preprocess`](crate::parts::Preprocess), `reverse_channels` and `rescale`, without
     /// augmentation and without the preprocessing function. Does nothing where none of them is on.
     ///
     /// ```

@@ -15,7 +15,7 @@ impl ImageDataGenerator {
     /// `subset`, `save_to_dir` and `save_prefix`, with Keras' defaults.
     ///
     /// ```
-    /// use augment::{ImageDataGenerator, LoaderOptions, Samples, loader::Subset};
+    /// use augment::{ImageDataGenerator, LoaderOptions, Samples, parts::Subset};
     /// use ndarray::Array4;
     ///
     /// let samples = Samples::new(Array4::zeros((100, 8, 8, 3)), vec![0; 100])?;

@@ -1,9 +1,8 @@
 //! The options, with the names and defaults of Keras' ImageDataGenerator.
 
-pub use crate::preprocess::{Preprocess, PreprocessingFunction};
-pub use crate::whitening::Whitening;
-
+use crate::preprocess::{Preprocess, PreprocessingFunction};
 use crate::warp::Sampling;
+use crate::whitening::Whitening;
 use crate::{Compose, Draws, Error, FillMode, Mean, RandAugment, RandomResizedCrop, ShiftRange, ZoomRange};
 
 /// The options of an augmentation: Keras' ImageDataGenerator, and more.

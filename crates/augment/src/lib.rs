@@ -69,20 +69,21 @@ mod batch;
 mod builder;
 mod compose;
 mod drawing;
-pub mod draws;
+mod draws;
 mod eigen;
 pub mod engine;
 mod error;
 mod fill;
 mod fit;
 mod flow;
-pub mod generator;
-pub mod loader;
+mod generator;
+mod loader;
 mod loader_options;
 mod many;
 mod mean;
 mod mix;
 mod operation;
+pub mod parts;
 mod patches;
 mod photometric;
 mod pipeline;
@@ -107,13 +108,10 @@ mod zoom;
 
 pub use batch::Batch;
 pub use compose::{Compose, Flip, Transform};
-#[doc(inline)]
 pub use draws::Draws;
 pub use error::Error;
 pub use fill::FillMode;
-#[doc(inline)]
 pub use generator::ImageDataGenerator;
-#[doc(inline)]
 pub use loader::Loader;
 pub use loader_options::LoaderOptions;
 pub use mean::Mean;

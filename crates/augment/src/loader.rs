@@ -1,9 +1,5 @@
 //! Batches of augmented images, made ahead of time by worker threads.
 
-pub use crate::flow::Flow;
-pub use crate::loader_options::Rows;
-pub use crate::samples::Subset;
-
 use crate::batch::Buffers;
 use crate::prefetch::{Pool, Prefetcher};
 use crate::{Batch, Draws, Error, LoaderOptions, Pipeline, Samples, Scratch};

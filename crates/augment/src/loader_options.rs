@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Draws belong to a sample, not to its place in a batch, so slices put together are the whole batch.
 ///
 /// ```
-/// use augment::loader::Rows;
+/// use augment::parts::Rows;
 ///
 /// // The second of two replicas: half of every batch, also of a short last one.
 /// let rows = Rows::by(|len| len / 2..len);

@@ -1,12 +1,12 @@
 //! From a u8 image to the floats a network sees.
 
-use crate::generator::{ImageDataGenerator, Preprocess};
+use crate::preprocess::Preprocess;
 use crate::rand_augment::Canvas;
 use crate::resample::Resampler;
 use crate::resized_crop::Stretched;
 use crate::standardize::Standardizer;
 use crate::warp::Warper;
-use crate::{Draws, Error, Layout, Pixel, photometric};
+use crate::{Draws, Error, ImageDataGenerator, Layout, Pixel, photometric};
 use core::mem::{swap, take};
 
 /// Checked options, ready for images of one shape. Made by [`ImageDataGenerator::build`].

@@ -104,7 +104,7 @@ impl Samples {
     /// set that is sorted by label first.
     ///
     /// ```
-    /// use augment::{Samples, loader::Subset};
+    /// use augment::{Samples, parts::Subset};
     /// use ndarray::Array4;
     ///
     /// let samples = Samples::new(Array4::zeros((10, 4, 4, 3)), vec![0; 10])?;

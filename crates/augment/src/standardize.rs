@@ -1,6 +1,7 @@
 //! Keras' `standardize`: the standardization of every image, in training and in evaluation.
 
-use crate::generator::{PreprocessingFunction, Whitening};
+use crate::preprocess::PreprocessingFunction;
+use crate::whitening::Whitening;
 use crate::{Error, ImageDataGenerator};
 use ndarray::ArrayViewMut3;
 

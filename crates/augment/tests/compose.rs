@@ -1,6 +1,6 @@
 //! Random operations in an order of the caller's choice.
 
-use augment::draws::ResizedCrop;
+use augment::parts::ResizedCrop;
 use augment::{
     Compose, Draws, Error, Flip, ImageDataGenerator, Layout, Loader, LoaderOptions, Operation, Pipeline,
     RandAugment, RandomResizedCrop, Samples, Scratch, Transform,

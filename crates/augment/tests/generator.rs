@@ -2,7 +2,7 @@
 //! `augment_pillow.py` made the values.
 
 use crate::golden::{floats, images, shape};
-use augment::draws::ResizedCrop;
+use augment::parts::ResizedCrop;
 use augment::{Draws, ImageDataGenerator, Mean, Operation, Scratch};
 use ndarray::Axis;
 use serde_json::Value;

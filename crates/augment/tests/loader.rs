@@ -1,6 +1,6 @@
 //! What a loader yields doesn't depend on workers, slices, or where an epoch is entered.
 
-use augment::loader::{Rows, Subset};
+use augment::parts::{Rows, Subset};
 use augment::{Batch, Error, ImageDataGenerator, Loader, LoaderOptions, Samples};
 use ndarray::Array4;
 use proptest::prelude::*;

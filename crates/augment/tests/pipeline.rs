@@ -1,6 +1,6 @@
 //! Draws, the steps of a pipeline, and options that make no sense.
 
-use augment::draws::Cutout;
+use augment::parts::Cutout;
 use augment::{
     Draws, Error, FillMode, ImageDataGenerator, Mean, Operation, Pipeline, Samples, Scratch, ShiftRange,
 };

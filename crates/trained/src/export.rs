@@ -3,7 +3,7 @@
 use crate::input::EPSILON;
 use crate::reversed::reversed;
 use crate::{Error, Result, Trained};
-use augment::{ImageDataGenerator, Mean, generator::Preprocess};
+use augment::{ImageDataGenerator, Mean, parts::Preprocess};
 use checkpoint::write_output;
 use checkpoint::{Tensors, load_tensors, save_tensors};
 use interchange::{Pixels, Source, onnx, pytorch};

@@ -2,7 +2,7 @@
 
 use crate::tensors::finite_values;
 use crate::{Error, ImageSize, Input, Result};
-use augment::generator::{Preprocess, Whitening};
+use augment::parts::{Preprocess, Whitening};
 use augment::{ImageDataGenerator, Mean};
 use checkpoint::Tensors;
 use cifar::Split;

@@ -7,11 +7,14 @@ use crate::workspace::Workspace;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Cycles that stay: the crate, the first module, and the reason.
-const KNOWN: [(&str, &str, &str); 1] = [(
-    "towers-program",
-    "ops",
-    "a rule makes the steps of its gradient, and steps hold ops, which have rules",
-)];
+const KNOWN: [(&str, &str, &str); 2] = [
+    (
+        "towers-augment",
+        "compose",
+        "a list of random steps is an option of a generator, which can be such a step",
+    ),
+    ("towers-program", "ops", "a rule makes the steps of its gradient, and steps hold ops, which have rules"),
+];
 
 /// No module reaches itself by the modules that it uses, but for the known cycles.
 pub fn check(workspace: &Workspace, files: &Files) -> Vec<Violation> {

@@ -64,7 +64,7 @@ fn pictures_only(augmentation: &ImageDataGenerator) -> ImageDataGenerator {
     (options.zca_whitening, options.whitening) = (false, None);
     options.reverse_channels = false;
     (options.rescale, options.mean, options.std) = (None, None, None);
-    (options.preprocess, options.preprocessing_function) = (augment::generator::Preprocess::None, None);
+    (options.preprocess, options.preprocessing_function) = (augment::parts::Preprocess::None, None);
     options
 }
 

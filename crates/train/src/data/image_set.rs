@@ -164,7 +164,7 @@ mod tests {
             (Shards::weighted(1, &weights, 1), 1),
         ] {
             let own = shards.clone();
-            let share = augment::loader::Rows::by(move |len| own.own_rows(len));
+            let share = augment::parts::Rows::by(move |len| own.own_rows(len));
             let mut loader =
                 Loader::new(samples.clone(), pipeline.clone(), batches.clone().rows(share)).unwrap();
             set.begin_epoch(&device, epoch).unwrap();

@@ -95,9 +95,9 @@ impl Source {
 }
 
 /// The rows of a replica's shards in a batch of any length.
-fn rows_of(shards: &Shards) -> augment::loader::Rows {
+fn rows_of(shards: &Shards) -> augment::parts::Rows {
     let own = shards.clone();
-    augment::loader::Rows::by(move |len| own.own_rows(len))
+    augment::parts::Rows::by(move |len| own.own_rows(len))
 }
 
 /// The labels of a set, for a stage without images.
