@@ -147,10 +147,10 @@ impl Panel {
         Panel { title: title.into(), x, y, curves, highlight: None }
     }
 
-    /// The plot alone as an SVG element for a web page: without a title and a legend, for which HTML serves better.
+    /// The plot alone as an SVG element for a web page. It has no title and no legend: HTML serves better for them.
     ///
-    /// Marks have tooltips. A style sheet can set colours by class: `line` strokes and `fill` fills; `c0` to `c5`
-    /// are the curves' colours, `ink`, `label` and `grid` the others.
+    /// Marks have tooltips. A style sheet can set colours by class: `line` strokes and `fill` fills; `c0` to
+    /// `c5` are the curves' colours, `ink`, `label` and `grid` the others.
     pub fn svg(&self) -> String {
         let [right, bottom] = PANEL;
         let mut marks = Vec::new();
@@ -158,7 +158,7 @@ impl Panel {
         element(PANEL, &format!(" role=\"img\" aria-label=\"{}\"", escaped(&self.title)), "", &marks)
     }
 
-    /// Draws the title and the legend from the left to the right, in as many rows as they need. Returns their lower end.
+    /// Draws the title and the legend from left to right, in as many rows as they need. Returns their lower end.
     fn legend(&self, frame: &Frame, marks: &mut Vec<Mark>) -> f64 {
         let unit = frame.unit;
         let left = frame.left + ROOM[0] * unit;

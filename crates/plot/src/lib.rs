@@ -1,7 +1,8 @@
 //! Training curves as SVG and, with the feature `png`, as PNG.
 //!
-//! A [`Chart`] has panels side by side, a [`Panel`] has curves, and a [`Curve`] has a value an epoch. The layout is
-//! the same for both formats: lines, marks and texts, which one module writes as SVG and another one turns into pixels.
+//! A [`Chart`] has panels side by side, a [`Panel`] has curves, and a [`Curve`] has a value an epoch. The
+//! layout is the same for both formats: lines, marks and texts. One module writes them as SVG, another one
+//! turns them into pixels.
 //!
 //! ```
 //! use plot::{Chart, Curve, Panel, Scale};

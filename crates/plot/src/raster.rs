@@ -1,7 +1,7 @@
 //! Drawing instructions as pixels.
 //!
-//! A pixel's share of a shape follows from the distance between its centre and the shape's edge. That makes smooth
-//! edges for shapes wider than a pixel: <https://iquilezles.org/articles/distfunctions2d/> has the distances.
+//! A pixel's share of a shape follows from the distance between its centre and the shape's edge. That makes
+//! smooth edges for shapes wider than a pixel.
 
 use crate::mark::{Anchor, Mark, Shape, arrowhead};
 use ab_glyph::{Font, FontRef, PxScale, ScaleFont, point};
@@ -169,7 +169,7 @@ fn to_segment(at: [f64; 2], [from, to]: [[f64; 2]; 2]) -> f64 {
     (off[0] - share * along[0]).hypot(off[1] - share * along[1])
 }
 
-/// The distance of a point on the left of a directed line, which is negative on its right. On screens y points down.
+/// The distance of a point on the left of a directed line, negative on its right. On screens y points down.
 fn beyond(at: [f64; 2], from: [f64; 2], to: [f64; 2]) -> f64 {
     let along = [to[0] - from[0], to[1] - from[1]];
     (along[1] * (at[0] - from[0]) - along[0] * (at[1] - from[1])) / along[0].hypot(along[1])
