@@ -11,8 +11,7 @@ pub enum Scale {
     /// Losses. The axis leaves out the few that stand far above the rest. It begins at 0 unless that would
     /// waste half of it; for one epoch, always.
     Loss,
-    /// Values from 0 to 1, such as accuracies. The axis is the same for all runs, so that a reader can compare
-    /// them.
+    /// Values from 0 to 1, such as accuracies. The axis is the same for all runs, for comparisons.
     Unit,
     /// Values that are 0 or more. The axis shows all of them, from 0 on.
     FromZero,

@@ -147,7 +147,7 @@ impl Panel {
         Panel { title: title.into(), x, y, curves, highlight: None }
     }
 
-    /// The plot alone as an SVG element for a web page. It has no title and no legend: HTML serves better for them.
+    /// The plot alone as an SVG element for a web page. It has no title and no legend: HTML has them.
     ///
     /// Marks have tooltips. A style sheet can set colours by class: `line` strokes and `fill` fills; `c0` to
     /// `c5` are the curves' colours, `ink`, `label` and `grid` the others.
@@ -158,7 +158,7 @@ impl Panel {
         element(PANEL, &format!(" role=\"img\" aria-label=\"{}\"", escaped(&self.title)), "", &marks)
     }
 
-    /// Draws the title and the legend from left to right, in as many rows as they need. Returns their lower end.
+    /// Draws the title and the legend from left to right, in as many rows as needed. Returns their end.
     fn legend(&self, frame: &Frame, marks: &mut Vec<Mark>) -> f64 {
         let unit = frame.unit;
         let left = frame.left + ROOM[0] * unit;
