@@ -2,7 +2,7 @@ use crate::{
     EpochRecord, Flow, Monitor, Observer, Result, RunInfo, RunTime, Snapshot, StepInfo, StepRecord,
     TrainState, printable,
 };
-use plot::Axis;
+use plot::{Axis, Scale};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The seconds between two values of the throughput.
@@ -117,7 +117,7 @@ impl RunStatus {
 
     /// The axis of the [losses](Self::losses), which leaves out the few that stand far above the rest.
     pub fn loss_axis(&self) -> Axis {
-        Axis::loss(self.losses().concat().into_iter().map(|(_, loss)| loss))
+        Scale::Loss.axis(self.losses().concat().into_iter().map(|(_, loss)| loss))
     }
 
     /// The number of epochs that the curves span: what has run, in whole epochs, and at least one.

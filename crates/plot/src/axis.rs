@@ -1,22 +1,59 @@
 //! Ranges and ticks: numbers only.
 
-use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use std::ops::{Range, RangeInclusive};
 
 /// Losses, of training and validation together, of a run of less than eight epochs: fewer than this.
 const SHORT: usize = 16;
 
+/// The kind of a panel's values, which decides the range of the [axis](Scale::axis).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scale {
+    /// Losses. The axis leaves out the few that stand far above the rest. It begins at 0 unless that would
+    /// waste half of it; for one epoch, always.
+    Loss,
+    /// Values from 0 to 1, such as accuracies. The axis is the same for all runs, for comparisons.
+    Unit,
+    /// Values that are 0 or more. The axis shows all of them, from 0 on.
+    FromZero,
+}
+
+impl Scale {
+    /// The axis that suits the values. Values that are not finite don't count.
+    ///
+    /// ```
+    /// use plot::Scale;
+    ///
+    /// // A loss that explodes for an epoch does not hide the others.
+    /// let axis = Scale::Loss.axis([2.0, 1.5, 1e6, 1.0, 0.8, 0.7, 0.6, 0.5]);
+    /// assert_eq!(axis.range, 0.0..2.5);
+    /// ```
+    pub fn axis(self, values: impl IntoIterator<Item = f64>) -> Axis {
+        let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        match self {
+            Scale::Loss => {
+                let high = ceiling(&values).unwrap_or(1.0);
+                let low = values.iter().copied().fold(high, f64::min);
+                let zoomed = values.len() > 2 && low > 0.5 * high;
+                Axis::between(if zoomed { low } else { low.min(0.0) }, high)
+            }
+            Scale::Unit => {
+                Axis { range: 0.0..1.0, ticks: (0..=5).map(|k| f64::from(k) / 5.0).collect(), decimals: 1 }
+            }
+            Scale::FromZero => {
+                Axis::between(0.0, values.into_iter().reduce(f64::max).unwrap_or(1.0).max(0.0))
+            }
+        }
+    }
+}
+
 /// An axis: its range and its ticks.
-///
-/// With `plotters` it is a coordinate of a chart.
 ///
 /// ```
 /// use plot::Axis;
-/// use plotters::coord::ranged1d::ValueFormatter;
 ///
-/// let axis = Axis::accuracy();
-/// let labels: Vec<String> = axis.ticks.iter().map(|tick| axis.format_ext(tick)).collect();
-/// assert_eq!(labels, ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+/// let epochs = Axis::epochs(1..=70);
+/// assert_eq!(epochs.ticks[..3], [1.0, 10.0, 20.0]);
+/// assert_eq!(epochs.label(70.0), "70");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
@@ -44,26 +81,6 @@ impl Axis {
         Axis { range: first as f64 - air..last as f64 + air, ticks, decimals: 0 }
     }
 
-    /// Accuracies: 0 to 1, always, so that pictures of two runs can be compared at a glance.
-    pub fn accuracy() -> Axis {
-        Axis { range: 0.0..1.0, ticks: (0..=5).map(|k| f64::from(k) / 5.0).collect(), decimals: 1 }
-    }
-
-    /// Losses. Values that are not finite don't count, nor do the few that stand far above the rest. The axis begins at 0 unless that would waste half of it; for one epoch, always.
-    pub fn loss(values: impl IntoIterator<Item = f64>) -> Axis {
-        let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
-        let high = ceiling(&values).unwrap_or(1.0);
-        let low = values.iter().copied().fold(high, f64::min);
-        let zoomed = values.len() > 2 && low > 0.5 * high;
-        Axis::between(if zoomed { low } else { low.min(0.0) }, high)
-    }
-
-    /// Figures that are 0 or more: all that are finite, from 0 on.
-    pub fn from_zero(values: impl IntoIterator<Item = f64>) -> Axis {
-        let greatest = values.into_iter().filter(|value| value.is_finite()).reduce(f64::max);
-        Axis::between(0.0, greatest.unwrap_or(1.0).max(0.0))
-    }
-
     fn between(low: f64, high: f64) -> Axis {
         let spread = if high > low { high - low } else { high.abs().max(1e-9) };
         let step = nice_step(spread / 5.0);
@@ -83,31 +100,9 @@ impl Axis {
     pub fn share(&self, value: f64) -> f64 {
         (value - self.range.start) / (self.range.end - self.range.start)
     }
-}
 
-impl Ranged for Axis {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, pixels: (i32, i32)) -> i32 {
-        pixels.0 + (f64::from(pixels.1 - pixels.0) * self.share(*value)).round() as i32
-    }
-
-    fn key_points<H: KeyPointHint>(&self, _: H) -> Vec<f64> {
-        self.ticks.clone()
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.range.clone()
-    }
-}
-
-impl ValueFormatter<f64> for Axis {
-    fn format(tick: &f64) -> String {
-        tick.to_string()
-    }
-
-    fn format_ext(&self, tick: &f64) -> String {
+    /// The label of a tick.
+    pub fn label(&self, tick: f64) -> String {
         let is_small = self.decimals > 5 || self.decimals > 3 && self.range.end < 0.01;
         match tick.abs() {
             0.0 if is_small => "0".to_owned(),
@@ -120,6 +115,22 @@ impl ValueFormatter<f64> for Axis {
             _ => format!("{tick:.*}", self.decimals),
         }
     }
+}
+
+/// A number with three significant digits.
+///
+/// ```
+/// assert_eq!([0.98765, 1234.56, 1e-4].map(plot::short), ["0.988", "1235", "1.00e-4"]);
+/// ```
+pub fn short(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    if !(1e-3..1e5).contains(&value.abs()) {
+        return format!("{value:.2e}");
+    }
+    let first = value.abs().log10().floor() as i32;
+    format!("{value:.*}", (2 - first).max(0) as usize)
 }
 
 /// The greatest value that an axis should show. At most a quarter of the values may lie above it, if the
@@ -181,14 +192,14 @@ mod tests {
 
     #[test]
     fn losses_begin_at_zero_unless_that_wastes_the_half() {
-        let axis = Axis::loss([2.3, 1.1, 0.4, f64::NAN, f64::INFINITY]);
+        let axis = Scale::Loss.axis([2.3, 1.1, 0.4, f64::NAN, f64::INFINITY]);
         assert_eq!((axis.range.clone(), axis.ticks.len()), (0.0..2.5, 6));
-        assert_eq!(axis.format_ext(&axis.ticks[1]), "0.5");
-        let axis = Axis::loss([1.4, 1.4, 1.35, 1.3]);
+        assert_eq!(axis.label(axis.ticks[1]), "0.5");
+        let axis = Scale::Loss.axis([1.4, 1.4, 1.35, 1.3]);
         assert!(axis.range.start > 1.2 && axis.range.end < 1.5, "{axis:?}");
-        assert_eq!(axis.format_ext(&axis.ticks[0]), "1.30");
-        assert_eq!(Axis::loss([1.4, 1.3]).range.start, 0.0);
-        assert_eq!(Axis::loss([]).range.start, 0.0);
+        assert_eq!(axis.label(axis.ticks[0]), "1.30");
+        assert_eq!(Scale::Loss.axis([1.4, 1.3]).range.start, 0.0);
+        assert_eq!(Scale::Loss.axis([]).range.start, 0.0);
     }
 
     #[test]
@@ -196,33 +207,33 @@ mod tests {
         for values in
             [&[][..], &[f64::NAN], &[0.0], &[0.0, 0.0], &[2.3], &[-1.0], &[1e300], &[1e-300, 1e-300]]
         {
-            let axis = Axis::loss(values.iter().copied());
+            let axis = Scale::Loss.axis(values.iter().copied());
             assert!(axis.range.start < axis.range.end, "{values:?} {axis:?}");
             assert!((2..=12).contains(&axis.ticks.len()), "{values:?} {axis:?}");
         }
-        assert_eq!(Axis::loss([1e6, 0.0]).format_ext(&1e6), "1.0e6");
+        assert_eq!(Scale::Loss.axis([1e6, 0.0]).label(1e6), "1.0e6");
     }
 
     #[test]
     fn other_figures_begin_at_zero_and_show_all() {
-        let axis = Axis::from_zero([0.1, 0.1, 0.001, 0.001, f64::NAN]);
+        let axis = Scale::FromZero.axis([0.1, 0.1, 0.001, 0.001, f64::NAN]);
         assert_eq!((axis.range.start, axis.range.end >= 0.1), (0.0, true), "{axis:?}");
         let labels = |value| {
-            let axis = Axis::from_zero([value]);
-            axis.ticks.iter().map(|tick| axis.format_ext(tick)).collect::<Vec<_>>()
+            let axis = Scale::FromZero.axis([value]);
+            axis.ticks.iter().map(|tick| axis.label(*tick)).collect::<Vec<_>>()
         };
         assert_eq!(labels(1e-7)[..2], ["0", "2e-8"]);
         assert_eq!(labels(1e-4), ["0", "2e-5", "4e-5", "6e-5", "8e-5", "1.0e-4", "1.2e-4"]);
         assert_eq!(labels(0.05)[1], "0.01");
         for empty in [&[][..], &[0.0], &[f64::INFINITY]] {
-            let axis = Axis::from_zero(empty.iter().copied());
+            let axis = Scale::FromZero.axis(empty.iter().copied());
             assert!(axis.range.start < axis.range.end, "{axis:?}");
         }
     }
 
     #[test]
     fn a_short_run_shows_its_whole_fall() {
-        let axis = Axis::loss([1.62, 0.12, 0.09, 0.05, 0.4, 0.08, 0.06, 0.04]);
+        let axis = Scale::Loss.axis([1.62, 0.12, 0.09, 0.05, 0.4, 0.08, 0.06, 0.04]);
         assert!(axis.range.end >= 1.62, "{axis:?}");
     }
 
@@ -236,5 +247,12 @@ mod tests {
         let long = |first: f64| ceiling(&[[first].as_slice(), &[0.1; 19]].concat());
         assert_eq!((long(0.9), long(1.1)), (Some(0.9), Some(0.1)));
         assert_eq!(ceiling(&[]), None);
+    }
+
+    #[test]
+    fn short_numbers_have_three_digits() {
+        let numbers = [0.0, 0.5, 0.98765, 12.3456, 1234.56, 123_456.0, 1e-4, -2.5, f64::NAN].map(short);
+        let expected = ["0", "0.500", "0.988", "12.3", "1235", "1.23e5", "1.00e-4", "-2.50", "NaN"];
+        assert_eq!(numbers, expected);
     }
 }

@@ -1,18 +1,28 @@
-//! Axes for curves of a training: ranges and ticks that suit losses, accuracies and epochs.
+//! Training curves as SVG and, with the feature `png`, as PNG.
+//!
+//! A [`Chart`] has panels side by side, a [`Panel`] has curves, and a [`Curve`] has a value an epoch. The
+//! layout is the same for both formats: lines, marks and texts. One module writes them as SVG, another one
+//! turns them into pixels.
 //!
 //! ```
-//! use plot::Axis;
+//! use plot::{Chart, Curve, Panel, Scale};
 //!
-//! let epochs = Axis::epochs(1..=70);
-//! assert_eq!(epochs.ticks[..3], [1.0, 10.0, 20.0]);
-//! // A loss that explodes for an epoch does not hide the others.
-//! assert_eq!(Axis::loss([2.0, 1.5, 1e6, 1.0, 0.8, 0.7, 0.6, 0.5]).range.end, 2.5);
+//! let loss = vec![Curve::new("training", [2.3, 1.1, 0.6]), Curve::new("validation", [2.0, 1.3, 0.9])];
+//! let mut chart = Chart { title: "a small CNN".into(), ..Chart::default() };
+//! chart.panels.push(Panel::new("Loss", Scale::Loss, loss));
+//! assert!(chart.svg().starts_with("<svg xmlns="));
 //! ```
 #![forbid(unsafe_code)]
 
 mod axis;
+mod chart;
+mod mark;
+#[cfg(feature = "png")]
+mod raster;
+mod svg;
 
-pub use axis::Axis;
+pub use axis::{Axis, Scale, short};
+pub use chart::{Chart, Curve, Highlight, Panel};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

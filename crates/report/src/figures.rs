@@ -1,13 +1,12 @@
 //! The figures of the epochs: a table of the runs, and the curves.
 
 use crate::RunReport;
-use crate::chart::{Chart, Curve};
 use crate::escape::Escaped;
-use crate::numbers::{accuracy, short, time};
+use crate::numbers::{accuracy, time};
 use callbacks::Monitor;
-use plot::Axis;
+use plot::{Curve, Panel, Scale, short};
 use std::fmt::Write;
-use train::EpochRecord;
+use train::{EpochRecord, printable};
 
 /// A row a run: its recipe, its epochs, its figures, its speed.
 pub(crate) fn summary(runs: &[RunReport], out: &mut String) {
@@ -54,38 +53,44 @@ type Figure = fn(&EpochRecord) -> f64;
 
 /// Four charts: loss, accuracy, learning rate, throughput.
 pub(crate) fn charts(runs: &[RunReport], out: &mut String) {
-    let epochs = || runs.iter().flat_map(|run| run.history.iter().map(|record| record.epoch));
-    let x = Axis::epochs(epochs().min().unwrap_or(1)..=epochs().max().unwrap_or(1));
-    let values = |figures: &[Figure]| -> Vec<f64> {
-        runs.iter()
-            .flat_map(|run| &run.history)
-            .flat_map(|r| figures.iter().map(|figure| figure(r)))
-            .collect()
-    };
     let loss: &[(&str, Figure)] = &[("training", |r| r.loss), ("validation", |r| r.val_loss)];
     let accuracy: &[(&str, Figure)] = &[("training", |r| r.acc), ("validation", |r| r.val_acc)];
     let lr: &[(&str, Figure)] = &[("learning rate", |r| r.lr)];
     let rate: &[(&str, Figure)] = &[("images a second", |r| r.images_per_second)];
     let panels = [
-        ("Loss", loss, Axis::loss(values(&[|r| r.loss, |r| r.val_loss]))),
-        ("Accuracy", accuracy, Axis::accuracy()),
-        ("Learning rate", lr, Axis::from_zero(values(&[|r| r.lr]))),
-        ("Training images a second", rate, Axis::from_zero(values(&[|r| r.images_per_second]))),
+        ("Loss", Scale::Loss, loss),
+        ("Accuracy", Scale::Unit, accuracy),
+        ("Learning rate", Scale::FromZero, lr),
+        ("Training images a second", Scale::FromZero, rate),
     ];
+    figures(panels.map(|(title, scale, figures)| Panel::new(title, scale, curves(runs, figures))), out);
+}
+
+/// Charts side by side, each with a legend where there are several curves.
+pub(crate) fn figures(panels: [Panel; 4], out: &mut String) {
     out.push_str("<div class=\"charts\">\n");
-    for (title, figures, y) in panels {
-        Chart { title, x: &x, y, curves: curves(runs, figures) }.write(out);
+    for panel in panels {
+        let title = Escaped(&panel.title);
+        let _ = writeln!(out, "<figure class=\"chart\"><figcaption>{title}</figcaption>");
+        if panel.curves.len() > 1 {
+            out.push_str("<p class=\"legend\">");
+            for curve in &panel.curves {
+                let _ = write!(out, "<span>{}{}</span> ", curve.sample_svg(), Escaped(&curve.name));
+            }
+            out.push_str("</p>\n");
+        }
+        let _ = writeln!(out, "{}</figure>", panel.svg());
     }
     out.push_str("</div>\n");
 }
 
 /// A run alone has a colour for training and one for validation; several have a colour each, with validation dashed.
-fn curves<'a>(runs: &'a [RunReport], figures: &[(&str, Figure)]) -> Vec<Curve<'a>> {
+fn curves<'a>(runs: &'a [RunReport], figures: &[(&str, Figure)]) -> Vec<Curve> {
     let several = runs.len() > 1;
     let curve = |(k, run): (usize, &'a RunReport)| {
         figures.iter().enumerate().map(move |(f, (name, figure))| Curve {
-            name: (*name).to_owned(),
-            run: several.then_some(run.name.as_str()),
+            // Tooltips show it too, and do not escape control characters.
+            name: if several { printable(&format!("{} {name}", run.name)) } else { (*name).to_owned() },
             colour: if several { k } else { f },
             dashed: f == 1,
             points: run.history.iter().map(|record| (record.epoch as f64, figure(record))).collect(),

@@ -17,7 +17,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod chart;
 mod escape;
 mod figures;
 mod live;

@@ -1,11 +1,10 @@
 //! The page of a run in progress: a script fetches the figures every second.
 
-use crate::chart::{Chart, Curve};
 use crate::escape::Escaped;
-use crate::numbers::{accuracy, short, time};
-use crate::{Result, RunReport, page};
+use crate::numbers::{accuracy, time};
+use crate::{Result, RunReport, figures, page};
 use callbacks::{EpochRecord, RunStatus, RunTime};
-use plot::Axis;
+use plot::{Axis, Curve, Panel, Scale, short};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -133,7 +132,6 @@ fn tiles(status: &RunStatus, ended: bool, out: &mut String) {
 
 /// Training within the epochs, validation after each.
 fn charts(status: &RunStatus, out: &mut String) {
-    let values = |points: &[(f64, f64)]| points.iter().map(|(_, y)| *y).collect::<Vec<f64>>();
     let [loss, val_loss] = status.losses();
     let acc = status.by_step(|record| record.acc, |epoch| epoch.acc);
     let lr = status.by_step(|record| record.lr, |epoch| epoch.lr);
@@ -141,24 +139,18 @@ fn charts(status: &RunStatus, out: &mut String) {
     let val_acc = status.by_epoch(|epoch| epoch.val_acc);
     let x = Axis::epochs(0..=status.epochs_shown());
     let panels = [
-        ("Loss", status.loss_axis(), vec![("training", loss), ("validation", val_loss)]),
-        ("Accuracy", Axis::accuracy(), vec![("training", acc), ("validation", val_acc)]),
-        ("Learning rate", Axis::from_zero(values(&lr)), vec![("learning rate", lr)]),
-        ("Training images a second", Axis::from_zero(values(&rate)), vec![("images a second", rate)]),
+        ("Loss", Scale::Loss, vec![("training", loss), ("validation", val_loss)]),
+        ("Accuracy", Scale::Unit, vec![("training", acc), ("validation", val_acc)]),
+        ("Learning rate", Scale::FromZero, vec![("learning rate", lr)]),
+        ("Training images a second", Scale::FromZero, vec![("images a second", rate)]),
     ];
-    out.push_str("<div class=\"charts\">\n");
-    for (title, y, curves) in panels {
+    let panels = panels.map(|(title, scale, curves)| {
         let named = curves.into_iter().enumerate();
-        let curves = named.map(|(k, (name, points))| Curve {
-            name: name.to_owned(),
-            run: None,
-            colour: k,
-            dashed: k == 1,
-            points,
-        });
-        Chart { title, x: &x, y, curves: curves.collect() }.write(out);
-    }
-    out.push_str("</div>\n");
+        let curves =
+            named.map(|(k, (name, points))| Curve { name: name.into(), colour: k, dashed: k == 1, points });
+        Panel { x: x.clone(), ..Panel::new(title, scale, curves.collect()) }
+    });
+    figures::figures(panels, out);
 }
 
 fn newest_epochs(status: &RunStatus, out: &mut String) {

@@ -1,9 +1,9 @@
 //! A network on test images: accuracy by class, confusions, the surest mistakes, the first layer's filters.
 
 use crate::escape::Escaped;
-use crate::numbers::short;
 use crate::pictures;
 use crate::run_report::Tested;
+use plot::short;
 use std::fmt::Write;
 use trained::{ClassScores, thousands};
 

@@ -1,8 +1,8 @@
-use crate::numbers::short;
 use crate::{Error, Result, pictures, settings};
 use callbacks::read_history;
 use cifar::Dataset;
 use image::RgbImage;
+use plot::short;
 use std::path::Path;
 use train::EpochRecord;
 use trained::{Classifier, Evaluation, evaluate, measured_on, split_name, thousands};

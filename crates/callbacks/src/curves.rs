@@ -1,17 +1,10 @@
 //! Learning curves as pictures.
 
-mod chart;
-
-use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
+use crate::{EpochRecord, Error, Flow, Monitor, Observer, Result, RunInfo, Snapshot, TrainState, printable};
 use checkpoint::{write_file, write_output};
-use image::codecs::png::PngEncoder;
-use image::{ExtendedColorType, ImageEncoder};
-use plotters::prelude::*;
+use plot::{Chart, Curve, Highlight, Panel, Scale};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// Pixels of the drawing per pixel of a PNG, along each side, for smooth edges.
-const FINE: u32 = 2;
 
 /// The most time for drawing, as a fraction of the run's time: one part in so many.
 const SHARE: u32 = 20;
@@ -77,19 +70,15 @@ impl Curves {
 
     fn draw(&mut self, history: &[EpochRecord]) -> Result<()> {
         let began = Instant::now();
-        let (mut svg, mut png) = (None, None);
+        let chart = chart(&self.title, history);
         for (path, format) in &self.files {
-            let (content, render): (_, Render) = match format {
-                Format::Svg => (&mut svg, render_svg),
-                Format::Png => (&mut png, render_png),
+            let content = match format {
+                Format::Svg => chart.svg().into_bytes(),
+                Format::Png => chart
+                    .png()
+                    .map_err(|error| Error::Picture { path: path.clone(), reason: error.to_string() })?,
             };
-            if content.is_none() {
-                let unfit = |reason| Error::Picture { path: path.clone(), reason };
-                *content = Some(render(&self.title, history).map_err(unfit)?);
-            }
-            if let Some(content) = content {
-                if self.is_named { write_output(path, content) } else { write_file(path, content) }?;
-            }
+            if self.is_named { write_output(path, &content) } else { write_file(path, &content) }?;
         }
         (self.last, self.drawn) = (Some((Instant::now(), began.elapsed())), history.len());
         Ok(())
@@ -124,63 +113,25 @@ impl Observer for Curves {
     }
 }
 
-type Render = fn(&str, &[EpochRecord]) -> Result<Vec<u8>, String>;
-
-fn render_svg(title: &str, history: &[EpochRecord]) -> Result<Vec<u8>, String> {
-    let mut text = String::new();
-    let root = SVGBackend::with_string(&mut text, chart::SIZE).into_drawing_area();
-    chart::draw(&root, chart::Pen { unit: 1.0, lift: 0.0 }, title, history)
-        .map_err(|error| error.to_string())?;
-    drop(root);
-    Ok(text.into_bytes())
-}
-
-fn render_png(title: &str, history: &[EpochRecord]) -> Result<Vec<u8>, String> {
-    let (width, height) = chart::SIZE;
-    let size = (width * FINE, height * FINE);
-    let mut fine = vec![0; 3 * (size.0 * size.1) as usize];
-    let root = BitMapBackend::with_buffer(&mut fine, size).into_drawing_area();
-    chart::draw(&root, chart::Pen { unit: f64::from(FINE), lift: 3.0 }, title, history)
-        .map_err(|error| error.to_string())?;
-    drop(root);
-    let mut png = Vec::new();
-    let pixels = shrink(&fine, size.0 as usize);
-    let encoded = PngEncoder::new(&mut png).write_image(&pixels, width, height, ExtendedColorType::Rgb8);
-    encoded.map_err(|error| error.to_string())?;
-    Ok(png)
-}
-
-/// The means of `FINE` x `FINE` squares of RGB pixels.
-///
-/// Without iterators: tests build this crate with little optimization, and millions of calls would take
-/// longer than the rest of a short run.
-fn shrink(fine: &[u8], width: usize) -> Vec<u8> {
-    let (side, line) = (FINE as usize, 3 * width);
-    let mut pixels = vec![0; fine.len() / (side * side)];
-    let means: &mut [u8] = &mut pixels;
-    let (mut at, mut square) = (0, 0);
-    while at < means.len() {
-        let mut channel = 0;
-        while channel < 3 {
-            let (mut y, mut sum) = (0, FINE * FINE / 2);
-            while y < side {
-                let mut x = 0;
-                while x < side {
-                    sum += fine[square + y * line + 3 * x + channel] as u32;
-                    x += 1;
-                }
-                y += 1;
-            }
-            means[at + channel] = (sum / (FINE * FINE)) as u8;
-            channel += 1;
-        }
-        at += 3;
-        square += 3 * side;
-        if square % line == 0 {
-            square += (side - 1) * line;
-        }
+/// Loss and accuracy, with a ring around the best epoch.
+fn chart(title: &str, history: &[EpochRecord]) -> Chart {
+    type Figure = fn(&EpochRecord) -> f64;
+    let curves = |[training, validation]: [Figure; 2]| {
+        let points = |figure: Figure| history.iter().map(|r| (r.epoch as f64, figure(r))).collect();
+        vec![
+            Curve { points: points(training), ..Curve::new("training", []) },
+            Curve { points: points(validation), colour: 1, dashed: true, ..Curve::new("validation", []) },
+        ]
+    };
+    let loss = Panel::new("Loss", Scale::Loss, curves([|r| r.loss, |r| r.val_loss]));
+    let mut accuracy = Panel::new("Accuracy", Scale::Unit, curves([|r| r.acc, |r| r.val_acc]));
+    let mut subtitle = String::new();
+    if let Some(EpochRecord { epoch, val_acc, .. }) = Monitor::default().best_of(history) {
+        subtitle = format!("best validation accuracy {val_acc:.4} in epoch {epoch}");
+        accuracy.highlight =
+            Some(Highlight { name: format!("best {val_acc:.4}"), at: (*epoch as f64, *val_acc) });
     }
-    pixels
+    Chart { title: printable(title), subtitle, panels: vec![loss, accuracy] }
 }
 
 #[cfg(test)]
