@@ -150,7 +150,7 @@ pub fn stopping(outputs: &Outputs) -> Result<Vec<Box<dyn Observer>>> {
 /// `outputs`. The callbacks of [`stopping`] are not included.
 ///
 /// The checkpoints come first, so that no log delays or prevents them. Before them come the files of
-/// [`ModelCheckpoint`], which a resume does not write again: after a kill between the two it repeats the epoch.
+/// [`ModelCheckpoint`](crate::ModelCheckpoint), which a resume does not write again: after a kill between the two it repeats the epoch.
 ///
 /// ```
 /// use callbacks::{Outputs, Run};
