@@ -34,7 +34,7 @@ pub struct Chart {
 /// Curves over the epochs with one axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
-    /// The name of what the panel shows, as in "Loss".
+    /// Its title, such as "Loss".
     pub title: String,
     /// The axis of the epochs.
     pub x: Axis,

@@ -1,4 +1,4 @@
-//! The drawing instructions: what a layout becomes, before it is text or pixels.
+//! The drawing instructions: the result of a layout, before it is text or pixels.
 
 /// A shape in one colour. Coordinates are pixels from the upper left corner.
 pub(crate) struct Mark {
