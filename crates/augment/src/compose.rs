@@ -161,7 +161,7 @@ impl Transform for ImageDataGenerator {
     }
 
     fn build(&self, shape: [usize; 3]) -> Result<Pipeline, Error> {
-        Pipeline::new(self.clone(), shape)
+        ImageDataGenerator::build(self, shape)
     }
 }
 

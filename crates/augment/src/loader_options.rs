@@ -83,10 +83,10 @@ pub struct LoaderOptions {
     /// Which part of the set, if the pipeline has a [`validation_split`](crate::ImageDataGenerator::validation_split)
     /// (default: the whole set).
     pub subset: Option<Subset>,
-    /// A folder that gets a picture of every image that is made (default: none) Needs the feature `png`.
+    /// A folder that gets a picture of every image that is made (default: none). Needs the feature `png`.
     #[cfg(feature = "png")]
     pub save_to_dir: Option<PathBuf>,
-    /// The beginning of those pictures' names (default: empty) Needs the feature `png`.
+    /// The beginning of those pictures' names (default: empty). Needs the feature `png`.
     #[cfg(feature = "png")]
     pub save_prefix: String,
 }

@@ -229,43 +229,42 @@ impl Pipeline {
         if draws.resized_crop.is_some() || cropped && (draws.warps() || draws.recolors()) {
             let mut moved = take(&mut scratch.moved);
             moved.resize(image.len(), 0.0);
-            self.place(draws, [0, 0], mean, image, &mut moved, scratch);
+            let uncropped = Draws { crop: [0, 0], ..draws.clone() };
+            self.place(&uncropped, mean, image, &mut moved, scratch);
             self.recolor(draws, &mut moved);
             match draws.resized_crop {
                 Some(part) => part.apply(self.shape, &moved, out, &mut scratch.stretched),
                 None => {
                     let crop = Draws { crop: draws.crop, ..Draws::default() };
-                    let sampling = self.options.sampling();
-                    scratch.resampler.apply(&crop, crop.crop, self.shape, &sampling, &moved, out);
+                    scratch.resampler.apply(&crop, self.shape, &self.options.sampling(), &moved, out);
                 }
             }
             scratch.moved = moved;
         } else {
-            self.place(draws, draws.crop, mean, image, out, scratch);
+            self.place(draws, mean, image, out, scratch);
             self.recolor(draws, out);
         }
     }
 
-    /// Every pixel, less `mean`, to its place. `crop` stands for that of the draws.
+    /// Every pixel, less `mean`, to its place.
     fn place<P: Pixel>(
         &self,
         draws: &Draws,
-        crop: [i32; 2],
         mean: Option<&[f32]>,
         image: &[P],
         out: &mut [f32],
         scratch: &mut Scratch,
     ) {
-        if draws.keeps_places() && crop == [0, 0] {
+        if draws.keeps_places() && draws.crop == [0, 0] {
             return load(image, mean, out);
         }
         let Scratch { image: floats, resampler, warper, .. } = scratch;
         match mean {
-            None => self.resample(draws, crop, resampler, warper, image, out),
+            None => self.resample(draws, resampler, warper, image, out),
             Some(mean) => {
                 floats.resize(image.len(), 0.0);
                 load(image, Some(mean), floats);
-                self.resample(draws, crop, resampler, warper, floats, out);
+                self.resample(draws, resampler, warper, floats, out);
             }
         }
     }
@@ -273,7 +272,6 @@ impl Pipeline {
     fn resample<P: Copy + Into<f32>>(
         &self,
         draws: &Draws,
-        crop: [i32; 2],
         resampler: &mut Resampler,
         warper: &mut Warper,
         image: &[P],
@@ -281,7 +279,7 @@ impl Pipeline {
     ) {
         let ([h, w, _], sampling) = (self.shape, self.options.sampling());
         if !draws.warps() {
-            return resampler.apply(draws, crop, self.shape, &sampling, image, out);
+            return resampler.apply(draws, self.shape, &sampling, image, out);
         }
         let mut affine = draws.affine([h, w]);
         for (axis, len, flip) in [(0, h, draws.vertical_flip), (1, w, draws.horizontal_flip)] {

@@ -41,7 +41,7 @@ impl Pipeline {
         }
         let sampling = self.options().sampling();
         let blank = draws.cutout.map_or([0..0, 0..0], |cutout| cutout.reach([h, w]));
-        let axes = Axis::of(draws, draws.crop, [h, w]).into_iter().zip(blank);
+        let axes = Axis::of(draws, [h, w]).into_iter().zip(blank);
         Ok(axes.flat_map(move |(axis, blank)| {
             (0..axis.len).map(move |out| Place { tap: axis.tap(out, &sampling), blank: blank.contains(&out) })
         }))

@@ -16,9 +16,10 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// The rows, and the columns. A crop is given apart.
+    /// The rows, and the columns.
     #[inline]
-    pub(crate) fn of(draws: &Draws, [down, right]: [i32; 2], [h, w]: [usize; 2]) -> [Axis; 2] {
+    pub(crate) fn of(draws: &Draws, [h, w]: [usize; 2]) -> [Axis; 2] {
+        let [down, right] = draws.crop;
         [
             Axis { len: h, shift: draws.height_shift, flip: draws.vertical_flip, crop: down },
             Axis { len: w, shift: draws.width_shift, flip: draws.horizontal_flip, crop: right },
@@ -84,13 +85,12 @@ impl Resampler {
     pub(crate) fn apply<P: Copy + Into<f32>>(
         &mut self,
         draws: &Draws,
-        crop: [i32; 2],
         [h, w, c]: [usize; 3],
         sampling: &Sampling,
         image: &[P],
         out: &mut [f32],
     ) {
-        let [rows, columns] = Axis::of(draws, crop, [h, w]);
+        let [rows, columns] = Axis::of(draws, [h, w]);
         self.find_spans(&columns, sampling);
         self.row.resize(w * c, 0.0);
         for (y, out) in out.chunks_exact_mut(w * c).enumerate() {
