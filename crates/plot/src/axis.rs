@@ -160,7 +160,7 @@ fn whole_step(span: u64, most: u64) -> u64 {
     let (mut power, mut factors) = (1, [1, 2, 5].iter().cycle());
     loop {
         let Some(factor) = factors.next() else { return power };
-        if factor * power * most >= span {
+        if factor * power >= span.div_ceil(most) {
             return factor * power;
         }
         if *factor == 5 {

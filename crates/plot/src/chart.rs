@@ -36,7 +36,7 @@ pub struct Chart {
 pub struct Panel {
     /// Its title, such as "Loss".
     pub title: String,
-    /// The axis of the epochs.
+    /// The axis of the epochs. Points beyond its range are drawn at its ends.
     pub x: Axis,
     /// The axis of the values. It cuts off values beyond its range; an arrowhead shows one above.
     pub y: Axis,
@@ -55,7 +55,7 @@ pub struct Curve {
     pub colour: usize,
     /// Whether the line is dashed, as those of validation are.
     pub dashed: bool,
-    /// Epochs and values, in order. Values that are not finite leave a gap.
+    /// Epochs and values, in order. Numbers that are not finite leave a gap.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -140,7 +140,7 @@ impl Panel {
     /// ```
     pub fn new(title: impl Into<String>, scale: Scale, curves: Vec<Curve>) -> Panel {
         let points = || curves.iter().flat_map(|curve| &curve.points);
-        let epochs = || points().map(|&(epoch, _)| epoch);
+        let epochs = || points().map(|&(epoch, _)| epoch).filter(|epoch| epoch.is_finite());
         let (first, last) = (epochs().reduce(f64::min), epochs().reduce(f64::max));
         let x = Axis::epochs(first.unwrap_or(1.0).floor() as u64..=last.unwrap_or(1.0).ceil() as u64);
         let y = scale.axis(points().map(|&(_, value)| value));
@@ -196,7 +196,7 @@ impl Panel {
             frame.right - ROOM[2] * unit,
             frame.bottom - ROOM[3] * unit,
         ];
-        let at_x = |epoch: f64| left + (right - left) * self.x.share(epoch);
+        let at_x = |epoch: f64| left + (right - left) * self.x.share(epoch).clamp(0.0, 1.0);
         let at_y = |value: f64| bottom + (top - bottom) * self.y.share(value).clamp(0.0, 1.0);
         let line = |from, to, ink| {
             // Through the centres of pixels, for sharp edges.
@@ -258,7 +258,8 @@ impl Curve {
 
     /// Draws the line, then its marks. Values above `highest` are arrowheads.
     fn draw(&self, at: impl Fn((f64, f64)) -> [f64; 2], highest: f64, unit: f64, marks: &mut Vec<Mark>) {
-        let pieces = || self.points.split(|(_, value)| !value.is_finite()).filter(|piece| !piece.is_empty());
+        let is_gap = |(epoch, value): &(f64, f64)| !epoch.is_finite() || !value.is_finite();
+        let pieces = || self.points.split(is_gap).filter(|piece| !piece.is_empty());
         let lines = pieces().filter(|piece| piece.len() > 1);
         marks.extend(lines.map(|piece| self.line(piece.iter().copied().map(&at).collect(), unit)));
         for piece in pieces() {

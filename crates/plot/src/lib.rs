@@ -23,6 +23,7 @@ mod svg;
 
 pub use axis::{Axis, Scale, short};
 pub use chart::{Chart, Curve, Highlight, Panel};
+pub use svg::escaped;
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -65,8 +65,13 @@ fn path(points: &[[f64; 2]]) -> String {
     path
 }
 
-/// Text in XML and in attributes. XML has no control characters, not even escaped.
-pub(crate) fn escaped(text: &str) -> String {
+/// Text for HTML and XML, in attributes too. XML has no control characters but line feeds and tabs, not even escaped:
+/// U+FFFD replaces them.
+///
+/// ```
+/// assert_eq!(plot::escaped("cats & <dogs>\0"), "cats &amp; &lt;dogs&gt;\u{fffd}");
+/// ```
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -75,6 +80,7 @@ pub(crate) fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(c),
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -88,7 +94,7 @@ mod tests {
 
     #[test]
     fn markup_becomes_text() {
-        let text = escaped("<b class=\"x\">Tom & 'Jerry'</b>\0");
-        assert_eq!(text, "&lt;b class=&quot;x&quot;&gt;Tom &amp; &#39;Jerry&#39;&lt;/b&gt;\u{fffd}");
+        let text = escaped("<b class=\"x\">Tom & 'Jerry'</b>\0\n");
+        assert_eq!(text, "&lt;b class=&quot;x&quot;&gt;Tom &amp; &#39;Jerry&#39;&lt;/b&gt;\u{fffd}\n");
     }
 }

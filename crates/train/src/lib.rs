@@ -34,8 +34,7 @@ mod trained_error;
 pub use callbacks::{
     CHECKPOINTS, CheckpointOptions, CsvLogOptions, EarlyStop, EpochRecord, Fingerprint, Flow,
     ModelCheckpointOptions, Observer, Outputs, Partial, Picture, Plateau, ReduceLrOnPlateau, RunInfo,
-    SaveFreq, Snapshot, StepInfo, StepRecord, TensorBoardOptions, TrainState, is_control, printable,
-    shortened,
+    SaveFreq, Snapshot, StepInfo, StepRecord, TensorBoardOptions, TrainState, printable, shortened,
 };
 pub use config::{
     Arithmetic, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference, OfFile,

@@ -104,6 +104,20 @@ fn cut_off_values_have_arrowheads() {
     assert_eq!(svg.matches("<circle").count(), 38);
 }
 
+/// A dashed line to a far point would have dashes without end.
+#[test]
+fn far_and_infinite_epochs_are_drawn_in_the_plot() {
+    let points = vec![(1.0, 0.5), (2.0, 0.6), (1e300, 0.7), (f64::INFINITY, 0.8), (f64::NAN, 0.9)];
+    let curve = Curve { points, dashed: true, ..Curve::new("validation", []) };
+    let mut panel = Panel::new("Accuracy", Scale::Unit, vec![curve]);
+    panel.x = Axis::epochs(1..=2);
+    let svg = panel.svg();
+    assert_eq!(svg.matches("<circle").count(), 3, "{svg}");
+    assert!(svg.contains("cx=\"512.0\"") && !svg.contains("inf") && !svg.contains("NaN"), "{svg}");
+    #[cfg(feature = "png")]
+    Chart { panels: vec![panel], ..Chart::default() }.png().unwrap();
+}
+
 #[test]
 fn long_runs_have_no_marks() {
     let svg = panel(Scale::Loss, falling(200)).svg();
