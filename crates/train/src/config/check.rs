@@ -211,7 +211,18 @@ impl Config {
 
     /// Warnings about options that are allowed, but hardly meant.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let Training { schedule, lr_scaling, epochs, .. } = &self.training;
+        let Training { schedule, lr_scaling, epochs, augmentation, .. } = &self.training;
+        let unsaved = [
+            ("compose", augmentation.compose.is_some(), "a resume needs it again"),
+            (
+                "preprocessing_function",
+                augmentation.preprocessing_function.is_some(),
+                "a resume needs it again, and the saved network does not apply it",
+            ),
+        ];
+        let unsaved = unsaved.into_iter().filter(|(_, is_given, _)| *is_given);
+        let unsaved = unsaved
+            .map(|(option, _, then)| format!("`augmentation.{option}` can't be saved with the run: {then}"));
         let of_schedule =
             schedule.warmup.filter(|warmup| warmup.per == Per::Epoch).map(|warmup| warmup.length);
         let of_scaling = lr_scaling.map(|scaling| scaling.warmup_epochs);
@@ -221,7 +232,7 @@ impl Config {
                 "the warm-up takes {length} epochs of {epochs}: the learning rate never reaches its full value"
             )
         };
-        longest.map(message).into_iter().collect()
+        longest.map(message).into_iter().chain(unsaved).collect()
     }
 }
 
@@ -246,6 +257,21 @@ pub(crate) fn unknown_network(option: &'static str, name: &str) -> Error {
 mod tests {
     use super::*;
     use crate::recipe;
+
+    #[test]
+    fn options_that_no_file_holds_are_told() {
+        let mut config = recipe("quick").unwrap();
+        assert!(config.warnings().is_empty());
+        let options = config.training.augmentation.clone();
+        config.training.augmentation =
+            options.compose(augment::Compose::new()).preprocessing_function(|_| ());
+        let says = [
+            "`augmentation.compose` can't be saved with the run: a resume needs it again",
+            "`augmentation.preprocessing_function` can't be saved with the run: a resume needs it again, and the saved \
+             network does not apply it",
+        ];
+        assert_eq!(config.warnings(), says);
+    }
 
     /// What options say together, on so many replicas.
     #[test]
