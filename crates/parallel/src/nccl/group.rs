@@ -45,9 +45,12 @@ impl Group {
         self.lock().push(communicator);
     }
 
-    /// Whether the failure is this process's own: the group is intact, or the request was impossible.
+    /// Whether the failure is this process's own: the request was impossible, the group is intact, or it ended for the
+    /// failure of a thread of this process. NCCL's errors come from others.
     pub(super) fn is_at_fault(&self) -> bool {
-        self.at_fault.load(Ordering::Relaxed) || self.lock().iter().any(|parted| !parted.has_ended())
+        let parted = self.lock();
+        let is_told = !parted.is_empty() && !parted.iter().any(Communicator::has_failed);
+        self.at_fault.load(Ordering::Relaxed) || is_told || parted.iter().any(|parted| !parted.has_ended())
     }
 
     /// Waits until all processes have finished, and closes the group. The members have been dropped.

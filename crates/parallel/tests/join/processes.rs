@@ -91,6 +91,32 @@ fn who_fails_stops_the_others_with_its_reason() {
     }
 }
 
+/// NCCL's own thread sees the failure before the process can tell the others.
+#[test]
+fn who_fails_is_named_although_its_thread_ends_late() {
+    struct Late;
+    impl Drop for Late {
+        fn drop(&mut self) {
+            thread::sleep(Duration::from_millis(500));
+        }
+    }
+    thread_local! {
+        static LATE: Late = const { Late };
+    }
+    let Some(outcomes) = run(LONG, same, move |mut replica| {
+        sum(&mut replica, 2)?;
+        if replica.rank() != 1 {
+            return sum(&mut replica, 2);
+        }
+        LATE.with(|_| ());
+        Err(Error::Rendezvous("the disk is full".into()))
+    }) else {
+        return;
+    };
+    let told = Err("stopped because rank 1 failed: the disk is full".to_owned());
+    assert_eq!(outcomes, [told.clone(), Err("the disk is full".to_owned()), told]);
+}
+
 /// A process that is alive but calls no collective after its last step, as while it saves.
 #[test]
 fn who_does_not_come_after_a_step_is_named() {

@@ -221,6 +221,11 @@ impl Communicator {
         self.session.has_ended()
     }
 
+    /// Whether NCCL or a wait for too long ended the group for this rank: not an abort, nor a failure that [`Join::failed`] knew.
+    pub fn has_failed(&self) -> bool {
+        self.session.has_failed()
+    }
+
     /// Begins to leave the group, which dropping it ends. Ranks leave together, so one thread with several of
     /// them begins with all of them first. No operation may follow.
     pub fn begin_close(&mut self) {

@@ -72,6 +72,8 @@ struct State {
     ended: Option<String>,
     /// Whether it ended before its operations had.
     aborted: bool,
+    /// Whether NCCL or the patience ended it, not a failure that was known.
+    failed: bool,
     /// The number of operations, and how many of them the stream has passed by its marks.
     asked: usize,
     passed: usize,
@@ -83,8 +85,15 @@ impl Session {
     /// Begins to join. [`joined`](Session::joined) waits for the others.
     pub(crate) fn begin(calls: Arc<dyn Calls>, device: String, join: Join) -> Result<Session> {
         let Join { id, rank, world, patience, failed } = join;
-        let state =
-            State { comm: None, ended: None, aborted: false, asked: 0, passed: 0, since: Instant::now() };
+        let state = State {
+            comm: None,
+            ended: None,
+            aborted: false,
+            failed: false,
+            asked: 0,
+            passed: 0,
+            since: Instant::now(),
+        };
         let failed = Mutex::new(failed);
         let session = Session { calls, device, rank, world, patience, failed, state: Mutex::new(state) };
         if rank >= world {
@@ -124,6 +133,11 @@ impl Session {
 
     pub(crate) fn has_ended(&self) -> bool {
         lock(&self.state).ended.is_some()
+    }
+
+    /// Whether NCCL or the patience ended it: not an abort, nor a failure that was known by then.
+    pub(crate) fn has_failed(&self) -> bool {
+        lock(&self.state).failed
     }
 
     pub(crate) fn rank(&self) -> usize {
@@ -190,7 +204,7 @@ impl Session {
 
     /// Ends the session, with the reason for all later calls. It may be called on any thread, at any time.
     pub(crate) fn abort(&self, reason: &str) {
-        self.end(&mut lock(&self.state), reason.to_owned());
+        self.end(&mut lock(&self.state), reason.to_owned(), true);
     }
 
     /// Waits for all operations, and begins to leave the group. A failure here or in
@@ -252,7 +266,9 @@ impl Session {
 
     /// Ends the session if another rank failed, or keeps this one waiting for too long.
     fn go_on(&self, state: &mut State, call: &'static str, since: Instant, patience: Duration) -> Result<()> {
-        let reason = match lock(&self.failed).as_ref().and_then(|failed| failed()) {
+        let known = lock(&self.failed).as_ref().and_then(|failed| failed());
+        let is_known = known.is_some();
+        let reason = match known {
             Some(reason) => reason,
             None if since.elapsed() < patience => return Ok(()),
             None => format!(
@@ -262,22 +278,25 @@ impl Session {
                 patience.as_secs_f64()
             ),
         };
-        self.end(state, reason.clone());
+        self.end(state, reason.clone(), is_known);
         Err(self.error(reason))
     }
 
     fn unless_failed(&self, state: &mut State, call: &'static str, status: Status) -> Result<()> {
         let Status::Failed(why) = status else { return Ok(()) };
         let known = lock(&self.failed).as_ref().and_then(|failed| failed());
+        let is_known = known.is_some();
         let why = format!("{call} failed: {}", self.calls.explain(state.comm, why));
         let reason = known.map_or(why.clone(), |known| format!("{known} ({why})"));
-        self.end(state, reason.clone());
+        self.end(state, reason.clone(), is_known);
         Err(self.error(reason))
     }
 
-    /// The first reason stays.
-    fn end(&self, state: &mut State, reason: String) {
-        state.aborted |= state.ended.is_none();
+    /// The first reason stays. It may be that of a failure which was known before.
+    fn end(&self, state: &mut State, reason: String, is_known: bool) {
+        let is_first = state.ended.is_none();
+        state.aborted |= is_first;
+        state.failed |= is_first && !is_known;
         state.ended.get_or_insert(reason);
         if let Some(comm) = state.comm.take() {
             let calls = Arc::clone(&self.calls);
