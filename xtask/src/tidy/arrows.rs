@@ -35,7 +35,11 @@ const ARROWS: &[(&str, Allowed)] = &[
     ),
     ("towers-options", Only(&[])),
     ("towers-plot", Only(&[])),
-    ("towers-callbacks", Only(&["towers-checkpoint", "towers-options", "towers-plot"])),
+    ("towers-metrics", Only(&[])),
+    (
+        "towers-callbacks",
+        Only(&["towers-checkpoint", "towers-metrics", "towers-options", "towers-plot"]),
+    ),
     (
         "towers-trained",
         Only(&[

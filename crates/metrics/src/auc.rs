@@ -1,0 +1,52 @@
+use crate::{Error, Metric, Result};
+
+/// The area under the ROC curve of the second of two classes, with the thresholds of Keras' `AUC`: 200 of them, in equal steps from 0 to
+/// 1, and trapezoids between them.
+struct Auc;
+
+const NAME: &str = "auc";
+
+/// The spaces between the thresholds.
+const SPACES: usize = 199;
+
+pub(crate) fn named(name: &str) -> Option<Box<dyn Metric>> {
+    (name == NAME).then(|| Box::new(Auc) as _)
+}
+
+impl Metric for Auc {
+    fn name(&self) -> String {
+        NAME.to_owned()
+    }
+
+    fn title(&self) -> String {
+        "AUC".to_owned()
+    }
+
+    fn counts(&self, classes: usize) -> Result<usize> {
+        if classes != 2 {
+            return Err(Error::Classes { name: NAME.to_owned(), needs: "two classes".to_owned(), classes });
+        }
+        Ok(2 * SPACES)
+    }
+
+    fn add(&self, scores: &[f32], label: usize, counts: &mut [u64]) {
+        let probability = 1.0 / (1.0 + (f64::from(scores[0]) - f64::from(scores[1])).exp());
+        // The space below the probability: a threshold itself belongs to the space below it.
+        let space = (probability * SPACES as f64).ceil().max(1.0) as usize - 1;
+        counts[2 * space + label] += 1;
+    }
+
+    fn value(&self, counts: &[u64]) -> f64 {
+        let spaces = counts.as_chunks().0;
+        let all = |label: usize| spaces.iter().map(|space: &[u64; 2]| space[label]).sum::<u64>() as f64;
+        let [negative, positive] = [all(0), all(1)];
+        // From the highest threshold down, the area grows by a trapezoid a space.
+        let (mut found, mut area) = (0.0, 0.0);
+        for space in spaces.iter().rev() {
+            let [wrong, right] = space.map(|count| count as f64);
+            area += wrong / negative * (found + right / 2.0) / positive;
+            found += right;
+        }
+        if negative > 0.0 && positive > 0.0 { area } else { f64::NAN }
+    }
+}

@@ -1,0 +1,23 @@
+/// The result of a fallible operation.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// What can go wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No metric has this name.
+    #[error("the metric is `{0}`, but must be one of {list}", list = crate::names().collect::<Vec<_>>().join(", "))]
+    Unknown(String),
+    /// The metric is named twice.
+    #[error("the metric `{0}` is named twice")]
+    Twice(String),
+    /// The metric is not defined for so many classes.
+    #[error("the metric `{name}` needs {needs}, and there are {classes}")]
+    Classes {
+        /// The name of the metric.
+        name: String,
+        /// The numbers of classes for which it is defined, in words.
+        needs: String,
+        /// The number of classes.
+        classes: usize,
+    },
+}

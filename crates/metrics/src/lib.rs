@@ -1,0 +1,36 @@
+//! Metrics of classifiers, as counts that add up exactly.
+//!
+//! A [`Metric`] counts samples by their scores and labels. A [`Tally`] keeps the counts of several metrics. Counts of
+//! several batches, threads or machines [add up](Tally::add_counts), so the result does not depend on how the samples
+//! were divided. [`named`] finds a metric by its name:
+//!
+//! | name | metric | defined as in |
+//! | --- | --- | --- |
+//! | `topK_acc`, such as `top5_acc` | the share of the samples whose class has one of the K best scores | Keras' `TopKCategoricalAccuracy` |
+//! | `balanced_acc` | the mean recall of the classes | scikit-learn's `balanced_accuracy_score` |
+//! | `precision`, `recall`, `f1` | the mean over the classes ("macro") | scikit-learn's `precision_recall_fscore_support` |
+//! | `auc` | the area under the ROC curve, for two classes | Keras' `AUC` |
+//!
+//! [`Values`] is a list of named numbers, such as the metrics of an epoch. [`about`] knows the title of a metric and the
+//! direction in which it improves.
+#![forbid(unsafe_code)]
+
+mod about;
+mod auc;
+mod error;
+mod macro_average;
+mod metric;
+mod tally;
+mod top_k;
+mod values;
+
+pub use about::{About, Unit, about, canonical, keras_name};
+pub use error::{Error, Result};
+pub use metric::{Metric, named, names};
+pub use tally::Tally;
+pub use values::Values;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,88 @@
+use crate::{Result, Unit, auc, macro_average, top_k};
+
+/// A metric of a classifier: counts of samples, and the number that they give.
+///
+/// ```
+/// use metrics::{Metric, Result, Tally};
+///
+/// /// The share of the samples whose class has a higher score than all others together.
+/// struct Sure;
+///
+/// impl Metric for Sure {
+///     fn name(&self) -> String {
+///         "sure".into()
+///     }
+///     fn title(&self) -> String {
+///         "Sure and right".into()
+///     }
+///     fn counts(&self, _: usize) -> Result<usize> {
+///         Ok(2)
+///     }
+///     fn add(&self, scores: &[f32], label: usize, counts: &mut [u64]) {
+///         let all: f32 = scores.iter().map(|score| score.exp()).sum();
+///         counts[0] += u64::from(scores[label].exp() > all / 2.0);
+///         counts[1] += 1;
+///     }
+///     fn value(&self, counts: &[u64]) -> f64 {
+///         counts[0] as f64 / counts[1] as f64
+///     }
+/// }
+///
+/// let mut tally = Tally::new(vec![Box::new(Sure)], 2)?;
+/// tally.add(&[3.0, 0.0], 0);
+/// tally.add(&[3.0, 0.0], 1);
+/// assert_eq!(tally.values().get("sure"), Some(0.5));
+/// # Ok::<(), metrics::Error>(())
+/// ```
+pub trait Metric: Send + Sync {
+    /// Its name in files and options: lower-case letters, digits, underscores.
+    fn name(&self) -> String;
+
+    /// Its title for people.
+    fn title(&self) -> String;
+
+    /// Whether a higher value is better.
+    fn higher_is_better(&self) -> bool {
+        true
+    }
+
+    /// The unit of its values.
+    fn unit(&self) -> Unit {
+        Unit::Share
+    }
+
+    /// How many counts it keeps for so many classes.
+    ///
+    /// # Errors
+    /// [`Error::Classes`](crate::Error::Classes) if it is not defined for so many.
+    fn counts(&self, classes: usize) -> Result<usize>;
+
+    /// Counts a sample. `scores` has a logit or a logarithm of a probability for each class.
+    fn add(&self, scores: &[f32], label: usize, counts: &mut [u64]);
+
+    /// The value; NaN where it is not defined, as without samples.
+    fn value(&self, counts: &[u64]) -> f64;
+}
+
+/// A metric with a name, or `None` for another name.
+type Named = fn(&str) -> Option<Box<dyn Metric>>;
+
+/// The metrics: a line each, with a name that it has.
+const LIST: [(&str, Named); 6] = [
+    ("top5_acc", top_k::named),
+    ("balanced_acc", macro_average::balanced_acc),
+    ("precision", macro_average::precision),
+    ("recall", macro_average::recall),
+    ("f1", macro_average::f1),
+    ("auc", auc::named),
+];
+
+/// The metric with this name: one of [`names`], or `topK_acc` with another number.
+pub fn named(name: &str) -> Option<Box<dyn Metric>> {
+    LIST.iter().find_map(|(_, named)| named(name))
+}
+
+/// The names of the metrics.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    LIST.iter().map(|(name, _)| *name)
+}
