@@ -41,8 +41,8 @@ const FLAGS: [(&[&str], &str); 21] = [
         "all pictures weigh the same; to show a rare class more often, put copies of its pictures into its folder",
     ),
     (
-        &["--metrics", "--metric", "--topk"],
-        "loss and accuracy are always measured; towers evaluate has the accuracy of each class, towers report more",
+        &["--metric", "--topk"],
+        "loss and accuracy are always measured; --metrics NAME,... adds others, such as top5_acc and f1",
     ),
     (&["--loss", "--criterion"], "the loss is cross-entropy, with --label-smoothing X if you like"),
     (

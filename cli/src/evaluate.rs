@@ -90,10 +90,12 @@ fn is_same_folder(one: &str, other: &str) -> bool {
 
 fn object(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> serde_json::Value {
     let Measured { run, data, all, .. } = measured;
-    json!({
+    let mut object = json!({
         "run": run.display().to_string(), "dataset": data.name, "samples": e.samples, "test_samples": all, "loss": e.loss, "acc": e.acc,
         "classes": classifier.classes, "class_acc": e.class_accuracy(), "confusion": e.confusion,
-    })
+    });
+    e.metrics.iter().for_each(|(name, value)| object[name] = value.into());
+    object
 }
 
 fn table(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> String {
@@ -102,7 +104,8 @@ fn table(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> String
     let why = if *as_trained && limited { ", as the run was; --limit-test changes that" } else { "" };
     let mut out = format!("{} on {}{why}\n", run.display(), trained::measured_on(data, *all));
     // Writing to a string cannot fail.
-    let _ = writeln!(out, "loss: {} - acc: {:.4}\n", figure(e.loss), e.acc);
+    let more = e.metrics.iter().map(|(name, value)| format!(" - {name}: {value:.4}"));
+    let _ = writeln!(out, "loss: {} - acc: {:.4}{}\n", figure(e.loss), e.acc, more.collect::<String>());
     let width = classifier.classes.iter().map(String::len).max().unwrap_or(0);
     for (k, (class, acc)) in classifier.classes.iter().zip(e.class_accuracy()).enumerate() {
         let wrong =

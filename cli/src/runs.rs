@@ -100,7 +100,7 @@ impl Row {
         row.epochs = history.len();
         row.seconds = history.iter().fold(0.0, |sum, record| sum + record.seconds);
         let best = Monitor::default().best_of(&history);
-        (row.best_val_acc, row.best_epoch) = best.map(|best| (best.val_acc, best.epoch)).unzip();
+        (row.best_val_acc, row.best_epoch) = best.map(|best| (best.metrics["val_acc"], best.epoch)).unzip();
         match Status::read(run) {
             Ok(Some(Status { started, processes, ended, end, reason })) => {
                 (row.started, row.ended, row.end, row.reason) = (Some(started), ended, end, reason);

@@ -108,10 +108,15 @@ fn named_checkpoints_are_models() {
         let device =
             train::open_devices(&config.placement.devices, &config.training.arithmetic).unwrap().remove(0);
         for record in &finished.outcome.state.history {
-            let name = format!("best/w-{:02}-{:.2}.safetensors", record.epoch, record.val_acc);
+            let name = format!("best/w-{:02}-{:.2}.safetensors", record.epoch, record.metrics["val_acc"]);
             let mut model = Classifier::load(&folder.path().join(name), &device, 16).unwrap();
             let evaluation = trained::evaluate(&mut model, &data(), |_, _| {}).unwrap();
-            assert!((evaluation.acc - record.val_acc).abs() < 1e-6, "{} {}", evaluation.acc, record.val_acc);
+            assert!(
+                (evaluation.acc - record.metrics["val_acc"]).abs() < 1e-6,
+                "{} {}",
+                evaluation.acc,
+                record.metrics["val_acc"]
+            );
         }
         // 8 steps in all, 4 an epoch.
         for name in ["1-3", "2-2"] {
@@ -281,14 +286,19 @@ fn records_within_the_epoch_are_those_of_a_run_without_a_pause() {
         [(2, 1), (4, 1), (6, 2), (8, 2)]
     );
     for (record, pair) in finished.outcome.state.history.iter().zip(expected.chunks(2)) {
-        let mean = (pair[0].loss + pair[1].loss) / 2.0;
-        assert!((mean - record.loss).abs() < 1e-6 && pair[1].lr == record.lr, "{mean}, not {}", record.loss);
+        let mean = (pair[0].metrics["loss"] + pair[1].metrics["loss"]) / 2.0;
+        assert!(
+            (mean - record.metrics["loss"]).abs() < 1e-6 && pair[1].lr == record.lr,
+            "{mean}, not {}",
+            record.metrics["loss"]
+        );
     }
     run(&config, &data(), None, Some(4), observers(parts.path())).unwrap();
     let resume = Resume::newest(parts.path()).unwrap();
     assert_eq!((resume.state.step, records(parts.path()).len()), (5, 2));
     ends(&config, Some(&resume), observers(parts.path()));
-    let bits = |r: &StepRecord| [r.step, r.loss.to_bits(), r.acc.to_bits(), r.lr.to_bits()];
+    let bits =
+        |r: &StepRecord| [r.step, r.metrics["loss"].to_bits(), r.metrics["acc"].to_bits(), r.lr.to_bits()];
     let figures = |records: Vec<StepRecord>| records.iter().map(bits).collect::<Vec<_>>();
     assert_eq!(figures(records(parts.path())), figures(expected));
     // One step after three would be noise: the record of three is left out.
@@ -360,7 +370,8 @@ fn tensorboard_reads_scalars_histograms_and_images() {
     let Some(text) = read_by_tensorboard(&folder.path().join("train")) else { return };
     let read: serde_json::Value = serde_json::from_str(&text).unwrap();
     let losses: Vec<(u64, f32)> = serde_json::from_value(read["loss"].clone()).unwrap();
-    let own = finished.outcome.state.history.iter().map(|record| (record.epoch - 1, record.loss as f32));
+    let own =
+        finished.outcome.state.history.iter().map(|record| (record.epoch - 1, record.metrics["loss"] as f32));
     assert_eq!(losses, own.collect::<Vec<_>>());
     assert_eq!(read["steps"], serde_json::json!([2, 4, 6, 8, 10, 12, 14, 16]));
     assert_eq!(

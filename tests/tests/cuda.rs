@@ -56,8 +56,16 @@ fn assert_near(a: &Finished, b: &Finished, tolerance: f64) {
     let apart = distance(&a.tensors, &b.tensors);
     assert!(apart < tolerance, "the tensors lie {apart} apart");
     for (a, b) in a.outcome.state.history.iter().zip(&b.outcome.state.history) {
-        assert!((a.loss - b.loss).abs() < tolerance * a.loss.abs(), "{} and {}", a.loss, b.loss);
-        assert!((a.val_loss - b.val_loss).abs() < 4.0 * tolerance * a.val_loss.abs());
+        assert!(
+            (a.metrics["loss"] - b.metrics["loss"]).abs() < tolerance * a.metrics["loss"].abs(),
+            "{} and {}",
+            a.metrics["loss"],
+            b.metrics["loss"]
+        );
+        assert!(
+            (a.metrics["val_loss"] - b.metrics["val_loss"]).abs()
+                < 4.0 * tolerance * a.metrics["val_loss"].abs()
+        );
     }
 }
 
@@ -95,7 +103,12 @@ fn half_precision_learns_about_the_same() {
         on_gpus(precision, |open| {
             let half = run(&[open()], &config);
             for (a, b) in expected.outcome.state.history.iter().zip(&half.outcome.state.history) {
-                assert!((a.loss - b.loss).abs() < 0.05 * a.loss, "{precision}: {} and {}", a.loss, b.loss);
+                assert!(
+                    (a.metrics["loss"] - b.metrics["loss"]).abs() < 0.05 * a.metrics["loss"],
+                    "{precision}: {} and {}",
+                    a.metrics["loss"],
+                    b.metrics["loss"]
+                );
             }
         });
     }

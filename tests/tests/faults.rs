@@ -141,11 +141,14 @@ fn a_validation_loss_that_is_no_number_is_kept_and_told() {
         vec![Box::new(checkpoints), Box::new(listener.clone())]
     };
     let outcome = run(&config, &few_images(), None, None, observers()).unwrap().outcome;
-    assert!(outcome.end == End::Done && !outcome.state.history[0].val_loss.is_finite(), "{outcome:?}");
+    assert!(
+        outcome.end == End::Done && !outcome.state.history[0].metrics["val_loss"].is_finite(),
+        "{outcome:?}"
+    );
     let warnings = listener.warnings.lock().unwrap().concat();
     assert!(warnings.contains("the validation loss is not finite"), "{warnings}");
     let resume = Resume::newest(dir.path()).unwrap();
-    assert!(resume.state.epoch == 1 && resume.state.history[0].val_loss.is_nan());
+    assert!(resume.state.epoch == 1 && resume.state.history[0].metrics["val_loss"].is_nan());
     config.outputs.terminate_on_nan = true;
     let outcome = run(&config, &few_images(), None, None, vec![]).unwrap().outcome;
     assert!(matches!(outcome.end, End::Stopped(_)) && outcome.state.epoch == 0, "{outcome:?}");

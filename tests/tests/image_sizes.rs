@@ -85,7 +85,10 @@ fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &F
     let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 4).unwrap();
     let evaluation = evaluate(&mut classifier, data, |_, _| {}).unwrap();
     let last = finished.outcome.state.history.last().unwrap();
-    assert!((evaluation.loss - last.val_loss).abs() < 1e-3 * (1.0 + last.val_loss), "{name}: {evaluation:?}");
+    assert!(
+        (evaluation.loss - last.metrics["val_loss"]).abs() < 1e-3 * (1.0 + last.metrics["val_loss"]),
+        "{name}: {evaluation:?}"
+    );
     let test = bytes(&data.test);
     let expected = logits(&trained, &test);
     let one = picture(pictures.join("ant/000.png"), [SIZE.height, SIZE.width, 3]).unwrap();
@@ -162,7 +165,7 @@ fn towers_and_virtual_replicas_are_one_device() {
     // Without normalization and dropout, several replicas equal one up to rounding.
     let mut config = config.with(|config| config.training.virtual_replicas = None);
     (config.training.model, config.training.sync_batch_norm) = ("small_cnn".into(), true);
-    let loss = |world| trained(&cpus(world, 1), &config, &data).outcome.state.history[1].loss;
+    let loss = |world| trained(&cpus(world, 1), &config, &data).outcome.state.history[1].metrics["loss"];
     assert!((loss(1) - loss(2)).abs() < 1e-4, "{} {}", loss(1), loss(2));
 }
 

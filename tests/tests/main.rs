@@ -13,6 +13,7 @@ mod fine_tuning;
 mod image_sizes;
 mod images;
 mod keras;
+mod metrics;
 mod outside;
 mod own_model;
 mod pipeline;

@@ -79,8 +79,8 @@ const PROJECTS: [Project; 8] = [
         features: "",
         program: include_str!("../outside/trained.rs"),
         prints: &["no/such/run"],
-        packages: 100,
-        with_features: 100,
+        packages: 101,
+        with_features: 101,
     },
 ];
 

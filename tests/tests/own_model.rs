@@ -24,7 +24,8 @@ fn run(model: Model, config: &Config) -> Result<Outcome, Error> {
 /// The losses and accuracies, without the times.
 fn figures(outcome: &Outcome) -> [u64; 4] {
     let epoch = &outcome.state.history[0];
-    [epoch.loss, epoch.acc, epoch.val_loss, epoch.val_acc].map(f64::to_bits)
+    [epoch.metrics["loss"], epoch.metrics["acc"], epoch.metrics["val_loss"], epoch.metrics["val_acc"]]
+        .map(f64::to_bits)
 }
 
 #[test]
@@ -120,8 +121,13 @@ fn a_network_of_ones_own_is_opened_again() {
     let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 7).unwrap();
     let evaluation = evaluate(&mut classifier, &data, |_, _| {}).unwrap();
     let epoch = &outcome.state.history[0];
-    assert!((evaluation.loss - epoch.val_loss).abs() < 1e-4, "{} {}", evaluation.loss, epoch.val_loss);
-    assert_eq!(evaluation.acc, epoch.val_acc);
+    assert!(
+        (evaluation.loss - epoch.metrics["val_loss"]).abs() < 1e-4,
+        "{} {}",
+        evaluation.loss,
+        epoch.metrics["val_loss"]
+    );
+    assert_eq!(evaluation.acc, epoch.metrics["val_acc"]);
     let picture: Vec<u8> = data.test.take(1).images.iter().copied().collect();
     assert_eq!(classifier.classify(&picture).unwrap()[0].probabilities.len(), 10);
 

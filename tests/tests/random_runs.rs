@@ -68,7 +68,7 @@ fn data(seed: u64) -> cifar::Dataset {
 
 fn last_losses(run: &Finished) -> [f64; 2] {
     let last = run.outcome.state.history.last().unwrap();
-    [last.loss, last.val_loss]
+    [last.metrics["loss"], last.metrics["val_loss"]]
 }
 
 proptest! {

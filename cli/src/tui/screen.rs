@@ -2,7 +2,7 @@
 
 mod text;
 
-use callbacks::{RunStatus, figure};
+use callbacks::{EpochRecord, RunStatus, figure};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Styled, Stylize};
@@ -99,15 +99,13 @@ fn headline(view: &View, width: u16) -> Vec<Line<'static>> {
 fn figures(view: &View, width: usize) -> Vec<Line<'static>> {
     let status = &view.status;
     let step = status.step.iter().flat_map(|step| {
-        [
-            format!("loss {}", figure(step.loss)),
-            format!("acc {}", figure(step.acc)),
-            format!("lr {:.3e}", step.lr),
-        ]
+        let metrics = step.metrics.iter().map(|(name, value)| format!("{name} {}", figure(value)));
+        metrics.chain([format!("lr {:.3e}", step.lr)])
     });
-    let best = status
-        .best()
-        .map_or_else(String::new, |best| format!("best val_acc {:.4} in epoch {}", best.val_acc, best.epoch));
+    let of_best = |best: &EpochRecord| Some((best.epoch, best.get("val_acc")?));
+    let best = status.best().and_then(of_best);
+    let best =
+        best.map_or_else(String::new, |(epoch, acc)| format!("best val_acc {acc:.4} in epoch {epoch}"));
     let mut lines = packed(step.map(Span::raw), width);
     lines.extend(
         [best, status.time.to_string()].into_iter().flat_map(|text| fold(&text, width)).map(Line::raw),
@@ -127,8 +125,7 @@ fn both_charts(frame: &mut Frame<'_>, area: Rect, high: bool, view: &View) {
         false => Layout::vertical([Constraint::Fill(1), Constraint::Length(0)]).areas(area),
     };
     let status = &view.status;
-    let acc = status.by_step(|record| record.acc, |epoch| epoch.acc);
-    let val_acc = status.by_epoch(|epoch| epoch.val_acc);
+    let (acc, val_acc) = (status.by_step("acc"), status.by_epoch("val_acc"));
     let range = bounds(acc.iter().chain(&val_acc).map(|(_, y)| *y));
     chart(frame, first, view, "accuracy", range, [acc, val_acc]);
     if second.height > 0 {
@@ -217,7 +214,7 @@ mod tests {
     use callbacks::{LiveStatus, testing};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use train::{EpochRecord, Observer, RunInfo, StepInfo, StepRecord};
+    use train::{Observer, RunInfo, StepInfo, StepRecord};
 
     fn shown(view: &View, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
@@ -238,8 +235,9 @@ mod tests {
         let run = RunInfo { model: "minigooglenet", devices, replicas: 2, ..testing::run(10, &state) };
         let mut status = LiveStatus::default();
         let record =
-            StepRecord { step: 65, epoch: 4, loss: 0.6, acc: 0.7, lr: 0.05, images_per_second: 640.0 };
-        let step = StepInfo { samples: 320, loss: 0.6, acc: 0.7, lr: 0.05, ..testing::step(3, 5, 20) };
+            StepRecord { epoch: 4, lr: 0.05, images_per_second: 640.0, ..testing::step_record(65, 0.6, 0.7) };
+        let step =
+            StepInfo { samples: 320, metrics: testing::means(0.6, 0.7), lr: 0.05, ..testing::step(3, 5, 20) };
         let shown = [
             status.on_begin(&RunInfo { steps_per_epoch: 20, train_samples: 1280, ..run }),
             status.on_epoch_begin(3),
@@ -317,10 +315,9 @@ mod tests {
     #[test]
     fn a_loss_that_spikes_does_not_flatten_the_rest() {
         let mut view = busy();
-        let record = view.status.records[0];
         view.status.records =
-            (1..=40).map(|step| StepRecord { step, epoch: 1, loss: 2.0, ..record }).collect();
-        view.status.records[3].loss = 7.6e18;
+            (1..=40).map(|step| StepRecord { epoch: 1, ..testing::step_record(step, 2.0, 0.7) }).collect();
+        view.status.records[3].metrics.set("loss", 7.6e18);
         view.status.history.clear();
         let text = shown(&view, 100, 40);
         assert!(text.contains("2.500") && !text.contains("e18"), "{text}");

@@ -18,6 +18,11 @@ pub(crate) trait Callback: Default + Serialize {
         Ok(options::check(self, &Self::TABLE)?)
     }
 
+    /// The metrics that it needs, each with the key of the option that names it.
+    fn metrics(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// The file or folder that it writes outside of the run's folder.
     fn outside(&self) -> Option<Outside<'_>> {
         None

@@ -1,4 +1,4 @@
-use crate::monitor::METRIC;
+use crate::monitor::{METRIC, direction};
 use crate::{
     EarlyStop, EarlyStopping, EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, StepInfo,
     TrainState,
@@ -26,7 +26,7 @@ options! {
         every_steps: u64 = 0, Kind::Whole(0);
         /// Keep the last K checkpoints, by default 3; 0 for all
         keep_last: usize = 3, Kind::Whole(0), "--keep-last K";
-        /// Keep the best checkpoint by loss, acc, val_loss or val_acc
+        /// Keep the best checkpoint by METRIC: loss, acc, val_loss, val_acc, or val_ and a name of --metrics
         save_best: Option<String> = None, METRIC, "--save-best METRIC";
     }
 }
@@ -71,7 +71,8 @@ impl Checkpoints {
     /// [`Error::Option`] when there is no metric of that name, [`Error::File`] when the folder can't be used.
     pub fn new(run_dir: impl AsRef<Path>, options: &CheckpointOptions) -> Result<Self> {
         options::check(options, &TABLE)?;
-        let best = options.save_best.clone().map(|metric| Best { metric, mode: Mode::Auto });
+        let best =
+            options.save_best.clone().map(|metric| Best { mode: direction(&metric, Mode::Auto), metric });
         let policy = Policy {
             every_epochs: options.every_epochs,
             keep_last: Some(options.keep_last).filter(|keep| *keep > 0),
@@ -106,7 +107,7 @@ impl Checkpoints {
 
     /// Decides whether to save after an epoch, and remembers the best one.
     fn decide(&mut self, record: &EpochRecord) -> checkpoint::Decision {
-        let mut value = self.policy.best.as_ref().and_then(|best| record.metric(&best.metric));
+        let mut value = self.policy.best.as_ref().and_then(|best| record.get(&best.metric));
         let mut decision = self.policy.decide(record.epoch, value, self.best.as_ref());
         if let Some(stopping) = &mut self.stopping {
             decision.best = stopping.observe(record).best;

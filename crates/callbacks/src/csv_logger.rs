@@ -1,8 +1,10 @@
 use crate::callback::Callback;
 use crate::format::repr;
+use crate::state::METRICS;
 use crate::{
     EpochRecord, Error, Flow, Observer, Outside, Result, Run, RunInfo, Snapshot, TrainState, read_history,
 };
+use metrics::keras_name;
 use options::{Kind, Refused, Table, options};
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
@@ -75,17 +77,16 @@ fn read_separator(text: &str) -> Result<serde_json::Value, Refused> {
 #[derive(Debug)]
 pub struct CsvLogger {
     options: CsvLogOptions,
+    /// The figures of a row after the epoch: Keras' names, in Keras' order, which is that of the alphabet.
+    columns: Vec<String>,
     written: Vec<EpochRecord>,
     file: Option<File>,
 }
 
-/// In Keras' order.
-const COLUMNS: [&str; 6] = ["epoch", "accuracy", "learning_rate", "loss", "val_accuracy", "val_loss"];
-
 impl CsvLogger {
     /// A logger with these options.
     pub fn new(options: CsvLogOptions) -> Self {
-        CsvLogger { options, written: Vec::new(), file: None }
+        CsvLogger { options, columns: columns(&METRICS), written: Vec::new(), file: None }
     }
 
     /// The epochs that the run had written before it was interrupted, as
@@ -96,7 +97,7 @@ impl CsvLogger {
 
     /// The rows of these epochs.
     fn rows<'a>(&self, records: impl IntoIterator<Item = &'a EpochRecord>) -> Vec<String> {
-        records.into_iter().map(|record| self.row(&fields(record))).collect()
+        records.into_iter().map(|record| self.row(&self.fields(record))).collect()
     }
 
     fn row(&self, fields: &[String]) -> String {
@@ -148,8 +149,23 @@ impl CsvLogger {
     }
 
     fn header(&self) -> String {
-        self.row(&COLUMNS.map(str::to_owned))
+        self.row(&[&["epoch".to_owned()], &self.columns[..]].concat())
     }
+
+    /// The fields of an epoch.
+    fn fields(&self, record: &EpochRecord) -> Vec<String> {
+        let epoch = record.epoch.saturating_sub(1).to_string();
+        let figure = |name: &String| record.get(name).map_or(String::new(), repr);
+        std::iter::once(epoch).chain(self.columns.iter().map(figure)).collect()
+    }
+}
+
+/// The columns after the epoch of a run with these metrics.
+fn columns(metrics: &[impl AsRef<str>]) -> Vec<String> {
+    let metrics = metrics.iter().map(|name| keras_name(name.as_ref()).into_owned());
+    let mut columns = Vec::from_iter(metrics.chain(["learning_rate".to_owned()]));
+    columns.sort();
+    columns
 }
 
 /// The remaining rows of a file.
@@ -187,19 +203,13 @@ pub(crate) fn replace_end(path: &Path, before: &str, after: &str) -> io::Result<
     file.set_len(after.len() as u64)
 }
 
-/// The fields of an epoch.
-fn fields(record: &EpochRecord) -> Vec<String> {
-    let EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, .. } = *record;
-    let figures = [acc, lr, loss, val_acc, val_loss].map(repr);
-    std::iter::once(epoch.saturating_sub(1).to_string()).chain(figures).collect()
-}
-
 impl Observer for CsvLogger {
     fn is_optional(&self) -> bool {
         true
     }
 
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        self.columns = columns(&run.metrics);
         let CsvLogOptions { path, append, .. } = &self.options;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         folder.map(fs::create_dir_all).transpose().map_err(Error::io("create the folder of", path))?;

@@ -1,7 +1,11 @@
 //! Learning curves as pictures.
 
-use crate::{EpochRecord, Error, Flow, Monitor, Observer, Result, RunInfo, Snapshot, TrainState, printable};
+use crate::{
+    EpochRecord, Error, Flow, Monitor, Observer, Result, RunInfo, Snapshot, TrainState, metric_names,
+    printable,
+};
 use checkpoint::{write_file, write_output};
+use metrics::{Group, Unit, grouped};
 use plot::{Chart, Curve, Highlight, Panel, Scale};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,7 +13,7 @@ use std::time::{Duration, Instant};
 /// The most time for drawing, as a fraction of the run's time: one part in so many.
 const SHARE: u32 = 20;
 
-/// Draws loss and accuracy of training and validation to `curves.svg` and `curves.png` in the run directory, or
+/// Draws loss, accuracy and other metrics of training and validation to `curves.svg` and `curves.png` in the run directory, or
 /// to a file of any name.
 ///
 /// The files are replaced as a whole after an epoch and when the run ends. Drawing takes at most a twentieth
@@ -113,25 +117,37 @@ impl Observer for Curves {
     }
 }
 
-/// Loss and accuracy, with a ring around the best epoch.
+/// A panel for each metric, with a ring around the best epoch by the validation accuracy.
 fn chart(title: &str, history: &[EpochRecord]) -> Chart {
-    type Figure = fn(&EpochRecord) -> f64;
-    let curves = |[training, validation]: [Figure; 2]| {
-        let points = |figure: Figure| history.iter().map(|r| (r.epoch as f64, figure(r))).collect();
-        vec![
-            Curve { points: points(training), ..Curve::new("training", []) },
-            Curve { points: points(validation), colour: 1, dashed: true, ..Curve::new("validation", []) },
-        ]
-    };
-    let loss = Panel::new("Loss", Scale::Loss, curves([|r| r.loss, |r| r.val_loss]));
-    let mut accuracy = Panel::new("Accuracy", Scale::Unit, curves([|r| r.acc, |r| r.val_acc]));
-    let mut subtitle = String::new();
-    if let Some(EpochRecord { epoch, val_acc, .. }) = Monitor::default().best_of(history) {
-        subtitle = format!("best validation accuracy {val_acc:.4} in epoch {epoch}");
-        accuracy.highlight =
-            Some(Highlight { name: format!("best {val_acc:.4}"), at: (*epoch as f64, *val_acc) });
+    let best = Monitor::default().best_of(history).and_then(|best| Some((best.epoch, best.get(BEST)?)));
+    let groups = grouped(metric_names(history));
+    let panels = groups.into_iter().map(|Group { about, training, validation, .. }| {
+        let curve = |name: &str| {
+            let values =
+                history.iter().map(|record| (record.epoch as f64, record.get(name).unwrap_or(f64::NAN)));
+            Curve { points: values.collect(), ..Curve::new("training", []) }
+        };
+        let of_validation =
+            |name| Curve { name: "validation".to_owned(), colour: 1, dashed: true, ..curve(name) };
+        let curves = training.map(curve).into_iter().chain(validation.map(of_validation)).collect();
+        let highlight = best
+            .filter(|_| validation == Some(BEST))
+            .map(|(epoch, value)| Highlight { name: format!("best {value:.4}"), at: (epoch as f64, value) });
+        Panel { highlight, ..Panel::new(about.title, scale(about.unit), curves) }
+    });
+    let subtitle = best.map(|(epoch, value)| format!("best validation accuracy {value:.4} in epoch {epoch}"));
+    Chart { title: printable(title), subtitle: subtitle.unwrap_or_default(), panels: panels.collect() }
+}
+
+/// The metric whose best epoch is marked.
+const BEST: &str = "val_acc";
+
+/// The axis that suits a metric with values of this unit.
+pub fn scale(unit: Unit) -> Scale {
+    match unit {
+        Unit::Share => Scale::Unit,
+        Unit::None => Scale::Loss,
     }
-    Chart { title: printable(title), subtitle, panels: vec![loss, accuracy] }
 }
 
 #[cfg(test)]

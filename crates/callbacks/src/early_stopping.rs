@@ -117,7 +117,7 @@ impl EarlyStopping {
     }
 
     fn judge(&mut self, record: &EpochRecord) -> Verdict {
-        let value = record.metric(&self.options.monitor);
+        let value = record.get(&self.options.monitor);
         // Keras counts epochs from 0.
         let Some(value) = value.filter(|_| record.epoch > self.options.start_from_epoch) else {
             return Verdict { best: false, stop: false };
@@ -264,7 +264,8 @@ mod tests {
         let error = EarlyStopping::new(options).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`early_stop.monitor` is \"val_los\", but must be one of loss, acc, val_loss, val_acc, accuracy, val_accuracy; did you mean `val_loss`?"
+            "`early_stop.monitor` is \"val_los\", but must be one of loss, acc, val_loss, val_acc, accuracy, val_accuracy, val_top5_acc, \
+             val_balanced_acc, val_precision, val_recall, val_f1, val_auc; did you mean `val_loss`?"
         );
     }
 }

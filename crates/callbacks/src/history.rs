@@ -1,10 +1,12 @@
-use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
+use crate::state::METRICS;
+use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState, metric_names};
 use checkpoint::write_file;
 use std::path::{Path, PathBuf};
 
 /// Writes the figures of the epochs to `history.csv` and `history.jsonl` in the run directory.
 ///
-/// Both have `epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second`, one line per epoch.
+/// Both have `epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second`, one line per epoch. Those of
+/// [`metrics`](crate::Outputs::metrics) follow `val_acc`; an epoch that lacks one has an empty field.
 /// Numbers have the fewest digits that parse to the same number. Values that are not finite are `NaN`, `inf`
 /// or `-inf` in the CSV file, and `null` in the other one, since JSON has no such numbers.
 ///
@@ -22,8 +24,9 @@ pub struct History {
     jsonl: PathBuf,
 }
 
-const COLUMNS: [&str; 8] =
-    ["epoch", "loss", "acc", "val_loss", "val_acc", "lr", "seconds", "images_per_second"];
+/// The columns before and after those of the metrics.
+const FIRST: &str = "epoch";
+const LAST: [&str; 3] = ["lr", "seconds", "images_per_second"];
 
 impl History {
     /// The files in a run directory.
@@ -49,12 +52,12 @@ impl History {
 fn table(history: &[EpochRecord]) -> csv::Result<Vec<u8>> {
     let mut table = Vec::new();
     let mut writer = csv::Writer::from_writer(&mut table);
-    writer.write_record(COLUMNS)?;
+    // A run that was resumed with more metrics has them from then on.
+    let columns = Vec::from_iter(metric_names(history).into_iter().chain(LAST));
+    writer.write_record([FIRST].iter().chain(&columns))?;
     for record in history {
-        let EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second } = record;
-        let figures = [loss, acc, val_loss, val_acc, lr, seconds, images_per_second];
-        let figures = figures.map(|figure| format!("{figure:?}"));
-        writer.write_record(std::iter::once(epoch.to_string()).chain(figures))?;
+        let figure = |column: &&str| record.get(column).map_or(String::new(), |figure| format!("{figure:?}"));
+        writer.write_record(std::iter::once(record.epoch.to_string()).chain(columns.iter().map(figure)))?;
     }
     writer.flush()?;
     drop(writer);
@@ -73,10 +76,33 @@ pub fn read_history(run: &Path) -> Result<Vec<EpochRecord>> {
     };
     let refuse = || Error::NoHistory(path.clone());
     let mut reader = csv::Reader::from_reader(text.as_bytes());
-    if reader.headers().map_err(|_| refuse())? != COLUMNS[..] {
-        return Err(refuse());
-    }
-    reader.deserialize().map(|record| record.map_err(|_| refuse())).collect()
+    let header = reader.headers().map_err(|_| refuse())?.clone();
+    let columns = Vec::from_iter(&header);
+    let metrics = metrics_of(&columns).ok_or_else(refuse)?;
+    let record = |row: &csv::StringRecord| {
+        let field = |place: usize| row.get(place).filter(|field| !field.is_empty());
+        let number = |place: usize| field(place)?.parse::<f64>().ok();
+        let named = (1..).zip(metrics).filter(|(place, _)| field(*place).is_some());
+        let metrics = named.map(|(place, name)| Some((String::from(*name), number(place)?)));
+        let [lr, seconds, images_per_second] = [3, 2, 1].map(|from_end| number(columns.len() - from_end));
+        Some(EpochRecord {
+            epoch: field(0)?.parse().ok()?,
+            metrics: metrics.collect::<Option<_>>()?,
+            lr: lr?,
+            seconds: seconds?,
+            images_per_second: images_per_second?,
+        })
+    };
+    reader.records().map(|row| row.ok().as_ref().and_then(record).ok_or_else(refuse)).collect()
+}
+
+/// The names of the metrics in a header; `None` if it is not that of a history.
+fn metrics_of<'a, 'h>(columns: &'a [&'h str]) -> Option<&'a [&'h str]> {
+    let metrics = columns.strip_prefix(&[FIRST])?.strip_suffix(&LAST)?;
+    let rest = metrics.strip_prefix(&METRICS)?;
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let is_new = |place: usize| is_name(metrics[place]) && !metrics[..place].contains(&metrics[place]);
+    (METRICS.len()..METRICS.len() + rest.len()).all(is_new).then_some(metrics)
 }
 
 impl Observer for History {
@@ -144,5 +170,37 @@ mod tests {
         observer.on_begin(&run(epochs, &three)).unwrap();
         assert_eq!(read(folder.path()).0.lines().count(), 4);
         assert_eq!(read(folder.path()).1.lines().count(), 3);
+    }
+
+    #[test]
+    fn more_metrics_are_more_columns() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut history = vec![record(1, [1.0, 0.5, 1.0, 0.5]), record(2, [0.5; 4])];
+        history[1].metrics.set("val_f1", 0.25);
+        let mut observer = History::new(folder.path());
+        observer.on_begin(&run(9, &state(history.clone()))).unwrap();
+        let (csv, jsonl) = read(folder.path());
+        let rows = "1,1.0,0.5,1.0,0.5,,0.005,63.2,791.5\n2,0.5,0.5,0.5,0.5,0.25,0.005,63.2,791.5\n";
+        assert_eq!(csv, HEADER.replace("val_acc", "val_acc,val_f1") + rows);
+        assert_eq!(read_history(folder.path()).unwrap(), history);
+        let lines = jsonl.lines().map(|line| serde_json::from_str(line).unwrap());
+        assert_eq!(lines.collect::<Vec<EpochRecord>>(), history);
+    }
+
+    #[test]
+    fn other_tables_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for text in [
+            "epoch,loss\n1,2.0\n".to_owned(),
+            HEADER.replace("val_acc", "val_acc,val_acc"),
+            HEADER.replace("val_acc", "val_acc,<b>"),
+            HEADER.replace(",lr", ""),
+            HEADER.to_owned() + "1,0.5\n",
+            HEADER.to_owned() + "1,a,0.5,1.0,0.5,0.1,1.0,1.0\n",
+            HEADER.to_owned() + "1,0.5,0.5,1.0,0.5,,1.0,1.0\n",
+        ] {
+            fs::write(folder.path().join("history.csv"), &text).unwrap();
+            assert!(matches!(read_history(folder.path()), Err(Error::NoHistory(_))), "{text}");
+        }
     }
 }

@@ -20,7 +20,7 @@ options! {
         ["Callbacks"]
         /// Also write the network into files inside the run's folder: 'w-{epoch:02d}-{val_acc:.2f}.safetensors'
         path: String = String::new(), Kind::Text, "--checkpoint-path PATTERN";
-        /// The metric that decides which file of --checkpoint-path is the best: loss, acc, val_loss (default) or val_acc
+        /// The metric that decides which file of --checkpoint-path is the best: val_loss (default), loss, acc, val_acc, or val_ and a name of --metrics
         monitor: String = "val_loss".to_owned(), METRIC, "--monitor METRIC";
         /// Whether a lower or a higher --monitor is better: min, max, or auto by the metric's name
         mode: Mode = Mode::Auto, MODE, "--mode MODE";
@@ -46,6 +46,13 @@ impl Callback for ModelCheckpointOptions {
 
     fn check(&self) -> Result<()> {
         ModelCheckpointOptions::check(self)
+    }
+
+    fn metrics(&self) -> Vec<(&'static str, String)> {
+        let pattern = self.pattern().ok();
+        let figures = pattern.iter().flat_map(Pattern::figures).filter(|figure| figure.starts_with("val_"));
+        let in_path = figures.map(|figure| ("model_checkpoint.path", figure.to_owned()));
+        in_path.chain([("model_checkpoint.monitor", self.monitor.clone())]).collect()
     }
 
     fn build(&self, run: &Run<'_>) -> Result<Box<dyn Observer>> {
@@ -211,12 +218,8 @@ impl Observer for ModelCheckpoint {
     }
 
     fn on_snapshot(&mut self, step: &StepInfo, _: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
-        let StepInfo { epoch, steps_done, loss, acc, lr, .. } = *step;
-        let (val_loss, val_acc) = (f64::NAN, f64::NAN);
-        self.write(
-            &Figures { epoch: epoch + 1, batch: steps_done, loss, acc, val_loss, val_acc, lr },
-            snapshot,
-        )
+        let StepInfo { epoch, steps_done, metrics, lr, .. } = step;
+        self.write(&Figures { epoch: epoch + 1, batch: *steps_done, metrics, lr: *lr }, snapshot)
     }
 
     fn on_epoch_end(

@@ -2,12 +2,52 @@
 //! view.
 
 use crate::EpochRecord;
+use crate::state::METRICS;
 use checkpoint::{Best, Mode};
-use options::Kind;
+use options::{Kind, Refused, hint};
+use serde_json::Value;
 
-/// The metrics of an epoch, as [`EpochRecord::metric`] knows them.
+/// A metric of an epoch, by our name or Keras'.
 pub(crate) const METRIC: Kind =
-    Kind::OneOf(&["loss", "acc", "val_loss", "val_acc", "accuracy", "val_accuracy"]);
+    Kind::form(read_metric, "loss, acc, val_loss, val_acc, or val_ and a metric of `metrics`");
+
+fn read_metric(text: &str) -> Result<Value, Refused> {
+    let name = metrics::canonical(text);
+    let is_measured =
+        |name: &str| name.strip_prefix("val_").is_some_and(|name| metrics::named(name).is_some());
+    if METRICS.contains(&&*name) || is_measured(&name) {
+        return Ok(text.into());
+    }
+    let mut known =
+        Vec::from_iter(METRICS.into_iter().chain(["accuracy", "val_accuracy"]).map(str::to_owned));
+    known.extend(metrics::names().map(|name| format!("val_{name}")));
+    let near = hint(text, known.iter().map(String::as_str));
+    Err(Refused::MustBe(format!("one of {}{near}", known.join(", "))))
+}
+
+/// The metrics that can be measured on the validation data besides loss and accuracy.
+pub(crate) const MEASURED: Kind =
+    Kind::List(&Kind::form(read_measured, "top5_acc, balanced_acc, precision, recall, f1 or auc"), Some(','));
+
+fn read_measured(text: &str) -> Result<Value, Refused> {
+    match metrics::named(&metrics::canonical(text)) {
+        Some(metric) => Ok(metric.name().into()),
+        None => {
+            let near = hint(text, metrics::names());
+            let known = Vec::from_iter(metrics::names()).join(", ");
+            Err(Refused::MustBe(format!("one of {known}{near}")))
+        }
+    }
+}
+
+/// The direction in which a metric improves, if it is not given.
+pub(crate) fn direction(metric: &str, mode: Mode) -> Mode {
+    match mode {
+        Mode::Auto if metrics::about(metric).higher_is_better => Mode::Max,
+        Mode::Auto => Mode::Min,
+        mode => mode,
+    }
+}
 
 /// The direction in which a metric improves.
 pub(crate) const MODE: Kind = Kind::OneOf(&["auto", "min", "max"]);
@@ -32,12 +72,13 @@ impl Default for Monitor {
 impl Monitor {
     /// Watches a metric. Only the size of `min_delta` counts, as in Keras.
     pub fn new(metric: &str, mode: Mode, min_delta: f64) -> Self {
-        Monitor { best: Best { metric: metric.to_owned(), mode }, min_delta: min_delta.abs() }
+        let best = Best { metric: metric.to_owned(), mode: direction(metric, mode) };
+        Monitor { best, min_delta: min_delta.abs() }
     }
 
     /// The value of the metric in an epoch.
     pub fn value(&self, record: &EpochRecord) -> Option<f64> {
-        record.metric(&self.best.metric)
+        record.get(&self.best.metric)
     }
 
     /// The best epoch of a history; `None` where the metric never was finite.

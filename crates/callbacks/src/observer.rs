@@ -1,6 +1,7 @@
 use crate::Result;
 use crate::state::{EpochRecord, StepRecord, TrainState};
 use checkpoint::Tensors;
+use metrics::Values;
 use serde_json::Value;
 
 /// The information for an observer at the start of a run.
@@ -19,6 +20,8 @@ pub struct RunInfo<'a> {
     pub val_samples: usize,
     /// Steps per epoch.
     pub steps_per_epoch: u64,
+    /// The names of the metrics of every epoch, as in [`EpochRecord::metrics`].
+    pub metrics: Vec<String>,
     /// The number of replicas.
     pub replicas: usize,
     /// The device's name and the number of replicas, e.g. `the CPU (2 threads)`.
@@ -52,7 +55,7 @@ pub struct Picture {
 
 /// The information for an observer after a step. Losses and accuracies are means over the epoch so far; on a GPU,
 /// up to the last reading, which is at most a tenth of a second old.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StepInfo {
     /// The epoch, from 0.
     pub epoch: u64,
@@ -64,10 +67,8 @@ pub struct StepInfo {
     pub steps_per_epoch: u64,
     /// Samples seen in this epoch.
     pub samples: u64,
-    /// The mean loss.
-    pub loss: f64,
-    /// The mean accuracy.
-    pub acc: f64,
+    /// The mean `loss` and `acc`.
+    pub metrics: Values,
     /// The learning rate of the step.
     pub lr: f64,
     /// Seconds since this epoch began, or was resumed.
@@ -134,7 +135,7 @@ pub enum Flow {
 ///
 /// impl Observer for Goal {
 ///     fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
-///         Ok(if record.acc >= self.0 { Flow::Stop("the goal is reached".into()) } else { Flow::Continue })
+///         Ok(if record.get("acc") >= Some(self.0) { Flow::Stop("the goal is reached".into()) } else { Flow::Continue })
 ///     }
 /// }
 /// ```

@@ -1,4 +1,6 @@
 use crate::callback::{Callback, Outside, Run};
+use crate::monitor::MEASURED;
+use crate::state::METRICS;
 use crate::{
     CheckpointOptions, Checkpoints, CsvLogOptions, Curves, EarlyStop, EarlyStopping, Environment, Error,
     History, LrLogOptions, MaxTime, ModelCheckpointOptions, Observer, Result, StepHistory,
@@ -23,6 +25,8 @@ macro_rules! outputs {
                 terminate_on_nan: bool = false, Kind::Switch, "--terminate-on-nan";
                 /// Stop at the end of the epoch in which the run reaches this time: 90m, 1h30m or 20s
                 max_time: Option<u64> = None, Kind::form(max_time::seconds, "a time such as 90m, or a number of seconds"), "--max-time TIME";
+                /// Also measure these on the validation data: top5_acc (any number), balanced_acc, precision, recall, f1 (means over the classes), auc (two classes)
+                metrics: Vec<String> = Vec::new(), MEASURED, "--metrics NAME,...";
                 /// Record the mean loss and accuracy, the learning rate and the throughput of every N steps; 0 for never
                 log_every: u64 = 50, Kind::Whole(0), "--log-every N";
                 /// Another file for the curves, a .png or a .svg, besides those in the run's folder
@@ -44,7 +48,11 @@ macro_rules! outputs {
 
         impl Outputs {
             fn check_callbacks(&self) -> Result<()> {
-                $( self.$name.as_ref().map_or(Ok(()), Callback::check)?; )+
+                $( if let Some(callback) = &self.$name {
+                    callback.check()?;
+                    let needed = callback.metrics();
+                    needed.iter().try_for_each(|(key, metric)| self.check_metric(key, metric))?;
+                } )+
                 Ok(())
             }
 
@@ -103,8 +111,12 @@ impl Outputs {
     /// [`Error::Option`] with the option, its value and the accepted values.
     pub fn check(&self) -> Result<()> {
         options::check(&self.checkpoints, &checkpoints::TABLE)?;
+        if let Some(best) = &self.checkpoints.save_best {
+            self.check_metric("checkpoints.save_best", best)?;
+        }
         if let Some(stop) = &self.early_stop {
             options::check(stop, &early_stopping::TABLE)?;
+            self.check_metric("early_stop.monitor", &stop.monitor)?;
         }
         self.check_callbacks()?;
         match (&self.checkpoints.save_best, &self.early_stop) {
@@ -114,6 +126,28 @@ impl Outputs {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The names of the metrics of every epoch.
+    pub fn metric_names(&self) -> Vec<String> {
+        let measured = self.metrics.iter().map(|name| format!("val_{name}"));
+        METRICS.map(str::to_owned).into_iter().chain(measured).collect()
+    }
+
+    /// Checks that the run measures the metric which the option `key` names.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if it doesn't.
+    pub fn check_metric(&self, key: &str, metric: &str) -> Result<()> {
+        let name = metrics::canonical(metric);
+        let measured = self.metric_names();
+        if measured.iter().any(|own| *own == name) {
+            return Ok(());
+        }
+        let add = name.strip_prefix("val_").unwrap_or(&name);
+        let accepted =
+            format!("a metric of the run: {}, or {metric} with `{add}` in `metrics`", measured.join(", "));
+        Err(Error::option(key, format_args!("`{metric}`"), accepted))
     }
 
     /// Makes the paths outside of the run's folder absolute, so that a resume from elsewhere finds the same
@@ -188,6 +222,26 @@ pub fn from_config(outputs: &Outputs, run: &Run<'_>) -> Result<Vec<Box<dyn Obser
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_measures_what_is_watched() {
+        let with = |metrics: &[&str], watched: &str| {
+            let metrics = metrics.iter().map(|&name| name.to_owned()).collect();
+            let early_stop = Some(EarlyStop { monitor: watched.to_owned(), ..EarlyStop::default() });
+            Outputs { metrics, early_stop, ..Outputs::default() }.check().map_err(|error| error.to_string())
+        };
+        assert_eq!(with(&["f1", "top3_acc"], "val_top3_acc"), Ok(()));
+        assert_eq!(with(&[], "val_accuracy"), Ok(()));
+        let refused = "`early_stop.monitor` is `val_f1`, but must be a metric of the run: loss, acc, val_loss, val_acc, \
+                       val_auc, or val_f1 with `f1` in `metrics`";
+        assert_eq!(with(&["auc"], "val_f1"), Err(refused.to_owned()));
+        let pattern =
+            ModelCheckpointOptions { path: "{val_f1:.2f}.safetensors".into(), ..Default::default() };
+        let outputs = Outputs { model_checkpoint: Some(pattern), ..Outputs::default() };
+        assert!(outputs.check().unwrap_err().to_string().starts_with("`model_checkpoint.path` is `val_f1`"));
+        let outputs = Outputs { metrics: vec!["f1".to_owned()], ..outputs };
+        assert!(outputs.check().is_ok());
+    }
 
     /// Nothing comes before the checkpoints, and only what the run can't do without ends it.
     #[test]

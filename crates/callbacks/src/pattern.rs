@@ -3,12 +3,13 @@
 
 use crate::format::Format;
 use crate::{EpochRecord, Error, Result};
+use metrics::Values;
 use options::hint;
 use std::path::PathBuf;
 
 const OPTION: &str = "model_checkpoint.path";
 
-/// The figures of a name after an epoch.
+/// The figures of a name after an epoch, besides the metrics that only some runs have.
 const AFTER_EPOCHS: [&str; 9] =
     ["epoch", "loss", "acc", "val_loss", "val_acc", "lr", "accuracy", "val_accuracy", "learning_rate"];
 
@@ -17,35 +18,29 @@ const AFTER_BATCHES: [&str; 7] = ["epoch", "batch", "loss", "acc", "lr", "accura
 
 /// The figures that fill a pattern.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Figures {
+pub(crate) struct Figures<'a> {
     /// From 1, as in Keras.
     pub(crate) epoch: u64,
     /// The batch of the epoch, from 1.
     pub(crate) batch: u64,
-    pub(crate) loss: f64,
-    pub(crate) acc: f64,
-    pub(crate) val_loss: f64,
-    pub(crate) val_acc: f64,
+    pub(crate) metrics: &'a Values,
     pub(crate) lr: f64,
 }
 
-impl From<&EpochRecord> for Figures {
-    fn from(record: &EpochRecord) -> Self {
-        let EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, .. } = *record;
-        Figures { epoch, batch: 0, loss, acc, val_loss, val_acc, lr }
+impl<'a> From<&'a EpochRecord> for Figures<'a> {
+    fn from(record: &'a EpochRecord) -> Self {
+        let EpochRecord { epoch, ref metrics, lr, .. } = *record;
+        Figures { epoch, batch: 0, metrics, lr }
     }
 }
 
-impl Figures {
+impl Figures<'_> {
     fn write(&self, key: &str, format: &Format) -> String {
         match key {
             "epoch" => format.whole(self.epoch),
             "batch" => format.whole(self.batch),
-            "loss" => format.fraction(self.loss),
-            "acc" | "accuracy" => format.fraction(self.acc),
-            "val_loss" => format.fraction(self.val_loss),
-            "val_acc" | "val_accuracy" => format.fraction(self.val_acc),
-            _ => format.fraction(self.lr),
+            "lr" | "learning_rate" => format.fraction(self.lr),
+            metric => format.fraction(self.metrics.get(metric).unwrap_or(f64::NAN)),
         }
     }
 }
@@ -57,7 +52,7 @@ pub(crate) struct Pattern(Vec<Piece>);
 #[derive(Clone, Debug, PartialEq)]
 enum Piece {
     Text(String),
-    Figure(&'static str, Format),
+    Figure(String, Format),
 }
 
 impl Pattern {
@@ -87,8 +82,16 @@ impl Pattern {
         Ok(pattern)
     }
 
+    /// The figures in it.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Text(_) => None,
+            Piece::Figure(key, _) => Some(key.as_str()),
+        })
+    }
+
     /// The file's path inside the run's folder.
-    pub(crate) fn path(&self, figures: &Figures) -> PathBuf {
+    pub(crate) fn path(&self, figures: &Figures<'_>) -> PathBuf {
         self.write(|key, format| figures.write(key, format)).into()
     }
 
@@ -133,23 +136,30 @@ fn push(pieces: &mut Vec<Piece>, more: &str) {
 fn figure(field: &str, batches: bool) -> core::result::Result<Piece, String> {
     let (key, format) = field.split_once(':').unwrap_or((field, ""));
     let known: &[&'static str] = if batches { &AFTER_BATCHES } else { &AFTER_EPOCHS };
-    let Some(known) = known.iter().find(|known| **known == key) else {
+    let is_measured = |key: &str| key.strip_prefix("val_").is_some_and(|name| metrics::named(name).is_some());
+    if !known.contains(&key) && (batches || !is_measured(key)) {
         let near = hint(key, known.iter().copied());
         let when = if batches { " with `model_checkpoint.save_freq`" } else { "" };
         return Err(format!("made with no other figures than {}{when}{near}", known.join(", ")));
-    };
-    let whole = ["epoch", "batch"].contains(known);
+    }
+    let whole = ["epoch", "batch"].contains(&key);
     let example = if whole { format!("{{{key}:02d}}") } else { format!("{{{key}:.2f}}") };
     let format = Format::parse(format, whole).ok_or(format!("formatted as in `{example}`"))?;
-    Ok(Piece::Figure(known, format))
+    Ok(Piece::Figure(key.to_owned(), format))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn figures() -> Figures {
-        Figures { epoch: 3, batch: 40, loss: 1.25, acc: 0.5, val_loss: 1.0, val_acc: 0.456, lr: 1e-4 }
+    fn metrics() -> Values {
+        [("loss", 1.25), ("acc", 0.5), ("val_loss", 1.0), ("val_acc", 0.456), ("val_f1", 0.25)]
+            .into_iter()
+            .collect()
+    }
+
+    fn figures(metrics: &Values) -> Figures<'_> {
+        Figures { epoch: 3, batch: 40, metrics, lr: 1e-4 }
     }
 
     #[test]
@@ -158,15 +168,16 @@ mod tests {
             ("w-{epoch:02d}-{val_acc:.2f}.safetensors", "w-03-0.46.safetensors"),
             ("{epoch}/{val_accuracy:.1%}.safetensors", "3/45.6%.safetensors"),
             ("{{{loss}}}-{lr:.1e}.safetensors", "{1.25}-1.0e-04.safetensors"),
+            ("{val_f1:.2f}.safetensors", "0.25.safetensors"),
             ("best.safetensors", "best.safetensors"),
         ] {
-            let path = Pattern::parse(pattern, false).unwrap().path(&figures());
+            let path = Pattern::parse(pattern, false).unwrap().path(&figures(&metrics()));
             assert_eq!(path.to_str(), Some(name), "{pattern}");
         }
         let pattern = Pattern::parse("{epoch}-{batch:04d}-{accuracy:g}.safetensors", true).unwrap();
-        assert_eq!(pattern.path(&figures()).to_str(), Some("3-0040-0.5.safetensors"));
-        let nan = Figures { val_acc: f64::NAN, ..figures() };
-        let path = Pattern::parse("{val_acc:.2f}.safetensors", false).unwrap().path(&nan);
+        assert_eq!(pattern.path(&figures(&metrics())).to_str(), Some("3-0040-0.5.safetensors"));
+        let nan = [("val_acc", f64::NAN)].into_iter().collect();
+        let path = Pattern::parse("{val_acc:.2f}.safetensors", false).unwrap().path(&figures(&nan));
         assert_eq!(path.to_str(), Some("nan.safetensors"));
     }
 

@@ -122,11 +122,12 @@ impl<O: Write, E: Write> Progress<O, E> {
         let [elapsed, left] = [self.time.elapsed(), self.time.left().unwrap_or(0.0)].map(RunTime::words);
         let rate = if step.seconds > 0.0 { samples / step.seconds } else { 0.0 };
         let digits = usize::from(rate < 10.0);
+        let of_step = |name| figure(step.metrics.get(name).unwrap_or(f64::NAN));
         let parts = [
             format!("- ETA: {eta}"),
             format!("- {rate:.digits$} img/s"),
-            format!("- loss: {}", figure(step.loss)),
-            format!("- acc: {}", figure(step.acc)),
+            format!("- loss: {}", of_step("loss")),
+            format!("- acc: {}", of_step("acc")),
             format!("- run: {elapsed}<{left}"),
         ];
         let head = format!("{}/{} ", step.steps_done, step.steps_per_epoch).len();
@@ -294,12 +295,8 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
             bar.finish_and_clear();
         }
         self.time.epoch(record);
-        let EpochRecord { loss, acc, val_loss, val_acc, .. } = record;
-        let [loss, acc, val_loss, val_acc] = [loss, acc, val_loss, val_acc].map(|&value| figure(value));
-        let time = seconds(record.seconds);
-        let line =
-            format!(" - {time} - loss: {loss} - acc: {acc} - val_loss: {val_loss} - val_acc: {val_acc}\n");
-        say(&mut self.out, &line);
+        let figures = record.metrics.iter().map(|(name, value)| format!(" - {name}: {}", figure(value)));
+        say(&mut self.out, &format!(" - {}{}\n", seconds(record.seconds), figures.collect::<String>()));
         Ok(Flow::Continue)
     }
 

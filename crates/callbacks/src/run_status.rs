@@ -85,24 +85,22 @@ impl RunStatus {
         Monitor::default().best_of(&self.history)
     }
 
-    /// A value of each epoch over the number of epochs; values that are not finite are left out.
-    pub fn by_epoch(&self, value: impl Fn(&EpochRecord) -> f64) -> Vec<(f64, f64)> {
-        let points = self.history.iter().map(|record| (record.epoch as f64, value(record)));
+    /// The [figure](EpochRecord::get) with this name of each epoch over the number of epochs; values that are not finite
+    /// are left out.
+    pub fn by_epoch(&self, name: &str) -> Vec<(f64, f64)> {
+        let points = self.history.iter().filter_map(|record| Some((record.epoch as f64, record.get(name)?)));
         points.filter(|(_, y)| y.is_finite()).collect()
     }
 
-    /// A value within the epochs over the number of epochs, with fractions. Epochs without records, such as
-    /// those of before a resume, have one value.
-    pub fn by_step(
-        &self,
-        value: impl Fn(&StepRecord) -> f64,
-        of_epoch: impl Fn(&EpochRecord) -> f64,
-    ) -> Vec<(f64, f64)> {
+    /// The [figure](StepRecord::get) with this name within the epochs over the number of epochs, with fractions. Epochs
+    /// without records, such as those of before a resume, have one value.
+    pub fn by_step(&self, name: &str) -> Vec<(f64, f64)> {
         let first = self.records.first().map_or(u64::MAX, |record| record.epoch);
         let all = self.steps_per_epoch.max(1) as f64;
-        let mut points = self.by_epoch(of_epoch);
+        let mut points = self.by_epoch(name);
         points.retain(|(epoch, _)| *epoch < first as f64);
-        let within = self.records.iter().map(|record| (record.step as f64 / all, value(record)));
+        let within =
+            self.records.iter().filter_map(|record| Some((record.step as f64 / all, record.get(name)?)));
         points.extend(within.filter(|(_, y)| y.is_finite()));
         points
     }
@@ -111,8 +109,7 @@ impl RunStatus {
 impl RunStatus {
     /// Losses within the epochs, and those of validation, each over the number of epochs.
     pub fn losses(&self) -> [Vec<(f64, f64)>; 2] {
-        let training = self.by_step(|record| record.loss, |epoch| epoch.loss);
-        [training, self.by_epoch(|epoch| epoch.val_loss)]
+        [self.by_step("loss"), self.by_epoch("val_loss")]
     }
 
     /// The axis of the [losses](Self::losses), which leaves out the few that stand far above the rest.
@@ -135,10 +132,11 @@ fn share(done: f64, all: f64) -> f64 {
 /// Makes one record of each pair.
 fn halve(records: &mut Vec<StepRecord>) {
     let joined = records.chunks(2).map(|pair| {
-        let mean = |value: fn(&StepRecord) -> f64| pair.iter().map(value).sum::<f64>() / pair.len() as f64;
-        let (loss, acc) = (mean(|record| record.loss), mean(|record| record.acc));
-        let images_per_second = mean(|record| record.images_per_second);
-        StepRecord { loss, acc, images_per_second, ..pair[pair.len() - 1] }
+        let last = &pair[pair.len() - 1];
+        let mean =
+            |name: &str| pair.iter().filter_map(|record| record.get(name)).sum::<f64>() / pair.len() as f64;
+        let metrics = last.metrics.names().map(|name| (name.to_owned(), mean(name))).collect();
+        StepRecord { metrics, images_per_second: mean("images_per_second"), ..last.clone() }
     });
     *records = joined.collect();
 }
@@ -188,7 +186,7 @@ impl Observer for LiveStatus {
 
     fn on_step(&mut self, step: &StepInfo) -> Result<()> {
         let status = &mut *self.lock();
-        status.step = Some(*step);
+        status.step = Some(step.clone());
         status.time.step(step);
         let Some((seconds, samples)) = status.last_rate_at else {
             // The first step of an epoch includes the start of loading.
@@ -206,7 +204,7 @@ impl Observer for LiveStatus {
     fn on_record(&mut self, record: &StepRecord) -> Result<()> {
         let mut status = self.lock();
         let records = &mut status.records;
-        records.push(*record);
+        records.push(record.clone());
         if records.len() >= RECORDS {
             halve(records);
         }
@@ -243,7 +241,7 @@ impl Observer for LiveStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{self, Fake, record, run, state};
+    use crate::testing::{self, Fake, record, run, state, step_record};
 
     fn step(steps_done: u64, seconds: f64) -> StepInfo {
         StepInfo { samples: steps_done * 100, seconds, ..testing::step(1, steps_done, 10) }
@@ -293,26 +291,19 @@ mod tests {
         }
         let status = status.now();
         assert_eq!((status.best().unwrap().epoch, status.rate()), (2, Some(50.0)));
-        assert_eq!(status.by_epoch(|record| record.val_loss), []);
-        assert_eq!(status.by_epoch(|record| record.val_acc).len(), 3);
+        assert_eq!(status.by_epoch("val_loss"), []);
+        assert_eq!(status.by_epoch("val_acc").len(), 3);
     }
 
     /// The epochs of before a resume have one point each.
     #[test]
     fn curves_go_on_within_the_epoch() {
         let mut status = begun(vec![record(1, [3.0; 4]), record(2, [2.0; 4])]);
-        let record = |step, loss| StepRecord {
-            step,
-            epoch: (step - 1) / 10 + 1,
-            loss,
-            acc: 0.5,
-            lr: 0.1,
-            images_per_second: 9.0,
-        };
+        let record = |step, loss| step_record(step, loss, 0.5);
         for (step, loss) in [(25, 1.5), (30, f64::NAN), (35, 1.0)] {
             status.on_record(&record(step, loss)).unwrap();
         }
-        let loss = |status: &LiveStatus| status.now().by_step(|record| record.loss, |record| record.loss);
+        let loss = |status: &LiveStatus| status.now().by_step("loss");
         assert_eq!(loss(&status), [(1.0, 3.0), (2.0, 2.0), (2.5, 1.5), (3.5, 1.0)]);
         let mut status = begun(vec![]);
         for step in 1..=RECORDS as u64 {

@@ -56,7 +56,7 @@ impl RunTime {
 
     /// After a step.
     pub fn step(&mut self, step: &StepInfo) {
-        self.step = Some(*step);
+        self.step = Some(step.clone());
     }
 
     /// After an epoch.
@@ -74,7 +74,7 @@ impl RunTime {
 
     /// Seconds spent on training and evaluation, those before a resume included.
     pub fn elapsed(&self) -> f64 {
-        self.seconds_done + self.before().1 + self.step.map_or(0.0, |step| step.seconds)
+        self.seconds_done + self.before().1 + self.step.as_ref().map_or(0.0, |step| step.seconds)
     }
 
     /// The seconds of a step in this epoch, and whether there were enough steps.
@@ -103,7 +103,7 @@ impl RunTime {
 
     /// The seconds that are left of the current epoch's steps.
     pub fn left_in_epoch(&self) -> Option<f64> {
-        let done = self.step.map_or(self.before().0, |step| step.steps_done);
+        let done = self.step.as_ref().map_or(self.before().0, |step| step.steps_done);
         Some(self.rates()?.0 * self.steps_per_epoch.saturating_sub(done) as f64)
     }
 

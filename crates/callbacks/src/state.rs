@@ -1,20 +1,15 @@
-use serde::{Deserialize, Deserializer, Serialize};
+use metrics::Values;
+use serde::{Deserialize, Serialize};
 
 /// The figures of one epoch: a row of `history.csv`, an object of `history.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EpochRecord {
     /// The epoch, from 1.
     pub epoch: u64,
-    /// The mean training loss over the epoch's steps.
-    pub loss: f64,
-    /// The training accuracy over the epoch's steps.
-    pub acc: f64,
-    /// The loss on the validation data after the epoch. JSON has no number for NaN or infinity, so both are `null` in
-    /// it, and NaN when it is read.
-    #[serde(deserialize_with = "number_or_nan")]
-    pub val_loss: f64,
-    /// The accuracy on the validation data after the epoch.
-    pub val_acc: f64,
+    /// `loss` and `acc` are means over the epoch's steps. `val_loss`, `val_acc` and those of
+    /// [`metrics`](crate::Outputs::metrics) are of the validation data after the epoch; NaN without such data.
+    #[serde(flatten)]
+    pub metrics: Values,
     /// The learning rate of the epoch's last step.
     pub lr: f64,
     /// Wall time of the epoch, evaluation included.
@@ -23,24 +18,32 @@ pub struct EpochRecord {
     pub images_per_second: f64,
 }
 
-fn number_or_nan<'d, D: Deserializer<'d>>(from: D) -> Result<f64, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
-}
-
 impl EpochRecord {
-    /// The figure with Keras' name `metric`: `loss`, `acc` (or `accuracy`), `val_loss`, `val_acc` (or
-    /// `val_accuracy`), `lr`.
-    pub fn metric(&self, metric: &str) -> Option<f64> {
-        match metric {
-            "loss" => Some(self.loss),
-            "acc" | "accuracy" => Some(self.acc),
-            "val_loss" => Some(self.val_loss),
-            "val_acc" | "val_accuracy" => Some(self.val_acc),
-            "lr" => Some(self.lr),
-            _ => None,
+    /// The figure with this name: a metric, by our name or Keras', `lr` (or `learning_rate`), `seconds` or
+    /// `images_per_second`.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        match name {
+            "lr" | "learning_rate" => Some(self.lr),
+            "seconds" => Some(self.seconds),
+            "images_per_second" => Some(self.images_per_second),
+            _ => self.metrics.get(name),
         }
     }
 }
+
+/// The names of the metrics of these epochs. Those that every run has come first.
+pub fn metric_names<'h>(history: impl IntoIterator<Item = &'h EpochRecord>) -> Vec<&'h str> {
+    let mut names = METRICS.to_vec();
+    for name in history.into_iter().flat_map(|record| record.metrics.names()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The metrics that every epoch has.
+pub(crate) const METRICS: [&str; 4] = ["loss", "acc", "val_loss", "val_acc"];
 
 /// The sums of an unfinished epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -77,27 +80,36 @@ pub struct Recorded {
 
 /// The figures of the steps since the record before, or since the beginning of the epoch: an object of
 /// `history-steps.jsonl`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// The last of the steps, counted from 1 over the whole run.
     pub step: u64,
     /// The epoch, from 1.
     pub epoch: u64,
-    /// The mean loss of the samples.
-    pub loss: f64,
-    /// The accuracy on the samples.
-    pub acc: f64,
+    /// `loss` and `acc`, means over the samples.
+    #[serde(flatten)]
+    pub metrics: Values,
     /// The learning rate of the last step.
     pub lr: f64,
     /// Training samples a second.
     pub images_per_second: f64,
 }
 
+impl StepRecord {
+    /// The figure with this name: a metric, by our name or Keras', `lr` (or `learning_rate`) or `images_per_second`.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        match name {
+            "lr" | "learning_rate" => Some(self.lr),
+            "images_per_second" => Some(self.images_per_second),
+            _ => self.metrics.get(name),
+        }
+    }
+}
+
 impl Partial {
-    /// The mean loss and accuracy so far.
-    pub fn means(&self) -> (f64, f64) {
-        let samples = self.samples.max(1) as f64;
-        (self.loss_sum / samples, self.correct / samples)
+    /// The mean `loss` and `acc` so far.
+    pub fn means(&self) -> Values {
+        means(self.loss_sum, self.correct, self.samples.max(1))
     }
 
     /// The record of the steps since the one before. `None` if there is no step since.
@@ -109,11 +121,14 @@ impl Partial {
         }
         let Partial { loss_sum, correct, seconds, lr, .. } = *self;
         self.recorded = Recorded { samples: self.samples, loss_sum, correct, seconds };
-        let samples = samples as f64;
-        let (loss, acc) = ((loss_sum - before.loss_sum) / samples, (correct - before.correct) / samples);
-        let images_per_second = samples / (seconds - before.seconds);
-        Some(StepRecord { step, epoch, loss, acc, lr, images_per_second })
+        let metrics = means(loss_sum - before.loss_sum, correct - before.correct, samples);
+        let images_per_second = samples as f64 / (seconds - before.seconds);
+        Some(StepRecord { step, epoch, metrics, lr, images_per_second })
     }
+}
+
+fn means(loss_sum: f64, correct: f64, samples: u64) -> Values {
+    Values::from_iter([("loss", loss_sum / samples as f64), ("acc", correct / samples as f64)])
 }
 
 /// The state of a run: with the tensors, everything for a resume.

@@ -60,18 +60,23 @@ impl Observer for StepHistory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{run, state};
+    use crate::testing::{run, state, step_record};
     use crate::{Partial, TrainState};
 
     #[test]
     fn a_record_has_the_steps_since_the_one_before() {
         let mut partial =
             Partial { samples: 10, loss_sum: 20.0, correct: 4.0, seconds: 2.0, ..Partial::default() };
-        let first = StepRecord { step: 5, epoch: 1, loss: 2.0, acc: 0.4, lr: 0.0, images_per_second: 5.0 };
+        let record = |step, [loss, acc, images_per_second]: [f64; 3]| StepRecord {
+            lr: 0.0,
+            images_per_second,
+            ..step_record(step, loss, acc)
+        };
+        let first = record(5, [2.0, 0.4, 5.0]);
         assert_eq!(partial.record(1, 5), Some(first));
         assert_eq!(partial.record(1, 5), None, "there are no steps since");
         (partial.samples, partial.loss_sum, partial.correct, partial.seconds) = (14, 22.0, 7.0, 4.0);
-        let second = StepRecord { step: 7, loss: 0.5, acc: 0.75, images_per_second: 2.0, ..first };
+        let second = record(7, [0.5, 0.75, 2.0]);
         assert_eq!(partial.record(1, 7), Some(second));
     }
 
@@ -79,8 +84,7 @@ mod tests {
     fn a_resume_removes_the_lines_that_it_repeats() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history-steps.jsonl");
-        let record =
-            |step, loss| StepRecord { step, epoch: 1, loss, acc: 0.5, lr: 0.1, images_per_second: 8.0 };
+        let record = |step, loss| StepRecord { epoch: 1, ..step_record(step, loss, 0.5) };
         let go = |done: u64, steps: &[u64]| {
             let mut observer = StepHistory::new(folder.path());
             observer.on_begin(&run(3, &TrainState { step: done, ..state(vec![]) })).unwrap();

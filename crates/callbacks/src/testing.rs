@@ -1,18 +1,31 @@
 //! Fixtures for the tests of callbacks.
 
-use crate::{EpochRecord, Result, RunInfo, Snapshot, StepInfo, TrainState};
+use crate::state::METRICS;
+use crate::{EpochRecord, Result, RunInfo, Snapshot, StepInfo, StepRecord, TrainState};
 use checkpoint::Tensors;
+use metrics::Values;
 
 /// An epoch with these metrics: loss, accuracy, validation loss, validation accuracy.
 pub fn record(epoch: u64, metrics: [f64; 4]) -> EpochRecord {
-    let [loss, acc, val_loss, val_acc] = metrics;
-    EpochRecord { epoch, loss, acc, val_loss, val_acc, lr: 0.005, seconds: 63.2, images_per_second: 791.5 }
+    let metrics = METRICS.into_iter().zip(metrics).collect();
+    EpochRecord { epoch, metrics, lr: 0.005, seconds: 63.2, images_per_second: 791.5 }
 }
 
 /// After so many steps of this epoch, of 32 samples each.
 pub fn step(epoch: u64, steps_done: u64, steps_per_epoch: u64) -> StepInfo {
-    let (samples, epochs, loss, acc, lr, seconds) = (32 * steps_done, 70, 0.5, 0.5, 0.1, 1.0);
-    StepInfo { epoch, epochs, steps_done, steps_per_epoch, samples, loss, acc, lr, seconds }
+    let (samples, epochs, metrics, lr, seconds) = (32 * steps_done, 70, means(0.5, 0.5), 0.1, 1.0);
+    StepInfo { epoch, epochs, steps_done, steps_per_epoch, samples, metrics, lr, seconds }
+}
+
+/// The metrics within an epoch.
+pub fn means(loss: f64, acc: f64) -> Values {
+    Values::from_iter([("loss", loss), ("acc", acc)])
+}
+
+/// The record up to this step, with ten steps an epoch.
+pub fn step_record(step: u64, loss: f64, acc: f64) -> StepRecord {
+    let (epoch, metrics) = (step.saturating_sub(1) / 10 + 1, means(loss, acc));
+    StepRecord { step, epoch, metrics, lr: 0.1, images_per_second: 8.0 }
 }
 
 /// The state after the epochs of `history`, ten steps each.
@@ -31,6 +44,7 @@ pub fn run(epochs: u64, state: &TrainState) -> RunInfo<'_> {
         train_samples: 50_000,
         val_samples: 10_000,
         steps_per_epoch: 1563,
+        metrics: METRICS.map(str::to_owned).to_vec(),
         replicas: 1,
         devices: "the CPU (2 threads)".to_owned(),
         simd: "avx2",

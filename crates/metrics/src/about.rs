@@ -1,4 +1,4 @@
-use crate::named;
+use crate::{Unit, named};
 use std::borrow::Cow;
 
 /// What people should know about a metric.
@@ -11,15 +11,6 @@ pub struct About {
     pub unit: Unit,
     /// Whether a higher value is better.
     pub higher_is_better: bool,
-}
-
-/// The unit of a metric's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// None: a number of any size, such as a loss.
-    None,
-    /// A share, from 0 to 1.
-    Share,
 }
 
 /// Describes a metric by its name, on training or validation data. A name that is not [known](crate::names) is its own title; as in Keras, more is
@@ -45,6 +36,41 @@ pub fn about(name: &str) -> About {
         other => (other, Unit::None),
     };
     About { title: title.to_owned(), unit, higher_is_better: name.contains("acc") }
+}
+
+/// A metric with its names on training and validation data, as far as it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Group<'a> {
+    /// What it is.
+    pub about: About,
+    /// Its name on training data.
+    pub training: Option<&'a str>,
+    /// Its name on validation data.
+    pub validation: Option<&'a str>,
+}
+
+/// Groups the names of metrics, so that a chart can show those of training and validation side by side. Groups have the
+/// order of their first names.
+///
+/// ```
+/// let groups = metrics::grouped(["loss", "acc", "val_loss", "val_acc", "val_f1"]);
+/// let loss = &groups[0];
+/// assert_eq!((loss.training, loss.validation), (Some("loss"), Some("val_loss")));
+/// assert_eq!((groups[2].about.title.as_str(), groups[2].training), ("Macro F1", None));
+/// ```
+pub fn grouped<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Group<'a>> {
+    let mut groups: Vec<(&str, Group<'_>)> = Vec::new();
+    for name in names {
+        let (base, is_validation) = name.strip_prefix(VALIDATION).map_or((name, false), |base| (base, true));
+        let place = groups.iter().position(|(known, _)| *known == base).unwrap_or_else(|| {
+            groups.push((base, Group { about: about(base), training: None, validation: None }));
+            groups.len() - 1
+        });
+        let group = &mut groups[place].1;
+        *(if is_validation { &mut group.validation } else { &mut group.training }) = Some(name);
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 /// The beginning of a metric's name if it is of the validation data.

@@ -5,8 +5,13 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// No metric has this name.
-    #[error("the metric is `{0}`, but must be one of {list}", list = crate::names().collect::<Vec<_>>().join(", "))]
-    Unknown(String),
+    #[error("the metric is `{name}`, but must be one of {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names that are known, separated by commas.
+        known: String,
+    },
     /// The metric is named twice.
     #[error("the metric `{0}` is named twice")]
     Twice(String),

@@ -18,15 +18,17 @@
 mod about;
 mod auc;
 mod error;
+mod list;
 mod macro_average;
 mod metric;
 mod tally;
 mod top_k;
 mod values;
 
-pub use about::{About, Unit, about, canonical, keras_name};
+pub use about::{About, Group, about, canonical, grouped, keras_name};
 pub use error::{Error, Result};
-pub use metric::{Metric, named, names};
+pub use list::{named, names};
+pub use metric::{Metric, Unit};
 pub use tally::Tally;
 pub use values::Values;
 

@@ -1,4 +1,4 @@
-use crate::{Result, Unit, auc, macro_average, top_k};
+use crate::Result;
 
 /// A metric of a classifier: counts of samples, and the number that they give.
 ///
@@ -64,25 +64,11 @@ pub trait Metric: Send + Sync {
     fn value(&self, counts: &[u64]) -> f64;
 }
 
-/// A metric with a name, or `None` for another name.
-type Named = fn(&str) -> Option<Box<dyn Metric>>;
-
-/// The metrics: a line each, with a name that it has.
-const LIST: [(&str, Named); 6] = [
-    ("top5_acc", top_k::named),
-    ("balanced_acc", macro_average::balanced_acc),
-    ("precision", macro_average::precision),
-    ("recall", macro_average::recall),
-    ("f1", macro_average::f1),
-    ("auc", auc::named),
-];
-
-/// The metric with this name: one of [`names`], or `topK_acc` with another number.
-pub fn named(name: &str) -> Option<Box<dyn Metric>> {
-    LIST.iter().find_map(|(_, named)| named(name))
-}
-
-/// The names of the metrics.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    LIST.iter().map(|(name, _)| *name)
+/// The unit of a metric's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// None: a number of any size, such as a loss.
+    None,
+    /// A share, from 0 to 1.
+    Share,
 }

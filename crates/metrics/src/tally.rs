@@ -1,4 +1,4 @@
-use crate::{Error, Metric, Result, Values, named};
+use crate::{Error, Metric, Result, Values, named, names};
 
 /// The counts of several metrics.
 ///
@@ -21,29 +21,47 @@ pub struct Tally {
     classes: usize,
 }
 
+fn with_len(metric: Box<dyn Metric>, classes: usize) -> Result<(Box<dyn Metric>, usize)> {
+    metric.counts(classes).map(|len| (metric, len))
+}
+
 impl Tally {
     /// No samples yet, for metrics of so many classes.
     ///
     /// # Errors
     /// [`Error::Classes`] for a metric that is not defined for so many; [`Error::Twice`].
     pub fn new(metrics: Vec<Box<dyn Metric>>, classes: usize) -> Result<Self> {
-        let with_len = |metric: Box<dyn Metric>| metric.counts(classes).map(|len| (metric, len));
-        let metrics = metrics.into_iter().map(with_len).collect::<Result<Vec<_>>>()?;
+        let metrics =
+            metrics.into_iter().map(|metric| with_len(metric, classes)).collect::<Result<Vec<_>>>()?;
         let names = Vec::from_iter(metrics.iter().map(|(metric, _)| metric.name()));
         if let Some(place) = (0..names.len()).find(|&place| names[..place].contains(&names[place])) {
             return Err(Error::Twice(names[place].clone()));
         }
+        Ok(Tally::empty(metrics, classes))
+    }
+
+    fn empty(metrics: Vec<(Box<dyn Metric>, usize)>, classes: usize) -> Self {
         let counts = vec![0; metrics.iter().map(|(_, len)| len).sum()];
-        Ok(Tally { metrics, counts, classes })
+        Tally { metrics, counts, classes }
+    }
+
+    /// No samples yet, for all metrics of the [list](names) that are defined for so many classes.
+    pub fn all(classes: usize) -> Self {
+        let defined = names().filter_map(named).filter_map(|metric| with_len(metric, classes).ok());
+        Tally::empty(defined.collect(), classes)
     }
 
     /// No samples yet, for the metrics with these [names](named).
     ///
     /// # Errors
     /// [`Error::Unknown`], and as [`new`](Tally::new).
-    pub fn named(names: &[impl AsRef<str>], classes: usize) -> Result<Self> {
-        let metric = |name: &str| named(name).ok_or_else(|| Error::Unknown(name.to_owned()));
-        Tally::new(names.iter().map(|name| metric(name.as_ref())).collect::<Result<_>>()?, classes)
+    pub fn named(wanted: &[impl AsRef<str>], classes: usize) -> Result<Self> {
+        let unknown = |name: &str| {
+            let known = names().collect::<Vec<_>>().join(", ");
+            Error::Unknown { name: name.to_owned(), known }
+        };
+        let metric = |name: &str| named(name).ok_or_else(|| unknown(name));
+        Tally::new(wanted.iter().map(|name| metric(name.as_ref())).collect::<Result<_>>()?, classes)
     }
 
     /// Whether there is no metric.

@@ -4,11 +4,15 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Index;
 
 /// A name that is known at compile time, or another.
 type Name = Cow<'static, str>;
 
-/// Named numbers, in an order. Each name is there once.
+/// The names that come first.
+const FIRST: [&str; 4] = ["loss", "acc", "val_loss", "val_acc"];
+
+/// Named numbers. Each name is there once. `loss`, `acc`, `val_loss` and `val_acc` come first, the others by their names.
 ///
 /// In JSON they are an object. JSON has no number for NaN or infinity: both are `null` in it, and NaN when it is read.
 ///
@@ -17,7 +21,7 @@ type Name = Cow<'static, str>;
 ///
 /// let values = Values::from_iter([("loss", 0.5), ("val_acc", 0.75)]);
 /// assert_eq!(values.get("val_accuracy"), Some(0.75));
-/// assert_eq!(values.get("f1"), None);
+/// assert_eq!((values["loss"], values.get("f1")), (0.5, None));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Values(Vec<(Name, f64)>);
@@ -25,17 +29,22 @@ pub struct Values(Vec<(Name, f64)>);
 impl Values {
     /// The number with this name; Keras' names serve too.
     pub fn get(&self, name: &str) -> Option<f64> {
-        let name = canonical(name);
-        self.0.iter().find(|(own, _)| *own == name).map(|(_, value)| *value)
+        self.place(&canonical(name)).ok().map(|place| self.0[place].1)
     }
 
-    /// Replaces the number with this name, or adds it as the last one.
+    /// Replaces the number with this name, or adds it.
     pub fn set(&mut self, name: impl Into<Name>, value: f64) {
         let name = name.into();
-        match self.0.iter_mut().find(|(own, _)| *own == name) {
-            Some((_, own)) => *own = value,
-            None => self.0.push((name, value)),
+        match self.place(&name) {
+            Ok(place) => self.0[place].1 = value,
+            Err(place) => self.0.insert(place, (name, value)),
         }
+    }
+
+    /// Where the name is, or would be.
+    fn place(&self, name: &str) -> Result<usize, usize> {
+        let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
+        self.0.binary_search_by(|(own, _)| rank(own).cmp(&rank(name)).then_with(|| (**own).cmp(name)))
     }
 
     /// The names and the numbers, in order.
@@ -46,6 +55,21 @@ impl Values {
     /// The names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.iter().map(|(name, _)| name)
+    }
+}
+
+impl Index<&str> for Values {
+    type Output = f64;
+
+    /// As [`get`](Values::get).
+    ///
+    /// # Panics
+    /// If there is no number with this name.
+    fn index(&self, name: &str) -> &f64 {
+        match self.place(&canonical(name)) {
+            Ok(place) => &self.0[place].1,
+            Err(_) => panic!("there is no `{name}` among {:?}", Vec::from_iter(self.names())),
+        }
     }
 }
 
@@ -83,10 +107,10 @@ impl<'d> Visitor<'d> for Map {
     fn visit_map<A: MapAccess<'d>>(self, mut map: A) -> Result<Values, A::Error> {
         let mut values = Values::default();
         while let Some((name, value)) = map.next_entry::<String, Option<f64>>()? {
-            if values.0.iter().any(|(own, _)| *own == name) {
+            if values.place(&name).is_ok() {
                 return Err(A::Error::custom(format_args!("`{name}` is there twice")));
             }
-            values.0.push((name.into(), value.unwrap_or(f64::NAN)));
+            values.set(name, value.unwrap_or(f64::NAN));
         }
         Ok(values)
     }

@@ -3,7 +3,8 @@
 use crate::RunReport;
 use crate::escape::Escaped;
 use crate::numbers::{accuracy, time};
-use callbacks::Monitor;
+use callbacks::{Monitor, metric_names, scale};
+use metrics::{Group, grouped};
 use plot::{Curve, Panel, Scale, short};
 use std::fmt::Write;
 use train::{EpochRecord, printable};
@@ -14,16 +15,17 @@ pub(crate) fn summary(runs: &[RunReport], out: &mut String) {
                   <th>last val. accuracy<th>last val. loss<th>test accuracy<th>images/s<th>time</tr></thead><tbody>\n");
     for (k, run) in runs.iter().enumerate() {
         let last = run.history.last();
+        let of = |record: &EpochRecord, name| record.get(name).unwrap_or(f64::NAN);
         let figure = |figure: Option<f64>| figure.map_or("–".to_owned(), short);
-        let best = Monitor::default()
-            .best_of(&run.history)
-            .map_or("–".to_owned(), |best| format!("{} (epoch {})", accuracy(best.val_acc), best.epoch));
+        let best = Monitor::default().best_of(&run.history).map_or("–".to_owned(), |best| {
+            format!("{} (epoch {})", accuracy(of(best, "val_acc")), best.epoch)
+        });
         let cells = [
             Escaped(run.setting("recipe")).to_string(),
             format!("{} of {}", run.history.len(), Escaped(run.setting("epochs"))),
             best,
-            last.map_or("–".to_owned(), |record| accuracy(record.val_acc)),
-            figure(last.map(|record| record.val_loss)),
+            last.map_or("–".to_owned(), |record| accuracy(of(record, "val_acc"))),
+            figure(last.and_then(|record| record.get("val_loss"))),
             run.test.as_ref().map_or("–".to_owned(), |test| match test.split {
                 "test" => accuracy(test.evaluation.acc),
                 split => format!("{} ({split})", accuracy(test.evaluation.acc)),
@@ -49,25 +51,26 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-type Figure = fn(&EpochRecord) -> f64;
-
-/// Four charts: loss, accuracy, learning rate, throughput.
+/// A chart for each metric, one for the learning rate and one for the throughput.
 pub(crate) fn charts(runs: &[RunReport], out: &mut String) {
-    let loss: &[(&str, Figure)] = &[("training", |r| r.loss), ("validation", |r| r.val_loss)];
-    let accuracy: &[(&str, Figure)] = &[("training", |r| r.acc), ("validation", |r| r.val_acc)];
-    let lr: &[(&str, Figure)] = &[("learning rate", |r| r.lr)];
-    let rate: &[(&str, Figure)] = &[("images a second", |r| r.images_per_second)];
-    let panels = [
-        ("Loss", Scale::Loss, loss),
-        ("Accuracy", Scale::Unit, accuracy),
-        ("Learning rate", Scale::FromZero, lr),
-        ("Training images a second", Scale::FromZero, rate),
+    let history = runs.iter().flat_map(|run| &run.history);
+    let metrics =
+        grouped(metric_names(history)).into_iter().map(|Group { about, training, validation, .. }| {
+            let of = [("training", training), ("validation", validation)];
+            Panel::new(about.title, scale(about.unit), curves(runs, &of))
+        });
+    let others = [
+        ("Learning rate", "learning rate", "lr"),
+        ("Training images a second", "images a second", "images_per_second"),
     ];
-    figures(panels.map(|(title, scale, figures)| Panel::new(title, scale, curves(runs, figures))), out);
+    let others = others.map(|(title, name, figure)| {
+        Panel::new(title, Scale::FromZero, curves(runs, &[(name, Some(figure))]))
+    });
+    figures(metrics.chain(others), out);
 }
 
 /// Charts side by side, each with a legend where there are several curves.
-pub(crate) fn figures(panels: [Panel; 4], out: &mut String) {
+pub(crate) fn figures(panels: impl IntoIterator<Item = Panel>, out: &mut String) {
     out.push_str("<div class=\"charts\">\n");
     for panel in panels {
         let title = Escaped(&panel.title);
@@ -85,18 +88,23 @@ pub(crate) fn figures(panels: [Panel; 4], out: &mut String) {
 }
 
 /// A run alone has a colour for training and one for validation; several have a colour each, with validation dashed.
-fn curves<'a>(runs: &'a [RunReport], figures: &[(&str, Figure)]) -> Vec<Curve> {
+fn curves(runs: &[RunReport], figures: &[(&str, Option<&str>)]) -> Vec<Curve> {
     let several = runs.len() > 1;
-    let curve = |(k, run): (usize, &'a RunReport)| {
-        figures.iter().enumerate().map(move |(f, (name, figure))| Curve {
-            // Tooltips show it too, and do not escape control characters.
-            name: if several { printable(&format!("{} {name}", run.name)) } else { (*name).to_owned() },
-            colour: if several { k } else { f },
-            dashed: f == 1,
-            points: run.history.iter().map(|record| (record.epoch as f64, figure(record))).collect(),
-        })
+    let of_run = |(k, run): (usize, &RunReport)| {
+        let curve = |(f, (name, figure)): (usize, &(&str, Option<&str>))| {
+            let figure = (*figure)?;
+            let value = |record: &EpochRecord| record.get(figure).unwrap_or(f64::NAN);
+            Some(Curve {
+                // Tooltips show it too, and do not escape control characters.
+                name: if several { printable(&format!("{} {name}", run.name)) } else { (*name).to_owned() },
+                colour: if several { k } else { f },
+                dashed: f == 1,
+                points: run.history.iter().map(|record| (record.epoch as f64, value(record))).collect(),
+            })
+        };
+        figures.iter().enumerate().filter_map(curve).collect::<Vec<_>>()
     };
-    runs.iter().enumerate().flat_map(curve).collect()
+    runs.iter().enumerate().flat_map(of_run).collect()
 }
 
 #[cfg(test)]

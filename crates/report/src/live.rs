@@ -3,7 +3,8 @@
 use crate::escape::Escaped;
 use crate::numbers::{accuracy, time};
 use crate::{Result, RunReport, figures, page};
-use callbacks::{EpochRecord, RunStatus, RunTime};
+use callbacks::{EpochRecord, RunStatus, RunTime, metric_names, scale};
+use metrics::{Group, Unit, about, grouped};
 use plot::{Axis, Curve, Panel, Scale, short};
 use std::fmt::Write;
 use std::path::Path;
@@ -100,23 +101,18 @@ pub fn live_figures(status: &RunStatus, ended: Option<&str>) -> String {
 /// The most important numbers.
 fn tiles(status: &RunStatus, ended: bool, out: &mut String) {
     let step = status.step.as_ref();
-    let best = status.best().map(|best| (accuracy(best.val_acc), format!("best, epoch {}", best.epoch)));
+    let of_best =
+        |best: &EpochRecord| Some((accuracy(best.get("val_acc")?), format!("best, epoch {}", best.epoch)));
+    let best = status.best().and_then(of_best);
     let last = status.history.last();
     let number = |value: Option<f64>| value.map_or("–".to_owned(), short);
     let left = status.time.left().filter(|_| !ended).map_or("–".to_owned(), RunTime::words);
     let (best, which) = best.unwrap_or(("–".to_owned(), "best".to_owned()));
+    let newest = |name| step.map_or_else(|| last?.get(name), |step| step.metrics.get(name));
     let so_far = if step.is_some() { "this epoch so far" } else { "last epoch" };
     let all = [
-        (
-            "training loss",
-            number(step.map(|step| step.loss).or(last.map(|last| last.loss))),
-            so_far.to_owned(),
-        ),
-        (
-            "training accuracy",
-            step.map(|step| step.acc).or(last.map(|last| last.acc)).map_or("–".to_owned(), accuracy),
-            so_far.to_owned(),
-        ),
+        ("training loss", number(newest("loss")), so_far.to_owned()),
+        ("training accuracy", newest("acc").map_or("–".to_owned(), accuracy), so_far.to_owned()),
         ("val. accuracy", best, which),
         ("learning rate", number(step.map(|step| step.lr).or(last.map(|last| last.lr))), String::new()),
         ("images/s", status.rate().map_or("–".to_owned(), |rate| format!("{rate:.0}")), String::new()),
@@ -132,41 +128,53 @@ fn tiles(status: &RunStatus, ended: bool, out: &mut String) {
 
 /// Training within the epochs, validation after each.
 fn charts(status: &RunStatus, out: &mut String) {
-    let [loss, val_loss] = status.losses();
-    let acc = status.by_step(|record| record.acc, |epoch| epoch.acc);
-    let lr = status.by_step(|record| record.lr, |epoch| epoch.lr);
-    let rate = status.by_step(|record| record.images_per_second, |epoch| epoch.images_per_second);
-    let val_acc = status.by_epoch(|epoch| epoch.val_acc);
     let x = Axis::epochs(0..=status.epochs_shown());
-    let panels = [
-        ("Loss", Scale::Loss, vec![("training", loss), ("validation", val_loss)]),
-        ("Accuracy", Scale::Unit, vec![("training", acc), ("validation", val_acc)]),
-        ("Learning rate", Scale::FromZero, vec![("learning rate", lr)]),
-        ("Training images a second", Scale::FromZero, vec![("images a second", rate)]),
-    ];
-    let panels = panels.map(|(title, scale, curves)| {
-        let named = curves.into_iter().enumerate();
-        let curves =
-            named.map(|(k, (name, points))| Curve { name: name.into(), colour: k, dashed: k == 1, points });
-        Panel { x: x.clone(), ..Panel::new(title, scale, curves.collect()) }
+    let curve = |name: &str, points| Curve { points, ..Curve::new(name, []) };
+    let panel = |title: &str, scale, curves| Panel { x: x.clone(), ..Panel::new(title, scale, curves) };
+    let metrics = grouped(metric_names(&status.history));
+    let metrics = metrics.into_iter().map(|Group { about, training, validation, .. }| {
+        let training = training.map(|name| curve("training", status.by_step(name)));
+        let validation = validation.map(|name| Curve {
+            colour: 1,
+            dashed: true,
+            ..curve("validation", status.by_epoch(name))
+        });
+        panel(&about.title, scale(about.unit), training.into_iter().chain(validation).collect())
     });
-    figures::figures(panels, out);
+    let others = [
+        ("Learning rate", "learning rate", "lr"),
+        ("Training images a second", "images a second", "images_per_second"),
+    ];
+    let others = others.map(|(title, name, figure)| {
+        panel(title, Scale::FromZero, vec![curve(name, status.by_step(figure))])
+    });
+    figures::figures(metrics.chain(others), out);
 }
 
 fn newest_epochs(status: &RunStatus, out: &mut String) {
     if status.history.is_empty() {
         return;
     }
-    out.push_str("<h2>Epochs</h2>\n<div class=\"scroll\"><table class=\"summary\"><thead><tr><th>epoch<th>loss<th>accuracy\
-                  <th>val. loss<th>val. accuracy<th>learning rate<th>images/s<th>time</tr></thead><tbody>\n");
+    let names = metric_names(&status.history);
+    let title = |name: &&str| format!("<th>{}", Escaped(name));
+    let titles: String = names.iter().map(title).collect();
+    let _ = writeln!(
+        out,
+        "<h2>Epochs</h2>\n<div class=\"scroll\"><table class=\"summary\"><thead><tr><th>epoch{titles}\
+         <th>lr<th>images/s<th>time</tr></thead><tbody>"
+    );
     for record in status.history.iter().rev().take(EPOCHS) {
-        let EpochRecord { loss, acc, val_loss, val_acc, lr, .. } = record;
-        let figures = [short(*loss), accuracy(*acc), short(*val_loss), accuracy(*val_acc), short(*lr)];
+        let metric = |name: &&str| match (record.get(name), about(name).unit) {
+            (None, _) => "<td>–".to_owned(),
+            (Some(value), Unit::Share) => format!("<td>{}", accuracy(value)),
+            (Some(value), Unit::None) => format!("<td>{}", short(value)),
+        };
         let _ = writeln!(
             out,
-            "<tr><th>{}<td>{}<td>{:.0}<td>{}</tr>",
+            "<tr><th>{}{}<td>{}<td>{:.0}<td>{}</tr>",
             record.epoch,
-            figures.join("<td>"),
+            names.iter().map(metric).collect::<String>(),
+            short(record.lr),
             record.images_per_second,
             time(record.seconds)
         );

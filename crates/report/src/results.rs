@@ -23,6 +23,9 @@ pub(crate) fn write(tested: &Tested, out: &mut String) {
         evaluation.acc,
         short(evaluation.loss)
     );
+    let more =
+        evaluation.metrics.iter().map(|(name, value)| format!("{} {value:.4}", metrics::about(name).title));
+    let _ = writeln!(out, "<p class=\"note\">{}</p>", Escaped(&more.collect::<Vec<_>>().join(", ")));
     out.push_str("<div class=\"pair\">\n");
     by_class(tested, out);
     if classes.len() <= MATRIX {

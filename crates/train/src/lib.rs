@@ -13,7 +13,7 @@
 //! let data = cifar::synthetic(1, 256, 64);
 //! let outcome = train(&config, data, None, &mut [], &StopFlag::default())?;
 //! let epoch = &outcome.state.history[0];
-//! println!("loss {:.3}, accuracy {:.3}", epoch.loss, epoch.val_acc);
+//! println!("loss {:.3}, accuracy {:.3}", epoch.metrics["loss"], epoch.metrics["val_acc"]);
 //! assert_eq!((epoch.epoch, outcome.state.step), (1, 8));
 //! # Ok::<(), train::Error>(())
 //! ```

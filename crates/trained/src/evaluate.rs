@@ -1,6 +1,7 @@
 use crate::task::check_labels;
 use crate::{Classifier, ColorMode, Error, ImageSize, Result, classify_batches};
 use cifar::{Dataset, ValidationFrom};
+use metrics::{Tally, Values};
 use std::slice;
 
 /// How well a classifier does on labelled pictures.
@@ -12,6 +13,8 @@ pub struct Evaluation {
     pub loss: f64,
     /// The share that was classified correctly.
     pub acc: f64,
+    /// All [metrics](metrics::names) that are defined for so many classes.
+    pub metrics: Values,
     /// How often a picture of the row's class was taken for the column's.
     pub confusion: Vec<Vec<u64>>,
     /// The pictures that were taken for something else, the surest mistake first.
@@ -57,7 +60,8 @@ impl Evaluation {
     ///
     /// ```
     /// let confusion = vec![vec![3, 1], vec![2, 4]];
-    /// let evaluation = trained::Evaluation { samples: 10, loss: 0.5, acc: 0.7, confusion, mistakes: vec![] };
+    /// let evaluation =
+    ///     trained::Evaluation { samples: 10, loss: 0.5, acc: 0.7, metrics: Default::default(), confusion, mistakes: vec![] };
     /// let scores = evaluation.class_scores();
     /// assert_eq!((scores[0].precision, scores[0].recall, scores[0].f1), (0.6, 0.75, 2.0 / 3.0));
     /// ```
@@ -155,13 +159,17 @@ pub fn evaluate_on(
         Ok(((), pixels.to_vec()))
     };
     let mut confusion = vec![vec![0; classes]; classes];
-    let (mut loss, mut done, mut mistakes) = (0.0, 0, Vec::new());
+    let mut tally = Tally::all(classes);
+    let (mut loss, mut done, mut mistakes, mut scores) = (0.0, 0, Vec::new(), Vec::new());
     classify_batches(replicas, split.len().div_ceil(batch), read, |(), predictions| {
         for prediction in predictions {
             let label = places[usize::from(split.labels[done])];
             loss -= prediction.log_probabilities[label];
             let (taken_for, probability) = prediction.ranked()[0];
             confusion[label][taken_for] += 1;
+            scores.clear();
+            scores.extend(prediction.log_probabilities.iter().map(|&score| score as f32));
+            tally.add(&scores, label);
             if taken_for != label {
                 mistakes.push(Mistake { sample: done, label, taken_for, probability });
             }
@@ -174,7 +182,7 @@ pub fn evaluate_on(
     mistakes.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.sample.cmp(&b.sample)));
     let samples = split.len();
     let (loss, acc) = (loss / samples as f64, correct as f64 / samples as f64);
-    Ok(Evaluation { samples, loss, acc, confusion, mistakes })
+    Ok(Evaluation { samples, loss, acc, metrics: tally.values(), confusion, mistakes })
 }
 
 /// Refuses data that the classifier isn't for. Returns its label for each label of the data.

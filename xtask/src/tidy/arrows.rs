@@ -36,10 +36,7 @@ const ARROWS: &[(&str, Allowed)] = &[
     ("towers-options", Only(&[])),
     ("towers-plot", Only(&[])),
     ("towers-metrics", Only(&[])),
-    (
-        "towers-callbacks",
-        Only(&["towers-checkpoint", "towers-metrics", "towers-options", "towers-plot"]),
-    ),
+    ("towers-callbacks", Only(&["towers-checkpoint", "towers-metrics", "towers-options", "towers-plot"])),
     (
         "towers-trained",
         Only(&[
@@ -48,6 +45,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-cifar",
             "towers-interchange",
             "towers-layers",
+            "towers-metrics",
             "towers-models",
             "towers-optim",
             "towers-program",
@@ -62,6 +60,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-cifar",
             "towers-interchange",
             "towers-layers",
+            "towers-metrics",
             "towers-models",
             "towers-optim",
             "towers-options",
@@ -92,6 +91,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-callbacks",
             "towers-checkpoint",
             "towers-cifar",
+            "towers-metrics",
             "towers-plot",
             "towers-train",
             "towers-trained",

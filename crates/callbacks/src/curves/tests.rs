@@ -18,21 +18,23 @@ fn history(epochs: u64) -> Vec<EpochRecord> {
 #[test]
 fn the_picture_has_both_panels_and_the_best_epoch() {
     let mut records = history(70);
-    records[0].loss = f64::NAN;
+    records[0].metrics.set("loss", f64::NAN);
     let svg = chart("a <net>\u{202e}", &records).svg();
-    let best = records.iter().map(|record| record.val_acc).fold(0.0, f64::max);
+    let best = records.iter().filter_map(|record| record.get("val_acc")).fold(0.0, f64::max);
     for text in
         ["a &lt;net&gt;\\u202e", "Loss", "Accuracy", "training", "validation", &format!("best {best:.4}")]
     {
         assert!(svg.contains(text), "{text}");
     }
-    assert!(!chart("", &[]).svg().contains("best"));
+    assert!(!svg.contains("Macro F1") && !chart("", &[]).svg().contains("best"));
+    records.iter_mut().skip(1).for_each(|record| record.metrics.set("val_f1", 0.5));
+    assert!(chart("", &records).svg().contains("Macro F1"));
 }
 
 #[test]
 fn the_first_of_equal_bests_is_marked() {
     let mut history = history(3);
-    history.iter_mut().for_each(|record| record.val_acc = 0.5);
+    history.iter_mut().for_each(|record| record.metrics.set("val_acc", 0.5));
     let svg = chart("", &history).svg();
     assert!(svg.contains("best validation accuracy 0.5000 in epoch 1"));
 }

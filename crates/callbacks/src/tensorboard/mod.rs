@@ -8,6 +8,7 @@ use crate::{EpochRecord, Flow, Observer, Outside, Result, Run, RunInfo, Snapshot
 use event::{Event, EventFile};
 use event_reader::points;
 use histogram::Histogram;
+use metrics::keras_name;
 use options::{Kind, Table, options};
 use serde_json::json;
 use std::path::PathBuf;
@@ -50,7 +51,7 @@ impl Callback for TensorBoardOptions {
 /// Writes the epochs' figures for TensorBoard: `tensorboard --logdir DIR` shows them.
 ///
 /// The folders and names are those of Keras' callback: `DIR/train` and `DIR/validation`, each with
-/// `epoch_loss` and `epoch_accuracy`. The former also has `epoch_learning_rate`. Epochs count from 0. With
+/// `epoch_loss`, `epoch_accuracy` and other metrics. The former also has `epoch_learning_rate`. Epochs count from 0. With
 /// `histogram_freq` the former has the distribution of the weights, as `LAYER/WEIGHT/histogram`. With `images`
 /// it has augmented images of the epoch's first batch, as `augmented_batch`.
 ///
@@ -89,16 +90,17 @@ impl TensorBoard {
 
     /// Whether older files have exactly these epochs.
     fn holds(&self, history: &[EpochRecord]) -> bool {
-        let in_folder = |name: &str, loss: fn(&EpochRecord) -> f64| {
+        let in_folder = |name: &str, loss: &str| {
             let points = points(&self.options.path.join(name), "epoch_loss");
             history.iter().all(|record| {
                 let step = record.epoch.saturating_sub(1) as i64;
                 let mut of_step =
                     points.iter().filter(|(other, _)| *other == step).map(|(_, loss)| loss.to_bits());
-                of_step.next() == Some((loss(record) as f32).to_bits()) && of_step.next().is_none()
+                let loss = record.get(loss).map(|loss| (loss as f32).to_bits());
+                of_step.next() == loss && of_step.next().is_none()
             })
         };
-        in_folder("train", |record| record.loss) && in_folder("validation", |record| record.val_loss)
+        in_folder("train", "loss") && in_folder("validation", "val_loss")
     }
 
     fn draw(&mut self, record: &EpochRecord, snapshot: &dyn Snapshot) -> Result<()> {
@@ -126,14 +128,15 @@ impl TensorBoard {
     fn write(&mut self, record: &EpochRecord) -> Result<()> {
         let Some([training, validation]) = &mut self.files else { return Ok(()) };
         let step = record.epoch.saturating_sub(1) as i64;
-        let EpochRecord { loss, acc, val_loss, val_acc, lr, .. } = record;
-        for (tag, value) in [("epoch_loss", loss), ("epoch_accuracy", acc), ("epoch_learning_rate", lr)] {
-            training.write(&Event::scalar(step, tag, *value as f32))?;
+        for (name, value) in record.metrics.iter() {
+            let name = keras_name(name);
+            let (file, name) = match name.strip_prefix("val_") {
+                Some(name) => (&mut *validation, name),
+                None => (&mut *training, &*name),
+            };
+            file.write(&Event::scalar(step, &format!("epoch_{name}"), value as f32))?;
         }
-        for (tag, value) in [("epoch_loss", val_loss), ("epoch_accuracy", val_acc)] {
-            validation.write(&Event::scalar(step, tag, *value as f32))?;
-        }
-        Ok(())
+        training.write(&Event::scalar(step, "epoch_learning_rate", record.lr as f32))
     }
 }
 
@@ -172,14 +175,12 @@ impl Observer for TensorBoard {
                 file
             }
         };
-        let StepRecord { step, loss, acc, lr, images_per_second, .. } = *record;
-        let figures = [
-            ("batch_loss", loss),
-            ("batch_accuracy", acc),
-            ("batch_learning_rate", lr),
-            ("batch_images_per_second", images_per_second),
-        ];
-        file.write_all(figures.map(|(tag, value)| Event::scalar(step as i64, tag, value as f32)))?;
+        let StepRecord { step, metrics, lr, images_per_second, .. } = record;
+        let others = [("learning_rate".into(), *lr), ("images_per_second".into(), *images_per_second)];
+        let figures = metrics.iter().map(|(name, value)| (keras_name(name), value)).chain(others);
+        file.write_all(
+            figures.map(|(name, value)| Event::scalar(*step as i64, &format!("batch_{name}"), value as f32)),
+        )?;
         self.steps = Some(file);
         Ok(())
     }
@@ -203,7 +204,7 @@ impl Observer for TensorBoard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Fake, record, run, state};
+    use crate::testing::{Fake, record, run, state, step_record};
     use std::fs;
     use std::path::Path;
 
@@ -257,8 +258,7 @@ mod tests {
             let mut observer = into(folder.path());
             observer.on_begin(&run(9, &TrainState { step: done, ..state(vec![]) })).unwrap();
             for step in steps {
-                let (loss, acc, lr, images_per_second) = (step as f64, 0.5, 0.1, 99.0);
-                observer.on_record(&StepRecord { step, epoch: 1, loss, acc, lr, images_per_second }).unwrap();
+                observer.on_record(&step_record(step, step as f64, 0.5)).unwrap();
             }
             observer.on_end(&state(vec![]), &Fake(0.0)).unwrap();
         };

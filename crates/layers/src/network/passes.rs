@@ -189,6 +189,25 @@ impl Network {
         Ok(if layout.shape.c == 1 { probabilities.iter().flat_map(both).collect() } else { probabilities })
     }
 
+    /// The scores of the current batch's samples after an inference pass, one row of [`classes`](Network::classes) each:
+    /// logits, or 0 and the only logit for networks with one. A stage of a network has no scores but the last.
+    ///
+    /// # Errors
+    /// The errors of the device.
+    pub fn scores(&mut self) -> Result<Vec<f32>> {
+        // A graph that repeats an inference pass does not say so.
+        self.micro_batches[self.micro_batch].pass = Pass::Inference;
+        let work = self.work();
+        let output = work.prepared.program().output;
+        let scores = work.read(output)?;
+        let both = |&second: &f32| [0.0, second];
+        Ok(if work.prepared.program().tensor(output).shape.c == 1 {
+            scores.iter().flat_map(both).collect()
+        } else {
+            scores
+        })
+    }
+
     /// The metrics of the last pass or, after an all-reduce, of all replicas.
     ///
     /// # Errors

@@ -161,6 +161,9 @@ impl Config {
         optimizer.validate()?;
         self.training.param_groups.iter().try_for_each(ParamGroup::validate)?;
         ema.map_or(Ok(()), |ema| ema.validate())?;
+        if let Some(plateau) = &self.training.reduce_lr_on_plateau {
+            self.outputs.check_metric("reduce_lr_on_plateau.monitor", &plateau.monitor)?;
+        }
         Ok(self.outputs.check()?)
     }
 

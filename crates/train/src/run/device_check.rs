@@ -154,7 +154,7 @@ mod tests {
                 .history
         };
         let [always, never] = [When::Always, When::Never].map(of);
-        let loss = |history: &[crate::EpochRecord]| (history[0].loss, history[0].val_loss);
+        let loss = |history: &[crate::EpochRecord]| history[0].metrics.clone();
         assert_eq!(loss(&always), loss(&never));
     }
 

@@ -158,10 +158,11 @@ impl Run<'_> {
         if let End::Stopped(reason) = &mut end
             && !diverged
             && worker.take_average()?
-            && let Some((val_loss, val_acc)) = worker.evaluate(val, stop, |_, _| false)?
+            && let Some(values) = worker.evaluate(val, stop, |_, _| false)?
         {
-            let [val_loss, val_acc] = [val_loss, val_acc].map(figure);
-            *reason += &format!("; the average of the weights has val_loss {val_loss}, val_acc {val_acc}");
+            let values =
+                Vec::from_iter(values.iter().map(|(name, value)| format!("{name} {}", figure(value))));
+            *reason += &format!("; the average of the weights has {}", values.join(", "));
         }
         worker.meet_for_snapshot()?;
         observers.ask(|observer| match end {
@@ -201,6 +202,7 @@ impl Run<'_> {
             bf16: tensor_cpu::bf16_level(),
             parameters,
             flops,
+            metrics: config.outputs.metric_names(),
             options: hyperparameters(config, worker.state.replicas, worker.state.global_batch),
             notes: take(&mut self.notes),
         };
@@ -297,7 +299,8 @@ impl Run<'_> {
             observers.ask(|observer| observer.on_evaluate(done, all));
             observers.have_failed()
         })?;
-        let Some((val_loss, val_acc)) = evaluated else { return Ok(Some(End::Interrupted)) };
+        let Some(values) = evaluated else { return Ok(Some(End::Interrupted)) };
+        let val_loss = values.get("val_loss").unwrap_or(f64::NAN);
         if !val_loss.is_finite() {
             if worker.run.config.outputs.terminate_on_nan {
                 let (epoch, step) = (worker.state.epoch + 1, worker.state.partial.steps);
@@ -307,13 +310,11 @@ impl Run<'_> {
         }
         let before = worker.state.clone();
         let partial = worker.end_epoch();
-        let (loss, acc) = partial.means();
+        let mut metrics = partial.means();
+        values.iter().for_each(|(name, value)| metrics.set(name.to_owned(), value));
         let record = EpochRecord {
             epoch: worker.state.epoch,
-            loss,
-            acc,
-            val_loss,
-            val_acc,
+            metrics,
             lr: partial.lr,
             seconds: partial.seconds + began.elapsed().as_secs_f64(),
             images_per_second: partial.samples as f64 / partial.seconds,

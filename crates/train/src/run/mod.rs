@@ -9,6 +9,7 @@ mod frozen;
 mod graph_capture;
 mod host_memory;
 mod long_run;
+mod measured;
 mod memory;
 mod meter;
 mod observer_group;

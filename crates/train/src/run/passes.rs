@@ -98,6 +98,7 @@ impl Passes {
 
     /// Loads each of this replica's shards of a batch, and runs `pass` on it, with the exchanges with other
     /// replicas that it has, if any. Devices with graphs capture the work first, once, and replay it from then on.
+    /// After each shard's pass, `ended` may read its results.
     pub(crate) fn each(
         &mut self,
         network: &mut Network,
@@ -105,7 +106,10 @@ impl Passes {
         batch: &Share,
         kind: Kind,
         args: &ReplayArgs,
-        mut pass: impl FnMut(&mut Network, &Piece<'_>, Option<Exchanges<'_>>) -> Result<()>,
+        (mut pass, mut ended): (
+            impl FnMut(&mut Network, &Piece<'_>, Option<Exchanges<'_>>) -> Result<()>,
+            impl FnMut(&mut Network, &Piece<'_>) -> Result<()>,
+        ),
     ) -> Result<()> {
         self.kind = Some(kind);
         let Passes { shards, sums, capture, .. } = self;
@@ -158,6 +162,9 @@ impl Passes {
                 };
                 sums.iter_mut().for_each(|sums| sums.swap(number, &mut network.arena_mut().grads));
                 done?;
+                if *phase != Phase::Capture {
+                    ended(network, &piece)?;
+                }
             }
             if *phase == Phase::Capture {
                 capture.agree(collective, &work, own.clone(), captured)?;

@@ -4,6 +4,7 @@
 use crate::data::split as validation_split;
 use crate::data::{compare, described, digest_seen, samples};
 use crate::run::first_values::FirstValues;
+use crate::run::measured::tally;
 use crate::run::pipeline::{cut_names, split as split_stages};
 use crate::run::run_data::RunData;
 use crate::{Config, Error, Observer, Result, Resume};
@@ -166,6 +167,7 @@ impl<'a> PreparedRun<'a> {
             return Err(Error::option("the number of samples", 0, accepted));
         }
         check_fit(&model, &data)?;
+        tally(&config.outputs.metrics, data.classes.len())?;
         let model = config.frozen(model)?;
         config.check_groups(model.graph())?;
         // A resumed run has its own weights.

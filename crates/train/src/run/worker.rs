@@ -4,9 +4,10 @@ mod snapshot;
 
 pub(crate) use describe::{arithmetic, model_of};
 
-use crate::data::{Share, Source};
+use crate::data::{Piece, Share, Source};
 use crate::run::average::Average;
 use crate::run::division::{self, Division};
+use crate::run::measured::Measured;
 use crate::run::meter::{Meter, Totals};
 use crate::run::passes::{Kind, Passes};
 use crate::run::pipeline;
@@ -16,8 +17,9 @@ use crate::run::stop_flag::{Request, StopFlag};
 use crate::run::throughput::Throughput;
 use crate::{EpochRecord, Error, Partial, Plateau, Result, StepInfo, StepRecord, TrainState};
 use layers::{Arena, Draws, Network};
+use metrics::Values;
 use optim::Progress;
-use parallel::{Collective, Stage};
+use parallel::{Collective, Exchanges, Stage};
 use program::{Device, OptimizerState, ReplayArgs, Span};
 use std::mem::take;
 use std::time::{Duration, Instant};
@@ -95,15 +97,14 @@ impl Worker<'_> {
     /// The information for observers after a step.
     pub(crate) fn step_info(&self, seconds: f64) -> StepInfo {
         let TrainState { epoch, partial, .. } = &self.state;
-        let (loss, acc) = Partial { samples: self.read_samples, ..*partial }.means();
+        let metrics = Partial { samples: self.read_samples, ..*partial }.means();
         StepInfo {
             epoch: *epoch,
             epochs: self.run.config.training.epochs,
             steps_done: partial.steps,
             steps_per_epoch: self.steps_per_epoch,
             samples: partial.samples,
-            loss,
-            acc,
+            metrics,
             lr: partial.lr,
             seconds,
         }
@@ -143,7 +144,7 @@ impl Worker<'_> {
         if split {
             pipeline::train(passes, stage, network, batch, &options)?;
         } else {
-            passes.each(network, collective.as_mut(), batch, kind, &turn, |network, piece, exchanges| {
+            let pass = |network: &mut Network, piece: &Piece<'_>, exchanges: Option<Exchanges<'_>>| {
                 let draws = Draws { first_sample: piece.first_sample, ..draws };
                 let options = StepOptions { draws, ..options };
                 if alone {
@@ -151,7 +152,8 @@ impl Worker<'_> {
                 }
                 waited += gradients(network, &options, exchanges)?;
                 Ok(())
-            })?;
+            };
+            passes.each(network, collective.as_mut(), batch, kind, &turn, (pass, |_, _| Ok(())))?;
         }
         let own = self.passes.shards().own_rows(global).len();
         self.throughput.add(own, began.elapsed().saturating_sub(waited));
@@ -316,27 +318,33 @@ impl Worker<'_> {
         eager.into_iter().chain(of_device.into_iter().flatten()).collect()
     }
 
-    /// The mean loss and accuracy on the validation data, over all replicas; NaN without data. `None` if a replica was
-    /// asked to stop in between, by the flag or by what `progress` returned.
+    /// The metrics on the validation data, over all replicas; NaN without data. `None` if a replica was asked to stop in
+    /// between, by the flag or by what `progress` returned.
     pub(crate) fn evaluate(
         &mut self,
         val: &mut Source,
         stop: &StopFlag,
         mut progress: impl FnMut(usize, usize) -> bool,
-    ) -> Result<Option<(f64, f64)>> {
-        let (device, all) = (self.device.clone(), self.run.data.val.len());
+    ) -> Result<Option<Values>> {
+        let PreparedRun { data, config, .. } = self.run;
+        let (device, all) = (self.device.clone(), data.val.len());
+        let mut measured = Measured::new(&config.outputs.metrics, data.classes.len(), data.val.labels())?;
         let (mut done, mut asked) = (0, false);
         self.meter.set(&device, &Partial::default())?;
         for (number, batch) in (0..).zip(val.epoch(&device, 0, 0)?) {
             let batch = batch?;
             let Worker { passes, network, collective, stage, .. } = self;
+            let count = |network: &mut Network, piece: &Piece<'_>| {
+                measured.add(network, done + piece.first_sample as usize)
+            };
             if stage.stages() > 1 {
-                pipeline::evaluate(passes, stage, network, &batch)?;
+                pipeline::evaluate(passes, stage, network, &batch, count)?;
             } else {
                 let (collective, args) = (collective.as_mut(), ReplayArgs::default());
-                passes.each(network, collective, &batch, Kind::Evaluation, &args, |network, _, _| {
+                let pass = |network: &mut Network, _: &Piece<'_>, _: Option<Exchanges<'_>>| {
                     Ok(network.evaluate_pass()?)
-                })?;
+                };
+                passes.each(network, collective, &batch, Kind::Evaluation, &args, (pass, count))?;
             }
             let own = Request::stop_if(stop.is_raised() || asked);
             self.request(own)?;
@@ -350,7 +358,11 @@ impl Worker<'_> {
             }
         }
         let Totals { loss_sum, correct, .. } = self.meter.read(&device)?;
-        Ok(Some((loss_sum / all as f64, correct / all as f64)))
+        let all = all as f64;
+        let mut values = Values::from_iter([("val_loss", loss_sum / all), ("val_acc", correct / all)]);
+        let more = measured.values(&device, self.collective.as_mut(), &mut self.stage)?;
+        more.iter().for_each(|(name, value)| values.set(format!("val_{name}"), value));
+        Ok(Some(values))
     }
 
     /// Replaces the weights by their average if the run ends before the step that would have done so; returns

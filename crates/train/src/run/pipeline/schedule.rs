@@ -49,12 +49,14 @@ pub(crate) fn train(
     Ok(())
 }
 
-/// The passes over a batch of the validation data. The last stage leaves metrics, the others zeros.
+/// The passes over a batch of the validation data. The last stage leaves metrics, the others zeros. After each pass of
+/// the last stage, `ended` may read its results.
 pub(crate) fn evaluate(
     passes: &mut Passes,
     stage: &Stage,
     network: &mut Network,
     batch: &Share,
+    mut ended: impl FnMut(&mut Network, &Piece<'_>) -> Result<()>,
 ) -> Result<()> {
     network.choose_micro_batch(0)?;
     let metrics = network.arena().metrics;
@@ -64,7 +66,7 @@ pub(crate) fn evaluate(
             put_in_place(network, &piece)?;
             let exchanges = Exchanges::of_stage(stage);
             exchanges.run(|exchange| Ok::<_, Error>(network.evaluate_pass_with(Some(exchange))?))?;
-            Ok(())
+            if stage.is_last() { ended(network, &piece) } else { Ok(()) }
         })?;
     }
     Ok(())

@@ -1,0 +1,72 @@
+//! The configured metrics of the validation data.
+
+use crate::{Error, Result};
+use layers::Network;
+use metrics::{Tally, Values};
+use parallel::{Collective, Stage};
+use program::{Device, Span};
+
+/// Counts are added up as two numbers of f32, which holds whole numbers up to 2^24 exactly.
+const HALF: u64 = 1 << 12;
+
+/// The counts of a replica, whose samples have these labels in the order of the validation data.
+pub(crate) struct Measured<'a> {
+    tally: Tally,
+    labels: &'a [u16],
+}
+
+/// No samples yet, for the metrics with these names.
+///
+/// # Errors
+/// [`Error::Option`] for a metric that is not defined for so many classes.
+pub(crate) fn tally(names: &[String], classes: usize) -> Result<Tally> {
+    Tally::named(names, classes).map_err(|error| {
+        let accepted = format!("metrics that the data allow: {error}");
+        Error::option("`metrics`", names.join(", "), accepted)
+    })
+}
+
+impl<'a> Measured<'a> {
+    /// No samples yet.
+    pub(crate) fn new(names: &[String], classes: usize, labels: &'a [u16]) -> Result<Self> {
+        Ok(Measured { tally: tally(names, classes)?, labels })
+    }
+
+    /// Counts the samples of the network's last pass, the first of which is the sample `first` of the data.
+    pub(crate) fn add(&mut self, network: &mut Network, first: usize) -> Result<()> {
+        if self.tally.is_empty() {
+            return Ok(());
+        }
+        let scores = network.scores()?;
+        for (scores, label) in scores.chunks(network.classes()).zip(&self.labels[first..]) {
+            self.tally.add(scores, usize::from(*label));
+        }
+        Ok(())
+    }
+
+    /// The values over the samples of all replicas. Only the last stage of a pipeline has counts.
+    pub(crate) fn values(
+        mut self,
+        device: &Device,
+        collective: &mut dyn Collective,
+        stage: &mut Stage,
+    ) -> Result<Values> {
+        let counts = self.tally.counts();
+        if !counts.is_empty() && (collective.world() > 1 || stage.stages() > 1) {
+            let halves = counts.iter().flat_map(|count| [count % HALF, count / HALF]);
+            let halves = Vec::from_iter(halves.map(|half| half as f32));
+            let (mut sums, all) = (device.alloc(halves.len())?, Span::new(0, halves.len()));
+            device.upload(&halves, &mut sums, 0)?;
+            collective.all_reduce_sum(device, &mut sums, all)?;
+            if stage.stages() > 1 {
+                stage.replica.all_reduce_sum(device, &mut sums, all)?;
+            }
+            let sums = sums.to_vec(device, 0, all.len)?;
+            let whole = |[low, high]: &[f32; 2]| *low as u64 + HALF * *high as u64;
+            let counts = Vec::from_iter(sums.as_chunks().0.iter().map(whole));
+            self.tally.clear();
+            self.tally.add_counts(&counts);
+        }
+        Ok(self.tally.values())
+    }
+}
