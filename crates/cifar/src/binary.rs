@@ -4,10 +4,10 @@
 use std::io::{BufReader, Read};
 use std::path::Path;
 
+use dataset::open_regular;
+
 use crate::classes::Kind;
-use crate::dataset::push_planes;
 use crate::error::{Error, Result};
-use crate::files::open;
 use crate::records::Records;
 use crate::sizes::IMAGE_BYTES;
 
@@ -24,7 +24,7 @@ fn label_bytes(kind: Kind) -> usize {
 
 /// Appends the records of the file at `path`, which must be `images` of them exactly.
 pub(crate) fn read(path: &Path, images: usize, records: &mut Records) -> Result<()> {
-    let (file, found) = open(path)?;
+    let (file, found) = open_regular(path).map_err(Error::io("read", path))?;
     let mut record = vec![0; record_bytes(records.kind)];
     let expected = (images * record.len()) as u64;
     if found != expected {
@@ -38,7 +38,7 @@ pub(crate) fn read(path: &Path, images: usize, records: &mut Records) -> Result<
             records.push_coarse(path, k, coarse.into())?;
         }
         records.push_label(path, k, labels[labels.len() - 1].into())?;
-        push_planes(&mut records.images, planes);
+        records.push_planes(planes);
     }
     Ok(())
 }

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "download")]
 use std::time::Duration;
 
+use dataset::Dataset;
+
 use crate::classes::Kind;
-use crate::dataset::Dataset;
 #[cfg(feature = "download")]
 use crate::download::{Network, Source};
 use crate::error::{Error, Result};

@@ -44,6 +44,14 @@ impl Kind {
         }
     }
 
+    /// What an address to download from leads to, in words.
+    pub fn at_address(self) -> &'static str {
+        match self {
+            Kind::Cifar10 | Kind::Cifar100 => "an archive",
+            Kind::Mnist | Kind::FashionMnist => "the folder with the four .gz files",
+        }
+    }
+
     /// The number of classes: 10 or 100.
     pub fn classes(self) -> usize {
         class_names(self).len()
@@ -82,10 +90,6 @@ pub fn coarse_class_names(kind: Kind) -> &'static [&'static str] {
         Kind::Cifar100 => &CIFAR100_COARSE,
         Kind::Cifar10 | Kind::Mnist | Kind::FashionMnist => &[],
     }
-}
-
-pub(crate) fn owned(names: &[&str]) -> Vec<String> {
-    names.iter().map(|&name| name.to_owned()).collect()
 }
 
 #[rustfmt::skip]

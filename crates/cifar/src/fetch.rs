@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use dataset::Dataset;
+
 use crate::checksum::md5_of;
 use crate::classes::Kind;
-use crate::dataset::Dataset;
 #[cfg(feature = "download")]
 use crate::download::Network;
 use crate::error::{Error, Result};

@@ -3,8 +3,9 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use dataset::Dataset;
+
 use crate::classes::Kind;
-use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 
+use dataset::{Dataset, Split, open_regular};
+
 use crate::classes::Kind;
-use crate::dataset::{Dataset, Split};
 use crate::error::{Error, Result};
-use crate::files::open;
 
 /// The names of the files, without `.gz`.
 pub(crate) const FILES: [&str; 4] = [
@@ -66,16 +66,8 @@ pub fn read_dir(dir: impl AsRef<Path>) -> Result<Dataset> {
     let dir = dir.as_ref();
     let [train, test] = splits(dir, None)?;
     let classes = usize::from(train.labels.iter().chain(&test.labels).copied().max().unwrap_or(0)) + 1;
-    Ok(Dataset {
-        name: dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned(),
-        train,
-        validation: None,
-        test,
-        classes: (0..classes).map(|class| class.to_string()).collect(),
-        coarse_classes: Vec::new(),
-        validation_from: None,
-        unreadable: Vec::new(),
-    })
+    let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy();
+    Ok(Dataset::new(name, train, test, (0..classes).map(|class| class.to_string()))?)
 }
 
 /// The splits of a known data set.
@@ -123,12 +115,8 @@ fn split(images: &Path, labels: &Path, kind: Option<Kind>, count: usize) -> Resu
     if let Some((_, [height, width, _])) = known.filter(|(_, shape)| [rows, columns] != shape[..2]) {
         return refuse(images, format!("its images are of {rows}x{columns}, expected {height}x{width}"));
     }
-    Ok(Split::of_shape(
-        [rows, columns, 1],
-        bytes,
-        labels_of(labels, kind, numbers.into_iter().map(i64::from))?,
-        None,
-    ))
+    let labels = labels_of(labels, kind, numbers.into_iter().map(i64::from))?;
+    Ok(Split::of_pixels([rows, columns, 1], bytes, labels)?)
 }
 
 /// The labels of a file, all of them below the number of classes of a known data set.
@@ -147,7 +135,7 @@ pub(crate) fn labels_of(
 
 /// The array of a file, with so many dimensions, and so many bytes if that is known.
 fn array(path: &Path, dimensions: u8, expected: Option<usize>) -> Result<Array> {
-    let (file, found) = open(path)?;
+    let (file, found) = open_regular(path).map_err(Error::io("read", path))?;
     let packed = path.extension().is_some_and(|ending| ending == "gz");
     let file = BufReader::with_capacity(1 << 18, file);
     match packed {

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use dataset::{Dataset, Split};
+
 use crate::classes::{self, Kind};
-use crate::dataset::{Dataset, Split};
 use crate::error::{Error, Result};
 use crate::records::Records;
 use crate::sizes::IMAGE_BYTES;
@@ -172,16 +173,10 @@ impl Layout {
             Format::Npz => npz::read(self.kind, &dir.join(NPZ))?,
             Format::Binary | Format::Python => self.read_batches(dir)?,
         };
-        let data = Dataset {
-            name: self.kind.name().into(),
-            train,
-            test,
-            classes: classes::owned(classes::class_names(self.kind)),
-            coarse_classes: classes::owned(classes::coarse_class_names(self.kind)),
-            validation: None,
-            validation_from: None,
-            unreadable: Vec::new(),
-        };
+        let mut data =
+            Dataset::new(self.kind.name(), train, test, classes::class_names(self.kind).iter().copied())?;
+        data.coarse_classes =
+            classes::coarse_class_names(self.kind).iter().map(|&name| name.into()).collect();
         for (split, samples) in [("train", &data.train), ("test", &data.test)] {
             let counts = samples.class_counts(data.classes.len());
             if let Some(class) = counts.iter().position(|&count| count == 0) {
@@ -223,6 +218,6 @@ impl Layout {
                 _ => python::read(&path, images, self.file_bytes(images), &mut records)?,
             }
         }
-        Ok(records.into_split())
+        records.into_split()
     }
 }

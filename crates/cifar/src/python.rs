@@ -12,17 +12,17 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 
+use dataset::open_regular;
+
 use crate::classes::Kind;
-use crate::dataset::push_planes;
 use crate::error::{Error, Result};
-use crate::files::open;
 use crate::pickle::{self, Fault, Id, Node, Tree};
 use crate::records::Records;
 use crate::sizes::IMAGE_BYTES;
 
 /// Appends the records of the file at `path`, which must be `images` of them in `max_bytes` at most.
 pub(crate) fn read(path: &Path, images: usize, max_bytes: u64, records: &mut Records) -> Result<()> {
-    let (file, found) = open(path)?;
+    let (file, found) = open_regular(path).map_err(Error::io("read", path))?;
     let too_long = |found| Error::FileSize { path: path.into(), expected: max_bytes, found };
     if found > max_bytes {
         return Err(too_long(found));
@@ -52,7 +52,7 @@ pub(crate) fn decode(path: &Path, bytes: &[u8], images: usize, records: &mut Rec
     }
     let pixels = batch.pixels().map_err(malformed)?;
     for planes in pixels.chunks_exact(IMAGE_BYTES) {
-        push_planes(&mut records.images, planes);
+        records.push_planes(planes);
     }
     Ok(())
 }
@@ -216,7 +216,7 @@ mod tests {
         let names = (2..=5)
             .flat_map(|protocol| ["protocol", "column_major"].map(|name| format!("{name}_{protocol}")));
         for name in names.chain(["text_keys".to_owned()]) {
-            let split = golden(Kind::Cifar10, &name).unwrap().into_split();
+            let split = golden(Kind::Cifar10, &name).unwrap().into_split().unwrap();
             assert_eq!(split.labels.to_vec(), [3, 9], "{name}");
             for ((image, y, x, channel), &byte) in split.images.indexed_iter() {
                 let place = channel * 1024 + y * 32 + x;
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn cifar100_has_coarse_labels() {
-        let split = golden(Kind::Cifar100, "cifar100").unwrap().into_split();
+        let split = golden(Kind::Cifar100, "cifar100").unwrap().into_split().unwrap();
         assert_eq!((split.labels.to_vec(), split.coarse.unwrap().to_vec()), (vec![3, 99], vec![1, 19]));
     }
 

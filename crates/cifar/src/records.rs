@@ -1,15 +1,16 @@
 use std::path::Path;
 
+use dataset::Split;
+
 use crate::classes::{self, Kind};
-use crate::dataset::Split;
 use crate::error::{Error, Result};
-use crate::sizes::IMAGE_BYTES;
+use crate::sizes::{CHANNELS, IMAGE_BYTES, SIDE};
 
 /// What the readers collect.
 pub(crate) struct Records {
     pub kind: Kind,
     /// NHWC.
-    pub images: Vec<u8>,
+    images: Vec<u8>,
     labels: Vec<u16>,
     coarse: Vec<u16>,
 }
@@ -38,9 +39,16 @@ impl Records {
         Ok(())
     }
 
-    pub fn into_split(self) -> Split {
-        let coarse = (self.kind == Kind::Cifar100).then_some(self.coarse);
-        Split::from_parts(self.images, self.labels, coarse)
+    /// Appends the pixels of an image, a plane each of red, green and blue.
+    pub fn push_planes(&mut self, planes: &[u8]) {
+        let (red, rest) = planes.split_at(SIDE * SIDE);
+        let (green, blue) = rest.split_at(SIDE * SIDE);
+        self.images.extend(red.iter().zip(green).zip(blue).flat_map(|((&r, &g), &b)| [r, g, b]));
+    }
+
+    pub fn into_split(self) -> Result<Split> {
+        let coarse = (self.kind == Kind::Cifar100).then(|| self.coarse.into());
+        Ok(Split { coarse, ..Split::of_pixels([SIDE, SIDE, CHANNELS], self.images, self.labels)? })
     }
 }
 

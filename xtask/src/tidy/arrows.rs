@@ -18,7 +18,9 @@ use Allowed::{All, Only};
 /// A row for each crate of the workspace.
 const ARROWS: &[(&str, Allowed)] = &[
     ("towers-philox", Only(&[])),
-    ("towers-cifar", Only(&["towers-philox"])),
+    ("towers-dataset", Only(&[])),
+    ("towers-cifar", Only(&["towers-dataset", "towers-philox"])),
+    ("towers-pictures", Only(&["towers-dataset"])),
     ("towers-augment", Only(&["towers-philox"])),
     ("towers-checkpoint", Only(&[])),
     ("towers-optim", Only(&[])),
@@ -36,16 +38,14 @@ const ARROWS: &[(&str, Allowed)] = &[
     ("towers-options", Only(&[])),
     ("towers-plot", Only(&[])),
     ("towers-metrics", Only(&[])),
-    (
-        "towers-callbacks",
-        Only(&["towers-checkpoint", "towers-metrics", "towers-options", "towers-plot"]),
-    ),
+    ("towers-callbacks", Only(&["towers-checkpoint", "towers-metrics", "towers-options", "towers-plot"])),
     (
         "towers-trained",
         Only(&[
             "towers-augment",
             "towers-checkpoint",
             "towers-cifar",
+            "towers-dataset",
             "towers-interchange",
             "towers-layers",
             "towers-models",
@@ -60,6 +60,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-callbacks",
             "towers-checkpoint",
             "towers-cifar",
+            "towers-dataset",
             "towers-interchange",
             "towers-layers",
             "towers-models",
@@ -67,6 +68,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-options",
             "towers-parallel",
             "towers-philox",
+            "towers-pictures",
             "towers-program",
             "towers-tensor-cpu",
             "towers-tensor-cuda",
@@ -91,7 +93,7 @@ const ARROWS: &[(&str, Allowed)] = &[
         Only(&[
             "towers-callbacks",
             "towers-checkpoint",
-            "towers-cifar",
+            "towers-dataset",
             "towers-plot",
             "towers-train",
             "towers-trained",
