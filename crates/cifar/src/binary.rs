@@ -6,8 +6,8 @@ use std::path::Path;
 
 use dataset::open_regular;
 
-use crate::classes::Kind;
 use crate::error::{Error, Result};
+use crate::kinds::Kind;
 use crate::records::Records;
 use crate::sizes::IMAGE_BYTES;
 
@@ -16,10 +16,7 @@ pub(crate) fn record_bytes(kind: Kind) -> usize {
 }
 
 fn label_bytes(kind: Kind) -> usize {
-    match kind {
-        Kind::Cifar100 => 2,
-        _ => 1,
-    }
+    if kind.official().coarse.is_empty() { 1 } else { 2 }
 }
 
 /// Appends the records of the file at `path`, which must be `images` of them exactly.

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use dataset::Dataset;
 
-use crate::classes::Kind;
 #[cfg(feature = "download")]
 use crate::download::{Network, Source};
 use crate::error::{Error, Result};
 use crate::fetch::Fetch;
 use crate::find::{Search, folders_in, other_programs};
+use crate::kinds::Kind;
 use crate::layout::Layout;
 use crate::progress::{Listener, Progress};
 

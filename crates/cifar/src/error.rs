@@ -168,7 +168,7 @@ pub enum Error {
         "no usable {kind} was found{}; name the folder with its files (or its parent) as the data folder, put {} into it, or \
          {FETCHING}",
         Looked { places: looked, rejected },
-        official(*kind)
+        kind.official().wanted
     )]
     NotFound {
         /// Which data set.
@@ -184,7 +184,7 @@ pub enum Error {
         "{kind} can't be downloaded{}; check the network and run again (a download continues where it \
          stopped), name another address, or put {} into the data folder",
         by_reason(failures),
-        official(*kind)
+        kind.official().wanted
     )]
     NoSource {
         /// Which data set.
@@ -212,15 +212,6 @@ fn by_reason(failures: &[String]) -> String {
     let tell = |(addresses, reason): &(Vec<&str>, &str)| format!("{}: {reason}", addresses.join(", "));
     let told = reasons.iter().map(tell).collect::<Vec<_>>().join("; ");
     if told.is_empty() { told } else { format!(": {told}") }
-}
-
-/// The files of a data set, as they can be had.
-fn official(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Cifar10 | Kind::Cifar100 => "the official .tar.gz archive",
-        Kind::Mnist => "the four official .gz files or Keras' mnist.npz",
-        Kind::FashionMnist => "the four official .gz files",
-    }
 }
 
 impl Error {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use dataset::Dataset;
 
-use crate::classes::Kind;
 use crate::error::{Error, Result};
+use crate::kinds::Kind;
 use crate::layout::Layout;
 
 /// Reads a data set from `dir` or from the folder of the official name inside it: CIFAR's batch files, binary or python layout

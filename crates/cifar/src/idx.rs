@@ -11,8 +11,8 @@ use flate2::read::GzDecoder;
 
 use dataset::{Dataset, Split, open_regular};
 
-use crate::classes::Kind;
 use crate::error::{Error, Result};
+use crate::kinds::Kind;
 
 /// The names of the files, without `.gz`.
 pub(crate) const FILES: [&str; 4] = [
@@ -77,8 +77,8 @@ pub(crate) fn read(kind: Kind, dir: &Path) -> Result<[Split; 2]> {
 
 fn splits(dir: &Path, kind: Option<Kind>) -> Result<[Split; 2]> {
     let [train_images, train_labels, images, labels] = FILES.map(|name| path_in(dir, name));
-    let train = split(&train_images, &train_labels, kind, TRAIN)?;
-    let test = split(&images, &labels, kind, TEST)?;
+    let train = split(&train_images, &train_labels, kind, 0)?;
+    let test = split(&images, &labels, kind, 1)?;
     if train.shape() != test.shape() {
         let reason = "its images have another size than those to train on".to_owned();
         return Err(Error::Array { path: images, reason });
@@ -86,14 +86,10 @@ fn splits(dir: &Path, kind: Option<Kind>) -> Result<[Split; 2]> {
     Ok([train, test])
 }
 
-/// The images of the splits of MNIST and Fashion-MNIST.
-pub(crate) const TRAIN: usize = 60_000;
-pub(crate) const TEST: usize = 10_000;
-
-/// A split: of a known data set, with so many images.
-fn split(images: &Path, labels: &Path, kind: Option<Kind>, count: usize) -> Result<Split> {
+/// A split, to train on (0) or to test on (1): of a known data set with its number of images.
+fn split(images: &Path, labels: &Path, kind: Option<Kind>, which: usize) -> Result<Split> {
     let refuse = |path: &Path, reason: String| Err(Error::Array { path: path.to_owned(), reason });
-    let known = kind.map(|kind| (count, kind.shape()));
+    let known = kind.map(|kind| (kind.official().images[which], kind.shape()));
     // The labels come first: they are small, and tell how many images there must be.
     let Array { sizes, bytes: numbers } = array(labels, 1, known.map(|(count, _)| count))?;
     let n = sizes[0];

@@ -42,15 +42,16 @@
 mod binary;
 mod checksum;
 mod cifar;
-mod classes;
 #[cfg(feature = "download")]
 mod download;
 mod error;
 mod fetch;
 mod find;
 pub mod idx;
+mod kinds;
 mod layout;
 mod npz;
+mod official;
 mod pickle;
 mod progress;
 mod python;
@@ -62,7 +63,6 @@ mod synthetic;
 mod unpack;
 
 pub use crate::cifar::Cifar;
-pub use classes::{Kind, class_names, coarse_class_names};
 /// The crate of the data set's types.
 pub use dataset;
 /// The crate of the arrays in which images and labels are.
@@ -72,6 +72,7 @@ pub use dataset::{Dataset, Split, catches_panics};
 pub use download::Source;
 pub use error::{Error, Result};
 pub use find::read_dir;
+pub use kinds::{Kind, class_names, coarse_class_names};
 pub use progress::Progress;
 pub use sizes::{CHANNELS, IMAGE_BYTES, SIDE};
 pub use synthetic::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};

@@ -12,9 +12,9 @@ use flate2::read::DeflateDecoder;
 
 use dataset::{Split, open_regular};
 
-use crate::classes::Kind;
 use crate::error::{Error, Result};
-use crate::idx::{TEST, TRAIN, labels_of};
+use crate::idx::labels_of;
+use crate::kinds::Kind;
 
 /// The most bytes of the end of an archive: its record, and a comment.
 const MOST_END: u64 = 22 + u16::MAX as u64;
@@ -43,7 +43,8 @@ pub(crate) fn read(kind: Kind, path: &Path) -> Result<[Split; 2]> {
         let labels = labels_of(path, Some(kind), labels.into_iter())?;
         Ok(Split::of_pixels([height, width, channels], images, labels)?)
     };
-    Ok([split("train", TRAIN)?, split("test", TEST)?])
+    let [train, test] = kind.official().images;
+    Ok([split("train", train)?, split("test", test)?])
 }
 
 /// An entry of the central directory.

@@ -14,7 +14,6 @@ use std::path::Path;
 
 use dataset::open_regular;
 
-use crate::classes::Kind;
 use crate::error::{Error, Result};
 use crate::pickle::{self, Fault, Id, Node, Tree};
 use crate::records::Records;
@@ -41,11 +40,12 @@ pub(crate) fn decode(path: &Path, bytes: &[u8], images: usize, records: &mut Rec
     let malformed = |reason| fault(Fault { offset: bytes.len(), reason });
     let batch = Batch { tree: pickle::parse(bytes).map_err(fault)?, images };
 
-    let fine = if records.kind == Kind::Cifar10 { "labels" } else { "fine_labels" };
+    let coarse = !records.kind.official().coarse.is_empty();
+    let fine = if coarse { "fine_labels" } else { "labels" };
     for (k, label) in batch.labels(fine).map_err(malformed)?.into_iter().enumerate() {
         records.push_label(path, k, label)?;
     }
-    if records.kind == Kind::Cifar100 {
+    if coarse {
         for (k, label) in batch.labels("coarse_labels").map_err(malformed)?.into_iter().enumerate() {
             records.push_coarse(path, k, label)?;
         }
@@ -202,6 +202,7 @@ fn transposed(columns: &[u8], n: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::Kind;
 
     /// A batch of two images written by `tests/golden/cifar_pickle.py`.
     fn golden(kind: Kind, name: &str) -> Result<Records> {

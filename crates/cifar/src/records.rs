@@ -2,8 +2,8 @@ use std::path::Path;
 
 use dataset::Split;
 
-use crate::classes::{self, Kind};
 use crate::error::{Error, Result};
+use crate::kinds::{Kind, coarse_class_names};
 use crate::sizes::{CHANNELS, IMAGE_BYTES, SIDE};
 
 /// What the readers collect.
@@ -34,7 +34,7 @@ impl Records {
 
     /// The same for a coarse label.
     pub fn push_coarse(&mut self, path: &Path, record: usize, label: i64) -> Result<()> {
-        let label = checked(path, record, label, classes::coarse_class_names(self.kind).len())?;
+        let label = checked(path, record, label, coarse_class_names(self.kind).len())?;
         self.coarse.push(label);
         Ok(())
     }
@@ -47,7 +47,7 @@ impl Records {
     }
 
     pub fn into_split(self) -> Result<Split> {
-        let coarse = (self.kind == Kind::Cifar100).then(|| self.coarse.into());
+        let coarse = (!self.kind.official().coarse.is_empty()).then(|| self.coarse.into());
         Ok(Split { coarse, ..Split::of_pixels([SIDE, SIDE, CHANNELS], self.images, self.labels)? })
     }
 }
