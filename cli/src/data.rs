@@ -5,8 +5,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use train::cifar::{self, Dataset, Progress};
-use train::{DataFiles, DataSet, ImageSize};
+use train::dataset::Dataset;
+use train::{DataFiles, DataSet, ImageSize, Progress, cifar, pictures};
 
 /// The seconds between two lines about a download, without a terminal.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
@@ -67,33 +67,36 @@ impl LoadProgress {
 
     /// An error without the failures of sources that were printed when they happened.
     fn without_repeats(&self, mut error: train::Error) -> train::Error {
-        if let train::Error::Data(cifar::Error::NoSource { failures, .. }) = &mut error {
+        if let train::Error::Fetch(cifar::Error::NoSource { failures, .. }) = &mut error {
             failures.retain(|failure| !self.failed.contains(failure));
         }
         error
     }
 
     pub fn report(&mut self, progress: &Progress<'_>) {
-        if let Progress::Failed { reason } = progress {
+        use cifar::Progress as Fetch;
+        use pictures::Progress as Pictures;
+        if let Progress::Fetch(Fetch::Failed { reason }) = progress {
             self.failed.push(reason.to_string());
         }
         match progress {
-            Progress::Downloading { bytes, total, .. } if self.terminal => {
+            Progress::Fetch(Fetch::Downloading { bytes, total, .. }) if self.terminal => {
                 let bar = self.bar.get_or_insert_with(|| bar(BYTES));
                 bar.set_length(total.unwrap_or(0));
                 bar.set_position(*bytes);
             }
-            Progress::Decoding { done, total } if self.terminal => {
+            Progress::Pictures(Pictures::Decoding { done, total }) if self.terminal => {
                 let bar = self.bar.get_or_insert_with(|| bar(PICTURES));
                 bar.set_length(*total as u64);
                 bar.set_position(*done as u64);
             }
             // Most folders are decoded before this.
-            Progress::Decoding { .. }
+            Progress::Pictures(Pictures::Decoding { .. })
                 if self.last.get_or_insert_with(Instant::now).elapsed() < REPORT_EVERY => {}
-            Progress::Downloading { .. } if self.last.is_some_and(|last| last.elapsed() < REPORT_EVERY) => {}
+            Progress::Fetch(Fetch::Downloading { .. })
+                if self.last.is_some_and(|last| last.elapsed() < REPORT_EVERY) => {}
             // Data that were there already need no line.
-            Progress::Ready { .. } if self.last.is_none() && self.bar.is_none() => {}
+            Progress::Fetch(Fetch::Ready { .. }) if self.last.is_none() && self.bar.is_none() => {}
             other => {
                 self.finish();
                 self.last = Some(Instant::now());

@@ -150,7 +150,7 @@ fn has_final_words(error: &anyhow::Error) -> bool {
 /// A remedy, in terms of the command line.
 fn hint(error: &train::Error) -> Option<&'static str> {
     match error {
-        train::Error::Data(cifar::Error::NotFound { .. } | cifar::Error::NoSource { .. }) => Some(
+        train::Error::Fetch(cifar::Error::NotFound { .. } | cifar::Error::NoSource { .. }) => Some(
             "--data-dir DIR (or TOWERS_DATA_DIR) names the folder with the files or its parent, --data-url URL another \
              archive, --dataset DIR a folder of class folders with pictures; --dataset synthetic needs no files",
         ),

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use train::Config;
-use train::cifar::Dataset;
+use train::dataset::Dataset;
 use trained::{Classifier, ColorMode, Evaluation, MODEL_FILE, Resizing};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {

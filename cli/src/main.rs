@@ -51,7 +51,7 @@ use std::process::ExitCode;
 fn report_panics() {
     let others = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
-        if !::train::cifar::catches_panics() {
+        if !::train::dataset::catches_panics() {
             others(panic);
         }
     }));

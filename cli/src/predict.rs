@@ -12,8 +12,7 @@ use std::io::{IsTerminal, stdout};
 use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use train::cifar::Progress;
-use train::cifar::folder::{self, ENDINGS, Found};
+use train::pictures::{Decoder, ENDINGS, Found, Progress};
 use trained::{Classifier, Prediction, classify_batches};
 
 /// The number of pictures that are decoded, classified and printed together.
@@ -35,7 +34,8 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     };
     let files: Vec<PathBuf> = args.images.iter().flat_map(|image| pictures(image, &mut refuse)).collect();
     let mut replicas = args.network.open(&path, files.len().clamp(1, BATCH))?;
-    let (image, resize) = (replicas[0].image(), replicas[0].resizing().0);
+    let decoder = Decoder::new(replicas[0].image()).map_err(train::Error::from)?;
+    let decoder = decoder.resize(replicas[0].resizing().0).free_memory(train::available_memory);
     let format = Format::new(&args, &replicas[0]);
     if !print::is_read(&format.header()?)? {
         return Ok(ExitCode::SUCCESS);
@@ -43,7 +43,7 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     let batches: Vec<&[PathBuf]> = files.chunks(BATCH).collect();
     let read = |batch: usize| {
         let (mut seen, mut pixels) = (Vec::new(), Vec::new());
-        for (file, picture) in batches[batch].iter().zip(folder::pictures(batches[batch], image, resize)) {
+        for (file, picture) in batches[batch].iter().zip(decoder.decode_all(batches[batch])) {
             seen.push((file.as_path(), picture.map(|picture| pixels.extend(picture))));
         }
         Ok::<_, anyhow::Error>((seen, pixels))
@@ -65,7 +65,7 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
             }
         }
         let told = Progress::Decoding { done, total: files.len() };
-        progress.iter_mut().for_each(|progress| progress.report(&told));
+        progress.iter_mut().for_each(|progress| progress.report(&train::Progress::Pictures(told)));
         // A reader such as `head` may close the pipe early.
         print::is_read(&out)
     })?;

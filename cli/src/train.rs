@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use train::cifar::Dataset;
+use train::dataset::Dataset;
 use train::{Config, End, Observer, Outcome, Placement, Process, Resume, StopFlag, TrainState};
 use trained::ImageSize;
 
@@ -289,7 +289,7 @@ fn load(
     let trial = args.quick && resume.is_none();
     let data = match read(config) {
         Ok(data) => data,
-        Err(error @ train::Error::Data(_))
+        Err(error @ train::Error::Fetch(_))
             if trial
                 && config.placement.files.data_dir == Some(default_dir())
                 && ["auto", "cifar10", "cifar100"].contains(&config.training.data.dataset.as_str()) =>

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use towers_tests::{Finished, assert_close, assert_same, cpus, failed, run, run_in, trained};
-use train::cifar::folder::{ClassFolders, picture};
-use train::cifar::{Dataset, Split};
+use train::dataset::{Dataset, Split};
+use train::pictures::{ClassFolders, picture};
 use train::{Config, DataFiles, Error, Observer, RECIPES, Resume, When, cifar};
 use train::{load_data, open_model, recipe, save_config};
 use trained::{Assumed, Classifier, ImageSize, Trained};

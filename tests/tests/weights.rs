@@ -206,7 +206,7 @@ fn pictures_are_scaled_as_in_the_scripts() {
         let drawn =
             image::RgbImage::from_fn(width, height, |x, y| image::Rgb([0, 1, 2].map(|c| level(x, y, c))));
         drawn.save(folder.path().join("cat.png")).unwrap();
-        let expected = cifar::folder::picture(folder.path().join("cat.png"), [32, 32, 3]).unwrap();
+        let expected = pictures::picture(folder.path().join("cat.png"), [32, 32, 3]).unwrap();
         for line in &lines {
             let script = format!(
                 "import numpy as np\nfrom PIL import Image\n{line}\nprint(picture.reshape(-1).tolist())"

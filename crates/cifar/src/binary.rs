@@ -4,10 +4,10 @@
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use crate::classes::Kind;
-use crate::dataset::push_planes;
+use dataset::open_regular;
+
 use crate::error::{Error, Result};
-use crate::files::open;
+use crate::kinds::Kind;
 use crate::records::Records;
 use crate::sizes::IMAGE_BYTES;
 
@@ -16,15 +16,12 @@ pub(crate) fn record_bytes(kind: Kind) -> usize {
 }
 
 fn label_bytes(kind: Kind) -> usize {
-    match kind {
-        Kind::Cifar100 => 2,
-        _ => 1,
-    }
+    if kind.official().coarse.is_empty() { 1 } else { 2 }
 }
 
 /// Appends the records of the file at `path`, which must be `images` of them exactly.
 pub(crate) fn read(path: &Path, images: usize, records: &mut Records) -> Result<()> {
-    let (file, found) = open(path)?;
+    let (file, found) = open_regular(path).map_err(Error::io("read", path))?;
     let mut record = vec![0; record_bytes(records.kind)];
     let expected = (images * record.len()) as u64;
     if found != expected {
@@ -38,7 +35,7 @@ pub(crate) fn read(path: &Path, images: usize, records: &mut Records) -> Result<
             records.push_coarse(path, k, coarse.into())?;
         }
         records.push_label(path, k, labels[labels.len() - 1].into())?;
-        push_planes(&mut records.images, planes);
+        records.push_planes(planes);
     }
     Ok(())
 }

@@ -6,12 +6,13 @@ use std::path::Path;
 
 use md5::{Digest, Md5};
 
+use dataset::open_regular;
+
 use crate::error::{Error, Result};
-use crate::files::open;
 
 /// The MD5 of the file at `path`, in hexadecimal.
 pub(crate) fn md5_of(path: &Path) -> Result<String> {
-    let (mut file, _) = open(path)?;
+    let (mut file, _) = open_regular(path).map_err(Error::io("read", path))?;
     Ok(hex(&digest(&mut file, path)?.0.finalize()))
 }
 

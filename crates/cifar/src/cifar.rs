@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "download")]
 use std::time::Duration;
 
-use crate::classes::Kind;
-use crate::dataset::Dataset;
+use dataset::Dataset;
+
 #[cfg(feature = "download")]
 use crate::download::{Network, Source};
 use crate::error::{Error, Result};
 use crate::fetch::Fetch;
 use crate::find::{Search, folders_in, other_programs};
+use crate::kinds::Kind;
 use crate::layout::Layout;
 use crate::progress::{Listener, Progress};
 

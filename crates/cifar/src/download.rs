@@ -14,9 +14,10 @@ use reqwest::blocking::{Client, Response};
 use reqwest::header::{self, HeaderMap};
 use reqwest::{StatusCode, redirect};
 
+use dataset::caught;
+
 use crate::Kind;
 use crate::error::{Error, Result};
-use crate::panics::caught;
 use crate::progress::{Listener, Progress};
 use part::Part;
 

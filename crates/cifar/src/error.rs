@@ -4,9 +4,6 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use image::ImageError;
-use image::error::{ImageFormatHint, UnsupportedErrorKind};
-
 use crate::Kind;
 
 /// What would have the data fetched.
@@ -16,9 +13,6 @@ const FETCHING: &str = if cfg!(feature = "download") {
     "build `cifar` with its feature `download`, which fetches it"
 };
 
-/// The most pictures that an error lists.
-const LISTED: usize = 10;
-
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -26,15 +20,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Your own [split](crate::Split::new) has another number of labels than of images.
-    #[error("there are {images} images, but {labels} labels")]
-    Labels {
-        /// The number of images.
-        images: usize,
-        /// The number of labels.
-        labels: usize,
-    },
-
     /// The operating system refused to `action` a file or folder.
     #[error("can't {action} {}: {source}", path.display())]
     Io {
@@ -44,24 +29,6 @@ pub enum Error {
         path: PathBuf,
         /// The operating system's reason.
         source: io::Error,
-    },
-
-    /// Pictures of a folder that would take more memory than there is.
-    #[error(
-        "{}: {pictures} pictures of {size} take {}, but {} of memory are free; choose a smaller image size, or limit the number of pictures",
-        path.display(), gigabytes(*needed), gigabytes(*free)
-    )]
-    Memory {
-        /// The folder.
-        path: PathBuf,
-        /// How many pictures there are, within the limits.
-        pictures: usize,
-        /// Their rows and columns in memory, as in `48x40`.
-        size: String,
-        /// The bytes that they take.
-        needed: u64,
-        /// The bytes that there are.
-        free: u64,
     },
 
     /// A batch file is truncated, too long, or no file at all.
@@ -82,13 +49,6 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
-    },
-
-    /// A number of channels that no picture can have.
-    #[error("pictures can't have {channels} channels, only 1 for grey, or 3 for red, green and blue")]
-    Channels {
-        /// The number.
-        channels: usize,
     },
 
     /// A label that names no class.
@@ -208,7 +168,7 @@ pub enum Error {
         "no usable {kind} was found{}; name the folder with its files (or its parent) as the data folder, put {} into it, or \
          {FETCHING}",
         Looked { places: looked, rejected },
-        official(*kind)
+        kind.official().wanted
     )]
     NotFound {
         /// Which data set.
@@ -224,7 +184,7 @@ pub enum Error {
         "{kind} can't be downloaded{}; check the network and run again (a download continues where it \
          stopped), name another address, or put {} into the data folder",
         by_reason(failures),
-        official(*kind)
+        kind.official().wanted
     )]
     NoSource {
         /// Which data set.
@@ -233,53 +193,9 @@ pub enum Error {
         failures: Vec<String>,
     },
 
-    /// A picture that can't be decoded.
-    #[error("can't decode the picture {}: {}", path.display(), why(source))]
-    Image {
-        /// The file.
-        path: PathBuf,
-        /// The decoder's reason.
-        source: ImageError,
-    },
-
-    /// Several pictures that can't be decoded or read, in their order.
-    #[error("{} pictures can't be decoded: {}; get them again, or leave them out", _0.len(), listed(_0))]
-    Pictures(Vec<Error>),
-
-    /// A height and width that no picture can be scaled to.
-    #[error(
-        "pictures can't be scaled to {height}x{width} (height x width), only to sides of 1 to {most} pixels"
-    )]
-    Size {
-        /// Rows.
-        height: usize,
-        /// Columns.
-        width: usize,
-        /// The most of either.
-        most: u32,
-    },
-
-    /// Folders that look like splits of a data set, but are none, or too many.
-    #[error("{}: {reason}", path.display())]
-    Splits {
-        /// The data set's folder.
-        path: PathBuf,
-        /// What is wrong with it, and the remedy.
-        reason: String,
-    },
-
-    /// A folder that does not hold folders of pictures.
-    #[error(
-        "{}: {reason}; expected a folder for each class with pictures, or `train` and `test` \
-         folders that hold such folders",
-        path.display()
-    )]
-    ClassFolders {
-        /// The folder.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    /// Images or labels that are no data set, or can't be resized.
+    #[error(transparent)]
+    Data(#[from] dataset::Error),
 }
 
 /// `: address: reason` of each source, if there are any; those of one reason together, as when there is no
@@ -298,32 +214,7 @@ fn by_reason(failures: &[String]) -> String {
     if told.is_empty() { told } else { format!(": {told}") }
 }
 
-/// The files of a data set, as they can be had.
-fn official(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Cifar10 | Kind::Cifar100 => "the official .tar.gz archive",
-        Kind::Mnist => "the four official .gz files or Keras' mnist.npz",
-        Kind::FashionMnist => "the four official .gz files",
-    }
-}
-
-fn gigabytes(bytes: u64) -> String {
-    format!("{:.1} GB", bytes as f64 / 1e9)
-}
-
 impl Error {
-    /// The picture that can't be decoded, and why, without the remedy.
-    pub(crate) fn of_picture(&self) -> (PathBuf, String) {
-        match self {
-            Error::Image { path, source } => {
-                let why = why(source);
-                (path.clone(), why.split(';').next().unwrap_or_default().to_owned())
-            }
-            Error::Io { path, source, .. } => (path.clone(), source.to_string()),
-            other => (PathBuf::new(), other.to_string()),
-        }
-    }
-
     /// For `map_err`: the action and the file.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_path_buf();
@@ -344,39 +235,6 @@ impl fmt::Display for Looked<'_> {
         }
         f.write_str(if self.places.is_empty() { "" } else { ")" })?;
         self.rejected.iter().try_for_each(|reason| write!(f, "; {reason}"))
-    }
-}
-
-/// The first of several pictures, with their reasons.
-fn listed(errors: &[Error]) -> String {
-    let reason = |error: &Error| {
-        let (path, why) = error.of_picture();
-        format!("{}: {why}", path.display())
-    };
-    let mut shown: Vec<String> = errors.iter().take(LISTED).map(reason).collect();
-    if errors.len() > LISTED {
-        shown.push(format!("and {} more", errors.len() - LISTED));
-    }
-    shown.join("; ")
-}
-
-/// Why a picture can't be decoded, and the remedy.
-fn why(source: &ImageError) -> String {
-    const MEND: &str = "get it again, or leave it out";
-    match source {
-        ImageError::Unsupported(what) if matches!(what.kind(), UnsupportedErrorKind::Format(_)) => {
-            let found = match what.format_hint() {
-                ImageFormatHint::Exact(format) => format!("it is {format:?}"),
-                _ => "it is no picture".to_owned(),
-            };
-            format!("{found}, whatever its name says, not PNG, JPEG, WebP, BMP or GIF; convert it, or {MEND}")
-        }
-        ImageError::IoError(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            format!("it is cut off; {MEND}")
-        }
-        ImageError::IoError(_) => source.to_string(),
-        ImageError::Limits(_) => format!("it is too large: {source}; make it smaller, or {MEND}"),
-        _ => format!("{source}; {MEND}"),
     }
 }
 

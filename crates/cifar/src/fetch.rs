@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use dataset::Dataset;
+
 use crate::checksum::md5_of;
-use crate::classes::Kind;
-use crate::dataset::Dataset;
 #[cfg(feature = "download")]
 use crate::download::Network;
 use crate::error::{Error, Result};
 use crate::find::{Search, folders_in};
+use crate::kinds::Kind;
 use crate::layout::Layout;
 use crate::progress::{Listener, Progress};
 use crate::unpack::{unpack, unpack_files};
@@ -165,7 +166,7 @@ impl Fetch<'_> {
         Ok((place, data))
     }
 
-    /// Unpacks an archive, or the [files](Layout::files) in their order, into a new folder in `parent`, and checks it.
+    /// Unpacks an archive, or the single files in their order, into a new folder in `parent`, and checks it.
     fn unpack_in(&mut self, parent: &Path, files: &[&Path], name: &str) -> Result<Unpacked> {
         (self.listener)(Progress::Unpacking { archive: name });
         let folder = tempfile::Builder::new().prefix(&self.prefix()).suffix(TEMPORARY).tempdir_in(parent);

@@ -3,9 +3,10 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::classes::Kind;
-use crate::dataset::Dataset;
+use dataset::Dataset;
+
 use crate::error::{Error, Result};
+use crate::kinds::Kind;
 use crate::layout::Layout;
 
 /// Reads a data set from `dir` or from the folder of the official name inside it: CIFAR's batch files, binary or python layout

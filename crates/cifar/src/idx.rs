@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 
-use crate::classes::Kind;
-use crate::dataset::{Dataset, Split};
+use dataset::{Dataset, Split, open_regular};
+
 use crate::error::{Error, Result};
-use crate::files::open;
+use crate::kinds::Kind;
 
 /// The names of the files, without `.gz`.
 pub(crate) const FILES: [&str; 4] = [
@@ -66,16 +66,8 @@ pub fn read_dir(dir: impl AsRef<Path>) -> Result<Dataset> {
     let dir = dir.as_ref();
     let [train, test] = splits(dir, None)?;
     let classes = usize::from(train.labels.iter().chain(&test.labels).copied().max().unwrap_or(0)) + 1;
-    Ok(Dataset {
-        name: dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned(),
-        train,
-        validation: None,
-        test,
-        classes: (0..classes).map(|class| class.to_string()).collect(),
-        coarse_classes: Vec::new(),
-        validation_from: None,
-        unreadable: Vec::new(),
-    })
+    let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy();
+    Ok(Dataset::new(name, train, test, (0..classes).map(|class| class.to_string()))?)
 }
 
 /// The splits of a known data set.
@@ -85,8 +77,8 @@ pub(crate) fn read(kind: Kind, dir: &Path) -> Result<[Split; 2]> {
 
 fn splits(dir: &Path, kind: Option<Kind>) -> Result<[Split; 2]> {
     let [train_images, train_labels, images, labels] = FILES.map(|name| path_in(dir, name));
-    let train = split(&train_images, &train_labels, kind, TRAIN)?;
-    let test = split(&images, &labels, kind, TEST)?;
+    let train = split(&train_images, &train_labels, kind, 0)?;
+    let test = split(&images, &labels, kind, 1)?;
     if train.shape() != test.shape() {
         let reason = "its images have another size than those to train on".to_owned();
         return Err(Error::Array { path: images, reason });
@@ -94,14 +86,10 @@ fn splits(dir: &Path, kind: Option<Kind>) -> Result<[Split; 2]> {
     Ok([train, test])
 }
 
-/// The images of the splits of MNIST and Fashion-MNIST.
-pub(crate) const TRAIN: usize = 60_000;
-pub(crate) const TEST: usize = 10_000;
-
-/// A split: of a known data set, with so many images.
-fn split(images: &Path, labels: &Path, kind: Option<Kind>, count: usize) -> Result<Split> {
+/// A split, to train on (0) or to test on (1): of a known data set with its number of images.
+fn split(images: &Path, labels: &Path, kind: Option<Kind>, which: usize) -> Result<Split> {
     let refuse = |path: &Path, reason: String| Err(Error::Array { path: path.to_owned(), reason });
-    let known = kind.map(|kind| (count, kind.shape()));
+    let known = kind.map(|kind| (kind.official().images[which], kind.shape()));
     // The labels come first: they are small, and tell how many images there must be.
     let Array { sizes, bytes: numbers } = array(labels, 1, known.map(|(count, _)| count))?;
     let n = sizes[0];
@@ -123,12 +111,8 @@ fn split(images: &Path, labels: &Path, kind: Option<Kind>, count: usize) -> Resu
     if let Some((_, [height, width, _])) = known.filter(|(_, shape)| [rows, columns] != shape[..2]) {
         return refuse(images, format!("its images are of {rows}x{columns}, expected {height}x{width}"));
     }
-    Ok(Split::of_shape(
-        [rows, columns, 1],
-        bytes,
-        labels_of(labels, kind, numbers.into_iter().map(i64::from))?,
-        None,
-    ))
+    let labels = labels_of(labels, kind, numbers.into_iter().map(i64::from))?;
+    Ok(Split::of_pixels([rows, columns, 1], bytes, labels)?)
 }
 
 /// The labels of a file, all of them below the number of classes of a known data set.
@@ -147,7 +131,7 @@ pub(crate) fn labels_of(
 
 /// The array of a file, with so many dimensions, and so many bytes if that is known.
 fn array(path: &Path, dimensions: u8, expected: Option<usize>) -> Result<Array> {
-    let (file, found) = open(path)?;
+    let (file, found) = open_regular(path).map_err(Error::io("read", path))?;
     let packed = path.extension().is_some_and(|ending| ending == "gz");
     let file = BufReader::with_capacity(1 << 18, file);
     match packed {

@@ -3,17 +3,14 @@
 //! - [`Cifar`] finds the data on this machine (its own folder, Keras', torchvision's; binary or python batch
 //!   files) or downloads it: resumable, from several sources, verified, put into place in one move.
 //! - [`read_dir`] reads a folder of batch files.
-//! - [`folder::read`] makes a data set of a folder of class folders with pictures.
 //! - [`synthetic`] draws ten classes of figures, for trials and tests without any file.
-//!
 //! - [`idx::read_dir`] reads a folder of `idx` files, the format of MNIST.
 //!
-//! All of them give a [`Dataset`]: images `[n, 32, 32, 3]` of `u8`, `[n, 28, 28, 1]` of MNIST, or of class folders of
-//! [any size](folder::ClassFolders::image_size), labels, class names.
+//! All of them give a [`Dataset`]: images `[n, 32, 32, 3]` of `u8`, or `[n, 28, 28, 1]` of MNIST, labels, class names.
 //!
 //! ```
 //! use cifar::{Cifar, Dataset, Kind};
-//! use ndarray::Axis;
+//! use cifar::ndarray::Axis;
 //!
 //! fn data() -> Dataset {
 //!     let cifar = Cifar::new(Kind::Cifar10).offline(true).progress(|step| eprintln!("{step}"));
@@ -36,8 +33,8 @@
 //!
 //! Files, archives and servers are taken as hostile. Sizes, counts, labels and checksums are verified, memory
 //! and time are bounded, and pickles are read without executing anything. Anything wrong is an [`Error`] that
-//! names the place, and no half-written file stays. A panic of a picture's decoder is an error too, unless
-//! panics abort the program. No panic hook is set: a program that wants no message of such a panic asks
+//! names the place, and no half-written file stays. A panic of the HTTP client is an error too, unless panics
+//! abort the program. No panic hook is set: a program that wants no message of such a panic asks
 //! [`catches_panics`] in its own.
 
 #![forbid(unsafe_code)]
@@ -45,51 +42,37 @@
 mod binary;
 mod checksum;
 mod cifar;
-mod classes;
-mod dataset;
-mod decode;
 #[cfg(feature = "download")]
 mod download;
 mod error;
 mod fetch;
-mod files;
 mod find;
-mod fitting;
-pub mod folder;
 pub mod idx;
-mod jpeg;
+mod kinds;
 mod layout;
-mod listing;
-pub mod memory;
 mod npz;
-mod on_demand;
-mod panics;
+mod official;
 mod pickle;
-mod pixels;
 mod progress;
 mod python;
 #[cfg(test)]
 mod random_bytes;
 mod records;
-mod resize;
 mod sizes;
-mod split_decoder;
-mod splits;
 mod synthetic;
 mod unpack;
 
 pub use crate::cifar::Cifar;
-pub use classes::{Kind, class_names, coarse_class_names};
-pub use dataset::{Dataset, Split, ValidationFrom};
+/// The crate of the data set's types.
+pub use dataset;
+/// The crate of the arrays in which images and labels are.
+pub use dataset::ndarray;
+pub use dataset::{Dataset, Split, catches_panics};
 #[cfg(feature = "download")]
 pub use download::Source;
 pub use error::{Error, Result};
 pub use find::read_dir;
-pub use fitting::Resize;
-/// The crate of the arrays in which images and labels are.
-pub use ndarray;
-pub use on_demand::Files;
-pub use panics::catches_panics;
+pub use kinds::{Kind, class_names, coarse_class_names};
 pub use progress::Progress;
 pub use sizes::{CHANNELS, IMAGE_BYTES, SIDE};
 pub use synthetic::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};

@@ -10,11 +10,11 @@ use std::path::Path;
 use flate2::CrcReader;
 use flate2::read::DeflateDecoder;
 
-use crate::classes::Kind;
-use crate::dataset::Split;
+use dataset::{Split, open_regular};
+
 use crate::error::{Error, Result};
-use crate::files::open;
-use crate::idx::{TEST, TRAIN, labels_of};
+use crate::idx::labels_of;
+use crate::kinds::Kind;
 
 /// The most bytes of the end of an archive: its record, and a comment.
 const MOST_END: u64 = 22 + u16::MAX as u64;
@@ -26,7 +26,7 @@ const MOST_HEADER: usize = 1 << 14;
 /// The splits of `kind` in an archive with `x_train`, `y_train`, `x_test` and `y_test`.
 pub(crate) fn read(kind: Kind, path: &Path) -> Result<[Split; 2]> {
     let refuse = |reason: String| Error::Array { path: path.to_owned(), reason };
-    let (mut file, len) = open(path)?;
+    let (mut file, len) = open_regular(path).map_err(Error::io("read", path))?;
     let entries = directory(&mut file, len).map_err(refuse)?;
     let mut split = |name: &str, count: usize| {
         let [height, width, channels] = kind.shape();
@@ -41,9 +41,10 @@ pub(crate) fn read(kind: Kind, path: &Path) -> Result<[Split; 2]> {
         };
         let labels = array(format!("y_{name}.npy"), &[count]).map_err(refuse)?.whole();
         let labels = labels_of(path, Some(kind), labels.into_iter())?;
-        Ok(Split::of_shape([height, width, channels], images, labels, None))
+        Ok(Split::of_pixels([height, width, channels], images, labels)?)
     };
-    Ok([split("train", TRAIN)?, split("test", TEST)?])
+    let [train, test] = kind.official().images;
+    Ok([split("train", train)?, split("test", test)?])
 }
 
 /// An entry of the central directory.

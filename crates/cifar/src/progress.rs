@@ -1,4 +1,4 @@
-//! What a fetch has to tell while it runs, and the reading of a folder.
+//! What a fetch has to tell while it runs.
 
 use std::fmt;
 use std::path::Path;
@@ -6,8 +6,7 @@ use std::path::Path;
 use crate::Error;
 
 /// A report of [`Cifar::load`](crate::Cifar::load) or [`Cifar::fetch`](crate::Cifar::fetch) to the function
-/// that [`Cifar::progress`](crate::Cifar::progress) was given, or of a
-/// [folder of class folders](crate::folder::ClassFolders::progress).
+/// that [`Cifar::progress`](crate::Cifar::progress) was given.
 ///
 /// Its `Display` is a line for a log; a progress bar follows [`Progress::Downloading`].
 #[derive(Clone, Copy, Debug)]
@@ -66,43 +65,6 @@ pub enum Progress<'a> {
         /// Where they are now.
         to: &'a Path,
     },
-    /// Files in class folders that are no pictures by their names. Hidden ones are not counted.
-    PassedOver {
-        /// How many.
-        files: usize,
-        /// The first one, within the folder.
-        first: &'a Path,
-    },
-    /// Pictures beside class folders, whose class is not known, are left out.
-    Unlabelled {
-        /// How many.
-        pictures: usize,
-        /// The first one, within the folder.
-        first: &'a Path,
-    },
-    /// Pictures that can't be decoded [are left out](crate::folder::ClassFolders::skip_unreadable).
-    Unreadable {
-        /// How many.
-        pictures: usize,
-        /// The first one, within the folder.
-        first: &'a Path,
-        /// Why that one can't be decoded.
-        reason: &'a str,
-    },
-    /// Pictures of class folders will be [decoded on demand](crate::folder::ClassFolders::on_demand_above).
-    OnDemand {
-        /// How many.
-        pictures: usize,
-        /// The bytes that their pixels would take in memory.
-        bytes: u64,
-    },
-    /// Pictures of class folders are being decoded; told about twice a second.
-    Decoding {
-        /// How many are done.
-        done: usize,
-        /// How many there are, those to train on and to test on together.
-        total: usize,
-    },
     /// The data is there and has been checked.
     Ready {
         /// The folder of the batch files.
@@ -135,38 +97,6 @@ impl fmt::Display for Progress<'_> {
             }
             Progress::Unpacking { archive } => write!(f, "unpacking and checking {archive}"),
             Progress::MovedAside { to } => write!(f, "unusable files were moved to {}", to.display()),
-            Progress::PassedOver { files: 1, first } => {
-                write!(f, "passed over 1 file that is no picture by its name, {}", first.display())
-            }
-            Progress::PassedOver { files, first } => {
-                write!(
-                    f,
-                    "passed over {files} files that are no pictures by their names, as {}",
-                    first.display()
-                )
-            }
-            Progress::Unlabelled { pictures, first } => {
-                let (s, lie) = if pictures == 1 { ("", "lies") } else { ("s", "lie") };
-                write!(
-                    f,
-                    "left out {pictures} picture{s} that {lie} in no class folder, as {}",
-                    first.display()
-                )
-            }
-            Progress::Unreadable { pictures, first, reason } => {
-                let s = if pictures == 1 { "" } else { "s" };
-                write!(
-                    f,
-                    "left out {pictures} picture{s} that can't be decoded, as {}: {reason}",
-                    first.display()
-                )
-            }
-            Progress::OnDemand { pictures, bytes } => write!(
-                f,
-                "{pictures} pictures would take {:.1} GB of memory, and are decoded as they are needed",
-                bytes as f64 / 1e9
-            ),
-            Progress::Decoding { done, total } => write!(f, "decoded {done} of {total} pictures"),
             Progress::Ready { dir } => write!(f, "found in {}", dir.display()),
         }
     }

@@ -12,17 +12,16 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 
-use crate::classes::Kind;
-use crate::dataset::push_planes;
+use dataset::open_regular;
+
 use crate::error::{Error, Result};
-use crate::files::open;
 use crate::pickle::{self, Fault, Id, Node, Tree};
 use crate::records::Records;
 use crate::sizes::IMAGE_BYTES;
 
 /// Appends the records of the file at `path`, which must be `images` of them in `max_bytes` at most.
 pub(crate) fn read(path: &Path, images: usize, max_bytes: u64, records: &mut Records) -> Result<()> {
-    let (file, found) = open(path)?;
+    let (file, found) = open_regular(path).map_err(Error::io("read", path))?;
     let too_long = |found| Error::FileSize { path: path.into(), expected: max_bytes, found };
     if found > max_bytes {
         return Err(too_long(found));
@@ -41,18 +40,19 @@ pub(crate) fn decode(path: &Path, bytes: &[u8], images: usize, records: &mut Rec
     let malformed = |reason| fault(Fault { offset: bytes.len(), reason });
     let batch = Batch { tree: pickle::parse(bytes).map_err(fault)?, images };
 
-    let fine = if records.kind == Kind::Cifar10 { "labels" } else { "fine_labels" };
+    let coarse = !records.kind.official().coarse.is_empty();
+    let fine = if coarse { "fine_labels" } else { "labels" };
     for (k, label) in batch.labels(fine).map_err(malformed)?.into_iter().enumerate() {
         records.push_label(path, k, label)?;
     }
-    if records.kind == Kind::Cifar100 {
+    if coarse {
         for (k, label) in batch.labels("coarse_labels").map_err(malformed)?.into_iter().enumerate() {
             records.push_coarse(path, k, label)?;
         }
     }
     let pixels = batch.pixels().map_err(malformed)?;
     for planes in pixels.chunks_exact(IMAGE_BYTES) {
-        push_planes(&mut records.images, planes);
+        records.push_planes(planes);
     }
     Ok(())
 }
@@ -202,6 +202,7 @@ fn transposed(columns: &[u8], n: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::Kind;
 
     /// A batch of two images written by `tests/golden/cifar_pickle.py`.
     fn golden(kind: Kind, name: &str) -> Result<Records> {
@@ -216,7 +217,7 @@ mod tests {
         let names = (2..=5)
             .flat_map(|protocol| ["protocol", "column_major"].map(|name| format!("{name}_{protocol}")));
         for name in names.chain(["text_keys".to_owned()]) {
-            let split = golden(Kind::Cifar10, &name).unwrap().into_split();
+            let split = golden(Kind::Cifar10, &name).unwrap().into_split().unwrap();
             assert_eq!(split.labels.to_vec(), [3, 9], "{name}");
             for ((image, y, x, channel), &byte) in split.images.indexed_iter() {
                 let place = channel * 1024 + y * 32 + x;
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn cifar100_has_coarse_labels() {
-        let split = golden(Kind::Cifar100, "cifar100").unwrap().into_split();
+        let split = golden(Kind::Cifar100, "cifar100").unwrap().into_split().unwrap();
         assert_eq!((split.labels.to_vec(), split.coarse.unwrap().to_vec()), (vec![3, 99], vec![1, 19]));
     }
 

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use crate::classes::Kind;
+use crate::kinds::Kind;
 use crate::records::Records;
 use crate::{binary, pickle, python, unpack};
 

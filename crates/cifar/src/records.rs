@@ -1,15 +1,16 @@
 use std::path::Path;
 
-use crate::classes::{self, Kind};
-use crate::dataset::Split;
+use dataset::Split;
+
 use crate::error::{Error, Result};
-use crate::sizes::IMAGE_BYTES;
+use crate::kinds::{Kind, coarse_class_names};
+use crate::sizes::{CHANNELS, IMAGE_BYTES, SIDE};
 
 /// What the readers collect.
 pub(crate) struct Records {
     pub kind: Kind,
     /// NHWC.
-    pub images: Vec<u8>,
+    images: Vec<u8>,
     labels: Vec<u16>,
     coarse: Vec<u16>,
 }
@@ -33,14 +34,21 @@ impl Records {
 
     /// The same for a coarse label.
     pub fn push_coarse(&mut self, path: &Path, record: usize, label: i64) -> Result<()> {
-        let label = checked(path, record, label, classes::coarse_class_names(self.kind).len())?;
+        let label = checked(path, record, label, coarse_class_names(self.kind).len())?;
         self.coarse.push(label);
         Ok(())
     }
 
-    pub fn into_split(self) -> Split {
-        let coarse = (self.kind == Kind::Cifar100).then_some(self.coarse);
-        Split::from_parts(self.images, self.labels, coarse)
+    /// Appends the pixels of an image, a plane each of red, green and blue.
+    pub fn push_planes(&mut self, planes: &[u8]) {
+        let (red, rest) = planes.split_at(SIDE * SIDE);
+        let (green, blue) = rest.split_at(SIDE * SIDE);
+        self.images.extend(red.iter().zip(green).zip(blue).flat_map(|((&r, &g), &b)| [r, g, b]));
+    }
+
+    pub fn into_split(self) -> Result<Split> {
+        let coarse = (!self.kind.official().coarse.is_empty()).then(|| self.coarse.into());
+        Ok(Split { coarse, ..Split::of_pixels([SIDE, SIDE, CHANNELS], self.images, self.labels)? })
     }
 }
 

@@ -10,7 +10,8 @@
 
 use philox::{Philox, domain};
 
-use crate::dataset::{Dataset, Split};
+use dataset::{Dataset, Split};
+
 use crate::sizes::{CHANNELS, IMAGE_BYTES, SIDE};
 
 /// The number of training images of the default synthetic set.
@@ -42,16 +43,9 @@ const CLASSES: [&str; 10] = [
 /// assert_eq!(data.classes[usize::from(data.test.labels[4])], "triangle");
 /// ```
 pub fn synthetic(seed: u64, train: usize, test: usize) -> Dataset {
-    Dataset {
-        name: "synthetic".into(),
-        train: split(seed, domain("synthetic train"), train),
-        test: split(seed, domain("synthetic test"), test),
-        classes: crate::classes::owned(&CLASSES),
-        coarse_classes: Vec::new(),
-        validation: None,
-        validation_from: None,
-        unreadable: Vec::new(),
-    }
+    let train = split(seed, domain("synthetic train"), train);
+    let test = split(seed, domain("synthetic test"), test);
+    Dataset::new("synthetic", train, test, CLASSES).expect("each label is drawn from the classes")
 }
 
 fn split(seed: u64, purpose: u32, n: usize) -> Split {
@@ -60,7 +54,7 @@ fn split(seed: u64, purpose: u32, n: usize) -> Split {
     for (k, &label) in labels.iter().enumerate() {
         draw(&mut Philox::new(seed, purpose, [k as u64, 0]), label, &mut images);
     }
-    Split::from_parts(images, labels, None)
+    Split::of_pixels([SIDE, SIDE, CHANNELS], images, labels).expect("each label has an image")
 }
 
 /// Appends one image of class `label`.

@@ -10,10 +10,12 @@ use std::path::{Component, Path};
 use flate2::read::GzDecoder;
 use tar::{Archive, Entry, EntryType};
 
-use crate::classes::Kind;
+use dataset::open_regular;
+
 use crate::error::{Error, Result};
-use crate::files::open;
-use crate::layout::{Format, Layout};
+use crate::kinds::Kind;
+use crate::layout::Layout;
+use crate::official::Format;
 
 /// The most bytes an archive may unpack to; the official ones have 186 MB.
 const MAX_UNPACKED: u64 = 320 << 20;
@@ -25,7 +27,7 @@ const MAX_EXTRA: u64 = 1 << 20;
 /// Unpacks the archive at `path` into the empty folder `into` and returns its content. In errors the archive
 /// is called `name`.
 pub(crate) fn unpack(path: &Path, name: &str, kind: Kind, into: &Path) -> Result<Layout> {
-    let (file, _) = open(path)?;
+    let (file, _) = open_regular(path).map_err(Error::io("read", path))?;
     let refused = |reason: String| Error::Archive { archive: name.into(), reason };
     let unpacked = Capped { inner: GzDecoder::new(BufReader::new(file)), left: MAX_UNPACKED };
     let mut archive = Archive::new(unpacked);
@@ -49,22 +51,25 @@ pub(crate) fn unpack(path: &Path, name: &str, kind: Kind, into: &Path) -> Result
     let mut rest = archive.into_inner();
     io::copy(&mut rest, &mut io::sink()).map_err(|e| refused(e.to_string()))?;
     let layout = found.ok_or_else(|| refused(format!("there is no {kind} in it")))?;
-    match layout.batches().iter().find(|(file_name, _)| !into.join(file_name).is_file()) {
+    match layout.files.batches.iter().find(|(file_name, _)| !into.join(file_name).is_file()) {
         Some((missing, _)) => Err(refused(format!("it lacks `{missing}`"))),
         None => Ok(layout),
     }
 }
 
 /// Unpacks files that were compressed by gzip one by one into the empty folder `into`, under the names of their
-/// [layout](Layout::files). In errors they are called `name`.
+/// layout. In errors they are called `name`.
 pub(crate) fn unpack_files(paths: &[&Path], name: &str, kind: Kind, into: &Path) -> Result<Layout> {
-    let layout = Layout { kind, format: Format::Idx };
-    for (path, (file_name, ..)) in paths.iter().zip(layout.files()) {
+    let layout = Layout::in_pieces(kind).ok_or_else(|| {
+        let reason = format!("{kind} is not in single files");
+        Error::Archive { archive: name.into(), reason }
+    })?;
+    for (path, (file_name, ..)) in paths.iter().zip(layout.files.single) {
         let refused = |reason: String| Error::Archive {
             archive: name.into(),
             reason: format!("{file_name}.gz: {reason}"),
         };
-        let (file, _) = open(path)?;
+        let (file, _) = open_regular(path).map_err(Error::io("read", path))?;
         let unpacked = GzDecoder::new(BufReader::new(file));
         write(&mut Capped { inner: unpacked, left: MAX_UNPACKED }, &into.join(file_name), &refused)?;
     }
@@ -89,10 +94,10 @@ fn safe_name<R: Read>(entry: &Entry<'_, R>) -> Result<Option<String>, String> {
 /// The layout that a file belongs to, and the size it has: that exactly, or that at most.
 fn expected(kind: Kind, file_name: &str) -> Option<(Layout, bool, u64)> {
     Layout::all(kind).find_map(|layout| {
-        let batch = layout.batches().iter().find(|(name, _)| *name == file_name);
+        let batch = layout.files.batches.iter().find(|(name, _)| *name == file_name);
         let size = batch.map(|&(_, images)| layout.file_bytes(images));
-        let exact = layout.format == Format::Binary;
-        let extra = layout.extras().contains(&file_name).then_some(MAX_EXTRA);
+        let exact = layout.files.format == Format::Binary;
+        let extra = layout.files.extras.contains(&file_name).then_some(MAX_EXTRA);
         size.map(|size| (layout, exact, size)).or(extra.map(|most| (layout, false, most)))
     })
 }

@@ -1,7 +1,7 @@
 use crate::Result;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use cifar::Split;
+use dataset::Split;
 use image::{ImageFormat, Rgb, RgbImage};
 use std::io::Cursor;
 use trained::Classifier;

@@ -1,6 +1,6 @@
 use crate::{Error, Result, pictures, settings};
 use callbacks::read_history;
-use cifar::Dataset;
+use dataset::Dataset;
 use image::RgbImage;
 use plot::short;
 use std::path::Path;

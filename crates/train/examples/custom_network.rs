@@ -7,8 +7,9 @@ use models::Model;
 use program::Activation::Relu;
 use std::path::{Path, PathBuf};
 use train::callbacks::{Checkpoints, Curves, History, Progress};
-use train::cifar::{self, folder::ClassFolders};
+use train::pictures::ClassFolders;
 use train::{Observer, StopFlag, recipe, train_model};
+use train::{cifar, dataset};
 use trained::{Classifier, Trained, evaluate, export};
 
 /// The architecture, for images of `[height, width, channels]`.
@@ -56,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     use_it(&run, &data)
 }
 
-fn use_it(run: &Path, data: &cifar::Dataset) -> Result<(), Box<dyn std::error::Error>> {
+fn use_it(run: &Path, data: &dataset::Dataset) -> Result<(), Box<dyn std::error::Error>> {
     let trained = Trained::read(run)?;
     let model = mine(trained.image(), trained.classes.len())?;
     let trained = trained.with_model(model)?;
@@ -64,7 +65,7 @@ fn use_it(run: &Path, data: &cifar::Dataset) -> Result<(), Box<dyn std::error::E
     let test = evaluate(&mut classifier, data, |_, _| ())?;
     println!("loss {:.3}, accuracy {:.3} on {} test images", test.loss, test.acc, test.samples);
 
-    // For a picture file, `cifar::folder::picture(file, [height, width, channels])` reads these bytes.
+    // For a picture file, `pictures::picture(file, [height, width, channels])` reads these bytes.
     let picture: Vec<u8> = data.test.take(1).images.iter().copied().collect();
     let (label, probability) = classifier.classify(&picture)?[0].ranked()[0];
     println!("the first test image shows a {} ({:.0}%)", trained.classes[label], 100.0 * probability);

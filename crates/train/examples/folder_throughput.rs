@@ -6,8 +6,8 @@
 //! `docs/benchmarks/folder_throughput.py` measures torchvision's `DataLoader` with the same transforms.
 
 use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
-use cifar::Split;
-use cifar::folder::ClassFolders;
+use dataset::Split;
+use pictures::ClassFolders;
 use std::error::Error;
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ fn samples(split: Split) -> Result<Samples, augment::Error> {
     let (shape, labels) = (split.shape(), split.labels.to_vec());
     let Some(files) = split.files else { return Samples::new(split.images, labels) };
     Samples::on_demand(shape, labels, move |sample, pixels| {
-        let unread = |error: cifar::Error| augment::Error::Read { reason: error.to_string() };
+        let unread = |error: dataset::Error| augment::Error::Read { reason: error.to_string() };
         files.read(sample, pixels).map_err(unread)
     })
 }

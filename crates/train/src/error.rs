@@ -70,9 +70,15 @@ pub enum Error {
     /// A missing device.
     #[error("{0}")]
     Device(String),
+    /// Images or labels that don't fit, or pictures that can't be decoded.
+    #[error(transparent)]
+    Data(#[from] dataset::Error),
     /// The data are not available.
     #[error(transparent)]
-    Data(#[from] cifar::Error),
+    Fetch(#[from] cifar::Error),
+    /// A folder of pictures that can't be read.
+    #[error(transparent)]
+    Pictures(#[from] pictures::Error),
     /// The augmentation's options don't fit.
     #[error(transparent)]
     Augment(#[from] augment::Error),

@@ -25,6 +25,7 @@ mod devices;
 #[cfg(feature = "emulation")]
 mod emulated;
 mod error;
+mod memory;
 mod open_model;
 mod process;
 mod resume;
@@ -41,10 +42,13 @@ pub use config::{
     Placement, RECIPES, Training, When, default_recipe, differences, find_recipe, parse_gpus, read_recipe,
     recipe, recipes, save_config, table, tables, write_recipe,
 };
-pub use data::{Preview, UNREADABLE, fingerprint, load_data, load_test_data, preview, save_unreadable};
+pub use data::{
+    Preview, Progress, UNREADABLE, fingerprint, load_data, load_test_data, preview, save_unreadable,
+};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
 pub use interchange::Compiled;
+pub use memory::available as available_memory;
 pub use models::{Architecture, Model};
 pub(crate) use open_model::open_weights;
 pub use open_model::{ModelKind, open_model, skipped_checkpoints};
@@ -66,11 +70,13 @@ pub use callbacks;
 /// The text of a regular file, and the check that a path is none of another kind.
 pub use checkpoint::{check_regular, read_text};
 pub use cifar;
+pub use dataset;
 pub use optim;
 /// The table of options.
 pub use options;
 /// The place of this process among others, and how they meet.
 pub use parallel::{cluster, end_failed_job, join};
+pub use pictures;
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -2,7 +2,7 @@
 
 use crate::{CHECKPOINTS, ColorMode, Config, DataSet, Error, ImageSize, RECIPES, Result, Saved, recipe};
 use checkpoint::{Checkpoint, Search, Skipped, Store};
-use cifar::Dataset;
+use dataset::Dataset;
 use interchange::Imported;
 use interchange::keras::{self, KerasWeights};
 use interchange::onnx::OnnxNetwork;

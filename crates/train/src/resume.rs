@@ -3,7 +3,7 @@ use crate::{CHECKPOINTS, Config, Error, Result, TrainState, fingerprint};
 use augment::ImageDataGenerator;
 use callbacks::SAVED;
 use checkpoint::{Checkpoint, Listing, Store, Tensors, load_tensors};
-use cifar::Dataset;
+use dataset::Dataset;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Names of classes from a file.
 
 use crate::{Error, Result};
-use cifar::Dataset;
+use dataset::Dataset;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 

@@ -84,7 +84,7 @@ impl Classifier {
     }
 
     /// Height, width and channels of the pictures that it classifies: those of the network's images.
-    /// [`cifar::folder::picture`] makes them of a file.
+    /// `picture` of the crate `pictures` makes them of a file.
     pub fn image(&self) -> [usize; 3] {
         self.image
     }

@@ -26,7 +26,7 @@ impl ColorMode {
     /// The channels of an image: 3 or 1.
     pub fn channels(self) -> usize {
         match self {
-            ColorMode::Rgb => cifar::CHANNELS,
+            ColorMode::Rgb => dataset::CHANNELS,
             ColorMode::Grayscale => 1,
         }
     }

@@ -34,7 +34,7 @@ pub enum Error {
     },
     /// Pictures can't be decoded.
     #[error(transparent)]
-    Data(#[from] cifar::Error),
+    Data(#[from] dataset::Error),
     /// The augmentation's options don't fit.
     #[error(transparent)]
     Augment(#[from] augment::Error),

@@ -1,6 +1,6 @@
 use crate::task::check_labels;
 use crate::{Classifier, ColorMode, Error, ImageSize, Result, classify_batches};
-use cifar::{Dataset, ValidationFrom};
+use dataset::{Dataset, ValidationFrom};
 use metrics::{Tally, Values};
 use std::slice;
 
@@ -90,7 +90,7 @@ impl Evaluation {
 /// assert_eq!(trained::measured_on(&data, None), "10 test images of synthetic, of all classes alike");
 /// ```
 ///
-/// A folder that is [measured as a whole](cifar::ValidationFrom::Whole) is named as such.
+/// A folder that is [measured as a whole](dataset::ValidationFrom::Whole) is named as such.
 pub fn measured_on(data: &Dataset, all: Option<usize>) -> String {
     let (samples, kind, name) = (thousands(data.test.len()), split_name(data), &data.name);
     match all {

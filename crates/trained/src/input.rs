@@ -1,6 +1,6 @@
 use crate::{Error, Result};
 use augment::{ImageDataGenerator, Mean, Pipeline, engine::PixelSums};
-use cifar::Split;
+use dataset::Split;
 use serde::{Deserialize, Serialize};
 
 /// What Keras adds to a standard deviation before it divides by it.
@@ -221,7 +221,7 @@ impl InputFit {
     ///
     /// # Errors
     /// If they can't be decoded, and those of `seen`.
-    pub fn add_all<E: From<cifar::Error>>(
+    pub fn add_all<E: From<dataset::Error>>(
         &mut self,
         split: &Split,
         mut seen: impl FnMut(&[u8]) -> Result<(), E>,
@@ -255,7 +255,7 @@ impl InputFit {
 }
 
 /// Numbers that are added up together: whole pixels of 1 or 3 channels, and a few registers.
-const LANES: usize = 16 * cifar::CHANNELS;
+const LANES: usize = 16 * dataset::CHANNELS;
 /// So many squares of bytes add up to less than 2^32.
 const ROWS: usize = 1 << 16;
 

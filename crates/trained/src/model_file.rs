@@ -469,7 +469,7 @@ impl Description<'_> {
         ] {
             metadata.insert(key.to_owned(), value.to_owned());
         }
-        if channels != cifar::CHANNELS {
+        if channels != dataset::CHANNELS {
             metadata.insert(CHANNELS.to_owned(), channels.to_string());
         }
         if !self.layers.is_empty() {
@@ -513,7 +513,7 @@ fn image_of(file: &Path, tensors: &Tensors) -> Result<[usize; 3]> {
     let refuse = |reason: &str| Error::Run { path: file.to_owned(), reason: reason.to_owned() };
     let size = size.map_err(|_| refuse("the size of its images can't be read"))?;
     let channels = match tensors.metadata().get(CHANNELS) {
-        None => cifar::CHANNELS,
+        None => dataset::CHANNELS,
         Some(text) => {
             let known = text.parse().ok().filter(|&channels| ColorMode::of(channels).is_some());
             known.ok_or_else(|| refuse("the number of channels of its images can't be read"))?

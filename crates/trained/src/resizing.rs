@@ -1,5 +1,5 @@
 use checkpoint::Tensors;
-use cifar::Resize;
+use dataset::Resize;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// The key of a model file's metadata with the way in which its pictures were resized; files without it stretch.
@@ -8,7 +8,7 @@ const RESIZE: &str = "towers.resize";
 /// [`Resize`] in files: its text.
 ///
 /// ```
-/// use cifar::Resize;
+/// use dataset::Resize;
 /// use trained::Resizing;
 ///
 /// let resizing: Resizing = serde_json::from_str("\"shorter-side:256\"").unwrap();

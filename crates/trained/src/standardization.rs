@@ -5,7 +5,7 @@ use crate::{Error, ImageSize, Input, Result};
 use augment::parts::{Preprocess, Whitening};
 use augment::{ImageDataGenerator, Mean};
 use checkpoint::Tensors;
-use cifar::Split;
+use dataset::Split;
 use std::path::Path;
 
 /// The entry of a model file with the options of the standardization, where there is one.
@@ -51,7 +51,7 @@ pub fn check(options: &ImageDataGenerator, image: [usize; 3]) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Option`] as [`check`]; [`Error::Augment`] if there are no images, they can't be decoded, or `seen` fails.
-pub fn fit<E: From<Error> + From<cifar::Error> + ToString>(
+pub fn fit<E: From<Error> + From<dataset::Error> + ToString>(
     options: ImageDataGenerator,
     train: &Split,
     mut seen: impl FnMut(&[u8]) -> Result<(), E>,

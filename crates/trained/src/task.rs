@@ -1,8 +1,8 @@
 //! What a network is for: the images that it takes and the classes that it tells apart.
 
 use crate::{Error, Result};
-use cifar::Split;
 use core::fmt;
+use dataset::Split;
 use models::Model;
 
 /// The images that a network takes, and the number of classes.
@@ -49,7 +49,7 @@ impl fmt::Display for Task {
 /// # Errors
 /// [`Error::Option`] with both numbers.
 pub fn check_labels(split: &Split) -> Result<()> {
-    let images = split.files.as_ref().map_or(split.images.dim().0, cifar::Files::len);
+    let images = split.files.as_ref().map_or(split.images.dim().0, dataset::Files::len);
     let labels = split.labels.len();
     if labels == images {
         return Ok(());

@@ -18,7 +18,9 @@ use Allowed::{All, Only};
 /// A row for each crate of the workspace.
 const ARROWS: &[(&str, Allowed)] = &[
     ("towers-philox", Only(&[])),
-    ("towers-cifar", Only(&["towers-philox"])),
+    ("towers-dataset", Only(&[])),
+    ("towers-cifar", Only(&["towers-dataset", "towers-philox"])),
+    ("towers-pictures", Only(&["towers-dataset"])),
     ("towers-augment", Only(&["towers-philox"])),
     ("towers-checkpoint", Only(&[])),
     ("towers-optim", Only(&[])),
@@ -43,6 +45,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-augment",
             "towers-checkpoint",
             "towers-cifar",
+            "towers-dataset",
             "towers-interchange",
             "towers-layers",
             "towers-metrics",
@@ -58,6 +61,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-callbacks",
             "towers-checkpoint",
             "towers-cifar",
+            "towers-dataset",
             "towers-interchange",
             "towers-layers",
             "towers-metrics",
@@ -66,6 +70,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-options",
             "towers-parallel",
             "towers-philox",
+            "towers-pictures",
             "towers-program",
             "towers-tensor-cpu",
             "towers-tensor-cuda",
@@ -90,7 +95,7 @@ const ARROWS: &[(&str, Allowed)] = &[
         Only(&[
             "towers-callbacks",
             "towers-checkpoint",
-            "towers-cifar",
+            "towers-dataset",
             "towers-metrics",
             "towers-plot",
             "towers-train",

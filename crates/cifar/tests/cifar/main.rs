@@ -5,10 +5,8 @@
 
 mod fetch;
 mod find;
-mod folder;
 mod hostile;
 mod mnist;
 mod samples;
 mod server;
-mod splits;
 mod synthetic;

@@ -3,8 +3,8 @@
 use super::device_weights::DeviceWeights;
 use crate::{Error, ImageSize, Resizing};
 use callbacks::ReduceLrOnPlateau;
-use cifar::Resize;
 use core::str::FromStr;
+use dataset::Resize;
 use options::{Refused, hint};
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -47,11 +47,9 @@ pub fn default_recipe(
         Some(model) => models::built_in(model).is_none(),
         None => weights.is_some(),
     };
-    let is_named = |name: &str| DataSet { dataset: name.to_owned(), ..DataSet::default() }.is_named();
-    match dataset {
-        _ if own_network => ("adam", Some("for a network of your own")),
-        Some("mnist" | "fashion-mnist") => ("mnist", Some("for small grey images")),
-        Some(folder) if !is_named(folder) => ("adam", Some("for pictures of your own")),
-        _ => ("minigooglenet", None),
+    if own_network {
+        return ("adam", Some("for a network of your own"));
     }
+    let data = DataSet::default();
+    DataSet { dataset: dataset.map_or(data.dataset, str::to_owned), ..data }.default_recipe()
 }

@@ -5,7 +5,7 @@ use super::precision;
 use crate::{ColorMode, ImageSize, Preprocessing, Resizing};
 use augment::ImageDataGenerator;
 use callbacks::ReduceLrOnPlateau;
-use cifar::Resize;
+use dataset::Resize;
 use models::Architecture;
 use optim::{Curve, Ema, LinearScaling, Optimizer, ParamGroup, Schedule, Sgd};
 use options::{Kind, Refused, Table, options};

@@ -1,6 +1,6 @@
 use crate::{Error, Result};
 use callbacks::Fingerprint;
-use cifar::{Dataset, Split};
+use dataset::{Dataset, Split};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};

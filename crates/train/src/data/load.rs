@@ -1,28 +1,14 @@
-use crate::{ColorMode, Config, DataFiles, DataSet, Error, ImageSize, Result, When};
+use super::formats::{self, Request};
+use super::progress::Progress;
+use crate::{ColorMode, Config, DataFiles, DataSet, Error, ImageSize, Result, When, memory};
 use augment::Samples;
-use cifar::folder::ClassFolders;
-use cifar::{
-    Cifar, Dataset, Kind, Progress, Resize, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split, idx, memory,
-};
+use dataset::{Dataset, Resize, Split};
 use ndarray::{Array, Axis, RemoveAxis, Slice};
 use options::hint;
-use parallel::cluster::{discover, variable};
 use std::path::{Path, PathBuf};
 use trained::ClassNames;
 
-/// The seed of the synthetic data set: it is the same in every run, and only training depends on the run's
-/// seed.
-const SYNTHETIC_SEED: u64 = 0;
-
-/// The named data sets.
-const NAMES: [&str; 6] = ["auto", "cifar10", "cifar100", "mnist", "fashion-mnist", "synthetic"];
-
 impl DataSet {
-    /// Whether this is a named data set, not a folder.
-    pub(crate) fn is_named(&self) -> bool {
-        NAMES.contains(&self.dataset.as_str())
-    }
-
     /// Height, width and channels of the images: those that were asked for, or else the data's own. A folder of class folders has
     /// none; by default they are 32, 32 and 3.
     ///
@@ -35,14 +21,14 @@ impl DataSet {
     /// assert_eq!(colors.image(), [28, 28, 3]);
     /// ```
     pub fn image(&self) -> [usize; 3] {
-        let own = Kind::named(&self.dataset).unwrap_or(Kind::Cifar10).shape();
+        let own = self.format().shape();
         let size = self.image_size.unwrap_or(ImageSize::of(own));
         size.shape(self.color_mode.map_or(own[2], ColorMode::channels))
     }
 
     /// Whether its images are scaled to any size: pictures of folders, and the images of MNIST and Fashion-MNIST.
     pub fn is_scaled(&self) -> bool {
-        !self.is_named() || matches!(Kind::named(&self.dataset), Some(Kind::Mnist | Kind::FashionMnist))
+        self.format().is_scaled()
     }
 
     /// Refuses a size other than 32x32 for CIFAR and synthetic images, and sizes out of range.
@@ -65,7 +51,7 @@ impl DataSet {
         let [height, width, _] = self.image();
         match self.resize.0 {
             Resize::Stretch => Ok(()),
-            Resize::ShorterSide(_) if self.is_named() || idx::is_in(&self.dataset) => refuse(format!(
+            Resize::ShorterSide(_) if !self.format().streams() => refuse(format!(
                 "left out with the data set `{}`; it is for class folders (`data.dataset`)",
                 self.dataset
             )),
@@ -122,61 +108,26 @@ pub fn load_test_data(
     load(&DataSet { limit_train: Some(0), ..set.clone() }, files, whole, listener)
 }
 
-/// The processes of this machine that a launcher started, all of which load the data: at least 1.
-fn neighbours() -> u64 {
-    discover(variable).ok().flatten().map_or(1, |place| place.local_world as u64)
-}
-
-/// The most bytes of pixels to keep in memory: half of the `free` memory, shared among so many processes.
-fn in_memory(stream: When, free: Option<u64>, processes: u64) -> u64 {
-    match stream {
-        When::Auto => free.map_or(u64::MAX, |free| free / 2 / processes),
-        When::Always => 0,
-        When::Never => u64::MAX,
-    }
-}
-
 fn load(
     set: &DataSet,
     files: &DataFiles,
     whole: bool,
-    listener: impl FnMut(Progress<'_>),
+    mut listener: impl FnMut(Progress<'_>),
 ) -> Result<Dataset> {
     set.check_image_size()?;
     set.check_resize()?;
-    if files.stream == When::Always && set.is_named() {
+    if files.stream == When::Always && !set.format().streams() {
         let accepted = format!("auto or never with the data set `{}`, which fits in memory", set.dataset);
         return Err(Error::option("`data.stream`", "always", accepted));
     }
-    let limit = |limit: Option<usize>, all| limit.map_or(all, |limit| limit.min(all));
-    let kind = if set.dataset == "auto" { Some(Kind::Cifar10) } else { Kind::named(&set.dataset) };
-    let mut data = match (kind, set.dataset.as_str()) {
-        (Some(kind), _) => official(kind, files, listener)?,
-        (None, "synthetic") => cifar::synthetic(
-            SYNTHETIC_SEED,
-            limit(set.limit_train, SYNTHETIC_TRAIN),
-            limit(files.limit_test, SYNTHETIC_TEST),
-        ),
-        (None, folder) if idx::is_in(folder) => idx::read_dir(folder)?,
-        (None, folder) if Path::new(folder).is_dir() => {
-            // The limit is applied here: the first pictures of a set that is sorted by class are all of one
-            // class.
-            let all = usize::MAX;
-            let (train, test) = (limit(set.limit_train, all), limit(files.limit_test, all));
-            let in_memory = in_memory(files.stream, memory::available(), neighbours());
-            let [height, width, channels] = set.image();
-            let folders =
-                ClassFolders::new(folder).image_size(height, width).channels(channels).resize(set.resize.0);
-            let folders = folders.limit_train(train).limit_test(test).on_demand_above(in_memory);
-            folders.whole(whole).skip_unreadable(set.skip_unreadable).progress(listener).read()?
-        }
-        (None, name) => {
-            let found = if Path::new(name).exists() { "is not a folder" } else { "does not exist" };
-            let (names, hint) = (NAMES.join(", "), hint(name, NAMES));
-            let accepted = format!("{names}, or a folder of class folders with pictures{hint}");
-            return Err(Error::option("`data.dataset`", format!("`{name}`, which {found}"), accepted));
-        }
+    let Some(format) = formats::find(&set.dataset) else {
+        let name = set.dataset.as_str();
+        let found = if Path::new(name).exists() { "is not a folder" } else { "does not exist" };
+        let (names, hint) = (formats::names().collect::<Vec<_>>().join(", "), hint(name, formats::names()));
+        let accepted = format!("{names}, or a folder of class folders with pictures{hint}");
+        return Err(Error::option("`data.dataset`", format!("`{name}`, which {found}"), accepted));
     };
+    let mut data = format.read(Request { set, files, whole, listener: &mut listener })?;
     if let Some(file) = &set.class_names {
         ClassNames::read(file)?.apply_to(&mut data)?;
     }
@@ -194,30 +145,10 @@ fn load(
     match memory::available().filter(|&free| shape != own && free < needed) {
         Some(free) => {
             let (path, size) = (PathBuf::from(&set.dataset), size.to_string());
-            Err(cifar::Error::Memory { path, pictures, size, needed, free }.into())
+            Err(pictures::Error::Memory { path, pictures, size, needed, free }.into())
         }
         None => Ok(data.reshaped(shape)?),
     }
-}
-
-fn official(kind: Kind, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
-    if let Some(url) = files.data_url.iter().find(|url| !Source::new(*url).is_address()) {
-        let accepted = match kind {
-            Kind::Cifar10 | Kind::Cifar100 => "the http:// or https:// address of an archive",
-            Kind::Mnist | Kind::FashionMnist => {
-                "the http:// or https:// address of the folder with the four .gz files"
-            }
-        };
-        return Err(Error::option("`data.data_url`", format!("`{url}`"), accepted));
-    }
-    let mut cifar = Cifar::new(kind).offline(files.offline).progress(listener);
-    if let Some(dir) = &files.data_dir {
-        cifar = cifar.data_dir(dir);
-    }
-    if !files.data_url.is_empty() {
-        cifar = cifar.urls(files.data_url.iter().cloned());
-    }
-    Ok(cifar.load()?)
 }
 
 /// The file of a run with the pictures that were left out, since they can't be decoded.
@@ -244,7 +175,7 @@ pub(crate) fn samples(split: Split) -> Result<Samples> {
     let Some(files) = split.files else { return Ok(Samples::new(split.images, labels)?) };
     let (_, height, width, channels) = split.images.dim();
     let read = move |sample, pixels: &mut [u8]| {
-        let unread = |error: cifar::Error| augment::Error::Read { reason: error.to_string() };
+        let unread = |error: dataset::Error| augment::Error::Read { reason: error.to_string() };
         files.read(sample, pixels).map_err(unread)
     };
     Ok(Samples::on_demand([height, width, channels], labels, read)?)
@@ -329,14 +260,6 @@ mod tests {
             refused.ends_with("channels of the images is 4, but must be 3: red, green and blue, or 1: grey"),
             "{refused}"
         );
-    }
-
-    #[test]
-    fn the_processes_of_a_machine_share_its_memory() {
-        let half = |processes| in_memory(When::Auto, Some(8000), processes);
-        assert_eq!([1, 2, 4].map(half), [4000, 2000, 1000]);
-        assert_eq!(in_memory(When::Auto, None, 4), u64::MAX);
-        assert_eq!([When::Always, When::Never].map(|stream| in_memory(stream, Some(8000), 2)), [0, u64::MAX]);
     }
 
     #[test]

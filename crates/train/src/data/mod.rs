@@ -2,9 +2,11 @@
 
 mod batch_picture;
 mod fingerprint;
+mod formats;
 mod image_set;
 mod load;
 mod preview;
+mod progress;
 mod share;
 
 pub(crate) use batch_picture::draw as draw_batch;
@@ -13,4 +15,5 @@ pub(crate) use fingerprint::{compare, described, digest, digest_file, digest_see
 pub use load::{UNREADABLE, load_data, load_test_data, save_unreadable};
 pub(crate) use load::{samples, split};
 pub use preview::{Preview, preview};
+pub use progress::Progress;
 pub(crate) use share::{Piece, Share, Source};

@@ -2,7 +2,7 @@ use crate::data::batch_picture::png;
 use crate::data::load::samples;
 use crate::{Error, Result};
 use augment::{ImageDataGenerator, LoaderOptions, Pipeline};
-use cifar::Split;
+use dataset::Split;
 use image::RgbImage;
 use image::imageops::{FilterType, resize};
 use std::path::Path;
@@ -116,7 +116,7 @@ fn save_pictures(
 /// The samples that get a row. The first ones of a set that is sorted by class would all be of one class.
 fn places(split: &Split, samples: usize) -> Vec<usize> {
     match split.labels.as_slice() {
-        Some(labels) if labels.is_sorted() => cifar::folder::evenly(labels, samples),
+        Some(labels) if labels.is_sorted() => dataset::evenly(labels, samples),
         _ => (0..samples.min(split.len())).collect(),
     }
 }

@@ -72,7 +72,7 @@ mod tests {
     /// Each rank evaluates its part of the validation images, so they must be the same.
     #[test]
     fn other_pixels_are_seen_in_both_splits() {
-        type Change = fn(&mut cifar::Dataset);
+        type Change = fn(&mut dataset::Dataset);
         let config = recipe("quick").unwrap();
         let of = |change: Change| {
             let mut data = cifar::synthetic(1, 40, 20);

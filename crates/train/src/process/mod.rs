@@ -9,7 +9,7 @@ use crate::{
     Config, Devices, Error, Observer, Outcome, Result, Resume, StopFlag, check_devices, count_gpus,
     open_devices,
 };
-use cifar::Dataset;
+use dataset::Dataset;
 use parallel::cluster::{Place, Source, discover, variable};
 use parallel::join::{ProcessGroup, connect};
 use parallel::{Agreement, Replica, Stage};

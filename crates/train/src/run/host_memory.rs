@@ -2,8 +2,7 @@
 
 use crate::run::memory::{gib, largest, size_of};
 use crate::run::prepared_run::PreparedRun;
-use crate::{Error, Result};
-use cifar::memory;
+use crate::{Error, Result, memory};
 use layers::Mode;
 use parallel::in_flight;
 use program::{Device, OptimizerState};

@@ -10,7 +10,7 @@ use crate::run::run_data::RunData;
 use crate::{Config, Error, Observer, Result, Resume};
 use augment::ImageDataGenerator;
 use checkpoint::Tensors;
-use cifar::{Dataset, Split};
+use dataset::{Dataset, Split};
 use models::Model;
 use program::Device;
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@ use crate::run::fit::{Observers, Outcome};
 use crate::run::prepared_run::{PreparedRun, named, no_device};
 use crate::run::stop_flag::StopFlag;
 use crate::{Config, Result, Resume, open_devices};
-use cifar::Dataset;
+use dataset::Dataset;
 use models::Model;
 use parallel::{Replica, Stage, run_stages};
 use program::Device;

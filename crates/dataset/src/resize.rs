@@ -1,6 +1,6 @@
 //! How pictures of any size get the height and width of the images.
 
-use crate::resize::{Part, resize_part};
+use crate::scale::{Part, scale_part};
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// As text it is `stretch`, `shorter-side`, or `shorter-side:N`.
 ///
 /// ```
-/// use cifar::Resize;
+/// use dataset::Resize;
 ///
 /// // torchvision's Resize(256) and CenterCrop(224).
 /// assert_eq!("shorter-side".parse(), Ok(Resize::ShorterSide(None)));
@@ -45,14 +45,17 @@ impl Resize {
         }
     }
 
-    /// Scales the pixels `from` of `old` height and width to `new` ones.
-    pub(crate) fn apply<const CHANNELS: usize>(
-        self,
-        from: &[u8],
-        old: [usize; 2],
-        new: [usize; 2],
-        to: &mut [u8],
-    ) {
+    /// Scales the pixels `from` of `old` height and width into `to`, of `new` height and width. A pixel has `CHANNELS` bytes.
+    ///
+    /// ```
+    /// let mut wide = [0; 4];
+    /// dataset::Resize::Stretch.apply::<1>(&[0, 200], [1, 2], [1, 4], &mut wide);
+    /// assert_eq!(wide, [0, 50, 150, 200]);
+    /// ```
+    ///
+    /// # Panics
+    /// If `from` or `to` has another length.
+    pub fn apply<const CHANNELS: usize>(self, from: &[u8], old: [usize; 2], new: [usize; 2], to: &mut [u8]) {
         let scaled = self.scaled(old, new);
         // As Python rounds: halves to the even number.
         let at = [0, 1].map(|axis| {
@@ -60,7 +63,7 @@ impl Resize {
             let half = beyond / 2;
             half + usize::from(beyond % 2 == 1 && half % 2 == 1)
         });
-        resize_part::<CHANNELS>(from, old, Part { scaled, at, size: new }, to);
+        scale_part::<CHANNELS>(from, old, Part { scaled, at, size: new }, to);
     }
 }
 

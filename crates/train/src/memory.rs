@@ -11,21 +11,20 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// Files that the system keeps in memory don't count as taken, since it drops them when memory is short.
 ///
 /// ```
-/// use cifar::memory::{available, total};
-///
-/// assert!(available() <= total());
+/// let free = train::available_memory().map_or("unknown".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
+/// println!("free memory: {free}");
 /// ```
 pub fn available() -> Option<u64> {
     available_of(&Told::read()?, read)
 }
 
 /// Bytes of memory, swap included, that this process can ever have, however little is free now; `None` where the system doesn't tell.
-pub fn total() -> Option<u64> {
+pub(crate) fn total() -> Option<u64> {
     total_of(&Told::read()?, read)
 }
 
 /// Bytes of memory that this process has taken, without those of files; `None` where the system doesn't tell.
-pub fn taken() -> Option<u64> {
+pub(crate) fn taken() -> Option<u64> {
     field(&read(Path::new("/proc/self/status"))?, "RssAnon:")
 }
 

@@ -2,20 +2,16 @@
 
 use std::path::Path;
 
-use crate::dataset::Split;
-use crate::decode::{MAX_DECODED, all, bytes_of};
+use dataset::{Files, Split};
+
+use crate::decode::{Decoder, MAX_DECODED, all, bytes_of};
 use crate::error::{Error, Result};
-use crate::fitting::Resize;
 use crate::listing::Picture;
-use crate::on_demand::Files;
 use crate::progress::{Listener, Progress};
 
 /// Decodes the pictures of a folder, split by split.
-pub(crate) struct Decoder<'l, 'a> {
-    /// The height, width and channels that they get.
-    pub(crate) shape: [usize; 3],
-    /// How they get them.
-    pub(crate) resize: Resize,
+pub(crate) struct SplitDecoder<'l, 'a> {
+    pub(crate) decoder: Decoder,
     /// Whether bad pictures are left out of their split.
     pub(crate) skip: bool,
     /// How many are done, of the splits before.
@@ -27,10 +23,10 @@ pub(crate) struct Decoder<'l, 'a> {
     pub(crate) listener: &'l mut Listener<'a>,
 }
 
-impl Decoder<'_, '_> {
+impl SplitDecoder<'_, '_> {
     /// A split of these pictures, decoded now or `on_demand`.
     pub(crate) fn split(&mut self, mut pictures: Vec<Picture>, on_demand: bool) -> Result<Split> {
-        let (mut images, bytes) = (Vec::new(), bytes_of(self.shape));
+        let (mut images, bytes) = (Vec::new(), bytes_of(self.decoder.shape));
         if !on_demand {
             let bad = self.decode(&pictures, &mut images)?;
             if self.skip && !bad.is_empty() {
@@ -53,19 +49,21 @@ impl Decoder<'_, '_> {
         }
         let (paths, labels): (Vec<_>, Vec<_>) = pictures.into_iter().unzip();
         Ok(match on_demand {
-            true => Split::on_demand(Files::new(paths, self.shape, self.resize), labels),
-            false => Split { paths: Some(paths.into()), ..Split::of_shape(self.shape, images, labels, None) },
+            true => Split::of_files(Files::new(paths, self.decoder.shape, self.decoder)?, labels)?,
+            false => {
+                Split { paths: Some(paths.into()), ..Split::of_pixels(self.decoder.shape, images, labels)? }
+            }
         })
     }
 
     /// Decodes all of them into `images`. Returns the places of the bad ones.
     fn decode(&mut self, pictures: &[Picture], images: &mut Vec<u8>) -> Result<Vec<usize>> {
-        images.resize(pictures.len() * bytes_of(self.shape), 0);
+        images.resize(pictures.len() * bytes_of(self.decoder.shape), 0);
         let (before, total) = (self.done, self.total);
         let mut tell = |done| (self.listener)(Progress::Decoding { done: before + done, total });
         let paths: Vec<&Path> = pictures.iter().map(|(path, _)| path.as_path()).collect();
         let (places, errors): (_, Vec<_>) =
-            all(&paths, self.shape, self.resize, images, &mut tell)?.into_iter().unzip();
+            all(&paths, &self.decoder, images, &mut tell)?.into_iter().unzip();
         self.bad.extend(errors);
         self.done += pictures.len();
         Ok(places)
@@ -95,15 +93,8 @@ mod tests {
             };
             let total = 100 + pictures.len();
             let (bad, listener) = (Vec::new(), &mut listener);
-            let mut decoder = Decoder {
-                shape: [8, 8, 3],
-                resize: Resize::Stretch,
-                skip: false,
-                done: 100,
-                total,
-                bad,
-                listener,
-            };
+            let decoder = Decoder::new([8, 8, 3]).unwrap();
+            let mut decoder = SplitDecoder { decoder, skip: false, done: 100, total, bad, listener };
             assert_eq!(decoder.split(pictures.clone(), false).unwrap().len(), pictures.len());
             assert!(decoder.done == total && decoder.bad.is_empty());
             pictures.extend_from_within(..);

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::dataset::ValidationFrom;
 use crate::error::{Error, Result};
-use crate::files::{ENDINGS, Found, entries, is_picture};
+use crate::found::{ENDINGS, Found, entries, is_picture};
 use crate::splits::{Splits, folders_in, name, unwrapped};
+use dataset::ValidationFrom;
 
 /// A file and its class.
 pub(crate) type Picture = (PathBuf, u16);
@@ -32,7 +32,7 @@ pub(crate) struct Listing {
 
 impl Listing {
     /// The pictures of `dir`; with `whole` as for
-    /// [`ClassFolders::whole`](crate::folder::ClassFolders::whole).
+    /// [`ClassFolders::whole`](crate::ClassFolders::whole).
     pub(crate) fn of(dir: &Path, whole: bool) -> Result<Listing> {
         let Splits { root, all, train, validation, test, left_out } = Splits::of(dir)?;
         let has_train = all.is_some() || train.is_some();
@@ -149,7 +149,7 @@ fn endings() -> String {
     ENDINGS.map(|ending| format!(".{ending}")).join(", ")
 }
 
-/// The rule of [`read`](crate::folder::read) for a folder without a test set. `all` is sorted by class.
+/// The rule of [`read`](crate::read) for a folder without a test set. `all` is sorted by class.
 fn divide(all: Vec<Picture>) -> (Vec<Picture>, Vec<Picture>) {
     let (mut train, mut test) = (Vec::new(), Vec::new());
     for class in all.chunk_by(|a, b| a.1 == b.1) {

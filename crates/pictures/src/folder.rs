@@ -1,20 +1,17 @@
 //! A folder of class folders with pictures as a data set.
 
-use std::collections::BTreeMap;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::thread;
 
-use crate::dataset::Dataset;
-use crate::decode;
+use dataset::{CHANNELS, Dataset, Resize, check_shape, evenly};
+
+use crate::decode::{self, Decoder, Free};
 use crate::error::{Error, Result};
-pub use crate::files::{ENDINGS, Found};
-use crate::fitting::Resize;
 use crate::listing::{Listing, Others, Picture};
-use crate::memory;
 use crate::progress::{Listener, Progress};
-use crate::sizes::{CHANNELS, SIDE};
-use crate::split_decoder::Decoder;
+use crate::split_decoder::SplitDecoder;
+
+/// The height and width that pictures are scaled to unless told otherwise: those of CIFAR.
+const SIDE: usize = 32;
 
 /// Reads a folder of class folders: PNG, JPEG, WebP, BMP and GIF files of any size, scaled to 32x32, or to [another size](ClassFolders::image_size).
 ///
@@ -37,19 +34,19 @@ use crate::split_decoder::Decoder;
 /// Pictures are turned by their EXIF orientation and stretched to that size with a triangle filter: bilinear,
 /// or an average where a picture becomes smaller. Colours are converted to RGB, and transparency is dropped. Of
 /// 16 bits the upper 8 count, and of an animation the first frame. Pictures in folders inside of a class
-/// folder belong to it. [`Found`] tells which files are pictures, and [`ClassFolders::progress`] how many others
+/// folder belong to it. [`Found`](crate::Found) tells which files are pictures, and [`ClassFolders::progress`] how many others
 /// are skipped.
 ///
 /// # Errors
 /// [`Error::ClassFolders`] if the folder has another structure. [`Error::Splits`] for folders that look like
 /// splits. [`Error::Image`] for a picture that can't be decoded, or that would take absurdly much memory;
-/// [`Error::Pictures`] for several. [`Error::Size`] for a size that no picture can be scaled to.
-/// [`Error::Memory`] if the pictures need more than there is. [`Error::Io`].
+/// [`Error::Pictures`] for several. [`Error::Data`] for a size that no picture can be scaled to.
+/// [`Error::Memory`] if the pictures need more than [is free](ClassFolders::free_memory). [`Error::Io`].
 ///
 /// ```no_run
-/// let pets = cifar::folder::read("pets")?;
+/// let pets = pictures::read("pets")?;
 /// println!("{:?}: {} + {} pictures", pets.classes, pets.train.len(), pets.test.len());
-/// # Ok::<(), cifar::Error>(())
+/// # Ok::<(), pictures::Error>(())
 /// ```
 pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
     ClassFolders::new(dir.as_ref()).read()
@@ -58,9 +55,9 @@ pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
 /// As [`read`], with options.
 ///
 /// ```no_run
-/// let some = cifar::folder::ClassFolders::new("pets").image_size(64, 48).limit_train(1000).read()?;
+/// let some = pictures::ClassFolders::new("pets").image_size(64, 48).limit_train(1000).read()?;
 /// assert_eq!(some.train.images.dim(), (1000, 64, 48, 3));
-/// # Ok::<(), cifar::Error>(())
+/// # Ok::<(), pictures::Error>(())
 /// ```
 pub struct ClassFolders<'a> {
     dir: PathBuf,
@@ -71,6 +68,7 @@ pub struct ClassFolders<'a> {
     in_memory: u64,
     whole: bool,
     skip_unreadable: bool,
+    free: Free,
     listener: Box<Listener<'a>>,
 }
 
@@ -88,6 +86,7 @@ impl<'a> ClassFolders<'a> {
             in_memory: u64::MAX,
             whole: false,
             skip_unreadable: false,
+            free: || None,
             listener,
         }
     }
@@ -110,7 +109,7 @@ impl<'a> ClassFolders<'a> {
         ClassFolders { shape: [height, width, channels], ..self }
     }
 
-    /// At most so many pictures of the training split, [as many of each class](evenly) as can be. The others are not decoded.
+    /// At most so many pictures of the training split, [as many of each class](dataset::evenly) as can be. The others are not decoded.
     pub fn limit_train(self, limit: usize) -> Self {
         ClassFolders { limit_train: limit, ..self }
     }
@@ -138,6 +137,12 @@ impl<'a> ClassFolders<'a> {
         ClassFolders { skip_unreadable: skip, ..self }
     }
 
+    /// A function that tells how many bytes of memory are free, or `None`. Pictures that would take more are refused, and large
+    /// ones are decoded as [`Decoder::free_memory`] says. By default nothing is known.
+    pub fn free_memory(self, free: fn() -> Option<u64>) -> Self {
+        ClassFolders { free, ..self }
+    }
+
     /// A function that is called for [files that are left out](Progress::PassedOver) and for the progress of
     /// [decoding](Progress::Decoding).
     pub fn progress(self, listener: impl FnMut(Progress<'_>) + 'a) -> Self {
@@ -160,11 +165,11 @@ impl<'a> ClassFolders<'a> {
         if on_demand {
             (self.listener)(Progress::OnDemand { pictures: total, bytes });
         } else {
-            self.check_memory(total, memory::available())?;
+            self.check_memory(total, (self.free)())?;
         }
-        let (shape, resize, skip) = (self.shape, self.resize, self.skip_unreadable);
-        let listener = &mut *self.listener;
-        let mut decoder = Decoder { shape, resize, skip, done: 0, total, bad: Vec::new(), listener };
+        let (skip, listener) = (self.skip_unreadable, &mut *self.listener);
+        let decoder = Decoder::new(self.shape)?.resize(self.resize).free_memory(self.free);
+        let mut decoder = SplitDecoder { decoder, skip, done: 0, total, bad: Vec::new(), listener };
         let mut split = |pictures: Vec<Picture>| decoder.split(pictures, on_demand);
         let (train, validation, test) =
             (split(train)?, validation.map(&mut split).transpose()?, split(test)?);
@@ -186,16 +191,9 @@ impl<'a> ClassFolders<'a> {
                 reason: "none of its pictures can be decoded".to_owned(),
             });
         }
-        Ok(Dataset {
-            name: self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy().into_owned(),
-            train,
-            validation,
-            test,
-            classes: listing.classes,
-            coarse_classes: Vec::new(),
-            validation_from: Some(listing.validation_from),
-            unreadable,
-        })
+        let name = self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy();
+        let data = Dataset::new(name, train, test, listing.classes)?;
+        Ok(Dataset { validation, validation_from: Some(listing.validation_from), unreadable, ..data })
     }
 
     /// Reports the files that belong to no class.
@@ -211,7 +209,7 @@ impl<'a> ClassFolders<'a> {
 
     /// The bytes of the pixels of so many pictures.
     fn bytes(&self, pictures: usize) -> Result<u64> {
-        decode::check_shape(self.shape)?;
+        check_shape(self.shape)?;
         let bytes = self.shape.into_iter().try_fold(pictures, usize::checked_mul);
         Ok(bytes.map_or(u64::MAX, |bytes| bytes as u64))
     }
@@ -232,82 +230,9 @@ impl<'a> ClassFolders<'a> {
     }
 }
 
-/// The places of `n` samples: the first of each class, then the second of each, and so on. They are in the
-/// order of the set.
-///
-/// ```
-/// use cifar::folder::evenly;
-///
-/// assert_eq!(evenly(&[0, 0, 0, 0, 1, 1, 2], 5), [0, 1, 4, 5, 6]);
-/// ```
-pub fn evenly(labels: &[u16], n: usize) -> Vec<usize> {
-    let mut seen = BTreeMap::new();
-    let turn = |(place, &label)| {
-        let turn = seen.entry(label).or_insert(0_usize);
-        *turn += 1;
-        (*turn, label, place)
-    };
-    let mut turns: Vec<_> = labels.iter().enumerate().map(turn).collect();
-    turns.sort_unstable();
-    let mut places: Vec<usize> = turns.into_iter().take(n).map(|(_, _, place)| place).collect();
-    places.sort_unstable();
-    places
-}
-
 fn limited(pictures: &[Picture], limit: usize) -> Vec<Picture> {
     let labels: Vec<u16> = pictures.iter().map(|&(_, label)| label).collect();
     evenly(&labels, limit).into_iter().map(|place| pictures[place].clone()).collect()
-}
-
-/// Reads one picture of any size, turns it and scales it to `[height, width, channels]` as the pictures of a folder are: the bytes
-/// of its pixels, row by row. It has 3 channels, or 1 for grey.
-///
-/// # Errors
-/// [`Error::Io`] or [`Error::Image`] if it can't be read or decoded, or is too large; [`Error::Size`] and [`Error::Channels`] for a
-/// shape that no picture can have.
-pub fn picture(path: impl AsRef<Path>, shape: [usize; 3]) -> Result<Vec<u8>> {
-    picture_by(path, shape, Resize::Stretch)
-}
-
-/// As [`picture`], resized in this way.
-///
-/// # Errors
-/// As [`picture`].
-pub fn picture_by(path: impl AsRef<Path>, shape: [usize; 3], resize: Resize) -> Result<Vec<u8>> {
-    decode::check_shape(shape)?;
-    let mut pixels = vec![0; decode::bytes_of(shape)];
-    decode::one(path.as_ref(), shape, resize, &mut pixels)?;
-    Ok(pixels)
-}
-
-/// As [`picture_by`] for several files, on all cores. A picture that can't be read has its error.
-///
-/// ```no_run
-/// let decoded = cifar::folder::pictures(&["cat.jpg", "dog.jpg"], [64, 64, 3], cifar::Resize::Stretch);
-/// for error in decoded.iter().filter_map(|picture| picture.as_ref().err()) {
-///     eprintln!("{error}");
-/// }
-/// ```
-pub fn pictures(
-    paths: &[impl AsRef<Path> + Sync],
-    shape: [usize; 3],
-    resize: Resize,
-) -> Vec<Result<Vec<u8>>> {
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let share = paths.len().div_ceil(threads).max(1);
-    thread::scope(|scope| {
-        let mut shares = Vec::new();
-        for share in paths.chunks(share) {
-            let decode = move || share.iter().map(|path| picture_by(path, shape, resize)).collect::<Vec<_>>();
-            // Without another thread this one decodes.
-            shares.push(thread::Builder::new().spawn_scoped(scope, decode).map_err(|_| decode()));
-        }
-        let join = |share: Result<thread::ScopedJoinHandle<_>, _>| match share {
-            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            Err(decoded) => decoded,
-        };
-        shares.into_iter().flat_map(join).collect()
-    })
 }
 
 #[cfg(test)]
@@ -333,7 +258,7 @@ mod tests {
             let error =
                 ClassFolders::new("pets").image_size(height, width).check_memory(1, None).unwrap_err();
             assert!(error.to_string().contains("can't be scaled to"), "{error}");
-            let error = picture("cat.png", [height, width, 3]).unwrap_err();
+            let error = crate::picture("cat.png", [height, width, 3]).unwrap_err();
             assert!(error.to_string().contains("can't be scaled to"));
         }
         for channels in [0, 2, 4] {

@@ -1,20 +1,11 @@
 //! Pixels of other channels and sizes.
 
-use crate::error::{Error, Result};
-pub(crate) use crate::resize::resize as scale;
-use crate::sizes::CHANNELS;
-
-/// Refuses a number of channels that no picture has here.
-pub(crate) fn check_channels(channels: usize) -> Result<()> {
-    match channels {
-        1 | CHANNELS => Ok(()),
-        _ => Err(Error::Channels { channels }),
-    }
-}
+use crate::scale::scale;
+use crate::shape::CHANNELS;
 
 /// Grey of red, green and blue: the luma of ITU-R 601-2 with the weights and the rounding of Pillow's `convert("L")`. Equal
 /// values of the three stay what they are.
-pub(crate) fn grey(rgb: &[u8]) -> Vec<u8> {
+pub fn grey(rgb: &[u8]) -> Vec<u8> {
     let luma = |[red, green, blue]: [u8; 3]| {
         let [red, green, blue] = [red, green, blue].map(u32::from);
         ((red * 19_595 + green * 38_470 + blue * 7_471 + (1 << 15)) >> 16) as u8

@@ -1,17 +1,16 @@
-//! The data in memory: images, labels and class names.
+//! Images with their labels.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ndarray::{Array1, Array4, ArrayView1, ArrayView3, Axis};
 
-use crate::decode;
 use crate::error::{Error, Result};
-use crate::on_demand::Files;
+use crate::files::Files;
 use crate::pixels;
-use crate::sizes::{CHANNELS, SIDE};
+use crate::shape::check_shape;
 
 /// The most bytes of pixels that are decoded together, and the most images: a progress bar moves after each part.
 const TOGETHER: (usize, usize) = (64 << 20, 1024);
@@ -22,11 +21,11 @@ pub struct Split {
     /// `[n, height, width, channels]`: image, row, column, channel (red, green and blue, or grey alone), 0..=255, in standard (C)
     /// order. `[0, height, width, channels]` where `files` has the images. CIFAR has 32 x 32 x 3, MNIST 28 x 28 x 1.
     pub images: Array4<u8>,
-    /// The images, if they are decoded on demand. Only [class folders](crate::folder::ClassFolders::on_demand_above) can have them.
+    /// The images, if they are decoded on demand.
     pub files: Option<Files>,
-    /// `[n]`: for each image an index into [`Dataset::classes`].
+    /// `[n]`: for each image an index into [`Dataset::classes`](crate::Dataset::classes).
     pub labels: Array1<u16>,
-    /// `[n]`: for each image an index into [`Dataset::coarse_classes`]. CIFAR-100 only.
+    /// `[n]`: for each image an index into [`Dataset::coarse_classes`](crate::Dataset::coarse_classes). CIFAR-100 only.
     pub coarse: Option<Array1<u16>>,
     /// The file of each image in `images`, of class folders.
     pub paths: Option<Arc<[PathBuf]>>,
@@ -36,13 +35,13 @@ impl Split {
     /// Your own images, `[n, height, width, channels]`, with a label for each.
     ///
     /// ```
-    /// use cifar::Split;
+    /// use dataset::Split;
     /// use ndarray::Array4;
     ///
     /// let split = Split::new(Array4::zeros((2, 28, 28, 1)), vec![7, 3])?;
     /// assert_eq!((split.len(), split.shape()), (2, [28, 28, 1]));
     /// assert!(Split::new(Array4::zeros((2, 28, 28, 1)), vec![7]).is_err());
-    /// # Ok::<(), cifar::Error>(())
+    /// # Ok::<(), dataset::Error>(())
     /// ```
     ///
     /// # Errors
@@ -57,12 +56,46 @@ impl Split {
         Ok(Split { images, files: None, labels, coarse: None, paths: None })
     }
 
+    /// Images of this height, width and channels from their pixels, one image after the other, row by row.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_pixels(
+        [height, width, channels]: [usize; 3],
+        pixels: Vec<u8>,
+        labels: impl Into<Array1<u16>>,
+    ) -> Result<Split> {
+        let labels = labels.into();
+        // Without pixels there may be any number of images.
+        let images = pixels.len().checked_div(height * width * channels).unwrap_or(labels.len());
+        let array = Array4::from_shape_vec((images, height, width, channels), pixels);
+        array
+            .map_err(|_| Error::Labels { images, labels: labels.len() })
+            .and_then(|all| Split::new(all, labels))
+    }
+
+    /// Images that are decoded on demand, with a label for each.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_files(files: Files, labels: impl Into<Array1<u16>>) -> Result<Split> {
+        let (labels, [height, width, channels]) = (labels.into(), files.shape());
+        if labels.len() != files.len() {
+            return Err(Error::Labels { images: files.len(), labels: labels.len() });
+        }
+        let images = Array4::zeros((0, height, width, channels));
+        Ok(Split { images, files: Some(files), labels, coarse: None, paths: None })
+    }
+
     /// Images `[height, width, channels]` with their labels, one by one.
     ///
     /// ```
-    /// let test = cifar::synthetic(1, 0, 50).test;
-    /// let rings = test.iter().filter(|&(_, label)| label == 2);
-    /// assert!(rings.map(|(image, _)| image.dim()).all(|shape| shape == (32, 32, 3)));
+    /// # use dataset::Split;
+    /// # use ndarray::Array4;
+    /// let split = Split::new(Array4::zeros((3, 28, 28, 1)), vec![2, 0, 2])?;
+    /// let twos = split.iter().filter(|&(_, label)| label == 2);
+    /// assert_eq!(twos.map(|(image, _)| image.dim()).collect::<Vec<_>>(), [(28, 28, 1); 2]);
+    /// # Ok::<(), dataset::Error>(())
     /// ```
     ///
     /// # Panics
@@ -75,12 +108,14 @@ impl Split {
     /// Batches of `size` images in order with their labels; the last may have fewer. Pictures on demand are decoded on all cores.
     ///
     /// ```
-    /// let test = cifar::synthetic(1, 0, 50).test;
-    /// for batch in test.batches(32) {
-    ///     let (images, labels) = batch?; // [32, 32, 32, 3] and [32], at last [18, 32, 32, 3] and [18]
+    /// # use dataset::Split;
+    /// # use ndarray::Array4;
+    /// let split = Split::new(Array4::zeros((50, 28, 28, 1)), vec![0; 50])?;
+    /// for batch in split.batches(32) {
+    ///     let (images, labels) = batch?; // [32, 28, 28, 1] and [32], at last [18, 28, 28, 1] and [18]
     ///     assert_eq!(images.dim().0, labels.len());
     /// }
-    /// # Ok::<(), cifar::Error>(())
+    /// # Ok::<(), dataset::Error>(())
     /// ```
     ///
     /// # Errors
@@ -134,8 +169,11 @@ impl Split {
     /// The first `n` samples; all of them if there are fewer.
     ///
     /// ```
-    /// let test = cifar::synthetic(1, 0, 50).test.take(20);
-    /// assert_eq!(test.images.dim(), (20, 32, 32, 3));
+    /// # use dataset::Split;
+    /// # use ndarray::Array4;
+    /// let split = Split::new(Array4::zeros((50, 28, 28, 1)), vec![0; 50])?;
+    /// assert_eq!(split.take(20).images.dim(), (20, 28, 28, 1));
+    /// # Ok::<(), dataset::Error>(())
     /// ```
     pub fn take(&self, n: usize) -> Split {
         self.select(&(0..n.min(self.len())).collect::<Vec<_>>())
@@ -144,8 +182,11 @@ impl Split {
     /// Some samples, in this order.
     ///
     /// ```
-    /// let test = cifar::synthetic(1, 0, 50).test;
-    /// assert_eq!(test.select(&[7, 3]).labels[1], test.labels[3]);
+    /// # use dataset::Split;
+    /// # use ndarray::Array4;
+    /// let split = Split::new(Array4::zeros((4, 28, 28, 1)), vec![5, 6, 7, 8])?;
+    /// assert_eq!(split.select(&[3, 1]).labels.to_vec(), [8, 6]);
+    /// # Ok::<(), dataset::Error>(())
     /// ```
     ///
     /// # Panics
@@ -167,8 +208,7 @@ impl Split {
     /// The pixels of some images, one after the other: those in memory, or decoded into `buffer` on all cores.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) or [`Error::Image`](crate::Error::Image) of a picture that can't be decoded;
-    /// [`Error::Pictures`](crate::Error::Pictures) of several.
+    /// [`Error::Decode`] if images in files can't be decoded.
     ///
     /// # Panics
     /// If a sample is not below [`len`](Self::len).
@@ -216,19 +256,21 @@ impl Split {
         counts
     }
 
-    /// The images with another height, width and channels: grey of colours as of [pictures](crate::folder::ClassFolders::channels),
-    /// three equal channels of grey, and scaled as pictures are.
+    /// The images with another height, width and channels: [grey](crate::grey) of colours, three equal channels of grey, and
+    /// stretched as by [`Resize::Stretch`](crate::Resize::Stretch).
     ///
     /// ```
-    /// let digits = cifar::synthetic(1, 20, 10).train.reshaped([28, 28, 1])?;
-    /// assert_eq!(digits.images.dim(), (20, 28, 28, 1));
-    /// # Ok::<(), cifar::Error>(())
+    /// # use dataset::Split;
+    /// # use ndarray::Array4;
+    /// let split = Split::new(Array4::zeros((20, 32, 32, 3)), vec![0; 20])?;
+    /// assert_eq!(split.reshaped([28, 28, 1])?.images.dim(), (20, 28, 28, 1));
+    /// # Ok::<(), dataset::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::Size`] and [`Error::Channels`] for a shape that no picture can have.
     pub fn reshaped(self, shape: [usize; 3]) -> Result<Split> {
-        decode::check_shape(shape)?;
+        check_shape(shape)?;
         let old = self.shape();
         if shape == old {
             return Ok(self);
@@ -245,114 +287,24 @@ impl Split {
             .expect("as many images as before");
         Ok(Split { images, files, labels, coarse, paths })
     }
-
-    /// `images` holds `labels.len()` images in NHWC order; the readers of this crate guarantee it.
-    pub(crate) fn from_parts(images: Vec<u8>, labels: Vec<u16>, coarse: Option<Vec<u16>>) -> Split {
-        Split::of_shape([SIDE, SIDE, CHANNELS], images, labels, coarse)
-    }
-
-    /// The same for images of another height, width and channels.
-    pub(crate) fn of_shape(
-        [height, width, channels]: [usize; 3],
-        images: Vec<u8>,
-        labels: Vec<u16>,
-        coarse: Option<Vec<u16>>,
-    ) -> Split {
-        let images = Array4::from_shape_vec((labels.len(), height, width, channels), images)
-            .expect("a reader collects the bytes of an image for every label");
-        let coarse = coarse.map(Array1::from);
-        Split { images, files: None, labels: labels.into(), coarse, paths: None }
-    }
-
-    /// Pictures that are decoded on demand.
-    pub(crate) fn on_demand(files: Files, labels: Vec<u16>) -> Split {
-        let none = Split::of_shape(files.shape(), Vec::new(), Vec::new(), None);
-        Split { files: Some(files), labels: labels.into(), ..none }
-    }
 }
 
-/// A data set: a training split, a test split, maybe one to validate on, and the names of the classes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dataset {
-    /// `cifar10`, `cifar100`, `mnist`, `fashion-mnist`, `synthetic`, or the name of a folder.
-    pub name: String,
-    /// The data for training.
-    pub train: Split,
-    /// The data that choose epochs, if not `test`. Only a folder of class folders can have pictures for both.
-    pub validation: Option<Split>,
-    /// The data for testing.
-    pub test: Split,
-    /// The name of each class, in the order of the labels.
-    pub classes: Vec<String>,
-    /// The name of each coarse class; empty but for CIFAR-100.
-    pub coarse_classes: Vec<String>,
-    /// Of a folder of class folders, where pictures to validate on come from.
-    pub validation_from: Option<ValidationFrom>,
-    /// The files that were [left out](crate::folder::ClassFolders::skip_unreadable) since they can't be
-    /// decoded, and why.
-    pub unreadable: Vec<(PathBuf, String)>,
-}
-
-/// Where the pictures of a folder of class folders come from that training validates on.
+/// The places of `n` samples: the first of each class, then the second of each, and so on. They are in the
+/// order of the set.
 ///
 /// ```
-/// use cifar::ValidationFrom;
-///
-/// assert_eq!(ValidationFrom::Test("test_set".into()).to_string(), "from test_set/");
+/// assert_eq!(dataset::evenly(&[0, 0, 0, 0, 1, 1, 2], 5), [0, 1, 4, 5, 6]);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ValidationFrom {
-    /// A folder to validate on has them; its name.
-    Validation(String),
-    /// A folder to test on has them; its name.
-    Test(String),
-    /// Some of each class, which are held back from training.
-    HeldBack,
-    /// All pictures, as [`ClassFolders::whole`](crate::folder::ClassFolders::whole) asks for.
-    Whole,
-}
-
-impl fmt::Display for ValidationFrom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ValidationFrom::Validation(name) | ValidationFrom::Test(name) => write!(f, "from {name}/"),
-            ValidationFrom::HeldBack => f.write_str("held back from training"),
-            ValidationFrom::Whole => f.write_str("all of them"),
-        }
-    }
-}
-
-impl Dataset {
-    /// All images with another height, width and channels, as [`Split::reshaped`] makes them.
-    ///
-    /// # Errors
-    /// As [`Split::reshaped`].
-    pub fn reshaped(self, shape: [usize; 3]) -> Result<Dataset> {
-        Ok(Dataset {
-            train: self.train.reshaped(shape)?,
-            validation: self.validation.map(|split| split.reshaped(shape)).transpose()?,
-            test: self.test.reshaped(shape)?,
-            ..self
-        })
-    }
-
-    /// Whether the test split is the validation split too, as in a folder of class folders without a folder
-    /// `test`.
-    ///
-    /// ```
-    /// assert!(!cifar::synthetic(1, 20, 10).tests_on_validation());
-    /// ```
-    pub fn tests_on_validation(&self) -> bool {
-        let from = self.validation_from.as_ref();
-        let own = matches!(from, Some(ValidationFrom::Validation(_) | ValidationFrom::HeldBack));
-        self.validation.is_none() && own
-    }
-}
-
-/// Appends one image from CIFAR's order, a plane each of red, green and blue, in NHWC order.
-pub(crate) fn push_planes(images: &mut Vec<u8>, planes: &[u8]) {
-    let (red, rest) = planes.split_at(SIDE * SIDE);
-    let (green, blue) = rest.split_at(SIDE * SIDE);
-    images.extend(red.iter().zip(green).zip(blue).flat_map(|((&r, &g), &b)| [r, g, b]));
+pub fn evenly(labels: &[u16], n: usize) -> Vec<usize> {
+    let mut seen = BTreeMap::new();
+    let turn = |(place, &label)| {
+        let turn = seen.entry(label).or_insert(0_usize);
+        *turn += 1;
+        (*turn, label, place)
+    };
+    let mut turns: Vec<_> = labels.iter().enumerate().map(turn).collect();
+    turns.sort_unstable();
+    let mut places: Vec<usize> = turns.into_iter().take(n).map(|(_, _, place)| place).collect();
+    places.sort_unstable();
+    places
 }

@@ -54,8 +54,8 @@ impl Axis {
 const HALF: u32 = 1 << (BITS - 1);
 
 /// Scales the pixels `from` of `old` height and width into `to`, of `new` height and width. A pixel has `CHANNELS` bytes.
-pub(crate) fn resize<const CHANNELS: usize>(from: &[u8], old: [usize; 2], new: [usize; 2], to: &mut [u8]) {
-    resize_part::<CHANNELS>(from, old, Part { scaled: new, at: [0; 2], size: new }, to);
+pub(crate) fn scale<const CHANNELS: usize>(from: &[u8], old: [usize; 2], new: [usize; 2], to: &mut [u8]) {
+    scale_part::<CHANNELS>(from, old, Part { scaled: new, at: [0; 2], size: new }, to);
 }
 
 /// A part of a scaled picture. Each has rows and columns.
@@ -69,8 +69,8 @@ pub(crate) struct Part {
     pub(crate) size: [usize; 2],
 }
 
-/// As [`resize`], but only a part of the result. Nothing else is computed, so a long and narrow picture takes no more memory.
-pub(crate) fn resize_part<const CHANNELS: usize>(from: &[u8], old: [usize; 2], part: Part, to: &mut [u8]) {
+/// As [`scale`], but only a part of the result. Nothing else is computed, so a long and narrow picture takes no more memory.
+pub(crate) fn scale_part<const CHANNELS: usize>(from: &[u8], old: [usize; 2], part: Part, to: &mut [u8]) {
     let Part { scaled, at, size } = part;
     let mut narrow = Vec::new();
     let rows = if old[1] == scaled[1] && old[1] == size[1] {
@@ -153,11 +153,11 @@ mod tests {
         let (old, new) = ([7, 10], [5, 12]);
         let colours: Vec<u8> = (0..old[0] * old[1] * 3).map(|k| (k * k % 251) as u8).collect();
         let mut all = vec![0; new[0] * new[1] * 3];
-        resize::<3>(&colours, old, new, &mut all);
+        scale::<3>(&colours, old, new, &mut all);
         for c in 0..3 {
             let of = |values: &[u8]| values.iter().skip(c).step_by(3).copied().collect::<Vec<u8>>();
             let mut alone = vec![0; new[0] * new[1]];
-            resize::<1>(&of(&colours), old, new, &mut alone);
+            scale::<1>(&of(&colours), old, new, &mut alone);
             assert_eq!(alone, of(&all), "channel {c}");
         }
     }
@@ -169,7 +169,7 @@ mod tests {
             for turn in [[1, 0], [0, 1]] {
                 let side = |len: usize| turn.map(|along| if along == 1 { len } else { 1 });
                 let mut to = vec![0; new * 3];
-                resize::<3>(&vec![255; old * 3], side(old), side(new), &mut to);
+                scale::<3>(&vec![255; old * 3], side(old), side(new), &mut to);
                 assert!(to.iter().all(|&value| value == 255), "{old} to {new}: {to:?}");
             }
         }

@@ -1,6 +1,5 @@
 //! Files of users: which of a folder are pictures, by the same rule for training, evaluation and prediction.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -14,7 +13,7 @@ pub const ENDINGS: [&str; 6] = ["bmp", "gif", "jpeg", "jpg", "png", "webp"];
 /// Entries whose names begin with a dot are left out.
 ///
 /// ```
-/// use cifar::folder::Found;
+/// use pictures::Found;
 ///
 /// let dir = tempfile::tempdir()?;
 /// for name in ["a.png", "B.JPG", "notes.txt", ".DS_Store"] {
@@ -77,16 +76,4 @@ pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
     });
     paths.sort();
     Ok(paths)
-}
-
-/// Opens a regular file and tells its size.
-pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
-    // Asked before opening: opening a named pipe would wait for ever.
-    let metadata = path.metadata().map_err(Error::io("read", path))?;
-    if !metadata.is_file() {
-        let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
-        return Err(Error::Io { action: "read", path: path.into(), source });
-    }
-    let file = File::open(path).map_err(Error::io("open", path))?;
-    Ok((file, metadata.len()))
 }

@@ -9,26 +9,29 @@ thread_local! {
     static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic of this thread becomes an [`Error`](crate::Error) now. A program's panic hook may then be
+/// Whether a panic of this thread becomes an error now. A program's panic hook may then be
 /// silent:
 ///
 /// ```
 /// let others = std::panic::take_hook();
 /// std::panic::set_hook(Box::new(move |panic| {
-///     if !cifar::catches_panics() {
+///     if !dataset::catches_panics() {
 ///         others(panic);
 ///     }
 /// }));
 /// ```
 ///
-/// This crate sets no hook, so that by default the message of a decoder's panic is printed beside the error.
+/// No crate sets a hook, so that by default the message of a decoder's panic is printed beside the error.
 /// With `panic = "abort"` nothing is caught.
 pub fn catches_panics() -> bool {
     cfg!(panic = "unwind") && CATCHING.try_with(Cell::get).unwrap_or(false)
 }
 
-/// What `run` returns, or the message of its panic.
-pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+/// What `run` returns, or the message of its panic: for decoders of untrusted files.
+///
+/// # Errors
+/// The message.
+pub fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     let before = CATCHING.replace(true);
     let result = catch_unwind(AssertUnwindSafe(run));
     CATCHING.set(before);

@@ -16,16 +16,14 @@ use image::{
     Pixel, RgbImage,
 };
 
-use crate::error::{Error, Result};
-use crate::files::open;
-use crate::fitting::Resize;
-use crate::jpeg;
-use crate::memory;
-use crate::panics::caught;
-use crate::pixels::{self, grey};
+use dataset::{MOST_ASIDE, Resize, caught, check_shape, grey, open_regular};
 
-/// The widest and highest picture that is decoded, or scaled to.
-const MAX_PIXELS_ASIDE: u32 = 16_384;
+use crate::error::{Error, Result};
+use crate::jpeg;
+
+/// Tells how many bytes of memory are free, if that is known.
+pub(crate) type Free = fn() -> Option<u64>;
+
 /// The most memory that decoding one picture may take on each thread.
 pub(crate) const MAX_DECODED: u64 = 256 << 20;
 /// The most for a larger picture, of which one is decoded at a time.
@@ -34,16 +32,53 @@ const MAX_LARGE: u64 = 1 << 30;
 /// How often it is told how many pictures are done.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
+/// Decodes picture files of any size to one shape: turns each as its EXIF orientation says, makes it grey or RGB, and resizes it.
+///
+/// ```no_run
+/// let decoder = pictures::Decoder::new([64, 64, 3])?;
+/// for error in decoder.decode_all(&["cat.jpg", "dog.jpg"]).iter().filter_map(|picture| picture.as_ref().err()) {
+///     eprintln!("{error}");
+/// }
+/// # Ok::<(), pictures::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Decoder {
+    pub(crate) shape: [usize; 3],
+    resize: Resize,
+    free: Free,
+}
+
+impl Decoder {
+    /// For pictures of this height, width and channels: 3, or 1 for grey.
+    ///
+    /// # Errors
+    /// Those of [`check_shape`].
+    pub fn new(shape: [usize; 3]) -> Result<Decoder> {
+        check_shape(shape)?;
+        Ok(Decoder { shape, resize: Resize::Stretch, free: || None })
+    }
+
+    /// How pictures get their rows and columns; by default they are stretched.
+    pub fn resize(self, resize: Resize) -> Self {
+        Decoder { resize, ..self }
+    }
+
+    /// A function that tells how many bytes of memory are free, or `None`. A picture may take a quarter of them, up to 1 GiB. By
+    /// default it may take 256 MiB.
+    pub fn free_memory(self, free: fn() -> Option<u64>) -> Self {
+        Decoder { free, ..self }
+    }
+}
+
 /// Decodes pictures into `images`, on all cores. The result doesn't depend on their number. Now and then it tells
 /// how many are done. Returns the places of pictures that can't be decoded and why, in their order.
 pub(crate) fn all(
     paths: &[impl AsRef<Path> + Sync],
-    shape: [usize; 3],
-    resize: Resize,
+    decoder: &Decoder,
     images: &mut [u8],
     tell: &mut dyn FnMut(usize),
 ) -> Result<Vec<(usize, Error)>> {
-    let bytes = bytes_of(shape);
+    let bytes = bytes_of(decoder.shape);
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let share = paths.len().div_ceil(threads).max(1);
     let done = AtomicUsize::new(0);
@@ -58,7 +93,7 @@ pub(crate) fn all(
                 let mut bad = Vec::new();
                 for (k, (path, image)) in paths.iter().zip(images.chunks_mut(bytes)).enumerate() {
                     done.fetch_add(1, Ordering::Relaxed);
-                    bad.extend(one(path.as_ref(), shape, resize, image).err().map(|error| (k, error)));
+                    bad.extend(one(path.as_ref(), decoder, image).err().map(|error| (k, error)));
                 }
                 bad
             };
@@ -92,29 +127,15 @@ pub(crate) fn refuse(mut bad: Vec<Error>) -> Result<()> {
     }
 }
 
-/// Refuses a height and width that no picture can be scaled to, and channels that it can't have.
-pub(crate) fn check_shape([height, width, channels]: [usize; 3]) -> Result<()> {
-    pixels::check_channels(channels)?;
-    let sides = 1..=MAX_PIXELS_ASIDE as usize;
-    match sides.contains(&height) && sides.contains(&width) {
-        true => Ok(()),
-        false => Err(Error::Size { height, width, most: MAX_PIXELS_ASIDE }),
-    }
-}
-
 /// The bytes of a picture of this height, width and channels.
 pub(crate) fn bytes_of(shape: [usize; 3]) -> usize {
     shape.iter().product()
 }
 
-/// Decodes one picture into `to`, the bytes of a picture of this height, width and channels.
-///
-/// # Panics
-/// If `to` has another length.
-pub(crate) fn one(path: &Path, shape: [usize; 3], resize: Resize, to: &mut [u8]) -> Result<()> {
-    let [height, width, channels] = shape;
-    assert_eq!(to.len(), bytes_of(shape), "the pixels of a picture of {height}x{width} are wanted");
-    let picture = read(path)?;
+/// Decodes one picture into `to`, the bytes of a picture of the decoder's shape.
+pub(crate) fn one(path: &Path, decoder: &Decoder, to: &mut [u8]) -> Result<()> {
+    let Decoder { shape: [height, width, channels], resize, free } = *decoder;
+    let picture = read_within(path, MAX_DECODED, free)?;
     let own = [picture.height() as usize, picture.width() as usize];
     match channels {
         // As in Keras, colours become grey before the picture is scaled.
@@ -124,12 +145,7 @@ pub(crate) fn one(path: &Path, shape: [usize; 3], resize: Resize, to: &mut [u8])
     Ok(())
 }
 
-/// A picture in its own size.
-fn read(path: &Path) -> Result<RgbImage> {
-    read_within(path, MAX_DECODED, memory::available)
-}
-
-/// The same in `most` bytes of memory. A larger picture may take a quarter of the `free` memory, because the
+/// A picture in its own size, in `most` bytes of memory. A larger picture may take a quarter of the `free` memory, because the
 /// decoder and a rotation need memory too. Only one such picture is decoded at a time.
 fn read_within(path: &Path, most: u64, free: impl Fn() -> Option<u64>) -> Result<RgbImage> {
     static LARGE: Mutex<()> = Mutex::new(());
@@ -144,7 +160,7 @@ fn read_within(path: &Path, most: u64, free: impl Fn() -> Option<u64>) -> Result
 
 /// Decodes a picture in `most` bytes of memory.
 fn decode(path: &Path, most: u64) -> Result<RgbImage> {
-    let (file, len) = open(path)?;
+    let (file, len) = open_regular(path).map_err(Error::io("read", path))?;
     if len == 0 {
         return Err(Error::io("decode the picture", path)(io::Error::other("it is empty")));
     }
@@ -178,8 +194,8 @@ fn undecodable(format: Option<ImageFormat>, why: String) -> ImageError {
 /// Decodes a picture and turns it as its EXIF orientation says. Damaged EXIF data turn nothing.
 fn upright(mut reader: ImageReader<Cursor<&[u8]>>, most: u64) -> ImageResult<RgbImage> {
     let mut limits = Limits::default();
-    limits.max_image_width = Some(MAX_PIXELS_ASIDE);
-    limits.max_image_height = Some(MAX_PIXELS_ASIDE);
+    limits.max_image_width = Some(MOST_ASIDE);
+    limits.max_image_height = Some(MOST_ASIDE);
     limits.max_alloc = Some(most);
     reader.limits(limits.clone());
     let mut decoder = reader.into_decoder()?;

@@ -1,0 +1,63 @@
+/// The result of this crate's functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The error of a [decoder](crate::Decode).
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What can be wrong with images and labels.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another number of labels than of images.
+    #[error("there are {images} images, but {labels} labels")]
+    Labels {
+        /// The number of images.
+        images: usize,
+        /// The number of labels.
+        labels: usize,
+    },
+
+    /// A label that names no class.
+    #[error("a label is {label}, but there are {classes} classes")]
+    Class {
+        /// The label.
+        label: u16,
+        /// The number of classes.
+        classes: usize,
+    },
+
+    /// Splits with images of unlike height, width or channels.
+    #[error(
+        "the images to train on are of {train:?} (height, width, channels), those to test on of {test:?}"
+    )]
+    Shapes {
+        /// Of the training split.
+        train: [usize; 3],
+        /// Of the test split.
+        test: [usize; 3],
+    },
+
+    /// A number of channels that no picture can have.
+    #[error("pictures can't have {channels} channels, only 1 for grey, or 3 for red, green and blue")]
+    Channels {
+        /// The number.
+        channels: usize,
+    },
+
+    /// A height and width that no picture can be scaled to.
+    #[error(
+        "pictures can't be scaled to {height}x{width} (height x width), only to sides of 1 to {most} pixels"
+    )]
+    Size {
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+        /// The most of either.
+        most: u32,
+    },
+
+    /// Images in [files](crate::Files) that can't be decoded: the error of their decoder.
+    #[error(transparent)]
+    Decode(BoxError),
+}

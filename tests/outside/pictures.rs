@@ -1,0 +1,24 @@
+use pictures::{ClassFolders, Decoder, Resize};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = std::env::temp_dir().join("towers-outside-pictures");
+    // A picture of 2 x 2 pixels: a header, and rows of blue, green and red from the bottom up.
+    let mut bmp = b"BM\x46\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x02\0\0\0\x01\0\x18\0".to_vec();
+    bmp.resize(54, 0);
+    bmp.extend([0, 0, 255, 0, 0, 255, 0, 0].repeat(2));
+    for name in ["train/cat/1.bmp", "train/dog/1.bmp", "val/cat/2.bmp", "val/dog/2.bmp"] {
+        let file = folder.join(name);
+        std::fs::create_dir_all(file.parent().expect("it is in a folder"))?;
+        std::fs::write(file, &bmp)?;
+    }
+    for bytes_in_memory in [u64::MAX, 0] {
+        let data = ClassFolders::new(&folder).image_size(8, 8).on_demand_above(bytes_in_memory).read()?;
+        for batch in data.train.batches(2) {
+            let (images, labels) = batch?;
+            println!("{:?} of {:?}, streamed: {}", images.dim(), labels.to_vec(), data.train.files.is_some());
+        }
+    }
+    let red = Decoder::new([4, 4, 3])?.resize(Resize::ShorterSide(None)).decode(folder.join("val/cat/2.bmp"))?;
+    println!("the first pixel is {:?}", &red[..3]);
+    Ok(std::fs::remove_dir_all(folder)?)
+}
