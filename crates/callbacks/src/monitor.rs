@@ -26,8 +26,7 @@ fn read_metric(text: &str) -> Result<Value, Refused> {
 }
 
 /// The metrics that can be measured on the validation data besides loss and accuracy.
-pub(crate) const MEASURED: Kind =
-    Kind::List(&Kind::form(read_measured, "top5_acc, balanced_acc, precision, recall, f1 or auc"), Some(','));
+pub(crate) const MEASURED: Kind = Kind::List(&Kind::form(read_measured, metrics::NAMES), Some(','));
 
 fn read_measured(text: &str) -> Result<Value, Refused> {
     match metrics::named(&metrics::canonical(text)) {

@@ -25,7 +25,7 @@ macro_rules! outputs {
                 terminate_on_nan: bool = false, Kind::Switch, "--terminate-on-nan";
                 /// Stop at the end of the epoch in which the run reaches this time: 90m, 1h30m or 20s
                 max_time: Option<u64> = None, Kind::form(max_time::seconds, "a time such as 90m, or a number of seconds"), "--max-time TIME";
-                /// Also measure these on the validation data: top5_acc (any number), balanced_acc, precision, recall, f1 (means over the classes), auc (two classes)
+                /// Also measure these metrics on the validation data
                 metrics: Vec<String> = Vec::new(), MEASURED, "--metrics NAME,...";
                 /// Record the mean loss and accuracy, the learning rate and the throughput of every N steps; 0 for never
                 log_every: u64 = 50, Kind::Whole(0), "--log-every N";

@@ -27,7 +27,7 @@ mod values;
 
 pub use about::{About, Group, about, canonical, grouped, keras_name};
 pub use error::{Error, Result};
-pub use list::{named, names};
+pub use list::{NAMES, named, names};
 pub use metric::{Metric, Unit};
 pub use tally::Tally;
 pub use values::Values;

@@ -18,6 +18,9 @@ pub fn named(name: &str) -> Option<Box<dyn Metric>> {
     LIST.iter().find_map(|(_, named)| named(name))
 }
 
+/// The names of the metrics, in words for help texts.
+pub const NAMES: &str = "top5_acc (or another number), balanced_acc, precision, recall, f1, auc";
+
 /// The names of the metrics.
 pub fn names() -> impl Iterator<Item = &'static str> {
     LIST.iter().map(|(name, _)| *name)

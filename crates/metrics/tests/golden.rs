@@ -65,6 +65,11 @@ fn what_is_not_defined_is_refused_or_nan() {
     for name in ["f2", "top0_acc", "top05_acc", "top5000_acc", "top_acc", "top+5_acc", "val_f1", ""] {
         assert!(matches!(Tally::named(&[name], 10), Err(Error::Unknown { name: told, .. }) if told == name));
     }
+    for name in metrics::names() {
+        assert!(
+            metrics::NAMES.contains(name) && metrics::named(name).is_some_and(|metric| metric.name() == name)
+        );
+    }
     let known = "top5_acc, balanced_acc, precision, recall, f1, auc";
     assert_eq!(error(&["f2"], 3), format!("the metric is `f2`, but must be one of {known}"));
 
