@@ -1,11 +1,8 @@
 #![doc = include_str!("../README.md")]
 
-mod agreement;
-pub mod cluster;
 mod collective;
 mod error;
 mod exchanges;
-pub mod join;
 mod local;
 mod mpi;
 mod nccl;
@@ -15,7 +12,6 @@ mod sum_tree;
 mod system;
 mod weights;
 
-pub use agreement::Agreement;
 pub use collective::{Collective, Nodes, Queued};
 pub use error::{Error, Result};
 pub use exchanges::{Exchanges, add_run};

@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod across;
-mod cluster;
 mod everything;
 mod gpus;
 mod in_order;
 mod local;
+mod nccl;
 mod stages;
 
 use parallel::{Error, Nodes, Replica, SumTree, add_run, slice_batch};

@@ -69,8 +69,9 @@ pub use cifar;
 pub use optim;
 /// The table of options.
 pub use options;
+pub use parallel::end_failed_job;
 /// The place of this process among others, and how they meet.
-pub use parallel::{cluster, end_failed_job, join};
+pub use rendezvous;
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -40,7 +40,7 @@ pub(super) type Tag = c_int;
 impl Communicator {
     /// Starts MPI on this thread.
     pub(super) fn start(named: Option<&Path>) -> Result<Communicator> {
-        let refuse = |what: &str| Error::Transport { what: what.to_owned() };
+        let refuse = |what: &str| Error::Transport { name: "MPI", what: what.to_owned() };
         let library = Library::open(named)?;
         let (mpi, abi) = (&library.functions, library.abi);
         let (mut started, mut threads, mut rank, mut world) = (0, 0, 0, 0);

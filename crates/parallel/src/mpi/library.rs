@@ -51,6 +51,7 @@ impl Library {
             }
         };
         Err(Error::Transport {
+            name: "MPI",
             what: format!("no MPI library was found; {hint} (tried {})", tried.join("; ")),
         })
     }

@@ -34,10 +34,11 @@ pub use options::MpiOptions;
 pub use worker::end_failed_job;
 
 use crate::collective::{equal_part, whole};
-use crate::{Agreement, Collective, Nodes, Result, SumTree};
+use crate::{Collective, Nodes, Result, SumTree};
 use communicator::Lost;
 use control::Operation;
 use program::{Device, Span, Storage};
+use rendezvous::Agreement;
 use std::sync::Arc;
 use tensor_cpu::Buffer as HostBuffer;
 use thread::{RankInfo, WorkerHandle};
@@ -46,8 +47,9 @@ use worker::{Worker, as_buffer};
 /// The collective of the processes of an MPI job, through host memory.
 ///
 /// ```no_run
-/// use parallel::{Agreement, Mpi, MpiOptions};
+/// use parallel::{Mpi, MpiOptions};
 /// use program::Span;
+/// use rendezvous::Agreement;
 ///
 /// let mpi = Mpi::start(MpiOptions::default())?;
 /// mpi.agree(&Agreement::new().with("the batch size", 64))?;
@@ -131,7 +133,7 @@ impl Mpi {
         let first: Agreement = serde_json::from_slice(&first).unwrap_or_default();
         if let Some(error) = first.difference(self.place.rank, agreement) {
             self.worker.abort(&error.to_string());
-            return Err(error);
+            return Err(error.into());
         }
         // No rank begins before all agree.
         self.worker.barrier()

@@ -2,7 +2,6 @@ use super::communicator::{Communicator, Lost};
 use super::control::Operation;
 use super::options::MpiOptions;
 use super::worker::{Answer, Command, CommandQueue, Shared, Worker, as_buffer};
-use crate::system::spawn;
 use crate::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -42,7 +41,7 @@ impl WorkerHandle {
             Err(error) => _ = started.send(Err(error)),
         };
         let refused = |source| lost(&format!("its thread could not be started: {source}"));
-        spawn("mpi", run).map_err(refused)?;
+        std::thread::Builder::new().name("mpi".to_owned()).spawn(run).map_err(refused)?;
         let start = timeout.max(START);
         let place = placed.recv_timeout(start).map_err(|_| {
             lost(&format!("not all processes of the job started it within {} seconds", start.as_secs_f64()))
@@ -141,7 +140,7 @@ impl WorkerHandle {
 }
 
 fn lost(what: &str) -> Error {
-    Error::Transport { what: what.to_owned() }
+    Error::Transport { name: "MPI", what: what.to_owned() }
 }
 
 impl Ends {
@@ -187,6 +186,7 @@ impl Worker {
         let (rank, world) = (communicator.rank(), communicator.world());
         if let Some(expected) = options.world.filter(|expected| *expected != world) {
             return Err(Error::Transport {
+                name: "MPI",
                 what: format!(
                     "the launcher speaks of {expected} processes, MPI of {world}; \
                      start the program with the mpirun of the library {}",

@@ -276,7 +276,7 @@ impl Worker {
         loop {
             if let Err(Lost) = self.communicator.shrink() {
                 let what = "the processes that are left can't come together".to_owned();
-                self.fail(Error::Transport { what });
+                self.fail(Error::Transport { name: "MPI", what });
             }
             (self.rank, self.world) = (self.communicator.rank(), self.communicator.world());
             match self.arrive(Operation::Regroup, 0, self.first_rank) {

@@ -1,6 +1,6 @@
-use crate::join::Watchdog;
 use crate::local::barrier::Barrier;
 use crate::{Error, Result};
+use rendezvous::Watchdog;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ScopedJoinHandle;

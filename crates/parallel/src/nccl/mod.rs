@@ -5,13 +5,13 @@ pub(crate) use group::Group;
 pub use process::NcclProcess;
 
 use crate::collective::{behind, whole};
-use crate::join::Watchdog;
 use crate::local::abort::Abortable;
 use crate::local::barrier::Barrier;
 use crate::local::hangs::waiting_outside;
 use crate::{Collective, Error, Nodes, Queued, Result, SumTree};
 use group::Failures;
 use program::{Device, Span, Storage};
+use rendezvous::Watchdog;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -160,7 +160,8 @@ impl Nccl {
 
 /// NCCL's id, as rank 0 has handed it out.
 pub(crate) fn id_of(bytes: &[u8]) -> Result<[u8; UniqueId::BYTES]> {
-    bytes.try_into().map_err(|_| Error::Rendezvous("what rank 0 handed out is no id of NCCL".into()))
+    let what = "what rank 0 handed out is no id of it";
+    bytes.try_into().map_err(|_| Error::Transport { name: "NCCL", what: what.into() })
 }
 
 fn gpu(device: &Device) -> program::Result<&Cuda> {

@@ -1,10 +1,10 @@
 use super::{Nccl, NcclJoin, id_of};
-use crate::join::{ProcessGroup, Watchdog, longest_silence};
 use crate::local::members::Members;
 use crate::local::replicas::run_members;
-use crate::{Agreement, Error, Replica, Result};
+use crate::{Error, Replica};
 use core::fmt::Display;
 use program::Device;
+use rendezvous::{Agreement, ProcessGroup, Watchdog, longest_silence};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,9 +44,9 @@ impl NcclProcess {
             _ => Vec::new(),
         };
         let waits = format!("{} seconds", timeout.as_secs_f64());
-        let id = id_of(&group.agree(agreement.with("a time-out of", waits), &id)?)?;
-        let replicas = group.replicas(devices.len())?;
-        let watch = Watchdog::start(group, timeout)?;
+        let id = id_of(&group.agree(agreement.with("a time-out of", waits), &id).map_err(Error::from)?)?;
+        let replicas = group.replicas(devices.len()).map_err(Error::from)?;
+        let watch = Watchdog::start(group, timeout).map_err(Error::from)?;
 
         // The watchdog names the rank that is waited for, so its error comes first.
         let patience = timeout + longest_silence(timeout);

@@ -6,7 +6,7 @@ use cifar::{
 };
 use ndarray::{Array, Axis, RemoveAxis, Slice};
 use options::hint;
-use parallel::cluster::{discover, variable};
+use rendezvous::{discover, variable};
 use std::path::{Path, PathBuf};
 use trained::ClassNames;
 

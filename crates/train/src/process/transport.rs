@@ -1,9 +1,8 @@
 use crate::devices::{nccl_available, usable_gpus};
-use crate::{DeviceKind, Devices, Result};
-use parallel::cluster::{Place, Source, variable};
-use parallel::join::{ProcessGroup, Settings, connect};
-use parallel::{Agreement, Error, Mpi, MpiOptions, NcclProcess, Replica};
+use crate::{DeviceKind, Devices, Error, Result};
+use parallel::{Mpi, MpiOptions, NcclProcess, Replica};
 use program::Device;
+use rendezvous::{Agreement, Place, ProcessGroup, Settings, Source, connect, variable};
 use std::time::Duration;
 
 /// The transport between the processes of a run.
@@ -43,7 +42,7 @@ impl Transport {
         let unable =
             |why: String| Error::NoTransport(format!("{source} started {world} processes, but {why}"));
         if devices.device == DeviceKind::Cpu {
-            return Err(unable(on_cpus(place)).into());
+            return Err(unable(on_cpus(place)));
         }
         match (usable_gpus(), devices.kind()) {
             (Ok(_), _) => {}
@@ -52,8 +51,7 @@ impl Transport {
                 return Err(unable(match kind {
                     DeviceKind::Cuda => format!("no GPU can be used: {why}"),
                     _ => format!("{} (no GPU is used: {why})", on_cpus(place)),
-                })
-                .into());
+                }));
             }
         }
         nccl_available().map_err(|why| unable(format!("NCCL can't join them: {why}")))?;
@@ -100,7 +98,7 @@ impl Transport {
                 if *nccl { mpi.run_by_nccl(devices, *timeout, body) } else { mpi.run(devices, body) }
             }
         };
-        results?.into_iter().next().ok_or_else(|| crate::Error::Device("there is no device".into()))
+        results?.into_iter().next().ok_or_else(|| Error::Device("there is no device".into()))
     }
 }
 

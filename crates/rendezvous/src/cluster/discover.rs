@@ -47,7 +47,7 @@ pub fn discover(env: impl Fn(&str) -> Option<String>) -> Result<Option<Place>> {
 }
 
 /// A variable of this process, for [`discover`], [`is_restarted`] and
-/// [`Settings::discover`](crate::join::Settings::discover).
+/// [`Settings::discover`](crate::Settings::discover).
 pub fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }

@@ -26,7 +26,7 @@ pub(super) fn join(
     tell: fn(&str),
 ) -> Result<Peer> {
     let rank = own.rank;
-    let failed = |sentence: String| Err(Error::Rendezvous(sentence));
+    let failed = |sentence: String| Err(Error::Meeting(sentence));
     let mut channel = reach(endpoint, secret, rank, Instant::now() + start, tell)?;
     // The time-out of rank 0 may have begun a moment ago.
     let until = Instant::now() + start + GRACE;
@@ -84,7 +84,7 @@ fn reach(
         }
         if Instant::now() + pause >= until {
             let waited = began.elapsed().as_secs();
-            return Err(Error::Rendezvous(format!(
+            return Err(Error::Meeting(format!(
                 "rank {rank} did not reach rank 0 {endpoint} within {waited} seconds: {tried}"
             )));
         }

@@ -20,10 +20,10 @@ const GLANCE: Duration = Duration::from_millis(500);
 ///
 /// All processes send rank 0 a heartbeat with their step, and rank 0 sends its own. If one is silent for too
 /// long, stays behind the others, or its connection ends before it has finished, rank 0 tells all others. A
-/// collective (NCCL) can poll [`failed`](Watchdog::failed) and give up with the name of the lost rank. Long
+/// collective can poll [`failed`](Watchdog::failed) and give up with the name of the lost rank. Long
 /// steps are no silence: heartbeats come from a separate thread.
 #[derive(Clone)]
-pub(crate) struct Watchdog(Arc<Shared>);
+pub struct Watchdog(Arc<Shared>);
 
 struct Shared {
     own: Mutex<Progress>,
@@ -42,7 +42,7 @@ struct Shared {
 
 /// The longest silence of a process that the others wait for no longer than `timeout`: a tenth of it, but at
 /// least 10 seconds, or all of it if that is less.
-pub(crate) fn longest_silence(timeout: Duration) -> Duration {
+pub fn longest_silence(timeout: Duration) -> Duration {
     (timeout / 10).max(LEAST_SILENCE).min(timeout)
 }
 
@@ -50,7 +50,10 @@ impl Watchdog {
     /// Watches the connected processes, which take their [`step`](Watchdog::step)s and
     /// [`enter`](Watchdog::enter) their collectives together. `timeout`, the same on all, is how long one may
     /// stay behind the others. A process is lost after its [`longest_silence`].
-    pub(crate) fn start(group: ProcessGroup, timeout: Duration) -> Result<Watchdog> {
+    ///
+    /// # Errors
+    /// [`Error::Thread`] if the system gives no threads.
+    pub fn start(group: ProcessGroup, timeout: Duration) -> Result<Watchdog> {
         let rank = group.own.rank;
         let (mut senders, mut receivers, mut heard) = (Vec::new(), Vec::new(), Vec::new());
         for peer in group.peers {
@@ -68,39 +71,38 @@ impl Watchdog {
             heard,
             patience: (rank == 0).then_some(timeout),
         }));
-        let failed = |source| Error::Spawn { rank, source };
         for (at, receiver) in receivers.into_iter().enumerate() {
             let shared = Arc::clone(&watch.0);
-            spawn("listener", move || shared.listen(at, receiver)).map_err(failed)?;
+            spawn("listener", move || shared.listen(at, receiver)).map_err(Error::Thread)?;
         }
         let shared = Arc::clone(&watch.0);
-        spawn("heartbeat", move || shared.beat()).map_err(failed)?;
+        spawn("heartbeat", move || shared.beat()).map_err(Error::Thread)?;
         Ok(watch)
     }
 
     /// Reports this process's step, which the others show if it is lost.
-    pub(crate) fn step(&self, step: u64) {
+    pub fn step(&self, step: u64) {
         *progress(&self.0.own) = Progress { step, entered: 0 };
     }
 
     /// Reports that this process has come to a collective, in a step or after it. A process that waits in one
     /// is ahead of the one that it waits for.
-    pub(crate) fn enter(&self) {
+    pub fn enter(&self) {
         progress(&self.0.own).entered += 1;
     }
 
     /// The first failure, if any: the same sentence on all processes that it reached.
-    pub(crate) fn failed(&self) -> Option<String> {
+    pub fn failed(&self) -> Option<String> {
         self.0.failed.get().cloned()
     }
 
     /// Tells all others that this process gives up.
-    pub(crate) fn fail(&self, reason: &str) {
+    pub fn fail(&self, reason: &str) {
         self.0.fail(reason.to_owned());
     }
 
     /// Ends the watchdog. This process has finished, so its silence is no failure any more.
-    pub(crate) fn finish(&self) {
+    pub fn finish(&self) {
         self.0.closed.store(true, Ordering::Relaxed);
         self.0.tell(&Message::Done);
         let until = Instant::now() + FAREWELL;

@@ -131,7 +131,7 @@ fn train(plan: &Plan, member: &Member, board: &Mutex<Board>) -> Result<(), Error
         watch.fail(reason);
     }
     watch.finish();
-    trained.map_err(|reason| Error::Aborted { reason })
+    trained.map_err(Error::Meeting)
 }
 
 /// Trains, and waits for all at the end.

@@ -1,8 +1,7 @@
 //! The places that launchers assign, and the refusals.
 
-use parallel::cluster::{Place, Source, discover, is_restarted};
-use parallel::{Error, Result};
 use proptest::prelude::*;
+use rendezvous::{Error, Place, Result, Source, discover, is_restarted};
 use std::collections::HashMap;
 
 /// The variables of `A=1 B=2`; `_` in a value stands for a space. Of a repeated one the first counts.

@@ -66,7 +66,7 @@ fn listen((host, port): (&str, u16), until: Instant, tell: fn(&str)) -> Result<T
         } else if let (Some(other), true) = (interfaces.next(), error.kind() != io::ErrorKind::AddrInUse) {
             address.set_ip(other);
         } else {
-            return Err(Error::Rendezvous(format!(
+            return Err(Error::Meeting(format!(
                 "rank 0 can't listen at {address}: {error}; TOWERS_RENDEZVOUS_PORT names another port"
             )));
         }

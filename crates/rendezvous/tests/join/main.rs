@@ -4,11 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod collectives;
-mod processes;
 
-use parallel::cluster::{Place, Source};
-use parallel::join::{ProcessGroup, Secret, Settings, connect as join};
-use parallel::{Error, Result};
+use rendezvous::{Error, Place, ProcessGroup, Result, Secret, Settings, Source, connect as join};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Mutex;
@@ -189,7 +186,7 @@ fn without_rank_0_the_wait_ends() {
     let mut alone = at(3, 4, free_port());
     alone.1.start = Duration::from_millis(300);
     let error = come(alone).err().unwrap();
-    assert!(matches!(error, Error::Rendezvous(_)), "{error}");
+    assert!(matches!(error, Error::Meeting(_)), "{error}");
     assert!(error.to_string().starts_with("rank 3 did not reach rank 0 at 127.0.0.1:"), "{error}");
 }
 

@@ -8,7 +8,7 @@ const LONGEST: usize = 1000;
 /// Settings that must agree on every rank of a run, each with the name that the user knows it by.
 ///
 /// ```
-/// # use parallel::Agreement;
+/// # use rendezvous::Agreement;
 /// let agreement = Agreement::new().with("the batch size", 64).with("the model", "small_cnn");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ impl Agreement {
     }
 
     /// The first entry in which rank `rank`, with the entries `other`, differs from rank 0, with these.
-    pub(crate) fn difference(&self, rank: usize, other: &Agreement) -> Option<Error> {
+    pub fn difference(&self, rank: usize, other: &Agreement) -> Option<Error> {
         let differs = |what: &str, got: &str, expected: &str| {
             let [what, got, expected] = [what, got, expected].map(str::to_owned);
             Some(Error::Disagree { rank, what, got, expected })

@@ -51,7 +51,7 @@ pub(super) fn gather(
     let message = wrong.clone().map_or(Message::Blob(Vec::new()), Message::Failed);
     let gone = arrivals.tell(&message);
     match wrong.or_else(|| gone.map(|name| format!("{name} ended before all ranks had come"))) {
-        Some(sentence) => Err(Error::Rendezvous(sentence)),
+        Some(sentence) => Err(Error::Meeting(sentence)),
         None => Ok(arrivals.peers.into_values().map(|(_, peer)| peer).collect()),
     }
 }

@@ -104,6 +104,6 @@ pub(super) fn mac(key: &[u8; 32], parts: &[&[u8]]) -> Hmac<Sha256> {
 pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes)
-        .map_err(|error| Error::Rendezvous(format!("the system gives no random numbers: {error}")))?;
+        .map_err(|error| Error::Meeting(format!("the system gives no random numbers: {error}")))?;
     Ok(bytes)
 }

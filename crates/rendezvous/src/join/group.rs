@@ -26,7 +26,7 @@ pub struct ProcessGroup {
 /// Connects the processes.
 ///
 /// # Errors
-/// [`Error::Rendezvous`] on every rank if one does not come in time, or if secrets, versions or numbers of
+/// [`Error::Meeting`] on every rank if one does not come in time, or if secrets, versions or numbers of
 /// processes differ; on an earlier process if another comes with its rank. [`Error::Variable`] if the settings
 /// name no endpoint.
 pub fn connect(place: &Place, settings: &Settings) -> Result<ProcessGroup> {
@@ -55,7 +55,7 @@ impl ProcessGroup {
     /// Gathers the bytes of every process on rank 0, by rank. The others get nothing.
     ///
     /// # Errors
-    /// [`Error::Rendezvous`] on every rank if one is gone or sends nothing in time.
+    /// [`Error::Meeting`] on every rank if one is gone or sends nothing in time.
     pub fn gather(&mut self, said: &[u8]) -> Result<Vec<Vec<u8>>> {
         if self.own.rank > 0 {
             return self.say(&Message::Blob(said.to_vec())).map(|()| Vec::new());
@@ -74,14 +74,14 @@ impl ProcessGroup {
     /// Tells all processes how many replicas this one has. Returns the number of each process.
     ///
     /// # Errors
-    /// [`Error::Rendezvous`] if one is gone or sends nothing in time.
+    /// [`Error::Meeting`] if one is gone or sends nothing in time.
     pub fn replicas(&mut self, own: usize) -> Result<Vec<usize>> {
         let gathered = self.gather(&(own as u64).to_le_bytes())?.concat();
         let all = self.broadcast(&gathered)?;
         let numbers = all.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes) as usize);
         let numbers: Vec<usize> = numbers.collect();
         if numbers.len() != self.own.world || numbers.contains(&0) {
-            return Err(Error::Rendezvous("a process has no replica".into()));
+            return Err(Error::Meeting("a process has no replica".into()));
         }
         Ok(numbers)
     }
@@ -89,7 +89,7 @@ impl ProcessGroup {
     /// Brings the bytes of rank 0 to all others.
     ///
     /// # Errors
-    /// [`Error::Rendezvous`] if rank 0 is gone or sends nothing in time.
+    /// [`Error::Meeting`] if rank 0 is gone or sends nothing in time.
     pub fn broadcast(&mut self, said: &[u8]) -> Result<Vec<u8>> {
         if self.own.rank > 0 {
             return self.hear_first();
@@ -102,7 +102,7 @@ impl ProcessGroup {
     /// Checks that all processes have the same agreement, and [broadcasts](ProcessGroup::broadcast) `said`.
     ///
     /// # Errors
-    /// [`Error::Rendezvous`] on every rank if one is gone, sends nothing in time, or disagrees.
+    /// [`Error::Meeting`] on every rank if one is gone, sends nothing in time, or disagrees.
     pub fn agree(&mut self, agreement: Agreement, said: &[u8]) -> Result<Vec<u8>> {
         let own = Hello { agreement, ..self.own.clone() };
         if own.rank > 0 {
@@ -126,7 +126,7 @@ impl ProcessGroup {
             return Ok(message);
         }
         let sentence = format!("rank {rank} would send {bytes} bytes, but a message has at most {LONGEST}");
-        Err(Error::Rendezvous(sentence))
+        Err(Error::Meeting(sentence))
     }
 
     /// Sends a message to rank 0. If that has ended, it may have sent its reason.
@@ -149,7 +149,7 @@ impl ProcessGroup {
         let until = Instant::now() + self.start + GRACE;
         let first = &mut self.peers[0];
         let name = first.name();
-        Err(Error::Rendezvous(match first.channel.receiver.receive(until) {
+        Err(Error::Meeting(match first.channel.receiver.receive(until) {
             Ok(Message::Blob(blob)) => return Ok(blob),
             Ok(Message::Failed(sentence)) => sentence,
             Ok(_) => other(0),
@@ -182,7 +182,7 @@ impl ProcessGroup {
                 };
                 if let Some(sentence) = sentence {
                     self.tell(&Message::Failed(sentence.clone()));
-                    return Err(Error::Rendezvous(sentence));
+                    return Err(Error::Meeting(sentence));
                 }
             }
             waiting = rest;

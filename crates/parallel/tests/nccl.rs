@@ -1,14 +1,16 @@
 //! One process a GPU, here threads with emulated ones: joined, and stopped together when one fails.
 
-use super::{LONG, at, free_port};
-use parallel::join::connect;
-use parallel::{Agreement, Error, NcclProcess, Replica, Result};
+use parallel::{Error, NcclProcess, Replica, Result};
 use program::{Precision, Span};
+use rendezvous::{Agreement, Place, Settings, Source, connect};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 const WORLD: usize = 3;
+/// Longer than any test takes without a hang.
+const LONG: Duration = Duration::from_secs(60);
 
 /// Runs a body as each process. Returns the outcomes by rank, or `None` without a C++ compiler.
 fn run(
@@ -20,15 +22,17 @@ fn run(
         println!("SKIPPED: processes on GPUs: {error}");
         return None;
     }
-    let port = free_port();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let process = |rank: usize| {
         let body = body.clone();
         thread::spawn(move || {
-            let (place, mut settings) = at(rank, WORLD, port);
+            let master = Some(("127.0.0.1".to_owned(), 1));
+            let place = Place { master, ..Place::new(Source::Variables, rank, WORLD) };
             // A process that comes after the others have given up tries for this long.
-            settings.start = Duration::from_secs(20);
+            let start = Duration::from_secs(20);
+            let settings = Settings { port: Some(port), start, ..Settings::default() };
             let device = tensor_cuda::emulated(Precision::Fp32).unwrap();
-            let joined = connect(&place, &settings).and_then(|group| {
+            let joined = connect(&place, &settings).map_err(Error::from).and_then(|group| {
                 NcclProcess { group, agreement: agreement(rank), timeout }.run(&[device], body)
             });
             joined.map(|mut all| all.remove(0)).map_err(|error| error.to_string())
@@ -75,7 +79,7 @@ fn who_fails_stops_the_others_with_its_reason() {
             sum(&mut replica, 2)?;
             match way {
                 _ if replica.rank() != 1 => sum(&mut replica, 2),
-                0 => Err(Error::Rendezvous("the disk is full".into())),
+                0 => Err(Error::Other("the disk is full".into())),
                 1 => panic!("one is too many"),
                 _ => {
                     let mut data = replica.device.alloc(1)?;
@@ -109,7 +113,7 @@ fn who_fails_is_named_although_its_thread_ends_late() {
             return sum(&mut replica, 2);
         }
         LATE.with(|_| ());
-        Err(Error::Rendezvous("the disk is full".into()))
+        Err(Error::Other("the disk is full".into()))
     }) else {
         return;
     };

@@ -1,8 +1,7 @@
 //! Connected processes decide together before they begin.
 
 use super::{BLOB, at, free_port};
-use parallel::join::{ProcessGroup, connect};
-use parallel::{Agreement, Error, Result};
+use rendezvous::{Agreement, Error, ProcessGroup, Result, connect};
 use std::thread;
 
 const WORLD: usize = 3;
@@ -36,7 +35,7 @@ fn rank_0_hears_all_before_it_says_what_they_do() {
 #[test]
 fn a_dead_rank_is_named_before_a_slow_one_is_heard() {
     let outcomes = run(|rank, mut group| match rank {
-        2 => Err(Error::Rendezvous("no space is left".into())),
+        2 => Err(Error::Meeting("no space is left".into())),
         // Ends as soon as rank 0 tells why.
         1 => group.broadcast(&[]),
         _ => group.gather(&[]).map(|_| Vec::new()),
