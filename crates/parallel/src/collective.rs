@@ -13,7 +13,10 @@ pub struct Nodes<'a> {
 
 impl<'a> Nodes<'a> {
     /// The storages of the nodes that replica `rank` brings, in order.
-    pub(crate) fn brought(self, rank: usize, data: &'a Storage) -> Result<impl Iterator<Item = &'a Storage>> {
+    ///
+    /// # Errors
+    /// If these are not as many as the tree says.
+    pub fn brought(self, rank: usize, data: &'a Storage) -> Result<impl Iterator<Item = &'a Storage>> {
         let Nodes { tree, earlier } = self;
         let expected = tree.nodes().get(rank).copied().unwrap_or(0);
         let last = (expected > 0).then_some(data);
@@ -22,12 +25,6 @@ impl<'a> Nodes<'a> {
             true => Ok(earlier.iter().chain(last)),
             false => Err(Error::PartialSums { rank, got, expected }),
         }
-    }
-}
-
-impl<'a> From<Nodes<'a>> for tensor_cuda::Nodes<'a> {
-    fn from(Nodes { tree, earlier }: Nodes<'a>) -> Self {
-        tensor_cuda::Nodes { earlier, counts: tree.nodes(), joins: tree.joins() }
     }
 }
 
@@ -187,7 +184,10 @@ pub(crate) fn behind(buckets: &[Span]) -> Span {
 }
 
 /// The part of the run `at` that belongs to replica `rank` of `world`, with equal parts.
-pub(crate) fn equal_part(at: Span, world: usize, rank: usize) -> Result<Span> {
+///
+/// # Errors
+/// If the run can't be cut into that many equal parts.
+pub fn equal_part(at: Span, world: usize, rank: usize) -> Result<Span> {
     if at.len.is_multiple_of(world) {
         let len = at.len / world;
         return Ok(Span::new(at.offset + rank * len, len));

@@ -111,6 +111,7 @@ pub enum Error {
     Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
+#[cfg(feature = "cuda")]
 impl From<rendezvous::Error> for Error {
     fn from(error: rendezvous::Error) -> Self {
         Error::Other(error.into())

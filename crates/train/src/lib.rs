@@ -66,10 +66,10 @@ pub use callbacks;
 /// The text of a regular file, and the check that a path is none of another kind.
 pub use checkpoint::{check_regular, read_text};
 pub use cifar;
+pub use mpi::end_failed_job;
 pub use optim;
 /// The table of options.
 pub use options;
-pub use parallel::end_failed_job;
 /// The place of this process among others, and how they meet.
 pub use rendezvous;
 

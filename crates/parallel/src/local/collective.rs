@@ -1,9 +1,8 @@
 use super::abort::Abortable;
+use super::across::Across;
 use super::barrier::Barrier;
 use super::hangs::waiting_outside;
-use super::on_device::OnDevice;
 use crate::collective::equal_part;
-use crate::mpi::Across;
 use crate::sum_tree::add_up;
 use crate::system::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::{Collective, Error, Nodes, Result, SumTree, slice_batch};
@@ -24,7 +23,7 @@ use tensor_cpu::Buffer as HostBuffer;
 /// The first replica of each process exchanges the nodes that are left by MPI.
 ///
 /// On GPUs the threads wait as often, but the numbers go from device to device, and the streams wait for each
-/// other; see [`tensor_cuda::Peers`].
+/// other.
 pub struct Local {
     /// Its number within the process.
     own: usize,
@@ -39,13 +38,43 @@ struct Group {
     sums: Vec<RwLock<Vec<f32>>>,
     /// The tree over one part each.
     one_each: SumTree,
-    on_device: Option<OnDevice>,
+    on_device: Option<Box<dyn OnDevice>>,
     /// The way to the replicas of other processes.
     across: Option<Arc<Across>>,
 }
 
+/// The operations of replicas whose numbers stay on their devices. `own` is the replica's number.
+pub(crate) trait OnDevice: Send + Sync {
+    /// Whether these numbers lie on such a device.
+    fn has(&self, data: &Storage) -> bool;
+
+    fn all_reduce(
+        &self,
+        own: usize,
+        barrier: &Barrier,
+        nodes: Nodes<'_>,
+        data: &mut Storage,
+        at: Span,
+    ) -> Result<()>;
+
+    fn broadcast(
+        &self,
+        own: usize,
+        barrier: &Barrier,
+        data: &mut Storage,
+        at: Span,
+        root: usize,
+    ) -> Result<()>;
+
+    fn all_gather(&self, own: usize, barrier: &Barrier, data: &mut Storage, at: Span) -> Result<()>;
+}
+
 impl Group {
-    fn new(barrier: &Arc<Barrier>, on_device: Option<OnDevice>, across: Option<Arc<Across>>) -> Arc<Group> {
+    fn new(
+        barrier: &Arc<Barrier>,
+        on_device: Option<Box<dyn OnDevice>>,
+        across: Option<Arc<Across>>,
+    ) -> Arc<Group> {
         let count = barrier.world();
         let contributions = (0..count).map(|_| RwLock::default()).collect();
         let sums = (0..count).map(|_| RwLock::default()).collect();
@@ -85,9 +114,9 @@ impl Local {
         Local::members(&Group::new(barrier, None, across.cloned()))
     }
 
-    /// The same on these devices. The numbers stay on the devices if all of them are GPUs.
-    pub(crate) fn on(devices: &[Device], barrier: &Arc<Barrier>) -> Result<Vec<Local>> {
-        Ok(Local::members(&Group::new(barrier, OnDevice::of(devices)?, None)))
+    /// The same in one process, with numbers that may stay on its devices.
+    pub(crate) fn on(on_device: Option<Box<dyn OnDevice>>, barrier: &Arc<Barrier>) -> Vec<Local> {
+        Local::members(&Group::new(barrier, on_device, None))
     }
 
     fn members(group: &Arc<Group>) -> Vec<Local> {
@@ -105,8 +134,8 @@ impl Local {
     }
 
     /// The path from GPU to GPU, for numbers that lie on one.
-    fn on_device(&self, data: &Storage) -> Option<&OnDevice> {
-        self.group.on_device.as_ref().filter(|_| data.get::<tensor_cuda::Buffer>().is_some())
+    fn on_device(&self, data: &Storage) -> Option<&dyn OnDevice> {
+        self.group.on_device.as_deref().filter(|on_device| on_device.has(data))
     }
 
     /// Copies the run `at` of each node of this replica for the others to read.
@@ -300,8 +329,7 @@ impl Collective for Local {
         let nodes = nodes.unwrap_or(Nodes { tree: &self.group.one_each, earlier: &[] });
         let tree = nodes.tree;
         if let Some(on_device) = self.on_device(data) {
-            let meet = on_device.host_barrier(self.own, &self.group.barrier, at.len, None);
-            return self.telling(on_device.peers.all_reduce(self.own, nodes.into(), data, at, meet));
+            return self.telling(on_device.all_reduce(self.own, &self.group.barrier, nodes, data, at));
         }
         let brought = nodes.brought(rank, data).map(|nodes| nodes.collect::<Vec<_>>());
         let added = match brought {
@@ -325,8 +353,7 @@ impl Collective for Local {
             return Ok(());
         }
         if let Some(on_device) = self.on_device(data) {
-            let meet = on_device.host_barrier(self.own, &self.group.barrier, at.len, Some(root));
-            return self.telling(on_device.peers.broadcast(self.own, data, at, root, meet));
+            return self.telling(on_device.broadcast(self.own, &self.group.barrier, data, at, root));
         }
         self.telling(self.try_broadcast(device, data, at, root))
     }
@@ -336,10 +363,7 @@ impl Collective for Local {
             return Ok(());
         }
         if let Some(on_device) = self.on_device(data) {
-            let meet = on_device.host_barrier(self.own, &self.group.barrier, at.len, None);
-            let parts = equal_part(at, self.world(), self.own);
-            let gathered = parts.and_then(|_| on_device.peers.all_gather(self.own, data, at, meet));
-            return self.telling(gathered);
+            return self.telling(on_device.all_gather(self.own, &self.group.barrier, data, at));
         }
         self.telling(self.try_all_gather(device, data, at))
     }

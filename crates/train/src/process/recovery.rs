@@ -4,7 +4,8 @@
 use crate::run::{End, Outcome};
 use crate::{Error, Result, Resume, TrainState};
 use checkpoint::Tensors;
-use parallel::{Collective, Mpi};
+use mpi::Mpi;
+use parallel::Collective;
 
 /// What a process keeps of a run when its replicas have ended.
 pub(super) struct Kept {

@@ -1,6 +1,7 @@
 use crate::devices::{nccl_available, usable_gpus};
 use crate::{DeviceKind, Devices, Error, Result};
-use parallel::{Mpi, MpiOptions, NcclProcess, Replica};
+use mpi::{Mpi, MpiOptions};
+use parallel::{NcclProcess, Replica};
 use program::Device;
 use rendezvous::{Agreement, Place, ProcessGroup, Settings, Source, connect, variable};
 use std::time::Duration;

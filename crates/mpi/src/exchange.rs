@@ -1,15 +1,14 @@
-use super::communicator::{Lost, Tag};
-use super::control::{Operation, tag};
-use super::worker::Worker;
-use crate::sum_tree::add_up;
-use crate::{Error, SumTree, slice_batch};
+use crate::communicator::{Lost, Tag};
+use crate::control::{Operation, tag};
+use crate::worker::Worker;
+use parallel::{Error, SumTree, slice_batch};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 impl Worker {
     /// Replaces the first `len` numbers of the buffer by the sum along the tree. The buffer holds `nodes` times
     /// `len` numbers, or `len` unused ones if this process has no nodes.
-    pub(super) fn reduce(
+    pub(crate) fn reduce(
         &mut self,
         buffer: &mut [f32],
         nodes: usize,
@@ -45,7 +44,7 @@ impl Worker {
                     false => all.extend(others.by_ref().take(*count)),
                 }
             }
-            add_up(tree.joins(), &all, own.len(), sums);
+            tree.add_up(&all, sums);
             buffer[own].copy_from_slice(sums);
         }
         self.received = received;
@@ -53,7 +52,7 @@ impl Worker {
     }
 
     /// Completes the buffer, an equal part of which is each replica's.
-    pub(super) fn all_gather(&mut self, buffer: &mut [f32]) -> Result<(), Lost> {
+    pub(crate) fn all_gather(&mut self, buffer: &mut [f32]) -> Result<(), Lost> {
         let all: usize = self.replicas.iter().sum();
         let each = buffer.len() / all.max(1);
         self.arrive(Operation::Gather, buffer.len(), 1)?;
@@ -80,7 +79,7 @@ impl Worker {
     }
 
     /// Replaces the buffer by that of `root`.
-    pub(super) fn broadcast(&self, buffer: &mut [f32], root: usize) -> Result<(), Lost> {
+    pub(crate) fn broadcast(&self, buffer: &mut [f32], root: usize) -> Result<(), Lost> {
         self.arrive(Operation::Broadcast, buffer.len(), 1)?;
         if self.rank == root {
             let buffer = &*buffer;

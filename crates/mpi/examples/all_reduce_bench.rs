@@ -1,8 +1,8 @@
 //! The speed of an all-reduce, as one JSON object a line:
 //!
 //! ```text
-//! cargo run --release -p towers-parallel --example all_reduce_bench                    # threads, and memory to compare with
-//! cargo build --release -p towers-parallel --example all_reduce_bench
+//! cargo run --release -p towers-mpi --example all_reduce_bench                    # threads, and memory to compare with
+//! cargo build --release -p towers-mpi --example all_reduce_bench
 //! mpirun -n 2 target/release/examples/all_reduce_bench mpi                      # processes, along a fixed tree
 //! ```
 //!
@@ -25,7 +25,7 @@ fn main() -> Result<()> {
             report("threads", 2, &fastest[0]);
         }
         Some("mpi") => {
-            let mpi = parallel::Mpi::start(parallel::MpiOptions::default())?;
+            let mpi = mpi::Mpi::start(mpi::MpiOptions::default())?;
             let (rank, world) = (mpi.rank(), mpi.world());
             let times = mpi.run(&[tensor_cpu::device(1)], measure)?;
             if rank == 0 {

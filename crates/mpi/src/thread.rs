@@ -1,8 +1,8 @@
-use super::communicator::{Communicator, Lost};
-use super::control::Operation;
-use super::options::MpiOptions;
-use super::worker::{Answer, Command, CommandQueue, Shared, Worker, as_buffer};
-use crate::{Error, Result};
+use crate::communicator::{Communicator, Lost};
+use crate::control::Operation;
+use crate::options::MpiOptions;
+use crate::worker::{Answer, Command, CommandQueue, Shared, Worker, as_buffer};
+use parallel::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ const SLACK: Duration = Duration::from_secs(10);
 /// The least wait for the start of all processes, which load programs and libraries from slow disks.
 const START: Duration = Duration::from_secs(60);
 /// The main thread's handle of the worker thread.
-pub(super) struct WorkerHandle {
+pub(crate) struct WorkerHandle {
     ends: Mutex<Ends>,
     timeout: Duration,
     shared: Arc<Shared>,
@@ -29,7 +29,7 @@ struct Ends {
 
 impl WorkerHandle {
     /// Starts MPI on a new thread, and finds this rank.
-    pub(super) fn open(options: MpiOptions) -> Result<(WorkerHandle, RankInfo)> {
+    pub(crate) fn open(options: MpiOptions) -> Result<(WorkerHandle, RankInfo)> {
         let (commands, received) = channel();
         let (answers, answered) = channel();
         let (started, placed) = channel();
@@ -51,7 +51,7 @@ impl WorkerHandle {
     }
 
     /// The time-out of an operation.
-    pub(super) fn timeout(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 
@@ -60,7 +60,7 @@ impl WorkerHandle {
     }
 
     /// Queues a job for the worker. [`next`](WorkerHandle::next) has the answer.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &self,
         job: impl FnOnce(&mut Worker) -> Result<HostBuffer, Lost> + Send + 'static,
     ) -> Result<()> {
@@ -68,12 +68,12 @@ impl WorkerHandle {
     }
 
     /// The answer to the first job that has none yet.
-    pub(super) fn next(&self) -> Answer {
+    pub(crate) fn next(&self) -> Answer {
         self.lock().next(self.timeout, &self.shared.beats)
     }
 
     /// Queues a job and waits for its answer.
-    pub(super) fn ask(
+    pub(crate) fn ask(
         &self,
         job: impl FnOnce(&mut Worker) -> Result<HostBuffer, Lost> + Send + 'static,
     ) -> Answer {
@@ -91,13 +91,13 @@ impl WorkerHandle {
     }
 
     /// Waits for all other processes.
-    pub(super) fn barrier(&self) -> Result<()> {
+    pub(crate) fn barrier(&self) -> Result<()> {
         self.ask(|worker| worker.arrive(Operation::Barrier, 0, 0).map(|_| HostBuffer::default())).map(drop)
     }
 
     /// After a loss: comes together with the processes that are left. Returns their ranks at the start of the
     /// job.
-    pub(super) fn regroup(&self) -> Result<Vec<usize>> {
+    pub(crate) fn regroup(&self) -> Result<Vec<usize>> {
         let job = |worker: &mut Worker| {
             let ranks = worker.regroup();
             worker.queue.shared.lost.store(false, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl WorkerHandle {
     }
 
     /// The numbers that this rank has sent so far.
-    pub(super) fn sent(&self) -> u64 {
+    pub(crate) fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
@@ -117,7 +117,7 @@ impl WorkerHandle {
     }
 
     /// Ends the operation that this process waits in, for the reason of another of its threads.
-    pub(super) fn call_off(&self, reason: &str) {
+    pub(crate) fn call_off(&self, reason: &str) {
         if !self.has_lost() {
             // The first reason stays.
             let _ = self.shared.called_off.set(reason.to_owned());
@@ -125,7 +125,7 @@ impl WorkerHandle {
     }
 
     /// Tells all others why this rank stops. After a loss they know.
-    pub(super) fn abort(&self, reason: &str) {
+    pub(crate) fn abort(&self, reason: &str) {
         if self.has_lost() {
             return;
         }
@@ -170,13 +170,13 @@ impl Ends {
 
 /// The place of this rank.
 #[derive(Clone, Copy)]
-pub(super) struct RankInfo {
-    pub(super) rank: usize,
-    pub(super) world: usize,
+pub(crate) struct RankInfo {
+    pub(crate) rank: usize,
+    pub(crate) world: usize,
     /// Whether all-reduces overlap with computation.
-    pub(super) overlaps: bool,
+    pub(crate) overlaps: bool,
     /// Whether the other processes may continue after one was lost.
-    pub(super) is_fault_tolerant: bool,
+    pub(crate) is_fault_tolerant: bool,
 }
 
 impl Worker {

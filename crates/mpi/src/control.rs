@@ -1,22 +1,22 @@
 use serde::{Deserialize, Serialize};
 
 /// The kinds of messages. Messages of one kind from one rank to another keep their order.
-pub(super) mod tag {
-    use crate::mpi::communicator::Tag;
+pub(crate) mod tag {
+    use crate::communicator::Tag;
 
     /// "I have come to this operation": an [`Arrival`](super::Arrival).
-    pub(in crate::mpi) const ARRIVAL: Tag = 1;
+    pub(crate) const ARRIVAL: Tag = 1;
     /// Numbers of an operation.
-    pub(in crate::mpi) const NUMBERS: Tag = 2;
+    pub(crate) const NUMBERS: Tag = 2;
     /// Sums of an all-reduce, or parts of an all-gather.
-    pub(in crate::mpi) const SUMS: Tag = 3;
+    pub(crate) const SUMS: Tag = 3;
     /// A [`Note`](super::Note).
-    pub(in crate::mpi) const NOTE: Tag = 4;
+    pub(crate) const NOTE: Tag = 4;
 }
 
 /// The operations that ranks do together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(crate) enum Operation {
     Reduce,
     Broadcast,
     Gather,
@@ -38,7 +38,7 @@ const NAMES: [&str; 7] = [
 ];
 
 impl Operation {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         NAMES[self as usize]
     }
 }
@@ -49,44 +49,44 @@ fn named(operation: u64) -> &'static str {
 
 /// A rank has come to an operation, with so many parts of so many numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Arrival {
+pub(crate) struct Arrival {
     operation: u64,
-    pub(super) len: usize,
-    pub(super) parts: usize,
+    pub(crate) len: usize,
+    pub(crate) parts: usize,
 }
 
 impl Arrival {
-    pub(super) fn new(operation: Operation, len: usize, parts: usize) -> Self {
+    pub(crate) fn new(operation: Operation, len: usize, parts: usize) -> Self {
         Arrival { operation: operation as u64, len, parts }
     }
 
-    pub(super) fn to_bytes(self) -> [u8; 24] {
+    pub(crate) fn to_bytes(self) -> [u8; 24] {
         let words = [self.operation, self.len as u64, self.parts as u64].map(u64::to_le_bytes);
         let mut bytes = [0; 24];
         bytes.as_chunks_mut().0.copy_from_slice(&words);
         bytes
     }
 
-    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         let mut words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
         let [operation, len, parts] = [(); 3].map(|()| words.next().unwrap_or(u64::MAX));
         Arrival { operation, len: len as usize, parts: parts as usize }
     }
 
     /// Why rank `rank` with the arrival `self` and rank `other` with `theirs` can't work together.
-    pub(super) fn mismatch(self, rank: usize, other: usize, theirs: Arrival) -> Option<crate::Error> {
+    pub(crate) fn mismatch(self, rank: usize, other: usize, theirs: Arrival) -> Option<parallel::Error> {
         if self.operation != theirs.operation {
             let (got, expected) = (named(theirs.operation), named(self.operation));
-            return Some(crate::Error::OutOfStep { rank, expected, other, got });
+            return Some(parallel::Error::OutOfStep { rank, expected, other, got });
         }
         let differ = self.len != theirs.len;
-        differ.then_some(crate::Error::Mismatch { rank, got: self.len, other, expected: theirs.len })
+        differ.then_some(parallel::Error::Mismatch { rank, got: self.len, other, expected: theirs.len })
     }
 }
 
 /// A message outside of operations, sent as JSON.
 #[derive(Serialize, Deserialize)]
-pub(super) enum Note {
+pub(crate) enum Note {
     /// The run is over, for this reason.
     Abort(String),
     /// "Are you waiting too?"
@@ -102,20 +102,20 @@ const LONGEST: usize = 1000;
 const MOST_RANKS: usize = 200;
 
 impl Note {
-    pub(super) fn abort(reason: &str) -> Note {
+    pub(crate) fn abort(reason: &str) -> Note {
         Note::Abort(reason.chars().take(LONGEST).collect())
     }
 
-    pub(super) fn waiting(mut missing: Vec<usize>) -> Note {
+    pub(crate) fn waiting(mut missing: Vec<usize>) -> Note {
         missing.truncate(MOST_RANKS);
         Note::Waiting(missing)
     }
 
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    pub(super) fn from_bytes(bytes: &[u8]) -> Note {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Note {
         serde_json::from_slice(bytes).unwrap_or(Note::Heard)
     }
 }

@@ -1,21 +1,21 @@
 //! Finding and loading the MPI library.
 #![allow(unsafe_code, reason = "the bindings of MPI")]
 
-use super::abi::{Abi, Functions, Recovery};
-use crate::{Error, Result};
+use crate::abi::{Abi, Functions, Recovery};
 use libloading::Library as Dynamic;
+use parallel::{Error, Result};
 use std::env::{consts, split_paths, var_os};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// A loaded MPI. It is never unloaded: its threads may run until the process ends.
-pub(super) struct Library {
+pub(crate) struct Library {
     /// The file.
-    pub(super) name: String,
-    pub(super) functions: Functions,
+    pub(crate) name: String,
+    pub(crate) functions: Functions,
     /// If this job may continue after a process was lost.
-    pub(super) recovery: Option<Recovery>,
-    pub(super) abi: Abi,
+    pub(crate) recovery: Option<Recovery>,
+    pub(crate) abi: Abi,
 }
 
 /// The variable that `mpirun --with-ft ulfm` sets to 1 in the processes.
@@ -32,7 +32,7 @@ const STANDARD: &str = "mpi_abi";
 
 impl Library {
     /// The library that the user named; else the one that fits the launcher of this process.
-    pub(super) fn open(named: Option<&Path>) -> Result<Library> {
+    pub(crate) fn open(named: Option<&Path>) -> Result<Library> {
         let candidates = match named {
             Some(path) => vec![path.to_owned()],
             None => candidates(|name| var_os(name)),

@@ -1,12 +1,12 @@
 //! MPI's calls as safe functions. All are made by one thread.
 #![allow(unsafe_code, reason = "the bindings of MPI")]
 
-use super::abi::{Handle, Status};
-use super::library::Library;
-use crate::{Error, Result};
+use crate::abi::{Handle, Status};
+use crate::library::Library;
 use core::ffi::c_int;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
+use parallel::{Error, Result};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// The library prints its own errors and ends the job, as is MPI's default. In a job that may continue after a
 /// process was lost ([`is_fault_tolerant`](Communicator::is_fault_tolerant)), a call returns [`Lost`] instead, and so do all later
 /// ones until [`shrink`](Communicator::shrink).
-pub(super) struct Communicator {
+pub(crate) struct Communicator {
     library: Library,
     /// MPI's own communicator of all processes, until one is lost.
     comm: Handle,
@@ -27,7 +27,7 @@ pub(super) struct Communicator {
 
 /// A process of the job was lost.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lost;
+pub(crate) struct Lost;
 
 /// The meaning of a function's error code.
 fn check(code: c_int) -> Result<(), Lost> {
@@ -35,11 +35,11 @@ fn check(code: c_int) -> Result<(), Lost> {
 }
 
 /// A kind of message. Messages of one kind from one rank to another keep their order.
-pub(super) type Tag = c_int;
+pub(crate) type Tag = c_int;
 
 impl Communicator {
     /// Starts MPI on this thread.
-    pub(super) fn start(named: Option<&Path>) -> Result<Communicator> {
+    pub(crate) fn start(named: Option<&Path>) -> Result<Communicator> {
         let refuse = |what: &str| Error::Transport { name: "MPI", what: what.to_owned() };
         let library = Library::open(named)?;
         let (mpi, abi) = (&library.functions, library.abi);
@@ -69,7 +69,7 @@ impl Communicator {
     }
 
     /// Whether the other processes may continue after one was lost.
-    pub(super) fn is_fault_tolerant(&self) -> bool {
+    pub(crate) fn is_fault_tolerant(&self) -> bool {
         self.library.recovery.is_some()
     }
 
@@ -82,7 +82,7 @@ impl Communicator {
     }
 
     /// Lets the calls of all other processes return [`Lost`].
-    pub(super) fn revoke(&self) {
+    pub(crate) fn revoke(&self) {
         if let Some(recovery) = &self.library.recovery {
             // SAFETY: the communicator exists.
             unsafe { (recovery.MPIX_Comm_revoke)(self.comm) };
@@ -91,7 +91,7 @@ impl Communicator {
 
     /// Continues with the processes that are left, once all of them have called this. They keep their order.
     /// Messages that were under way are dropped.
-    pub(super) fn shrink(&mut self) -> Result<(), Lost> {
+    pub(crate) fn shrink(&mut self) -> Result<(), Lost> {
         let Library { functions: mpi, recovery, .. } = &self.library;
         let recovery = recovery.as_ref().ok_or(Lost)?;
         let (mut rank, mut world, mut left) = (0, 0, 0);
@@ -111,22 +111,22 @@ impl Communicator {
     }
 
     /// The file of the library.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.library.name
     }
 
     /// This process's rank.
-    pub(super) fn rank(&self) -> usize {
+    pub(crate) fn rank(&self) -> usize {
         self.rank
     }
 
     /// The number of processes.
-    pub(super) fn world(&self) -> usize {
+    pub(crate) fn world(&self) -> usize {
         self.world
     }
 
     /// The number of processes on this machine. All processes call it together.
-    pub(super) fn world_of_machine(&self) -> usize {
+    pub(crate) fn world_of_machine(&self) -> usize {
         let Library { functions: mpi, abi, .. } = &self.library;
         let (mut here, mut count) = (0, 1);
         // SAFETY: the new communicator is counted and freed.
@@ -139,14 +139,14 @@ impl Communicator {
     }
 
     /// Gives MPI memory for short messages that are on their way.
-    pub(super) fn attach_buffer(&self, bytes: usize) {
+    pub(crate) fn attach_buffer(&self, bytes: usize) {
         let buffer: &'static mut [u8] = Box::leak(vec![0; bytes].into_boxed_slice());
         // SAFETY: the buffer lives as long as the process, and only MPI uses it.
         unsafe { (self.library.functions.MPI_Buffer_attach)(buffer.as_mut_ptr().cast(), bytes as c_int) };
     }
 
     /// Sends a short message by way of the attached buffer: it returns at once.
-    pub(super) fn send(&self, to: usize, tag: Tag, message: &[u8]) -> Result<(), Lost> {
+    pub(crate) fn send(&self, to: usize, tag: Tag, message: &[u8]) -> Result<(), Lost> {
         let Library { functions: mpi, abi, .. } = &self.library;
         let (start, len) = (message.as_ptr().cast(), message.len() as c_int);
         // SAFETY: MPI copies the message before it returns.
@@ -155,7 +155,7 @@ impl Communicator {
 
     /// The next short message of this kind, from `from` or from anyone, with its sender; `None` if none has
     /// come.
-    pub(super) fn receive(&self, from: Option<usize>, tag: Tag) -> Result<Option<(usize, Vec<u8>)>, Lost> {
+    pub(crate) fn receive(&self, from: Option<usize>, tag: Tag) -> Result<Option<(usize, Vec<u8>)>, Lost> {
         let Library { functions: mpi, abi, .. } = &self.library;
         let (mut status, mut flag, mut len) = (Status::default(), 0, 0);
         let from = from.map_or(abi.any_source, |rank| rank as c_int);
@@ -179,7 +179,7 @@ impl Communicator {
     /// arrived, and the ranks that are missing. It must not unwind: MPI may write to the runs until the end.
     ///
     /// After [`Lost`] MPI doesn't use the runs any more.
-    pub(super) fn exchange<'a>(
+    pub(crate) fn exchange<'a>(
         &self,
         tag: Tag,
         sent: impl IntoIterator<Item = (usize, &'a [f32])>,
@@ -276,7 +276,7 @@ impl Communicator {
     }
 
     /// Ends all processes of the job.
-    pub(super) fn abort(&self) -> ! {
+    pub(crate) fn abort(&self) -> ! {
         // SAFETY: it is allowed at any time while MPI runs.
         unsafe { (self.library.functions.MPI_Abort)(self.library.abi.world, 1) };
         std::process::abort()
@@ -286,7 +286,7 @@ impl Communicator {
     ///
     /// After a loss, Open MPI 5.0 waits here for the lost process too, unless [`DOES_NOT_WAIT`] is set. Without
     /// it the process just ends.
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         let is_whole = self.comm == self.library.abi.world;
         if is_whole || std::env::var_os(DOES_NOT_WAIT).is_some() {
             // SAFETY: no request is left, and no call follows.

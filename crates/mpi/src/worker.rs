@@ -1,6 +1,6 @@
-use super::communicator::{Communicator, Lost};
-use super::control::{Arrival, Note, Operation, tag};
-use crate::{Error, Result};
+use crate::communicator::{Communicator, Lost};
+use crate::control::{Arrival, Note, Operation, tag};
+use parallel::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -55,50 +55,50 @@ pub fn end_failed_job() {
 type Job = dyn FnOnce(&mut Worker) -> Result<HostBuffer, Lost> + Send;
 
 /// A command for the worker thread. Every command gets one answer.
-pub(super) struct Command {
-    pub(super) job: Box<Job>,
+pub(crate) struct Command {
+    pub(crate) job: Box<Job>,
     /// Whether it is executed after the loss of a process too. Others fail, until the processes that are left
     /// have come together.
-    pub(super) after_loss: bool,
+    pub(crate) after_loss: bool,
 }
 
 /// The buffer that came with a command, or an empty one.
-pub(super) type Answer = Result<HostBuffer>;
+pub(crate) type Answer = Result<HostBuffer>;
 
 /// What both threads see.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// Grows while the worker waits for others, but not while it is inside a call into MPI.
-    pub(super) beats: AtomicU64,
+    pub(crate) beats: AtomicU64,
     /// Why this process stops, while the worker waits for others.
-    pub(super) called_off: OnceLock<String>,
+    pub(crate) called_off: OnceLock<String>,
     /// Whether a process was lost.
-    pub(super) lost: AtomicBool,
+    pub(crate) lost: AtomicBool,
     /// The numbers that this rank has sent so far.
-    pub(super) sent: AtomicU64,
+    pub(crate) sent: AtomicU64,
 }
 
 /// The worker thread's end of the two channels.
-pub(super) struct CommandQueue {
-    pub(super) commands: Receiver<Command>,
-    pub(super) answers: Sender<Answer>,
-    pub(super) shared: Arc<Shared>,
+pub(crate) struct CommandQueue {
+    pub(crate) commands: Receiver<Command>,
+    pub(crate) answers: Sender<Answer>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl CommandQueue {
     /// Says that the worker is not stuck.
-    pub(super) fn beat(&self) {
+    pub(crate) fn beat(&self) {
         self.shared.beats.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn answer(&self, answer: Answer) {
+    pub(crate) fn answer(&self, answer: Answer) {
         // Without a receiver the process is ending.
         let _ = self.answers.send(answer);
     }
 
     /// Answers a command with an error, and all later ones with its text, until the process has had time to
     /// end. `goes_on` says that the job does not end with this process.
-    pub(super) fn refuse(&self, error: Error, goes_on: bool) {
+    pub(crate) fn refuse(&self, error: Error, goes_on: bool) {
         FAILED.store(goes_on, Ordering::Relaxed);
         let reason = match &error {
             Error::Aborted { reason } => reason.clone(),
@@ -122,30 +122,30 @@ impl CommandQueue {
 /// A failure never returns: [`fail`](Worker::fail) answers for the rest of the process. So buffers that MPI
 /// may still use stay in place, borrowed by the failed operation. A process that was lost is no failure if
 /// MPI can continue without it: then the operation returns [`Lost`].
-pub(super) struct Worker {
-    pub(super) communicator: Communicator,
-    pub(super) rank: usize,
-    pub(super) world: usize,
+pub(crate) struct Worker {
+    pub(crate) communicator: Communicator,
+    pub(crate) rank: usize,
+    pub(crate) world: usize,
     /// This process's rank at the start of the job.
-    pub(super) first_rank: usize,
+    pub(crate) first_rank: usize,
     /// The number of replicas of each process.
-    pub(super) replicas: Vec<usize>,
-    pub(super) timeout: Duration,
-    pub(super) queue: CommandQueue,
+    pub(crate) replicas: Vec<usize>,
+    pub(crate) timeout: Duration,
+    pub(crate) queue: CommandQueue,
     /// Numbers from others, reused by all operations.
-    pub(super) received: Vec<f32>,
+    pub(crate) received: Vec<f32>,
     /// Whether MPI has ended.
-    pub(super) is_done: bool,
+    pub(crate) is_done: bool,
 }
 
 impl Worker {
-    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let rank = self.rank;
         (0..self.world).filter(move |other| *other != rank)
     }
 
     /// Announces an operation and waits for all others to announce the same. Returns the arrivals by rank.
-    pub(super) fn arrive(
+    pub(crate) fn arrive(
         &self,
         operation: Operation,
         len: usize,
@@ -178,7 +178,7 @@ impl Worker {
 
     /// Between two polls: answers notes, and fails if the `missing` ranks have sent nothing for the time-out.
     /// `since` is when a message last arrived.
-    pub(super) fn pause(
+    pub(crate) fn pause(
         &self,
         operation: Operation,
         since: &mut Instant,
@@ -246,13 +246,13 @@ impl Worker {
     }
 
     /// Tells all others that the run is over, and answers this process until it ends.
-    pub(super) fn fail(&self, error: Error) -> ! {
+    pub(crate) fn fail(&self, error: Error) -> ! {
         self.tell(&error.to_string());
         self.serve(error)
     }
 
     /// Sends all others the reason, and waits until they have heard it, or for a moment.
-    pub(super) fn tell(&self, reason: &str) {
+    pub(crate) fn tell(&self, reason: &str) {
         let note = Note::abort(reason);
         // One that is lost needs none.
         self.others().for_each(|other| _ = self.note(other, &note));
@@ -272,7 +272,7 @@ impl Worker {
 
     /// Comes together with the processes that are left. Returns their ranks at the start of the job, in the order
     /// of their ranks now.
-    pub(super) fn regroup(&mut self) -> Vec<usize> {
+    pub(crate) fn regroup(&mut self) -> Vec<usize> {
         loop {
             if let Err(Lost) = self.communicator.shrink() {
                 let what = "the processes that are left can't come together".to_owned();
@@ -291,7 +291,7 @@ impl Worker {
     }
 
     /// Waits for all others, and ends MPI.
-    pub(super) fn finish(&mut self) -> Result<(), Lost> {
+    pub(crate) fn finish(&mut self) -> Result<(), Lost> {
         self.arrive(Operation::Finish, 0, 0)?;
         // All ranks have come, so this returns.
         self.communicator.finish();
@@ -301,7 +301,7 @@ impl Worker {
 
     /// Answers this call with the error and all later ones with its text. Then ends the job, if this process
     /// still runs.
-    pub(super) fn serve(&self, error: Error) -> ! {
+    pub(crate) fn serve(&self, error: Error) -> ! {
         self.queue.refuse(error, self.communicator.is_fault_tolerant());
         if self.rank > 0 {
             std::thread::sleep(DEFERENCE);
@@ -332,7 +332,7 @@ fn at_fault(own: usize, missing: &[usize], waiting: &Waiting) -> Vec<usize> {
 }
 
 /// Small whole numbers for an answer.
-pub(super) fn as_buffer(numbers: &[usize]) -> HostBuffer {
+pub(crate) fn as_buffer(numbers: &[usize]) -> HostBuffer {
     let mut answer = HostBuffer::default();
     answer.grow(numbers.len());
     answer.iter_mut().zip(numbers).for_each(|(answer, number)| *answer = *number as f32);

@@ -2,7 +2,8 @@
 
 use crate::everything::{EDGE, everything, nodes_of};
 use crate::job::{FOLDER, ROLE, mark_file};
-use parallel::{Error, Mpi, MpiOptions, Nodes, Replica, Result, SumTree};
+use mpi::{Mpi, MpiOptions};
+use parallel::{Error, Nodes, Replica, Result, SumTree};
 use program::Span;
 use rendezvous::Agreement;
 use std::io::Write as _;
@@ -84,7 +85,7 @@ pub fn play() {
     if let Err(error) = played {
         // In one piece: the ranks share this output.
         let _ = std::io::stderr().write_all(format!("error: {error}\n").as_bytes());
-        parallel::end_failed_job();
+        mpi::end_failed_job();
         std::process::exit(1);
     }
 }

@@ -4,8 +4,8 @@
 //! role.
 #![allow(clippy::unwrap_used, reason = "all of it is a test")]
 
-#[path = "../everything.rs"]
-#[allow(dead_code, reason = "no GPUs take part")]
+#[path = "../../../parallel/tests/everything.rs"]
+#[allow(dead_code, reason = "not all of it takes part")]
 mod everything;
 mod faults;
 mod headers;

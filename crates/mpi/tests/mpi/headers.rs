@@ -1,7 +1,7 @@
 //! The constants of each binary interface, compared with the real headers by the C compiler.
 
 #[allow(dead_code, reason = "only constants are looked at")]
-#[path = "../../src/mpi/abi.rs"]
+#[path = "../../src/abi.rs"]
 mod abi;
 
 use abi::Abi;

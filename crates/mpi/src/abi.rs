@@ -12,24 +12,24 @@ use libloading::Library;
 ///
 /// A function that expects an int in a register reads the low half alone, on every processor that this crate
 /// supports. One that writes an int through a pointer writes the low half, on little-endian machines.
-pub(super) type Handle = usize;
+pub(crate) type Handle = usize;
 
 /// The result of a receive or a probe. It is larger than that of any interface.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Default)]
-pub(super) struct Status([c_int; 16]);
+pub(crate) struct Status([c_int; 16]);
 
 macro_rules! functions {
     ($(#[$doc:meta])* $set:ident: $($name:ident($($argument:ty),*);)*) => {
         $(#[$doc])*
         #[allow(non_snake_case, reason = "the names of the standard")]
-        pub(super) struct $set {
-            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
+        pub(crate) struct $set {
+            $(pub(crate) $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
         }
 
         impl $set {
             /// The functions of this library, or the name of one that it lacks.
-            pub(super) fn of(library: &Library) -> Result<$set, &'static str> {
+            pub(crate) fn of(library: &Library) -> Result<$set, &'static str> {
                 Ok($set {
                     $(
                         // SAFETY: the standard gives the function these arguments, and `Handle` says why its
@@ -75,28 +75,28 @@ functions! {
 
 /// What differs between interfaces.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Abi {
+pub(crate) struct Abi {
     /// The communicator of all processes.
-    pub(super) world: Handle,
+    pub(crate) world: Handle,
     /// The type of bytes.
-    pub(super) byte: Handle,
+    pub(crate) byte: Handle,
     /// No hints.
-    pub(super) no_info: Handle,
+    pub(crate) no_info: Handle,
     /// The error handler that lets functions return their errors; only of Open MPI.
-    pub(super) errors_return: Handle,
+    pub(crate) errors_return: Handle,
     /// Any rank.
-    pub(super) any_source: c_int,
+    pub(crate) any_source: c_int,
     /// The level of threads at which one thread makes all calls.
-    pub(super) funneled: c_int,
+    pub(crate) funneled: c_int,
     /// The processes of one machine.
-    pub(super) shared: c_int,
+    pub(crate) shared: c_int,
     /// Where the rank stands in a status, counted in ints.
-    pub(super) source_at: usize,
+    pub(crate) source_at: usize,
 }
 
 impl Abi {
     /// The interface of MPICH since 3.1: <https://www.mpich.org/abi/>.
-    pub(super) const MPICH: Abi = Abi {
+    pub(crate) const MPICH: Abi = Abi {
         world: 0x4400_0000,
         byte: 0x4c00_010d,
         no_info: 0x1c00_0000,
@@ -108,7 +108,7 @@ impl Abi {
     };
 
     /// The interface of the MPI standard since version 5, chapter 20.
-    pub(super) const STANDARD: Abi = Abi {
+    pub(crate) const STANDARD: Abi = Abi {
         world: 0x101,
         byte: 0x247,
         no_info: 0x130,
@@ -120,7 +120,7 @@ impl Abi {
     };
 
     /// The interface of Open MPI since 4.0, but for its handles.
-    pub(super) const OPEN_MPI: Abi = Abi {
+    pub(crate) const OPEN_MPI: Abi = Abi {
         world: 0,
         byte: 0,
         no_info: 0,
@@ -132,7 +132,7 @@ impl Abi {
     };
 
     /// The interface of Open MPI, if the library is one: its handles are the addresses of global variables.
-    pub(super) fn open_mpi(library: &Library) -> Option<Abi> {
+    pub(crate) fn open_mpi(library: &Library) -> Option<Abi> {
         let address = |name: &[u8]| {
             // SAFETY: only the address is taken, and the library is never unloaded.
             let symbol = unsafe { library.get::<*const c_void>(name).ok()?.try_as_raw_ptr() };
@@ -148,7 +148,7 @@ impl Abi {
     }
 
     /// The sender of a message.
-    pub(super) fn source(&self, status: &Status) -> usize {
+    pub(crate) fn source(&self, status: &Status) -> usize {
         usize::try_from(status.0[self.source_at]).unwrap_or_default()
     }
 }

@@ -1,53 +1,18 @@
-//! Replicas of several processes, over MPI: for `mpirun -n 3 towers train`. Most processes have one.
-//!
-//! The sums are those of [`Local`](crate::Local), bit for bit. The order of `MPI_Allreduce` depends on the
-//! number of ranks, the length and the library. Here every rank receives its part of the numbers from all
-//! others, adds along a [`SumTree`], and sends its sums to all. Each rank sends and receives `2 (n - 1) / n`
-//! of the numbers, as the best algorithms for long messages do; and as much as the first half of that for
-//! each further node of the tree that it brings. A short message costs two exchanges and an arrival instead
-//! of `log2 n` hops.
-//!
-//! Between machines, all-reduces overlap with computation: [`Collective::start_all_reduce`] queues a run for
-//! the worker thread and returns. Ranks of one machine add up all gradients after the pass, in place.
-//!
-//! **Every wait is bounded.** One thread of the process makes all MPI calls, with operations that return at
-//! once and are polled; see [`worker`]. A rank that waits longer than [`MpiOptions::timeout`] asks which
-//! ranks are waiting too, and names those that are not. A failure is final. The worker keeps the buffers that
-//! MPI may still write to, and answers every later call with the reason. It ends the job if the process
-//! doesn't end by itself.
-//!
-//! The library is found and loaded at run time; see [`library`].
-
-mod abi;
-mod across;
-mod communicator;
-mod control;
-mod exchange;
-mod library;
-mod options;
-mod process;
-mod thread;
-mod worker;
-
-pub(crate) use across::Across;
-pub use options::MpiOptions;
-pub use worker::end_failed_job;
-
-use crate::collective::{equal_part, whole};
-use crate::{Collective, Nodes, Result, SumTree};
-use communicator::Lost;
-use control::Operation;
+use crate::communicator::Lost;
+use crate::control::Operation;
+use crate::options::MpiOptions;
+use crate::thread::{RankInfo, WorkerHandle};
+use crate::worker::{Worker, as_buffer};
+use parallel::{Collective, Error, Nodes, Result, SumTree, equal_part};
 use program::{Device, Span, Storage};
 use rendezvous::Agreement;
 use std::sync::Arc;
 use tensor_cpu::Buffer as HostBuffer;
-use thread::{RankInfo, WorkerHandle};
-use worker::{Worker, as_buffer};
 
 /// The collective of the processes of an MPI job, through host memory.
 ///
 /// ```no_run
-/// use parallel::{Mpi, MpiOptions};
+/// use mpi::{Mpi, MpiOptions};
 /// use program::Span;
 /// use rendezvous::Agreement;
 ///
@@ -64,8 +29,8 @@ use worker::{Worker, as_buffer};
 /// # Ok::<(), parallel::Error>(())
 /// ```
 pub struct Mpi {
-    place: RankInfo,
-    worker: Arc<WorkerHandle>,
+    pub(crate) place: RankInfo,
+    pub(crate) worker: Arc<WorkerHandle>,
     /// Staging buffers, one for each sum under way. They travel to the worker thread and back. Numbers in
     /// host memory need none.
     buffers: Vec<HostBuffer>,
@@ -88,7 +53,7 @@ impl Mpi {
         Ok(Mpi::at(Arc::new(worker), place))
     }
 
-    fn at(worker: Arc<WorkerHandle>, place: RankInfo) -> Mpi {
+    pub(crate) fn at(worker: Arc<WorkerHandle>, place: RankInfo) -> Mpi {
         let (one_each, left) = (SumTree::new(&vec![1; place.world]), (0..place.world).collect());
         Mpi { place, worker, buffers: Vec::new(), pending: Vec::new(), left, one_each }
     }
@@ -133,7 +98,7 @@ impl Mpi {
         let first: Agreement = serde_json::from_slice(&first).unwrap_or_default();
         if let Some(error) = first.difference(self.place.rank, agreement) {
             self.worker.abort(&error.to_string());
-            return Err(error.into());
+            return Err(Error::Other(error.into()));
         }
         // No rank begins before all agree.
         self.worker.barrier()
@@ -144,7 +109,7 @@ impl Mpi {
         self.place.is_fault_tolerant
     }
 
-    /// Comes together with the processes that are left, after an operation failed with [`Error::Lost`](crate::Error::Lost). All of
+    /// Comes together with the processes that are left, after an operation failed with [`Error::Lost`]. All of
     /// them call it; then the job has only them, with new ranks in the same order. Returns the lost ones by their
     /// ranks at the start of the job.
     ///
@@ -197,7 +162,7 @@ impl Mpi {
     }
 
     /// The buffer of the next sum, with room for `len` numbers.
-    fn take_buffer(&mut self, len: usize) -> HostBuffer {
+    pub(crate) fn take_buffer(&mut self, len: usize) -> HostBuffer {
         let mut buffer = self.buffers.get_mut(self.pending.len()).map(core::mem::take).unwrap_or_default();
         buffer.grow(len);
         buffer
@@ -205,7 +170,7 @@ impl Mpi {
 
     /// Keeps the buffer of a sum for the sum of the same number in the next step, which then allocates
     /// nothing.
-    fn keep_buffer(&mut self, number: usize, buffer: HostBuffer) {
+    pub(crate) fn keep_buffer(&mut self, number: usize, buffer: HostBuffer) {
         self.buffers.resize_with(self.buffers.len().max(number + 1), HostBuffer::default);
         self.buffers[number] = buffer;
     }
@@ -334,7 +299,12 @@ impl Collective for Mpi {
         data: &mut Storage,
     ) -> Result<()> {
         if !self.place.overlaps {
-            return self.all_reduce(device, nodes, data, whole(buckets));
+            return self.all_reduce(
+                device,
+                nodes,
+                data,
+                Span::new(0, buckets.last().map_or(0, |last| last.end())),
+            );
         }
         let mut rest = buckets.iter().skip(self.pending.len());
         let started = rest.try_for_each(|run| self.begin(device, nodes, data, *run));
