@@ -149,6 +149,14 @@ impl Mpi {
         Ok(all.to_vec(&device, 0, len)?)
     }
 
+    /// The same number of values of each process, in the order of the ranks. They travel as `f32`.
+    ///
+    /// # Errors
+    /// If another rank failed or didn't come, or passed another number.
+    pub fn gather(&mut self, own: &[f64]) -> Result<Vec<f64>> {
+        self.gather_numbers(&tensor_cpu::device(1), own)
+    }
+
     /// The bytes of process `root`, whatever the others pass.
     ///
     /// # Errors

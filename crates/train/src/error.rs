@@ -101,6 +101,7 @@ pub enum Error {
     #[error(transparent)]
     Interchange(#[from] interchange::Error),
     /// A missing GPU or library.
+    #[cfg(feature = "cuda")]
     #[error(transparent)]
     Cuda(#[from] tensor_cuda::Error),
     /// A device failed.

@@ -22,22 +22,27 @@
 mod config;
 mod data;
 mod devices;
-#[cfg(feature = "emulation")]
-mod emulated;
 mod error;
+#[cfg_attr(not(feature = "cuda"), path = "no_gpus.rs")]
+mod gpus;
+#[cfg(not(feature = "mpi"))]
+#[path = "no_mpi.rs"]
+mod mpi;
 mod open_model;
 mod process;
 mod resume;
 mod run;
 mod trained_error;
 
+#[cfg(feature = "mpi")]
+use ::mpi;
 pub use callbacks::{
     CHECKPOINTS, CheckpointOptions, CsvLogOptions, EarlyStop, EpochRecord, Fingerprint, Flow,
     ModelCheckpointOptions, Observer, Outputs, Partial, Picture, Plateau, ReduceLrOnPlateau, RunInfo,
     SaveFreq, Snapshot, StepInfo, StepRecord, TensorBoardOptions, TrainState, printable, shortened,
 };
 pub use config::{
-    Arithmetic, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference, OfFile,
+    Arithmetic, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference, Kernels, OfFile,
     Placement, RECIPES, Training, When, default_recipe, differences, find_recipe, parse_gpus, read_recipe,
     recipe, recipes, save_config, table, tables, write_recipe,
 };
@@ -46,6 +51,7 @@ pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_
 pub use error::{Error, Result};
 pub use interchange::Compiled;
 pub use models::{Architecture, Model};
+pub use mpi::end_failed_job;
 pub(crate) use open_model::open_weights;
 pub use open_model::{ModelKind, open_model, skipped_checkpoints};
 pub use options::{hint as did_you_mean, nearest};
@@ -56,7 +62,6 @@ pub use run::{
     End, GraphCapture, Meter, Outcome, REPLAY, SampleStep, StepOptions, StopFlag, Totals, comparison_device,
     gradients, median, pipeline_cuts, train, train_model, train_on, train_step, update, way_around,
 };
-pub use tensor_cuda::Kernels;
 pub use trained::{ColorMode, ImageSize, Preprocessing, Resizing};
 
 /// The data sets' crate, for callers with their own data.
@@ -66,7 +71,6 @@ pub use callbacks;
 /// The text of a regular file, and the check that a path is none of another kind.
 pub use checkpoint::{check_regular, read_text};
 pub use cifar;
-pub use mpi::end_failed_job;
 pub use optim;
 /// The table of options.
 pub use options;

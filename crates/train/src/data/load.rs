@@ -1,9 +1,7 @@
 use crate::{ColorMode, Config, DataFiles, DataSet, Error, ImageSize, Result, When};
 use augment::Samples;
 use cifar::folder::ClassFolders;
-use cifar::{
-    Cifar, Dataset, Kind, Progress, Resize, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split, idx, memory,
-};
+use cifar::{Cifar, Dataset, Kind, Progress, Resize, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Split, idx, memory};
 use ndarray::{Array, Axis, RemoveAxis, Slice};
 use options::hint;
 use rendezvous::{discover, variable};
@@ -201,7 +199,19 @@ fn load(
 }
 
 fn official(kind: Kind, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
-    if let Some(url) = files.data_url.iter().find(|url| !Source::new(*url).is_address()) {
+    let mut cifar = Cifar::new(kind).offline(files.offline).progress(listener);
+    if let Some(dir) = &files.data_dir {
+        cifar = cifar.data_dir(dir);
+    }
+    if !files.data_url.is_empty() {
+        cifar = from_urls(cifar, kind, &files.data_url)?;
+    }
+    Ok(cifar.load()?)
+}
+
+#[cfg(feature = "download")]
+fn from_urls<'a>(cifar: Cifar<'a>, kind: Kind, urls: &[String]) -> Result<Cifar<'a>> {
+    if let Some(url) = urls.iter().find(|url| !cifar::Source::new(*url).is_address()) {
         let accepted = match kind {
             Kind::Cifar10 | Kind::Cifar100 => "the http:// or https:// address of an archive",
             Kind::Mnist | Kind::FashionMnist => {
@@ -210,14 +220,13 @@ fn official(kind: Kind, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -
         };
         return Err(Error::option("`data.data_url`", format!("`{url}`"), accepted));
     }
-    let mut cifar = Cifar::new(kind).offline(files.offline).progress(listener);
-    if let Some(dir) = &files.data_dir {
-        cifar = cifar.data_dir(dir);
-    }
-    if !files.data_url.is_empty() {
-        cifar = cifar.urls(files.data_url.iter().cloned());
-    }
-    Ok(cifar.load()?)
+    Ok(cifar.urls(urls.iter().cloned()))
+}
+
+#[cfg(not(feature = "download"))]
+fn from_urls<'a>(_: Cifar<'a>, _: Kind, urls: &[String]) -> Result<Cifar<'a>> {
+    let accepted = "left out of a program that was built without the feature `download` of towers-train";
+    Err(Error::option("`data.data_url`", format!("`{}`", urls.join("`, `")), accepted))
 }
 
 /// The file of a run with the pictures that were left out, since they can't be decoded.
@@ -328,6 +337,21 @@ mod tests {
         assert!(
             refused.ends_with("channels of the images is 4, but must be 3: red, green and blue, or 1: grey"),
             "{refused}"
+        );
+    }
+
+    #[cfg(not(feature = "download"))]
+    #[test]
+    fn without_the_feature_nothing_is_downloaded() {
+        let data_dir = tempfile::tempdir().unwrap();
+        let files = DataFiles { data_dir: Some(data_dir.path().into()), ..DataFiles::default() };
+        let error = official(Kind::Cifar10, &files, |_| ()).unwrap_err().to_string();
+        assert!(error.contains("its feature `download`"), "{error}");
+        let files = DataFiles { data_url: vec!["https://example.org/a".into()], ..files };
+        let error = official(Kind::Cifar10, &files, |_| ()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("`data.data_url` is `https://example.org/a`, but must be left out"),
+            "{error}"
         );
     }
 
