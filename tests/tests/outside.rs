@@ -17,7 +17,7 @@ struct Project {
     with_features: usize,
 }
 
-const PROJECTS: [Project; 8] = [
+const PROJECTS: [Project; 9] = [
     Project {
         crates: &["optim"],
         features: "",
@@ -67,12 +67,20 @@ const PROJECTS: [Project; 8] = [
         with_features: 79,
     },
     Project {
-        crates: &["parallel", "tensor-cpu"],
+        crates: &["rendezvous"],
         features: "",
+        program: include_str!("../../crates/rendezvous/examples/two_processes.rs"),
+        prints: &["rank 0 of 2 may begin", "rank 1 (127.0.0.1) has ended unexpectedly (last step 0)"],
+        packages: 28,
+        with_features: 28,
+    },
+    Project {
+        crates: &["parallel", "tensor-cpu"],
+        features: "cuda = [\"parallel/cuda\"]",
         program: include_str!("../../crates/parallel/examples/own_model.rs"),
         prints: &["2.00 x + 1.00, 2.00 x + 1.00, 2.00 x + 1.00"],
-        packages: 50,
-        with_features: 50,
+        packages: 15,
+        with_features: 51,
     },
     Project {
         crates: &["tensor-cpu", "trained"],

@@ -35,7 +35,7 @@ pub fn play() {
                 // While the first replica of its process waits for the other process.
                 1 => {
                     std::thread::sleep(TIMEOUT / 4);
-                    Err(Error::Other("this replica fails on purpose".into()))
+                    Err(Error::Transport { name: "MPI", what: "this replica fails on purpose".into() })
                 }
                 0 => steps(replica),
                 _ => {
@@ -49,7 +49,7 @@ pub fn play() {
         "world" => Mpi::start(MpiOptions { world: Some(5), ..options() }).map(|_| ()),
         "late" => run(late),
         "fails" => run(|replica, _| match replica.rank() {
-            1 => Err(Error::Other("this rank fails on purpose".into())),
+            1 => Err(Error::Transport { name: "MPI", what: "this rank fails on purpose".into() }),
             _ => steps(replica),
         }),
         "panics" => run(|replica, _| match replica.rank() {
@@ -198,7 +198,7 @@ fn breaks_off(mut replica: Replica, _: PathBuf) -> Result<()> {
     let runs = [Span::new(60_000, 40_000), Span::new(20_000, 40_000)];
     runs.iter().try_for_each(|run| replica.collective.start_all_reduce(&device, None, &mut data, *run))?;
     if replica.rank() == 1 {
-        return Err(Error::Other("this rank breaks off on purpose".into()));
+        return Err(Error::Transport { name: "MPI", what: "this rank breaks off on purpose".into() });
     }
     let buckets = [runs[0], runs[1], Span::new(0, 20_000), Span::new(100_000, 0)];
     replica.collective.finish_all_reduce(&device, None, &buckets, &mut data)
