@@ -42,7 +42,7 @@ pub trait Collective: Send {
     ///
     /// With `nodes` it is the sum along their tree, so it has the same bits for any number of replicas.
     /// Without, `data` is the only part of each replica. Then the sum is that of the tree over these parts,
-    /// except for [`Nccl`](crate::Nccl), which by default uses NCCL's order.
+    /// except for `Nccl`, which by default uses NCCL's order.
     ///
     /// # Errors
     /// If another replica failed, or passed another number of elements or another tree.
@@ -155,7 +155,7 @@ pub trait Collective: Send {
 }
 
 /// A collective whose operations are queued on the streams of devices, where the host doesn't wait for them and
-/// graphs capture them: [`Nccl`](crate::Nccl).
+/// graphs capture them: `Nccl`.
 pub trait Queued {
     /// Waits until all replicas have called this, where the next operation depends on it. Returns whether all
     /// passed `true`.
