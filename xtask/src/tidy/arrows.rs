@@ -31,23 +31,14 @@ const ARROWS: &[(&str, Allowed)] = &[
     ("towers-models", Only(&["towers-layers", "towers-program"])),
     (
         "towers-parallel",
-        Only(&[
-            "towers-layers",
-            "towers-program",
-            "towers-rendezvous",
-            "towers-tensor-cpu",
-            "towers-tensor-cuda",
-        ]),
+        Only(&["towers-layers", "towers-program", "towers-rendezvous", "towers-tensor-cuda"]),
     ),
     ("towers-rendezvous", Only(&[])),
     ("towers-mpi", Only(&["towers-parallel", "towers-program", "towers-rendezvous", "towers-tensor-cpu"])),
     ("towers-options", Only(&[])),
     ("towers-plot", Only(&[])),
     ("towers-metrics", Only(&[])),
-    (
-        "towers-callbacks",
-        Only(&["towers-checkpoint", "towers-metrics", "towers-options", "towers-plot"]),
-    ),
+    ("towers-callbacks", Only(&["towers-checkpoint", "towers-metrics", "towers-options", "towers-plot"])),
     (
         "towers-trained",
         Only(&[

@@ -9,7 +9,6 @@ use crate::{Collective, Error, Nodes, Result, SumTree, slice_batch};
 use program::{Device, Span, Storage};
 use std::sync::Arc;
 use std::{mem, slice};
-use tensor_cpu::Buffer as HostBuffer;
 
 /// The collective of threads of one process: from GPU to GPU if all replicas have one, else through host
 /// memory. Both give the same bits.
@@ -90,12 +89,15 @@ struct Contribution {
     first: usize,
     len: usize,
     nodes: usize,
-    numbers: HostBuffer,
+    copies: Vec<f32>,
+    /// The replica's own numbers, in place of copies.
+    lent: Option<Storage>,
 }
 
 impl Contribution {
     fn node(&self, node: usize) -> &[f32] {
-        &self.numbers[self.first + node * self.len..][..self.len]
+        let numbers = self.lent.as_ref().and_then(Storage::host).unwrap_or(&self.copies);
+        &numbers[self.first + node * self.len..][..self.len]
     }
 }
 
@@ -147,11 +149,13 @@ impl Local {
     ) -> Result<()> {
         let mut contribution = write(&self.group.contributions[self.own]);
         (contribution.first, contribution.len, contribution.nodes) = (0, at.len, 0);
+        contribution.lent = None;
         for node in nodes {
             at.check("collective", "the run", node.len())?;
             let from = contribution.nodes * at.len;
-            contribution.numbers.grow(from + at.len);
-            device.download(node, at.offset, &mut contribution.numbers[from..][..at.len])?;
+            let room = contribution.copies.len().max(from + at.len);
+            contribution.copies.resize(room, 0.0);
+            device.download(node, at.offset, &mut contribution.copies[from..][..at.len])?;
             contribution.nodes += 1;
         }
         Ok(())
@@ -161,18 +165,30 @@ impl Local {
     ///
     /// If `meet` fails, others may still be reading. Then they keep the numbers, and this replica gets a
     /// copy.
-    fn lend(&self, numbers: &mut HostBuffer, at: Span, meet: impl FnOnce() -> Result<()>) -> Result<()> {
-        at.check("collective", "the run", numbers.len())?;
-        let swap = |numbers: &mut HostBuffer| {
-            let mut contribution = write(&self.group.contributions[self.own]);
+    fn lend(
+        &self,
+        device: &Device,
+        data: &mut Storage,
+        at: Span,
+        meet: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        at.check("collective", "the run", data.len())?;
+        let (own, len) = (&self.group.contributions[self.own], data.len());
+        {
+            let mut contribution = write(own);
             (contribution.first, contribution.len, contribution.nodes) = (at.offset, at.len, 1);
-            mem::swap(&mut contribution.numbers, numbers);
-        };
-        swap(numbers);
+            contribution.lent = Some(mem::replace(data, Storage::new((), 0)));
+        }
         let met = meet();
-        match met {
-            Ok(()) => swap(numbers),
-            Err(_) => numbers.clone_from(&read(&self.group.contributions[self.own]).numbers),
+        if met.is_ok() {
+            write(own).lent.take().into_iter().for_each(|lent| *data = lent);
+            return Ok(());
+        }
+        if let (Some(numbers), Ok(mut copy)) =
+            (read(own).lent.as_ref().and_then(Storage::host), device.alloc(len))
+        {
+            device.upload(numbers, &mut copy, 0)?;
+            *data = copy;
         }
         met
     }
@@ -336,8 +352,8 @@ impl Collective for Local {
             Ok(brought) if brought.len() != 1 => {
                 self.bring(device, brought, at).and_then(|()| self.add_up(tree, at.len))
             }
-            Ok(_) => match data.get_mut() {
-                Some(numbers) => self.lend(numbers, at, || self.add_up(tree, at.len)),
+            Ok(_) => match data.host() {
+                Some(_) => self.lend(device, data, at, || self.add_up(tree, at.len)),
                 None => {
                     self.bring(device, slice::from_ref(data), at).and_then(|()| self.add_up(tree, at.len))
                 }
