@@ -15,7 +15,7 @@ pub struct Here {
 
 impl Here {
     pub fn look(saved: &Devices) -> anyhow::Result<Self> {
-        let place = train::cluster::discover(train::cluster::variable).map_err(train::Error::from)?;
+        let place = train::rendezvous::discover(train::rendezvous::variable).map_err(train::Error::from)?;
         Ok(Here {
             // Libraries of GPUs are opened for a run on GPUs alone.
             gpus: if saved.kind() == DeviceKind::Cuda { train::count_gpus() } else { 0 },

@@ -21,7 +21,7 @@ use process_group::{Outcome, ProcessGroup};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
-use train::cluster;
+use train::rendezvous;
 
 /// An upper limit, above what any machine can use.
 const MOST: usize = 1024;
@@ -94,7 +94,7 @@ fn refuse_own_name(args: &LaunchArgs) -> anyhow::Result<()> {
 
 /// Refuses to run under another launcher: each of its processes would start a separate run.
 fn refuse_nesting() -> anyhow::Result<()> {
-    match cluster::discover(cluster::variable).map_err(train::Error::from)? {
+    match rendezvous::discover(rendezvous::variable).map_err(train::Error::from)? {
         Some(place) if place.world > 1 => Err(usage(format!(
             "{} has already started {} processes; leave `launch --` out, or start one launch on one machine",
             place.source, place.world

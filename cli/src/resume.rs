@@ -7,11 +7,11 @@ use crate::keys::flag_or_table;
 use crate::output::{Output, is_locked, is_picture, newest_run};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
-use train::{Config, Difference, Process, Resume, cluster, differences, find_recipe};
+use train::{Config, Difference, Process, Resume, differences, find_recipe, rendezvous};
 
 /// Whether a launcher or the cluster has started this job before.
 fn is_restarted() -> anyhow::Result<bool> {
-    Ok(cluster::is_restarted(cluster::variable).map_err(train::Error::from)?)
+    Ok(rendezvous::is_restarted(rendezvous::variable).map_err(train::Error::from)?)
 }
 
 /// The start of a run: from the beginning, or from a checkpoint.

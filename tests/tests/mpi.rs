@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 #[allow(dead_code, reason = "shared with the tests of the crate `parallel`")]
-#[path = "../../crates/parallel/tests/mpi/job.rs"]
+#[path = "../../crates/mpi/tests/mpi/job.rs"]
 mod job;
 
 /// The job of a rank; without a job, this test does nothing.

@@ -17,7 +17,7 @@ struct Project {
     with_features: usize,
 }
 
-const PROJECTS: [Project; 9] = [
+const PROJECTS: [Project; 11] = [
     Project {
         crates: &["optim"],
         features: "",
@@ -63,6 +63,14 @@ const PROJECTS: [Project; 9] = [
         with_features: 40,
     },
     Project {
+        crates: &["metrics"],
+        features: "",
+        program: include_str!("../outside/metrics.rs"),
+        prints: &["f1 0.778", "top2_acc 1.000"],
+        packages: 10,
+        with_features: 10,
+    },
+    Project {
         crates: &["checkpoint"],
         features: "",
         program: include_str!("../outside/checkpoint.rs"),
@@ -79,12 +87,20 @@ const PROJECTS: [Project; 9] = [
         with_features: 79,
     },
     Project {
-        crates: &["parallel", "tensor-cpu"],
+        crates: &["rendezvous"],
         features: "",
+        program: include_str!("../../crates/rendezvous/examples/two_processes.rs"),
+        prints: &["rank 0 of 2 may begin", "rank 1 (127.0.0.1) has ended unexpectedly (last step 0)"],
+        packages: 28,
+        with_features: 28,
+    },
+    Project {
+        crates: &["parallel", "tensor-cpu"],
+        features: "cuda = [\"parallel/cuda\"]",
         program: include_str!("../../crates/parallel/examples/own_model.rs"),
         prints: &["2.00 x + 1.00, 2.00 x + 1.00, 2.00 x + 1.00"],
-        packages: 50,
-        with_features: 50,
+        packages: 15,
+        with_features: 51,
     },
     Project {
         crates: &["tensor-cpu", "trained"],

@@ -19,7 +19,7 @@ const TESTED: [&str; 4] = ["towers-tensor-cuda", "towers-layers", "towers-models
 /// them.
 const TESTED_IN_PART: [(&str, &[&str]); 2] = [
     ("tests-end_to_end", &["--package", "towers-tests", "--test", "end_to_end"]),
-    ("parallel-parallel", &["--package", "towers-parallel", "--lib"]),
+    ("parallel-parallel", &["--package", "towers-parallel", "--features", "cuda", "--lib"]),
 ];
 
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {

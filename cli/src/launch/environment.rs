@@ -10,7 +10,7 @@ use std::env;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
-use train::join::Secret;
+use train::rendezvous::Secret;
 
 /// Variables of another launcher or run, which would contradict.
 const FOREIGN: &[&str] = &[

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
-use train::cluster;
+use train::rendezvous;
 
 /// The connection to the launcher.
 static LAUNCHER: OnceLock<TcpStream> = OnceLock::new();
@@ -38,7 +38,7 @@ pub fn on_orders(mut handler: impl FnMut(Signal) + Send + 'static) {
 fn connect() -> io::Result<Option<TcpStream>> {
     let variable = |name| std::env::var(name).map_err(io::Error::other);
     let (Ok(address), Ok(token)) = (variable(ADDRESS), variable(TOKEN)) else { return Ok(None) };
-    let Ok(Some(place)) = cluster::discover(cluster::variable) else { return Ok(None) };
+    let Ok(Some(place)) = rendezvous::discover(rendezvous::variable) else { return Ok(None) };
     let address = address.parse().map_err(io::Error::other)?;
     let mut stream = TcpStream::connect_timeout(&address, CONNECTING)?;
     let (rank, id) = (place.rank, std::process::id());

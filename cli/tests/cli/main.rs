@@ -9,7 +9,7 @@ mod cuda;
 mod folders;
 mod grey;
 #[cfg(target_os = "linux")]
-#[path = "../../../crates/parallel/tests/mpi/hosts.rs"]
+#[path = "../../../crates/mpi/tests/mpi/hosts.rs"]
 mod hosts;
 #[cfg(target_os = "linux")]
 mod interrupt;

@@ -2,10 +2,11 @@ use crate::options::{LEAST_WARMUP, batch_size, check_training};
 use crate::subject::{self, step_options};
 use crate::{BenchOptions, Error, Result, Setup};
 use layers::Network;
-use parallel::{Agreement, Collective, Exchanges, Replica, run_replicas};
+use parallel::{Collective, Exchanges, Replica, run_replicas};
 use program::{Device, OptimizerState, ReplayArgs, Span};
 use serde::Serialize;
 use std::time::Instant;
+use train::rendezvous::Agreement;
 use train::{
     Config, GraphCapture, Meter, Process, gradients, median, open_devices, update, with_device_facts,
 };

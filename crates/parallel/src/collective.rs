@@ -13,7 +13,10 @@ pub struct Nodes<'a> {
 
 impl<'a> Nodes<'a> {
     /// The storages of the nodes that replica `rank` brings, in order.
-    pub(crate) fn brought(self, rank: usize, data: &'a Storage) -> Result<impl Iterator<Item = &'a Storage>> {
+    ///
+    /// # Errors
+    /// If these are not as many as the tree says.
+    pub fn brought(self, rank: usize, data: &'a Storage) -> Result<impl Iterator<Item = &'a Storage>> {
         let Nodes { tree, earlier } = self;
         let expected = tree.nodes().get(rank).copied().unwrap_or(0);
         let last = (expected > 0).then_some(data);
@@ -22,12 +25,6 @@ impl<'a> Nodes<'a> {
             true => Ok(earlier.iter().chain(last)),
             false => Err(Error::PartialSums { rank, got, expected }),
         }
-    }
-}
-
-impl<'a> From<Nodes<'a>> for tensor_cuda::Nodes<'a> {
-    fn from(Nodes { tree, earlier }: Nodes<'a>) -> Self {
-        tensor_cuda::Nodes { earlier, counts: tree.nodes(), joins: tree.joins() }
     }
 }
 
@@ -45,7 +42,7 @@ pub trait Collective: Send {
     ///
     /// With `nodes` it is the sum along their tree, so it has the same bits for any number of replicas.
     /// Without, `data` is the only part of each replica. Then the sum is that of the tree over these parts,
-    /// except for [`Nccl`](crate::Nccl), which by default uses NCCL's order.
+    /// except for `Nccl`, which by default uses NCCL's order.
     ///
     /// # Errors
     /// If another replica failed, or passed another number of elements or another tree.
@@ -158,7 +155,7 @@ pub trait Collective: Send {
 }
 
 /// A collective whose operations are queued on the streams of devices, where the host doesn't wait for them and
-/// graphs capture them: [`Nccl`](crate::Nccl).
+/// graphs capture them: `Nccl`.
 pub trait Queued {
     /// Waits until all replicas have called this, where the next operation depends on it. Returns whether all
     /// passed `true`.
@@ -187,7 +184,10 @@ pub(crate) fn behind(buckets: &[Span]) -> Span {
 }
 
 /// The part of the run `at` that belongs to replica `rank` of `world`, with equal parts.
-pub(crate) fn equal_part(at: Span, world: usize, rank: usize) -> Result<Span> {
+///
+/// # Errors
+/// If the run can't be cut into that many equal parts.
+pub fn equal_part(at: Span, world: usize, rank: usize) -> Result<Span> {
     if at.len.is_multiple_of(world) {
         let len = at.len / world;
         return Ok(Span::new(at.offset + rank * len, len));

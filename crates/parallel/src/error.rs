@@ -1,6 +1,3 @@
-/// Values are shown up to this length.
-const TOLD: usize = 80;
-
 /// The result of a collective operation.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
@@ -52,34 +49,6 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
-    /// A variable of the environment that describes this process's place makes no sense.
-    #[error("{variable} is {value}, but must be {accepted}")]
-    Variable {
-        /// The variable.
-        variable: &'static str,
-        /// Its value in quotes, or that it is not set.
-        value: String,
-        /// The accepted values.
-        accepted: String,
-    },
-    /// Two variables that describe this process's place disagree.
-    #[error("{one} is {value}, but {other} is {against}: unset the one that is left from another launcher")]
-    Contradiction {
-        /// The variable of higher priority.
-        one: &'static str,
-        /// Its value.
-        value: usize,
-        /// The other.
-        other: &'static str,
-        /// Its value.
-        against: usize,
-    },
-    /// The processes of a run did not find each other, or belong to different runs.
-    #[error("{0}")]
-    Rendezvous(String),
-    /// Nothing in this build or on this machine can connect the processes of a run.
-    #[error("{0}")]
-    NoTransport(String),
     /// Other processes did not come to an operation in time, or stopped sending.
     #[error("rank {rank} waited {} seconds in {operation} for {}, which did not come", waited.as_secs_f64(), ranks(missing))]
     Late {
@@ -107,23 +76,11 @@ pub enum Error {
         /// The other rank's operation.
         got: &'static str,
     },
-    /// The processes of a job were started with different settings.
-    #[error(
-        "rank {rank} has {what} {got}, but rank 0 has {expected}; start all of them with the same program and options"
-    )]
-    Disagree {
-        /// Who differs.
-        rank: usize,
-        /// In what.
-        what: String,
-        /// What it has.
-        got: String,
-        /// The value of rank 0.
-        expected: String,
-    },
     /// The connection to the other processes failed.
-    #[error("MPI can't be used: {what}")]
+    #[error("{name} can't be used: {what}")]
     Transport {
+        /// The name of its library.
+        name: &'static str,
         /// How.
         what: String,
     },
@@ -149,15 +106,15 @@ pub enum Error {
     /// A device failed.
     #[error(transparent)]
     Tensor(#[from] program::Error),
+    /// An error of what a collective stands on.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
-impl Error {
-    pub(crate) fn variable(variable: &'static str, value: &str, accepted: impl Into<String>) -> Self {
-        Error::Variable { variable, value: quoted(value), accepted: accepted.into() }
-    }
-
-    pub(crate) fn missing(variable: &'static str, accepted: impl Into<String>) -> Self {
-        Error::Variable { variable, value: "not set".to_owned(), accepted: accepted.into() }
+#[cfg(feature = "cuda")]
+impl From<rendezvous::Error> for Error {
+    fn from(error: rendezvous::Error) -> Self {
+        Error::Other(error.into())
     }
 }
 
@@ -168,13 +125,4 @@ fn ranks(ranks: &[usize]) -> String {
         Some((last, rest @ [_, ..])) => format!("ranks {} and {last}", rest.join(", ")),
         _ => format!("rank {}", names.concat()),
     }
-}
-
-/// A value for an error message: in quotes, on one line, not too long.
-pub(crate) fn quoted(value: &str) -> String {
-    let mut told: String = value.chars().take(TOLD).flat_map(char::escape_debug).collect();
-    if value.chars().nth(TOLD).is_some() {
-        told.push_str("...");
-    }
-    format!("`{told}`")
 }

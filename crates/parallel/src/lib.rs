@@ -1,13 +1,11 @@
 #![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
-mod agreement;
-pub mod cluster;
 mod collective;
 mod error;
 mod exchanges;
-pub mod join;
 mod local;
-mod mpi;
+#[cfg(feature = "cuda")]
 mod nccl;
 mod pipeline;
 mod shards;
@@ -15,13 +13,12 @@ mod sum_tree;
 mod system;
 mod weights;
 
-pub use agreement::Agreement;
-pub use collective::{Collective, Nodes, Queued};
+pub use collective::{Collective, Nodes, Queued, equal_part};
 pub use error::{Error, Result};
 pub use exchanges::{Exchanges, add_run};
-pub use local::{Local, Replica, run_replicas};
-pub use mpi::{Mpi, MpiOptions, end_failed_job};
-pub use nccl::{Nccl, NcclProcess};
+pub use local::{Across, Bring, Local, Members, Replica, Take, Transport, run_members, run_replicas};
+#[cfg(feature = "cuda")]
+pub use nccl::{Nccl, NcclGroup, NcclJoin, NcclProcess};
 pub use pipeline::{Pass, Stage, balance, in_flight, one_forward_one_backward, run_stages};
 pub use shards::{Shards, slice_batch};
 pub use sum_tree::SumTree;

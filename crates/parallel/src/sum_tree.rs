@@ -87,6 +87,11 @@ impl SumTree {
         SumTree::new(&counts)
     }
 
+    /// Adds up the nodes of all replicas, in order: runs of as many numbers as `sum`.
+    pub fn add_up(&self, nodes: &[&[f32]], sum: &mut [f32]) {
+        add_up(self.joins(), nodes, sum.len(), sum);
+    }
+
     fn total(&self) -> usize {
         self.0.firsts[self.0.firsts.len() - 1]
     }

@@ -3,13 +3,7 @@
 
 use super::{Error, Nodes, Replica, SumTree, add_run, slice_batch};
 use core::ops::Range;
-use program::{Device, Precision, Span, Storage};
-
-/// This number of emulated GPUs, or none without a C++ compiler.
-pub fn gpus(count: usize) -> Option<Vec<Device>> {
-    let devices: Result<Vec<_>, _> = (0..count).map(|_| tensor_cuda::emulated(Precision::Fp32)).collect();
-    devices.inspect_err(|error| println!("SKIPPED: collectives on GPUs: {error}")).ok()
-}
+use program::{Device, Span, Storage};
 
 /// Numbers of such different sizes that every order of adding them gives other bits.
 pub fn value(part: usize, k: usize) -> f32 {

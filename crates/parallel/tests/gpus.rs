@@ -2,9 +2,10 @@
 //! errors.
 
 use crate::cpus;
-use crate::everything::{LENS, gpus};
-use parallel::{Error, Replica, run_replicas, run_stages};
-use program::{Device, Span};
+use crate::emulated::gpus;
+use crate::everything::LENS;
+use parallel::{Error, Replica, run_replicas};
+use program::Device;
 
 fn everything(devices: &[Device], lens: &[usize]) -> Vec<Vec<u32>> {
     run_replicas(devices, |replica| crate::everything::everything(replica, lens)).unwrap()
@@ -20,13 +21,14 @@ fn gpus_add_up_to_the_bits_of_host_memory() {
 
 /// Clones share scratch memory and the learning rate, so no two threads may work with them. The same GPU may be opened
 /// twice.
+#[cfg(feature = "cuda")]
 #[test]
 fn clones_of_a_gpu_are_no_replicas() {
     let Some(mut devices) = gpus(2) else { return };
     devices.push(devices[0].clone());
     let body = |replica: Replica| Ok::<_, Error>(replica.rank());
     let patience = std::time::Duration::from_secs(60);
-    let as_stages = run_stages(&devices, 3, patience, |replica, _| body(replica));
+    let as_stages = parallel::run_stages(&devices, 3, patience, |replica, _| body(replica));
     for refused in [run_replicas(&devices, body), as_stages] {
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("open the GPU once for each replica"), "{error}");
@@ -72,9 +74,10 @@ fn a_broadcast_reaches_the_mirrors_of_weights() {
 }
 
 /// The host waits for the other replicas, which can't be captured in a graph.
+#[cfg(feature = "cuda")]
 #[test]
 fn a_sum_is_not_recorded() {
-    use program::{GraphCache, ReplayArgs};
+    use program::{GraphCache, ReplayArgs, Span};
     let Some(devices) = gpus(2) else { return };
     let result = run_replicas(&devices, |mut replica: Replica| {
         let device = replica.device.clone();

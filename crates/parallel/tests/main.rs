@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod across;
-mod cluster;
+mod emulated;
 mod everything;
 mod gpus;
 mod in_order;
 mod local;
+#[cfg(feature = "cuda")]
+mod nccl;
 mod stages;
 
 use parallel::{Error, Nodes, Replica, SumTree, add_run, slice_batch};
@@ -19,5 +21,5 @@ fn cpus(world: usize) -> Vec<Device> {
 
 /// Devices in main memory and, where they can be emulated, GPUs.
 fn groups(world: usize) -> Vec<Vec<Device>> {
-    [Some(cpus(world)), everything::gpus(world)].into_iter().flatten().collect()
+    [Some(cpus(world)), emulated::gpus(world)].into_iter().flatten().collect()
 }

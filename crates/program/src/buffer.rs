@@ -2,11 +2,14 @@ use crate::{Error, Result};
 use core::any::Any;
 use core::fmt::{Debug, Formatter};
 use core::marker::PhantomData;
+use core::ops::Deref;
 
 /// A run of numbers in the memory of a device, as the device made it. What that memory is, its own crate knows.
 pub struct Buffer<T> {
     memory: Box<dyn Any + Send + Sync>,
     len: usize,
+    /// Finds the numbers in memory of the host.
+    read: Option<fn(&dyn Any) -> &[f32]>,
     number: PhantomData<T>,
 }
 
@@ -20,7 +23,7 @@ pub type Bytes = Buffer<u8>;
 impl<T> Buffer<T> {
     /// Memory of a device that holds `len` numbers.
     pub fn new(memory: impl Any + Send + Sync, len: usize) -> Self {
-        Buffer { memory: Box::new(memory), len, number: PhantomData }
+        Buffer { memory: Box::new(memory), len, read: None, number: PhantomData }
     }
 
     /// How many numbers.
@@ -61,6 +64,20 @@ impl<T> Buffer<T> {
 }
 
 impl Storage {
+    /// Memory of the host, which others than its device may [read](Buffer::host) too.
+    pub fn on_host<M: Any + Send + Sync + Deref<Target = [f32]>>(memory: M) -> Self {
+        fn read<M: Any + Deref<Target = [f32]>>(memory: &dyn Any) -> &[f32] {
+            memory.downcast_ref::<M>().map_or(&[], |memory| memory)
+        }
+        let len = memory.len();
+        Buffer { read: Some(read::<M>), ..Buffer::new(memory, len) }
+    }
+
+    /// The numbers, if they lie in memory of the host as f32.
+    pub fn host(&self) -> Option<&[f32]> {
+        self.read.map(|read| read(&*self.memory))
+    }
+
     /// The numbers of the f64 reference, without rounding; `None` on other devices.
     pub fn as_f64(&self) -> Option<&[f64]> {
         self.get::<Vec<f64>>().map(Vec::as_slice)

@@ -35,7 +35,7 @@ impl Backend for Cpu {
     }
 
     fn alloc(&self, len: usize) -> Result<Storage> {
-        Ok(Storage::new(Buffer::try_zeros(self, len, Format::F32)?, len))
+        Ok(Storage::on_host(Buffer::try_zeros(self, len, Format::F32)?))
     }
 
     fn alloc_activations(&self, len: usize) -> Result<Storage> {

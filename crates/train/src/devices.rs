@@ -1,9 +1,7 @@
-use crate::{Arithmetic, DeviceKind, Devices, Error, Result};
+use crate::{Arithmetic, DeviceKind, Devices, Error, Result, gpus};
 use options::hint;
 use program::{Device, Precision};
-use std::fmt::Write;
 use tensor_cpu::{Cpu, SIMD_LEVELS};
-use tensor_cuda::{self as cuda, Cuda, Gpu, Library, Options as CudaOptions};
 
 /// The devices of all stages, those of the first replica first. Most replicas have one stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +17,7 @@ enum StageDevices {
 /// # Errors
 /// [`Error::Device`] if a device does not exist; [`Error::Option`] for numbers out of range.
 pub fn check_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<usize> {
-    let devices = match stage_devices(options, usable_gpus)? {
+    let devices = match stage_devices(options, gpus::usable)? {
         StageDevices::Cpu { stages, .. } => {
             check_cpu(options, arithmetic.precision)?;
             stages
@@ -35,7 +33,7 @@ pub fn check_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<usize
 /// # Errors
 /// As [`check_devices`], and the errors of a GPU's libraries.
 pub fn open_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<Vec<Device>> {
-    match stage_devices(options, usable_gpus)? {
+    match stage_devices(options, gpus::usable)? {
         StageDevices::Cpu { stages, threads } => {
             check_cpu(options, arithmetic.precision)?;
             let open = |_| match arithmetic.precision {
@@ -47,45 +45,15 @@ pub fn open_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<Vec<De
             };
             (0..stages).map(|stage| open(stage).map(Device::from)).collect()
         }
-        StageDevices::Gpus(gpus) => {
-            let precision = arithmetic.precision;
-            let Devices { kernels, no_graph, one_stream, .. } = *options;
-            let open = |gpu| open_gpu(CudaOptions { gpu, precision, kernels, no_graph, one_stream });
-            gpus.into_iter().map(open).collect()
+        StageDevices::Gpus(numbers) => {
+            numbers.into_iter().map(|gpu| gpus::open(gpu, options, arithmetic.precision)).collect()
         }
     }
 }
 
-/// The GPUs, if all libraries for them are present.
-pub(crate) fn usable_gpus() -> cuda::Result<Vec<Gpu>> {
-    #[cfg(feature = "emulation")]
-    if let Some(gpus) = crate::emulated::gpus() {
-        return Ok(gpus);
-    }
-    cuda::available()?;
-    cuda::gpus()
-}
-
-fn open_gpu(options: CudaOptions) -> Result<Device> {
-    #[cfg(feature = "emulation")]
-    if crate::emulated::gpus().is_some() {
-        return Ok(Cuda::emulated_with(CudaOptions { gpu: 0, ..options })?.into());
-    }
-    Ok(tensor_cuda::device(options)?)
-}
-
-/// Whether processes can be joined by NCCL.
-pub(crate) fn nccl_available() -> cuda::Result<()> {
-    #[cfg(feature = "emulation")]
-    if crate::emulated::gpus().is_some() {
-        return Ok(());
-    }
-    cuda::nccl::available()
-}
-
 /// The number of usable GPUs; 0 if there is none, or a library is missing.
 pub fn count_gpus() -> usize {
-    usable_gpus().map_or(0, |gpus| gpus.len())
+    gpus::usable().map_or(0, |gpus| gpus.len())
 }
 
 /// The reason for not using a GPU of this machine where the choice is automatic: the driver or a library is
@@ -94,7 +62,7 @@ pub fn unused_gpu(options: &Devices) -> Option<String> {
     if options.kind() != DeviceKind::Auto {
         return None;
     }
-    usable_gpus().err().filter(|why| matches!(why, cuda::Error::Unusable { .. })).map(|why| why.to_string())
+    gpus::unusable()
 }
 
 /// Refuses a `TOWERS_SIMD` that names no instruction set.
@@ -107,7 +75,7 @@ pub fn check_simd() -> Result<()> {
     Err(Error::option("TOWERS_SIMD", format!("`{name}`"), accepted))
 }
 
-fn stage_devices(options: &Devices, list: impl FnOnce() -> cuda::Result<Vec<Gpu>>) -> Result<StageDevices> {
+fn stage_devices(options: &Devices, list: impl FnOnce() -> Result<Vec<String>>) -> Result<StageDevices> {
     check_simd()?;
     let present = match options.kind() {
         DeviceKind::Cpu => None,
@@ -121,11 +89,10 @@ fn stage_devices(options: &Devices, list: impl FnOnce() -> cuda::Result<Vec<Gpu>
 }
 
 /// The GPU of each replica.
-fn spread(options: &Devices, present: &[Gpu]) -> Result<Vec<usize>> {
+fn spread(options: &Devices, present: &[String]) -> Result<Vec<usize>> {
     let wanted = options.gpus.clone().filter(|gpus| !gpus.is_empty()).unwrap_or_else(|| vec![0]);
     if let Some(&gpu) = wanted.iter().find(|number| **number >= present.len()) {
-        let gpus = present.iter().map(|gpu| gpu.name.clone()).collect();
-        return Err(cuda::Error::NoSuchGpu { gpu, gpus }.into());
+        return Err(gpus::missing(gpu, present));
     }
     let stages = options.stages();
     let replicas = match options.replicas {
@@ -171,72 +138,16 @@ pub fn describe_devices() -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let bf16 = tensor_cpu::bf16_level().map_or(String::new(), |level| format!(", bf16 by {level}"));
     let mut lines = vec![format!("cpu: {cores} cores, {}{bf16}", tensor_cpu::simd_level())];
-    let gpus = cuda::gpus();
-    match &gpus {
-        Ok(gpus) => lines.extend(gpus.iter().map(gpu_line)),
-        Err(why @ cuda::Error::Unusable { .. }) => lines.push(format!("cuda: {why}")),
-        Err(why) => lines.push(format!("cuda: none; {why}")),
-    }
-    // A missing library that is the reason was already listed.
-    let reason = gpus.as_ref().err().map(|why| match why {
-        cuda::Error::Unusable { why, .. } => why,
-        why => why,
-    });
-    let named = |library: &Library| library.state.as_ref().err().is_some_and(|own| reason == Some(own));
-    lines.extend(cuda::libraries().iter().filter(|library| !named(library)).map(library_line));
-    lines.extend(first_gpu());
+    lines.extend(gpus::describe());
     lines
-}
-
-/// The engine of the first GPU, once it has been opened: drivers and libraries may be present and still not
-/// work.
-fn first_gpu() -> Vec<String> {
-    match usable_gpus() {
-        Ok(_) => {}
-        // Its driver is fine, and it was listed.
-        Err(why @ cuda::Error::Unusable { .. }) if cuda::gpus().is_ok() => {
-            return vec![format!("cuda: {why}")];
-        }
-        Err(_) => return Vec::new(),
-    }
-    match Cuda::new(CudaOptions::default()) {
-        Ok(gpu) => gpu.describe_engine().iter().map(|line| format!("cuda:0 computes with {line}")).collect(),
-        Err(why) => vec![format!("cuda:0 can't be used: {why}")],
-    }
-}
-
-fn gpu_line(gpu: &Gpu) -> String {
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    let (major, minor) = gpu.capability;
-    let mut line = format!("cuda:{}: {}, compute capability {major}.{minor}", gpu.number, gpu.name);
-    let _ = write!(line, ", {:.1} GiB", gib(gpu.memory));
-    if let Some(free) = gpu.free_memory() {
-        let _ = write!(line, ", {:.1} GiB free", gib(free));
-    }
-    line
-}
-
-fn library_line(library: &Library) -> String {
-    let Library { name, purpose, state } = library;
-    match state {
-        Ok(found) => {
-            let path = found.path.as_ref().map_or(String::new(), |path| format!(" in {}", path.display()));
-            format!("  {name} {}{path}", found.version)
-        }
-        Err(why) => format!("  {name} ({purpose}): {why}"),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn gpu(number: usize) -> Gpu {
-        Gpu { number, name: "a GPU".into(), capability: (9, 0), memory: 80 << 30 }
-    }
-
     fn plan(options: Devices, gpus: usize) -> Result<StageDevices> {
-        stage_devices(&options, || Ok((0..gpus).map(gpu).collect()))
+        stage_devices(&options, || Ok(vec!["a GPU".to_owned(); gpus]))
     }
 
     fn options(gpus: &[usize], replicas: usize) -> Devices {
@@ -275,6 +186,7 @@ mod tests {
         assert_eq!(on_cpu(&cpu).unwrap(), StageDevices::Cpu { stages: 4, threads: 2 });
     }
 
+    #[cfg(feature = "cuda")]
     #[test]
     fn what_is_missing_is_named_beside_what_is_there() {
         let error = plan(options(&[0, 4], 0), 2).unwrap_err().to_string();
@@ -285,14 +197,24 @@ mod tests {
     fn auto_takes_a_gpu_where_there_is_one() {
         let auto = Devices { threads: 4, replicas: 2, ..Devices::default() };
         assert_eq!(plan(auto.clone(), 1).unwrap(), StageDevices::Gpus(vec![0, 0]));
-        let none = || Err(cuda::Error::NoSuchGpu { gpu: 0, gpus: vec![] });
+        let none = || Err(gpus::missing(0, &[]));
         assert_eq!(stage_devices(&auto, none).unwrap(), StageDevices::Cpu { stages: 2, threads: 2 });
         // GPUs that are named are wanted.
         let named = Devices { gpus: Some(vec![0]), ..auto };
-        assert!(matches!(stage_devices(&named, none), Err(Error::Cuda(_))));
-        assert!(
-            stage_devices(&options(&[], 0), none).unwrap_err().to_string().contains("the driver sees none")
-        );
+        for wanted in [named, options(&[], 0)] {
+            let error = stage_devices(&wanted, none).unwrap_err().to_string();
+            assert_eq!(error, gpus::missing(0, &[]).to_string());
+        }
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    #[test]
+    fn without_the_feature_gpus_are_refused() {
+        for options in [options(&[], 0), options(&[0], 0)] {
+            let error = open_devices(&options, &Arithmetic::default()).unwrap_err().to_string();
+            assert!(error.contains("built without GPUs; build it with the feature `cuda`"), "{error}");
+        }
+        assert!(describe_devices().iter().any(|line| line.contains("cuda: none; this program was built")));
     }
 
     /// Whoever asked for half precision wants the GPU, and hears what mends it.
@@ -306,11 +228,11 @@ mod tests {
 
     #[test]
     fn the_cpu_computes_in_fp32_and_where_it_can_in_bf16() {
-        if cuda::device(CudaOptions::default()).is_ok() {
+        if gpus::usable().is_ok() {
             println!("SKIPPED: cpu: a GPU is there, and takes its place");
             return;
         }
-        let none = || Err(cuda::Error::NoSuchGpu { gpu: 0, gpus: vec![] });
+        let none = || Err(gpus::missing(0, &[]));
         for precision in Precision::ALL {
             let (devices, arithmetic) =
                 (Devices::default(), Arithmetic { precision, ..Arithmetic::default() });

@@ -91,6 +91,12 @@ pub enum Error {
     /// A replica failed.
     #[error(transparent)]
     Parallel(#[from] parallel::Error),
+    /// The processes of a run can't find each other, or differ.
+    #[error(transparent)]
+    Rendezvous(#[from] rendezvous::Error),
+    /// Nothing in this build or on this machine can connect the processes of a run.
+    #[error("{0}")]
+    NoTransport(String),
     /// A callback failed.
     #[error(transparent)]
     Callback(callbacks::Error),
@@ -101,6 +107,7 @@ pub enum Error {
     #[error(transparent)]
     Interchange(#[from] interchange::Error),
     /// A missing GPU or library.
+    #[cfg(feature = "cuda")]
     #[error(transparent)]
     Cuda(#[from] tensor_cuda::Error),
     /// A device failed.

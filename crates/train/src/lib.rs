@@ -22,23 +22,28 @@
 mod config;
 mod data;
 mod devices;
-#[cfg(feature = "emulation")]
-mod emulated;
 mod error;
+#[cfg_attr(not(feature = "cuda"), path = "no_gpus.rs")]
+mod gpus;
 mod memory;
+#[cfg(not(feature = "mpi"))]
+#[path = "no_mpi.rs"]
+mod mpi;
 mod open_model;
 mod process;
 mod resume;
 mod run;
 mod trained_error;
 
+#[cfg(feature = "mpi")]
+use ::mpi;
 pub use callbacks::{
     CHECKPOINTS, CheckpointOptions, CsvLogOptions, EarlyStop, EpochRecord, Fingerprint, Flow,
     ModelCheckpointOptions, Observer, Outputs, Partial, Picture, Plateau, ReduceLrOnPlateau, RunInfo,
     SaveFreq, Snapshot, StepInfo, StepRecord, TensorBoardOptions, TrainState, printable, shortened,
 };
 pub use config::{
-    Arithmetic, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference, OfFile,
+    Arithmetic, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference, Kernels, OfFile,
     Placement, RECIPES, Training, When, default_recipe, differences, find_recipe, parse_gpus, read_recipe,
     recipe, recipes, save_config, table, tables, write_recipe,
 };
@@ -50,6 +55,7 @@ pub use error::{Error, Result};
 pub use interchange::Compiled;
 pub use memory::available as available_memory;
 pub use models::{Architecture, Model};
+pub use mpi::end_failed_job;
 pub(crate) use open_model::open_weights;
 pub use open_model::{ModelKind, open_model, skipped_checkpoints};
 pub use options::{hint as did_you_mean, nearest};
@@ -60,7 +66,6 @@ pub use run::{
     End, GraphCapture, Meter, Outcome, REPLAY, SampleStep, StepOptions, StopFlag, Totals, comparison_device,
     gradients, median, pipeline_cuts, train, train_model, train_on, train_step, update, way_around,
 };
-pub use tensor_cuda::Kernels;
 pub use trained::{ColorMode, ImageSize, Preprocessing, Resizing};
 
 /// The data sets' crate, for callers with their own data.
@@ -75,8 +80,8 @@ pub use optim;
 /// The table of options.
 pub use options;
 /// The place of this process among others, and how they meet.
-pub use parallel::{cluster, end_failed_job, join};
 pub use pictures;
+pub use rendezvous;
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

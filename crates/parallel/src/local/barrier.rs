@@ -67,6 +67,7 @@ impl Barrier {
     }
 
     /// The reason of the abort, if a replica failed.
+    #[cfg(any(test, feature = "cuda"))]
     pub(crate) fn failure(&self) -> Option<String> {
         self.lock().ended.failure().cloned()
     }

@@ -1,16 +1,14 @@
 use super::abort::Abortable;
+use super::across::Across;
 use super::barrier::Barrier;
 use super::hangs::waiting_outside;
-use super::on_device::OnDevice;
 use crate::collective::equal_part;
-use crate::mpi::Across;
 use crate::sum_tree::add_up;
 use crate::system::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::{Collective, Error, Nodes, Result, SumTree, slice_batch};
 use program::{Device, Span, Storage};
 use std::sync::Arc;
 use std::{mem, slice};
-use tensor_cpu::Buffer as HostBuffer;
 
 /// The collective of threads of one process: from GPU to GPU if all replicas have one, else through host
 /// memory. Both give the same bits.
@@ -24,7 +22,7 @@ use tensor_cpu::Buffer as HostBuffer;
 /// The first replica of each process exchanges the nodes that are left by MPI.
 ///
 /// On GPUs the threads wait as often, but the numbers go from device to device, and the streams wait for each
-/// other; see [`tensor_cuda::Peers`].
+/// other.
 pub struct Local {
     /// Its number within the process.
     own: usize,
@@ -39,13 +37,43 @@ struct Group {
     sums: Vec<RwLock<Vec<f32>>>,
     /// The tree over one part each.
     one_each: SumTree,
-    on_device: Option<OnDevice>,
+    on_device: Option<Box<dyn OnDevice>>,
     /// The way to the replicas of other processes.
     across: Option<Arc<Across>>,
 }
 
+/// The operations of replicas whose numbers stay on their devices. `own` is the replica's number.
+pub(crate) trait OnDevice: Send + Sync {
+    /// Whether these numbers lie on such a device.
+    fn has(&self, data: &Storage) -> bool;
+
+    fn all_reduce(
+        &self,
+        own: usize,
+        barrier: &Barrier,
+        nodes: Nodes<'_>,
+        data: &mut Storage,
+        at: Span,
+    ) -> Result<()>;
+
+    fn broadcast(
+        &self,
+        own: usize,
+        barrier: &Barrier,
+        data: &mut Storage,
+        at: Span,
+        root: usize,
+    ) -> Result<()>;
+
+    fn all_gather(&self, own: usize, barrier: &Barrier, data: &mut Storage, at: Span) -> Result<()>;
+}
+
 impl Group {
-    fn new(barrier: &Arc<Barrier>, on_device: Option<OnDevice>, across: Option<Arc<Across>>) -> Arc<Group> {
+    fn new(
+        barrier: &Arc<Barrier>,
+        on_device: Option<Box<dyn OnDevice>>,
+        across: Option<Arc<Across>>,
+    ) -> Arc<Group> {
         let count = barrier.world();
         let contributions = (0..count).map(|_| RwLock::default()).collect();
         let sums = (0..count).map(|_| RwLock::default()).collect();
@@ -61,12 +89,15 @@ struct Contribution {
     first: usize,
     len: usize,
     nodes: usize,
-    numbers: HostBuffer,
+    copies: Vec<f32>,
+    /// The replica's own numbers, in place of copies.
+    lent: Option<Storage>,
 }
 
 impl Contribution {
     fn node(&self, node: usize) -> &[f32] {
-        &self.numbers[self.first + node * self.len..][..self.len]
+        let numbers = self.lent.as_ref().and_then(Storage::host).unwrap_or(&self.copies);
+        &numbers[self.first + node * self.len..][..self.len]
     }
 }
 
@@ -85,9 +116,9 @@ impl Local {
         Local::members(&Group::new(barrier, None, across.cloned()))
     }
 
-    /// The same on these devices. The numbers stay on the devices if all of them are GPUs.
-    pub(crate) fn on(devices: &[Device], barrier: &Arc<Barrier>) -> Result<Vec<Local>> {
-        Ok(Local::members(&Group::new(barrier, OnDevice::of(devices)?, None)))
+    /// The same in one process, with numbers that may stay on its devices.
+    pub(crate) fn on(on_device: Option<Box<dyn OnDevice>>, barrier: &Arc<Barrier>) -> Vec<Local> {
+        Local::members(&Group::new(barrier, on_device, None))
     }
 
     fn members(group: &Arc<Group>) -> Vec<Local> {
@@ -105,8 +136,8 @@ impl Local {
     }
 
     /// The path from GPU to GPU, for numbers that lie on one.
-    fn on_device(&self, data: &Storage) -> Option<&OnDevice> {
-        self.group.on_device.as_ref().filter(|_| data.get::<tensor_cuda::Buffer>().is_some())
+    fn on_device(&self, data: &Storage) -> Option<&dyn OnDevice> {
+        self.group.on_device.as_deref().filter(|on_device| on_device.has(data))
     }
 
     /// Copies the run `at` of each node of this replica for the others to read.
@@ -118,11 +149,13 @@ impl Local {
     ) -> Result<()> {
         let mut contribution = write(&self.group.contributions[self.own]);
         (contribution.first, contribution.len, contribution.nodes) = (0, at.len, 0);
+        contribution.lent = None;
         for node in nodes {
             at.check("collective", "the run", node.len())?;
             let from = contribution.nodes * at.len;
-            contribution.numbers.grow(from + at.len);
-            device.download(node, at.offset, &mut contribution.numbers[from..][..at.len])?;
+            let room = contribution.copies.len().max(from + at.len);
+            contribution.copies.resize(room, 0.0);
+            device.download(node, at.offset, &mut contribution.copies[from..][..at.len])?;
             contribution.nodes += 1;
         }
         Ok(())
@@ -132,18 +165,30 @@ impl Local {
     ///
     /// If `meet` fails, others may still be reading. Then they keep the numbers, and this replica gets a
     /// copy.
-    fn lend(&self, numbers: &mut HostBuffer, at: Span, meet: impl FnOnce() -> Result<()>) -> Result<()> {
-        at.check("collective", "the run", numbers.len())?;
-        let swap = |numbers: &mut HostBuffer| {
-            let mut contribution = write(&self.group.contributions[self.own]);
+    fn lend(
+        &self,
+        device: &Device,
+        data: &mut Storage,
+        at: Span,
+        meet: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        at.check("collective", "the run", data.len())?;
+        let (own, len) = (&self.group.contributions[self.own], data.len());
+        {
+            let mut contribution = write(own);
             (contribution.first, contribution.len, contribution.nodes) = (at.offset, at.len, 1);
-            mem::swap(&mut contribution.numbers, numbers);
-        };
-        swap(numbers);
+            contribution.lent = Some(mem::replace(data, Storage::new((), 0)));
+        }
         let met = meet();
-        match met {
-            Ok(()) => swap(numbers),
-            Err(_) => numbers.clone_from(&read(&self.group.contributions[self.own]).numbers),
+        if met.is_ok() {
+            write(own).lent.take().into_iter().for_each(|lent| *data = lent);
+            return Ok(());
+        }
+        if let (Some(numbers), Ok(mut copy)) =
+            (read(own).lent.as_ref().and_then(Storage::host), device.alloc(len))
+        {
+            device.upload(numbers, &mut copy, 0)?;
+            *data = copy;
         }
         met
     }
@@ -300,16 +345,15 @@ impl Collective for Local {
         let nodes = nodes.unwrap_or(Nodes { tree: &self.group.one_each, earlier: &[] });
         let tree = nodes.tree;
         if let Some(on_device) = self.on_device(data) {
-            let meet = on_device.host_barrier(self.own, &self.group.barrier, at.len, None);
-            return self.telling(on_device.peers.all_reduce(self.own, nodes.into(), data, at, meet));
+            return self.telling(on_device.all_reduce(self.own, &self.group.barrier, nodes, data, at));
         }
         let brought = nodes.brought(rank, data).map(|nodes| nodes.collect::<Vec<_>>());
         let added = match brought {
             Ok(brought) if brought.len() != 1 => {
                 self.bring(device, brought, at).and_then(|()| self.add_up(tree, at.len))
             }
-            Ok(_) => match data.get_mut() {
-                Some(numbers) => self.lend(numbers, at, || self.add_up(tree, at.len)),
+            Ok(_) => match data.host() {
+                Some(_) => self.lend(device, data, at, || self.add_up(tree, at.len)),
                 None => {
                     self.bring(device, slice::from_ref(data), at).and_then(|()| self.add_up(tree, at.len))
                 }
@@ -325,8 +369,7 @@ impl Collective for Local {
             return Ok(());
         }
         if let Some(on_device) = self.on_device(data) {
-            let meet = on_device.host_barrier(self.own, &self.group.barrier, at.len, Some(root));
-            return self.telling(on_device.peers.broadcast(self.own, data, at, root, meet));
+            return self.telling(on_device.broadcast(self.own, &self.group.barrier, data, at, root));
         }
         self.telling(self.try_broadcast(device, data, at, root))
     }
@@ -336,10 +379,7 @@ impl Collective for Local {
             return Ok(());
         }
         if let Some(on_device) = self.on_device(data) {
-            let meet = on_device.host_barrier(self.own, &self.group.barrier, at.len, None);
-            let parts = equal_part(at, self.world(), self.own);
-            let gathered = parts.and_then(|_| on_device.peers.all_gather(self.own, data, at, meet));
-            return self.telling(gathered);
+            return self.telling(on_device.all_gather(self.own, &self.group.barrier, data, at));
         }
         self.telling(self.try_all_gather(device, data, at))
     }

@@ -1,16 +1,19 @@
 use super::barrier::Barrier;
 use super::hangs::PATIENCE;
-use crate::mpi::Across;
-use crate::{Collective, Local, Nccl, Result};
+#[cfg(feature = "cuda")]
+use super::on_device::{on_gpus, on_gpus_of_their_own};
+#[cfg(feature = "cuda")]
+use crate::Nccl;
+use crate::{Across, Collective, Local, Result};
 use program::Device;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tensor_cuda::{Cuda, nccl};
 
-/// The members of a group of threads, by rank, and the barrier that their runner can abort.
-pub(crate) struct Members {
+/// The replicas of this process in a group: their collectives by rank, and what a failing thread aborts. For
+/// [`run_members`](crate::run_members).
+pub struct Members {
     pub(crate) collectives: Vec<Box<dyn Collective>>,
+    /// Their runner can abort it.
     pub(crate) barrier: Arc<Barrier>,
     /// The way to the replicas of other processes, which a failing thread calls off.
     pub(crate) across: Option<Arc<Across>>,
@@ -33,12 +36,17 @@ impl Members {
     /// A group on these devices: by NCCL if each replica has a separate GPU and NCCL is installed, else
     /// [`Local`].
     pub(crate) fn of(devices: &[Device], patience: Duration) -> Result<Members> {
-        if on_gpus_of_their_own(devices) && nccl::available().is_ok() {
+        #[cfg(feature = "cuda")]
+        if on_gpus_of_their_own(devices) {
             let (members, group) = Nccl::on_threads(devices, patience)?;
             return Ok(Members::new(members, &group.failures.barrier, patience));
         }
         let barrier = Arc::new(Barrier::new(devices.len()));
-        Ok(Members::new(Local::on(devices, &barrier)?, &barrier, patience))
+        #[cfg(feature = "cuda")]
+        let on_device = on_gpus(devices)?;
+        #[cfg(not(feature = "cuda"))]
+        let on_device = None;
+        Ok(Members::new(Local::on(on_device, &barrier), &barrier, patience))
     }
 
     /// A group that exchanges a few numbers, whatever its members' devices are.
@@ -48,21 +56,14 @@ impl Members {
     }
 
     /// The only replica of this process.
-    pub(crate) fn alone(collective: impl Collective + 'static) -> Members {
+    pub fn alone(collective: impl Collective + 'static) -> Members {
         Members::new(vec![collective], &Arc::new(Barrier::new(1)), PATIENCE)
     }
 
     /// The `count` replicas of this process in a group of all processes.
-    pub(crate) fn of_process(count: usize, across: Across, patience: Duration) -> Members {
+    pub fn of_process(count: usize, across: Across, patience: Duration) -> Members {
         let (barrier, across) = (Arc::new(Barrier::new(count)), Arc::new(across));
         let members = Members::new(Local::group(&barrier, Some(&across)), &barrier, patience);
         Members { across: Some(across), ..members }
     }
-}
-
-/// Whether every replica has a separate GPU. NCCL refuses two ranks on one.
-fn on_gpus_of_their_own(devices: &[Device]) -> bool {
-    let mut seen = HashSet::new();
-    let mut is_own = |cuda: &Cuda| !cuda.is_emulated() && seen.insert(cuda.options().gpu);
-    devices.iter().all(|device| device.get().is_some_and(&mut is_own))
 }

@@ -1,12 +1,16 @@
 //! The replicas of one process: a thread for each, how they exchange data, wait for each other, and end.
 
 pub(crate) mod abort;
+pub(crate) mod across;
 pub(crate) mod barrier;
 mod collective;
 pub(crate) mod hangs;
 pub(crate) mod members;
+#[cfg(feature = "cuda")]
 pub(crate) mod on_device;
 pub(crate) mod replicas;
 
+pub use across::{Across, Bring, Take, Transport};
 pub use collective::Local;
-pub use replicas::{Replica, run_replicas};
+pub use members::Members;
+pub use replicas::{Replica, run_members, run_replicas};

@@ -1,34 +1,44 @@
 use super::barrier::Barrier;
-use crate::{Error, Result};
-use program::Device;
+use super::collective::OnDevice;
+use crate::collective::equal_part;
+use crate::{Error, Nodes, Result};
+use program::{Device, Span, Storage};
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tensor_cuda::{Cuda, Peers};
+use tensor_cuda::{Cuda, Peers, nccl};
+
+/// Whether every replica has a separate GPU, and NCCL joins them. It refuses two ranks on one.
+pub(crate) fn on_gpus_of_their_own(devices: &[Device]) -> bool {
+    let mut seen = HashSet::new();
+    let mut is_own = |cuda: &Cuda| !cuda.is_emulated() && seen.insert(cuda.options().gpu);
+    devices.iter().all(|device| device.get().is_some_and(&mut is_own)) && nccl::available().is_ok()
+}
 
 /// Refuses replicas on clones of one GPU, which share the memory that a step works with.
 pub(crate) fn refuse_clones(devices: &[Device]) -> Result<()> {
     Ok(Cuda::refuse_clones(devices.iter().filter_map(Device::get))?)
 }
 
-/// The operations of [`Local`](crate::Local) from GPU to GPU.
-pub(crate) struct OnDevice {
-    pub(super) peers: Peers,
+/// GPUs that read each other's memory.
+struct OnGpus {
+    peers: Peers,
     /// The length that each replica passed.
     lens: Vec<AtomicUsize>,
 }
 
-impl OnDevice {
-    /// `None` if a device is no GPU.
-    pub(crate) fn of(devices: &[Device]) -> Result<Option<OnDevice>> {
-        let gpus = devices.iter().map(|device| device.get().cloned()).collect::<Option<Vec<Cuda>>>();
-        let Some(gpus) = gpus else { return Ok(None) };
-        let lens = devices.iter().map(|_| AtomicUsize::new(0)).collect();
-        Ok(Some(OnDevice { peers: Peers::of(&gpus)?, lens }))
-    }
+/// `None` if a device is no GPU.
+pub(crate) fn on_gpus(devices: &[Device]) -> Result<Option<Box<dyn OnDevice>>> {
+    let gpus = devices.iter().map(|device| device.get().cloned()).collect::<Option<Vec<Cuda>>>();
+    let Some(gpus) = gpus else { return Ok(None) };
+    let lens = devices.iter().map(|_| AtomicUsize::new(0)).collect();
+    Ok(Some(Box::new(OnGpus { peers: Peers::of(&gpus)?, lens })))
+}
 
+impl OnGpus {
     /// The barrier of an operation. At the first wait, each replica compares its length with that of the
     /// others, or of the root of a broadcast.
-    pub(super) fn host_barrier<'a>(
+    fn host_barrier<'a>(
         &'a self,
         rank: usize,
         barrier: &'a Barrier,
@@ -51,5 +61,46 @@ impl OnDevice {
             }
             Ok(())
         }
+    }
+}
+
+impl OnDevice for OnGpus {
+    fn has(&self, data: &Storage) -> bool {
+        data.get::<tensor_cuda::Buffer>().is_some()
+    }
+
+    fn all_reduce(
+        &self,
+        own: usize,
+        barrier: &Barrier,
+        nodes: Nodes<'_>,
+        data: &mut Storage,
+        at: Span,
+    ) -> Result<()> {
+        let meet = self.host_barrier(own, barrier, at.len, None);
+        self.peers.all_reduce(own, nodes.into(), data, at, meet)
+    }
+
+    fn broadcast(
+        &self,
+        own: usize,
+        barrier: &Barrier,
+        data: &mut Storage,
+        at: Span,
+        root: usize,
+    ) -> Result<()> {
+        self.peers.broadcast(own, data, at, root, self.host_barrier(own, barrier, at.len, Some(root)))
+    }
+
+    fn all_gather(&self, own: usize, barrier: &Barrier, data: &mut Storage, at: Span) -> Result<()> {
+        let meet = self.host_barrier(own, barrier, at.len, None);
+        equal_part(at, self.lens.len(), own)?;
+        self.peers.all_gather(own, data, at, meet)
+    }
+}
+
+impl<'a> From<Nodes<'a>> for tensor_cuda::Nodes<'a> {
+    fn from(Nodes { tree, earlier }: Nodes<'a>) -> Self {
+        tensor_cuda::Nodes { earlier, counts: tree.nodes(), joins: tree.joins() }
     }
 }

@@ -1,6 +1,7 @@
 use super::abort::{Abortable, Participant};
 use super::hangs::{Hangs, Mark, PATIENCE};
 use super::members::Members;
+#[cfg(feature = "cuda")]
 use super::on_device::refuse_clones;
 use crate::{Collective, Error, Local};
 use core::convert::Infallible;
@@ -87,13 +88,17 @@ where
     }
 }
 
-/// The same with the members of an existing group.
-pub(crate) fn run_members<T, E, F>(devices: &[Device], group: Members, body: F) -> Result<Vec<T>, E>
+/// The same with the members of an existing group, one for each device.
+///
+/// # Errors
+/// As [`run_replicas`].
+pub fn run_members<T, E, F>(devices: &[Device], group: Members, body: F) -> Result<Vec<T>, E>
 where
     T: Send,
     E: From<Error> + core::fmt::Display + Send,
     F: Fn(Replica) -> Result<T, E> + Sync,
 {
+    #[cfg(feature = "cuda")]
     refuse_clones(devices)?;
     let Members { collectives, barrier, across, patience } = group;
     let across = across.map(|across| across as Arc<dyn Abortable>);

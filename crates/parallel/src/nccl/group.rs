@@ -1,13 +1,14 @@
-use crate::join::Watchdog;
 use crate::local::barrier::Barrier;
 use crate::{Error, Result};
+use rendezvous::Watchdog;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ScopedJoinHandle;
 use tensor_cuda::nccl::Communicator;
 
-/// What the members of a group on threads of one process share.
-pub(crate) struct Group {
+/// What the members of a group of [`Nccl`](crate::Nccl) share, on threads of one process. Its communicators are closed
+/// with it.
+pub struct NcclGroup {
     pub(crate) failures: Failures,
     /// The communicators of dropped members. They are closed together, after the last one.
     parted: Mutex<Vec<Communicator>>,
@@ -31,9 +32,9 @@ impl Failures {
     }
 }
 
-impl Group {
-    pub(super) fn new(failures: Failures) -> Group {
-        Group { failures, parted: Mutex::default(), at_fault: AtomicBool::new(false) }
+impl NcclGroup {
+    pub(super) fn new(failures: Failures) -> NcclGroup {
+        NcclGroup { failures, parted: Mutex::default(), at_fault: AtomicBool::new(false) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Communicator>> {
@@ -75,7 +76,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for NcclGroup {
     fn drop(&mut self) {
         let panics = || std::thread::panicking().then(|| "this rank panicked".to_owned());
         let parted = self.parted.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -1,17 +1,17 @@
 mod group;
 mod process;
 
-pub(crate) use group::Group;
+pub use group::NcclGroup;
 pub use process::NcclProcess;
 
 use crate::collective::{behind, whole};
-use crate::join::Watchdog;
 use crate::local::abort::Abortable;
 use crate::local::barrier::Barrier;
 use crate::local::hangs::waiting_outside;
 use crate::{Collective, Error, Nodes, Queued, Result, SumTree};
 use group::Failures;
 use program::{Device, Span, Storage};
+use rendezvous::Watchdog;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use tensor_cuda::Cuda;
 use tensor_cuda::nccl::{Communicator, HostBarrier, Join, UniqueId, unique_id};
 
 /// The collective of GPUs by NVIDIA's NCCL: of threads with a GPU each
-/// ([`run_replicas`](crate::run_replicas)), or of processes with one GPU or several ([`NcclProcess`],
-/// [`Mpi::run_by_nccl`](crate::Mpi::run_by_nccl)), on one machine or many.
+/// ([`run_replicas`](crate::run_replicas)), or of processes with one GPU or several ([`NcclProcess`], or
+/// [`Members::by_nccl`](crate::Members::by_nccl)), on one machine or many.
 ///
 /// Operations are queued on the device's stream, and the host does not wait for them. Sums are in NCCL's
 /// order. They have the same bits on all replicas. Except with NVLS they have the same bits in every run on
@@ -39,7 +39,7 @@ use tensor_cuda::nccl::{Communicator, HostBarrier, Join, UniqueId, unique_id};
 pub struct Nccl {
     /// Taken when it is dropped.
     communicator: Option<Communicator>,
-    group: Arc<Group>,
+    group: Arc<NcclGroup>,
     /// Whether this replica is the one of its process that reports progress.
     reports: bool,
     in_order: bool,
@@ -50,9 +50,9 @@ pub struct Nccl {
 }
 
 /// The arguments for joining a group of replicas of several processes.
-pub(crate) struct NcclJoin {
+pub struct NcclJoin {
     /// The id from [`Nccl::draw_id`] on rank 0.
-    pub id: [u8; UniqueId::BYTES],
+    pub id: Vec<u8>,
     /// The rank of this process's first replica.
     pub rank: usize,
     /// The number of replicas of all processes.
@@ -66,14 +66,18 @@ pub(crate) struct NcclJoin {
 impl Nccl {
     /// Draws the id of a group of processes that this device is to join. Every process with the id can join,
     /// so it must stay private.
-    pub(crate) fn draw_id(device: &Device) -> Result<[u8; UniqueId::BYTES]> {
-        Ok(*Communicator::draw_id(gpu(device)?)?.as_bytes())
+    ///
+    /// # Errors
+    /// If the device is no GPU, or NCCL is missing.
+    pub fn draw_id(device: &Device) -> Result<Vec<u8>> {
+        Ok(Communicator::draw_id(gpu(device)?)?.as_bytes().to_vec())
     }
 
     /// Joins a group of processes with these devices, one for each replica of this process, and waits for the
     /// others. Threads of these devices can abort the barrier of the group.
-    pub(crate) fn join(devices: &[Device], join: NcclJoin) -> Result<(Vec<Nccl>, Arc<Group>)> {
+    pub(crate) fn join(devices: &[Device], join: NcclJoin) -> Result<(Vec<Nccl>, Arc<NcclGroup>)> {
         let NcclJoin { id, rank, world, patience, watch } = join;
+        let id = id_of(&id)?;
         let failures = Failures { barrier: Arc::new(Barrier::new(devices.len())), watch };
         let begin = |(own, device)| {
             let (id, failures) = (UniqueId::from_bytes(id), failures.clone());
@@ -86,14 +90,14 @@ impl Nccl {
     }
 
     /// The members of a group of threads, by rank, each with one of these devices.
-    pub(crate) fn on_threads(devices: &[Device], patience: Duration) -> Result<(Vec<Nccl>, Arc<Group>)> {
-        let (id, world) = (*unique_id()?.as_bytes(), devices.len());
+    pub(crate) fn on_threads(devices: &[Device], patience: Duration) -> Result<(Vec<Nccl>, Arc<NcclGroup>)> {
+        let (id, world) = (unique_id()?.as_bytes().to_vec(), devices.len());
         Nccl::join(devices, NcclJoin { id, rank: 0, world, patience, watch: None })
     }
 
     /// The members with these communicators, of one process.
-    fn members(failures: Failures, communicators: Vec<Communicator>) -> (Vec<Nccl>, Arc<Group>) {
-        let group = Arc::new(Group::new(failures));
+    fn members(failures: Failures, communicators: Vec<Communicator>) -> (Vec<Nccl>, Arc<NcclGroup>) {
+        let group = Arc::new(NcclGroup::new(failures));
         let member = |(own, communicator): (usize, Communicator)| {
             let (rank, world) = (communicator.rank(), communicator.world());
             let mut member = Nccl {
@@ -159,8 +163,9 @@ impl Nccl {
 }
 
 /// NCCL's id, as rank 0 has handed it out.
-pub(crate) fn id_of(bytes: &[u8]) -> Result<[u8; UniqueId::BYTES]> {
-    bytes.try_into().map_err(|_| Error::Rendezvous("what rank 0 handed out is no id of NCCL".into()))
+fn id_of(bytes: &[u8]) -> Result<[u8; UniqueId::BYTES]> {
+    let what = "what rank 0 handed out is no id of it";
+    bytes.try_into().map_err(|_| Error::Transport { name: "NCCL", what: what.into() })
 }
 
 fn gpu(device: &Device) -> program::Result<&Cuda> {

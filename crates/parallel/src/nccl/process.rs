@@ -1,10 +1,11 @@
-use super::{Nccl, NcclJoin, id_of};
-use crate::join::{ProcessGroup, Watchdog, longest_silence};
+use super::{Nccl, NcclGroup, NcclJoin};
 use crate::local::members::Members;
 use crate::local::replicas::run_members;
-use crate::{Agreement, Error, Replica, Result};
+use crate::{Across, Error, Replica, Result};
 use core::fmt::Display;
 use program::Device;
+use rendezvous::{Agreement, ProcessGroup, Watchdog, longest_silence};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,25 @@ pub struct NcclProcess {
     pub agreement: Agreement,
     /// How long another process may keep this one waiting.
     pub timeout: Duration,
+}
+
+impl Members {
+    /// The replicas of this process on these GPUs in a group that NCCL joins; and the group, which must outlive the
+    /// others' last operation. A failing thread calls off `across`.
+    ///
+    /// # Errors
+    /// If a device is no GPU, NCCL is missing, or another process did not come.
+    pub fn by_nccl(
+        devices: &[Device],
+        join: NcclJoin,
+        across: Option<Across>,
+    ) -> Result<(Members, Arc<NcclGroup>)> {
+        // A thread may wait for others that wait for NCCL.
+        let patience = 2 * join.patience;
+        let (members, group) = Nccl::join(devices, join)?;
+        let members = Members::new(members, &group.failures.barrier, patience);
+        Ok((Members { across: across.map(Arc::new), ..members }, group))
+    }
 }
 
 impl NcclProcess {
@@ -40,23 +60,20 @@ impl NcclProcess {
         let NcclProcess { mut group, agreement, timeout } = self;
         let own = group.rank();
         let id = match devices {
-            [device, ..] if own == 0 => Nccl::draw_id(device)?.to_vec(),
+            [device, ..] if own == 0 => Nccl::draw_id(device)?,
             _ => Vec::new(),
         };
         let waits = format!("{} seconds", timeout.as_secs_f64());
-        let id = id_of(&group.agree(agreement.with("a time-out of", waits), &id)?)?;
-        let replicas = group.replicas(devices.len())?;
-        let watch = Watchdog::start(group, timeout)?;
+        let id = group.agree(agreement.with("a time-out of", waits), &id).map_err(Error::from)?;
+        let replicas = group.replicas(devices.len()).map_err(Error::from)?;
+        let watch = Watchdog::start(group, timeout).map_err(Error::from)?;
 
         // The watchdog names the rank that is waited for, so its error comes first.
         let patience = timeout + longest_silence(timeout);
         let (rank, world) = (replicas[..own].iter().sum(), replicas.iter().sum());
         let join = NcclJoin { id, rank, world, patience, watch: Some(watch.clone()) };
-        let joined = Nccl::join(devices, join);
-        let (ran, of_nccl) = match joined {
+        let (ran, of_nccl) = match Members::by_nccl(devices, join, None) {
             Ok((members, of_nccl)) => {
-                // A thread may wait for others that wait for NCCL.
-                let members = Members::new(members, &of_nccl.failures.barrier, 2 * patience);
                 let ran = run_members(devices, members, body).and_then(|done| {
                     watch.enter();
                     of_nccl.part()?;

@@ -1,5 +1,7 @@
 //! `Nccl` over an exchange between emulated GPUs, and over NCCL itself where there are GPUs.
 
+#[path = "../../tests/emulated.rs"]
+mod emulated;
 #[path = "../../tests/everything.rs"]
 mod everything;
 
@@ -9,7 +11,8 @@ use crate::local::hangs::PATIENCE;
 use crate::local::members::Members;
 use crate::local::replicas::run_members;
 use crate::{Error, Exchanges, Nodes, Replica, SumTree, add_run, run_replicas, slice_batch};
-use everything::{EDGE, LENS, bring, everything, gpus, value};
+use emulated::gpus;
+use everything::{EDGE, LENS, bring, everything, value};
 use program::{Device, GraphCache, ReplayArgs, Span, Storage};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +20,7 @@ use tensor_cuda::Options as CudaOptions;
 use tensor_cuda::{Cuda, nccl};
 
 /// A group on emulated GPUs.
-fn emulated(devices: &[Device], in_order: bool, patience: Duration) -> Members {
+fn over_threads(devices: &[Device], in_order: bool, patience: Duration) -> Members {
     let failures = Failures { barrier: Arc::new(Barrier::new(devices.len())), watch: None };
     let gpus: Vec<Cuda> = devices.iter().map(|device| super::gpu(device).unwrap().clone()).collect();
     let failed = |_| {
@@ -28,7 +31,7 @@ fn emulated(devices: &[Device], in_order: bool, patience: Duration) -> Members {
     ordered(Nccl::members(failures, communicators), in_order)
 }
 
-fn ordered((members, group): (Vec<Nccl>, Arc<super::Group>), in_order: bool) -> Members {
+fn ordered((members, group): (Vec<Nccl>, Arc<super::NcclGroup>), in_order: bool) -> Members {
     let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
     Members::new(members, &group.failures.barrier, PATIENCE)
 }
@@ -39,7 +42,7 @@ fn in_order_it_has_the_bits_of_threads_in_host_memory() {
     for world in 2..=4 {
         let Some(devices) = gpus(world) else { return };
         let host = run_replicas(&vec![tensor_cpu::device(1); world], everything).unwrap();
-        let by_nccl = run_members(&devices, emulated(&devices, true, PATIENCE), everything).unwrap();
+        let by_nccl = run_members(&devices, over_threads(&devices, true, PATIENCE), everything).unwrap();
         assert_eq!(by_nccl, host, "{world} replicas");
     }
 }
@@ -54,9 +57,9 @@ fn otherwise_the_order_is_nccls() {
         Ok::<_, Error>(data.to_vec(&replica.device, EDGE, 9)?)
     };
     let expected: Vec<f32> = (0..9).map(|k| (value(2, k) + value(1, k)) + value(0, k)).collect();
-    let sums = run_members(&devices, emulated(&devices, false, PATIENCE), sum).unwrap();
+    let sums = run_members(&devices, over_threads(&devices, false, PATIENCE), sum).unwrap();
     assert_eq!(sums, vec![expected; 3]);
-    assert_ne!(sums, run_members(&devices, emulated(&devices, true, PATIENCE), sum).unwrap());
+    assert_ne!(sums, run_members(&devices, over_threads(&devices, true, PATIENCE), sum).unwrap());
 }
 
 #[test]
@@ -70,7 +73,7 @@ fn statistics_are_added_in_the_same_order_by_every_collective() {
         Ok::<_, Error>(data.to_vec(&device, EDGE, 9)?)
     };
     let host = run_replicas(&vec![tensor_cpu::device(1); 3], sum).unwrap();
-    assert_eq!(run_members(&devices, emulated(&devices, false, PATIENCE), sum).unwrap(), host);
+    assert_eq!(run_members(&devices, over_threads(&devices, false, PATIENCE), sum).unwrap(), host);
 }
 
 /// Three buckets of gradients, then the rest of 110 numbers.
@@ -100,8 +103,10 @@ fn buckets_have_the_bits_of_the_whole() {
     for in_order in [false, true] {
         let Some(devices) = gpus(3) else { return };
         let [whole, buckets] = [false, true].map(|by_buckets| {
-            run_members(&devices, emulated(&devices, in_order, PATIENCE), |replica| sum(replica, by_buckets))
-                .unwrap()
+            run_members(&devices, over_threads(&devices, in_order, PATIENCE), |replica| {
+                sum(replica, by_buckets)
+            })
+            .unwrap()
         });
         assert_eq!(whole, buckets);
     }
@@ -129,7 +134,7 @@ fn recorded(mut replica: Replica) -> Result<Vec<f32>, Error> {
 #[test]
 fn recorded_steps_add_up() {
     let Some(devices) = gpus(3) else { return };
-    let sums = run_members(&devices, emulated(&devices, false, PATIENCE), recorded).unwrap();
+    let sums = run_members(&devices, over_threads(&devices, false, PATIENCE), recorded).unwrap();
     assert_eq!(sums, vec![vec![6.0; 4 * 110]; 3]);
 }
 
@@ -142,7 +147,7 @@ fn all_learn_whether_it_went_well_for_all() {
         let queued = replica.collective.queued().unwrap();
         well.into_iter().map(|well| queued.all_agree(well)).collect::<Result<Vec<_>, _>>()
     };
-    let told = run_members(&devices, emulated(&devices, false, PATIENCE), ask).unwrap();
+    let told = run_members(&devices, over_threads(&devices, false, PATIENCE), ask).unwrap();
     assert_eq!(told, vec![[true, false, true]; 3]);
 }
 
@@ -150,7 +155,7 @@ fn all_learn_whether_it_went_well_for_all() {
 fn a_failing_replica_stops_the_others() {
     let Some(devices) = gpus(3) else { return };
     for in_order in [false, true] {
-        let group = || emulated(&devices, in_order, PATIENCE);
+        let group = || over_threads(&devices, in_order, PATIENCE);
         everything::a_failure_of_one_stops_all(|body| run_members(&devices, group(), body));
         everything::an_aborted_group_stays_aborted(|body| run_members(&devices, group(), body));
     }
@@ -160,7 +165,7 @@ fn a_failing_replica_stops_the_others() {
 #[test]
 fn a_replica_that_does_not_come_is_not_waited_for_without_end() {
     let Some(devices) = gpus(2) else { return };
-    let group = emulated(&devices, false, Duration::from_millis(50));
+    let group = over_threads(&devices, false, Duration::from_millis(50));
     let result = run_members(&devices, group, |mut replica: Replica| {
         let mut data = replica.device.alloc(4)?;
         replica.collective.queued().unwrap().set_blocking(false);
@@ -178,7 +183,7 @@ fn a_replica_that_does_not_come_is_not_waited_for_without_end() {
 #[test]
 fn a_rank_brings_the_nodes_of_the_tree() {
     let Some(devices) = gpus(2) else { return };
-    let result = run_members(&devices, emulated(&devices, false, PATIENCE), |mut replica: Replica| {
+    let result = run_members(&devices, over_threads(&devices, false, PATIENCE), |mut replica: Replica| {
         let (device, rank) = (replica.device.clone(), replica.rank());
         let (earlier, mut data) = ([device.alloc(8)?], device.alloc(8)?);
         for counts in [[3, 1], [1, 3], [4, 3]] {
@@ -197,10 +202,10 @@ fn a_rank_brings_the_nodes_of_the_tree() {
 
 #[test]
 fn only_gpus_can_join() {
-    let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, watch: None };
+    let join = NcclJoin { id: vec![0; 128], rank: 0, world: 1, patience: PATIENCE, watch: None };
     assert!(Nccl::join(&[tensor_cpu::device(1)], join).is_err());
     let Some(devices) = gpus(1) else { return };
-    let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, watch: None };
+    let join = NcclJoin { id: vec![0; 128], rank: 0, world: 1, patience: PATIENCE, watch: None };
     let error = Nccl::join(&devices, join).err().unwrap().to_string();
     assert!(error.contains("this id is of no group of emulated GPUs"), "{error}");
 }
@@ -209,7 +214,7 @@ fn only_gpus_can_join() {
 #[test]
 fn only_equal_parts_are_gathered() {
     let Some(devices) = gpus(2) else { return };
-    let result = run_members(&devices, emulated(&devices, false, PATIENCE), |mut replica: Replica| {
+    let result = run_members(&devices, over_threads(&devices, false, PATIENCE), |mut replica: Replica| {
         let mut data = replica.device.alloc(5)?;
         replica.collective.all_gather(&replica.device, &mut data, Span::new(0, 5))
     });
@@ -223,7 +228,7 @@ fn processes_of_several_replicas_join_by_an_id() {
     let Some(devices) = gpus(3) else { return };
     let id = Nccl::draw_id(&devices[0]).unwrap();
     let process = |first: usize, devices: &[Device]| {
-        let join = NcclJoin { id, rank: first, world: 3, patience: PATIENCE, watch: None };
+        let join = NcclJoin { id: id.clone(), rank: first, world: 3, patience: PATIENCE, watch: None };
         run_members(devices, ordered(Nccl::join(devices, join)?, true), |mut replica| {
             let well = replica.rank() != 1;
             let queued = replica.collective.queued().unwrap();
@@ -236,7 +241,7 @@ fn processes_of_several_replicas_join_by_an_id() {
         (process(1, &devices[1..]).unwrap(), one.join().unwrap().unwrap())
     });
     let expected =
-        run_members(&devices, emulated(&devices, true, PATIENCE), |replica| everything(replica, &LENS));
+        run_members(&devices, over_threads(&devices, true, PATIENCE), |replica| everything(replica, &LENS));
     assert_eq!([others, one].concat(), expected.unwrap());
 }
 

@@ -2,6 +2,7 @@ use super::link::Link;
 use crate::local::abort::{Abortable, Participant};
 use crate::local::barrier::Barrier;
 use crate::local::members::Members;
+#[cfg(feature = "cuda")]
 use crate::local::on_device::refuse_clones;
 use crate::local::replicas::{run_threads, run_within};
 use crate::{Collective, Error, Local, Replica, Result};
@@ -136,6 +137,7 @@ where
     if stages == 1 {
         return run_within(devices, patience, |replica| body(replica, Stage::whole()));
     }
+    #[cfg(feature = "cuda")]
     refuse_clones(devices)?;
     run_threads(members(devices, stages, patience)?, patience, |(replica, stage)| body(replica, stage))
 }

@@ -10,7 +10,6 @@
 
 #[path = "../../src/collective.rs"]
 mod collective;
-mod mpi;
 mod orders;
 #[path = "../../src/sum_tree.rs"]
 mod sum_tree;
@@ -18,9 +17,9 @@ mod sum_tree;
 #[path = "../../src/local"]
 mod local {
     pub(crate) mod abort;
+    pub(crate) mod across;
     pub(crate) mod barrier;
     pub(crate) mod collective;
-    mod on_device;
 
     /// Nothing looks for threads that hang: loom finds them.
     pub(crate) mod hangs {

@@ -1,12 +1,11 @@
 use super::device_weights::DeviceWeights;
 use super::forms;
 use super::forms::MOST;
-use super::kernels;
 use options::{Kind, Table, options};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
-use tensor_cuda::Kernels;
 
 /// The longest time-out, in seconds.
 const A_WEEK: u64 = 7 * 24 * 60 * 60;
@@ -58,7 +57,7 @@ options! {
         /// CPU threads in total; by default one per core
         threads: usize = 0, Kind::Between(0, MOST as u64), "--threads N";
         /// What computes convolutions and dense layers on a GPU: auto (the faster of both), own (our own kernels) or library (cuDNN and cuBLASLt)
-        kernels: Kernels = Kernels::Auto, Kind::OneOf(&["auto", "own", "library"]), "--kernels NAME", via "kernels";
+        kernels: Kernels = Kernels::Auto, Kind::OneOf(&["auto", "own", "library"]), "--kernels NAME";
         /// Start the ops of a step one by one, and not as a CUDA graph
         no_graph: bool = false, Kind::Switch, "--no-graph";
         /// Run one kernel of a GPU after the other, and none side by side
@@ -108,6 +107,29 @@ pub enum DeviceKind {
     Cpu,
     /// NVIDIA GPUs.
     Cuda,
+}
+
+/// What computes convolutions and dense layers on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kernels {
+    /// The faster of both.
+    #[default]
+    Auto,
+    /// Our own kernels.
+    Own,
+    /// cuDNN and cuBLASLt.
+    Library,
+}
+
+impl fmt::Display for Kernels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kernels::Auto => "auto",
+            Kernels::Own => "own",
+            Kernels::Library => "library",
+        })
+    }
 }
 
 /// When to do what an option says.

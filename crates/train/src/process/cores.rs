@@ -1,4 +1,4 @@
-use parallel::cluster::{Place, Source};
+use rendezvous::{Place, Source};
 use std::fs;
 
 /// The default number of threads of this process.

@@ -1,6 +1,6 @@
 use super::cores;
 use crate::{Config, DeviceKind, Devices, Error, Result};
-use parallel::cluster::{Place, Source};
+use rendezvous::{Place, Source};
 
 /// This process's part of the machine's devices; `present` is the number of GPUs that it sees.
 pub(super) fn share(config: &Config, place: &Place, present: usize) -> Result<Devices> {

@@ -2,8 +2,8 @@ use crate::Config;
 use crate::config::agreed;
 use crate::data::digest;
 use crate::run::{PreparedRun, arithmetic};
-use parallel::Agreement;
 use program::Device;
+use rendezvous::Agreement;
 
 /// The values that must agree across processes: every option that decides bits, the network, the data, and
 /// the arithmetic of the device.
@@ -37,7 +37,7 @@ pub(super) fn facts(run: &PreparedRun<'_>, device: &Device) -> Agreement {
 /// Adds the arithmetic of the devices. The choice of devices need not agree.
 ///
 /// ```
-/// use parallel::Agreement;
+/// use rendezvous::Agreement;
 ///
 /// let config = train::recipe("quick")?;
 /// let facts = train::with_device_facts(Agreement::new(), &config);

@@ -10,11 +10,10 @@ use crate::{
     open_devices,
 };
 use dataset::Dataset;
-use parallel::cluster::{Place, Source, discover, variable};
-use parallel::join::{ProcessGroup, connect};
-use parallel::{Agreement, Replica, Stage};
+use parallel::{Replica, Stage};
 use program::Device;
 use recovery::{Kept, Next};
+use rendezvous::{Agreement, Place, ProcessGroup, Source, connect, discover, variable};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use transport::Transport;
@@ -47,8 +46,8 @@ impl Process {
     /// On GPUs they are joined by NCCL; by MPI if that started them and is built in.
     ///
     /// # Errors
-    /// [`Error::Parallel`](crate::Error::Parallel) if the environment is contradictory, if nothing in this
-    /// build joins processes on such devices, or if the address of the rendezvous is missing.
+    /// [`Error::Rendezvous`] if the environment is contradictory, or if the address of the rendezvous is missing;
+    /// [`Error::NoTransport`] if nothing in this build joins processes on such devices.
     pub fn join(devices: &Devices) -> Result<Option<Process>> {
         match discover(variable)? {
             Some(place) if place.world > 1 => {
@@ -106,7 +105,7 @@ impl Process {
     /// get their own one, and so do all with MPI.
     ///
     /// # Errors
-    /// [`Error::Parallel`](crate::Error::Parallel) if another process did not answer in time.
+    /// [`Error::Rendezvous`] if another process did not answer in time.
     pub fn any_restarted(&mut self, restarted: bool) -> Result<bool> {
         let Some(group) = &mut self.group else { return Ok(restarted) };
         let said = group.gather(&[u8::from(restarted)])?;
@@ -118,7 +117,7 @@ impl Process {
     /// itself.
     ///
     /// # Errors
-    /// [`Error::Parallel`](crate::Error::Parallel) if the first process has ended.
+    /// [`Error::Rendezvous`] if the first process has ended.
     pub fn common_checkpoint(&mut self, own: Option<String>) -> Result<Option<String>> {
         let Some(group) = &mut self.group else { return Ok(own) };
         let name = own.unwrap_or_default();
@@ -268,7 +267,7 @@ mod tests {
         let mut config = crate::recipe("keras-cnn").unwrap();
         config.training.data.image_size = Some(trained::ImageSize { height: 8, width: 8 });
         config.placement.devices.device = crate::DeviceKind::Cpu;
-        let settings = parallel::join::Settings::default();
+        let settings = rendezvous::Settings::default();
         let transport = Transport::Nccl { settings, timeout: std::time::Duration::from_secs(1) };
         let (place, replicas) = (place(0, 1), Vec::new());
         let process = Process { place, transport, group: None, replicas, comes_back: false };

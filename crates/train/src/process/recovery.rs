@@ -1,10 +1,10 @@
 //! What the processes that are left do when others were lost: they take the most advanced state among them, and
 //! continue from there. No checkpoint is read.
 
+use crate::mpi::Mpi;
 use crate::run::{End, Outcome};
 use crate::{Error, Result, Resume, TrainState};
 use checkpoint::Tensors;
-use parallel::{Collective, Mpi};
 
 /// What a process keeps of a run when its replicas have ended.
 pub(super) struct Kept {
@@ -66,12 +66,11 @@ fn take_most_advanced(
     resume: Option<&Resume>,
     kept: &mut Option<Box<Kept>>,
 ) -> Result<Vec<[f64; FIGURES]>> {
-    let device = tensor_cpu::device(1);
     let finished = kept.as_ref().is_some_and(|kept| kept.finished);
     let resume = kept.as_ref().map(|kept| &kept.resume).or(resume);
     let (epoch, steps) = resume.map_or((0, 0), |resume| (resume.state.epoch, resume.state.partial.steps));
     let own: [f64; FIGURES] = [epoch as f64, steps as f64, f64::from(u8::from(finished))];
-    let all = mpi.gather_numbers(&device, &own)?;
+    let all = mpi.gather(&own)?;
     let all = all.as_chunks().0.to_vec();
     let most = (1..all.len()).fold(0, |most, rank| if all[rank] > all[most] { rank } else { most });
     if all.iter().any(|figures| figures[..2] != all[most][..2]) {

@@ -1,9 +1,8 @@
-use crate::devices::{nccl_available, usable_gpus};
-use crate::{DeviceKind, Devices, Result};
-use parallel::cluster::{Place, Source, variable};
-use parallel::join::{ProcessGroup, Settings, connect};
-use parallel::{Agreement, Error, Mpi, MpiOptions, NcclProcess, Replica};
+use crate::mpi::{Mpi, MpiOptions};
+use crate::{DeviceKind, Devices, Error, Result, gpus};
+use parallel::Replica;
 use program::Device;
+use rendezvous::{Agreement, Place, ProcessGroup, Settings, Source, connect, variable};
 use std::time::Duration;
 
 /// The transport between the processes of a run.
@@ -30,7 +29,7 @@ impl Transport {
         let timeout = devices.patience();
         let settings = Settings::discover(variable)?;
         if matches!(place.source, Source::OpenMpi | Source::Mpich | Source::Slurm) {
-            let nccl = devices.device != DeviceKind::Cpu && usable_gpus().is_ok() && nccl_available().is_ok();
+            let nccl = devices.device != DeviceKind::Cpu && gpus::usable().is_ok() && gpus::nccl().is_ok();
             // A secret for the rendezvous means that MPI is not wanted.
             if !nccl || settings.secret.is_none() {
                 let library = devices.mpi_library.clone();
@@ -43,20 +42,19 @@ impl Transport {
         let unable =
             |why: String| Error::NoTransport(format!("{source} started {world} processes, but {why}"));
         if devices.device == DeviceKind::Cpu {
-            return Err(unable(on_cpus(place)).into());
+            return Err(unable(on_cpus(place)));
         }
-        match (usable_gpus(), devices.kind()) {
+        match (gpus::usable(), devices.kind()) {
             (Ok(_), _) => {}
             (Err(why), kind) => {
                 let why = without_way_out(&why.to_string());
                 return Err(unable(match kind {
                     DeviceKind::Cuda => format!("no GPU can be used: {why}"),
                     _ => format!("{} (no GPU is used: {why})", on_cpus(place)),
-                })
-                .into());
+                }));
             }
         }
-        nccl_available().map_err(|why| unable(format!("NCCL can't join them: {why}")))?;
+        gpus::nccl().map_err(|why| unable(format!("NCCL can't join them: {why}")))?;
         settings.check(place)?;
         Ok(Transport::Nccl { settings, timeout })
     }
@@ -93,14 +91,14 @@ impl Transport {
         let results = match self {
             Transport::Nccl { settings, timeout } => {
                 let group = group.map_or_else(|| connect(place, settings), Ok)?;
-                NcclProcess { group, agreement: facts.clone(), timeout: *timeout }.run(devices, body)
+                gpus::run(group, facts, *timeout, devices, body)
             }
             Transport::Mpi { mpi, nccl, timeout } => {
                 mpi.agree(&facts.clone().with("sums by", if *nccl { "NCCL" } else { "MPI" }))?;
-                if *nccl { mpi.run_by_nccl(devices, *timeout, body) } else { mpi.run(devices, body) }
+                if *nccl { gpus::run_by_mpi(mpi, *timeout, devices, body) } else { mpi.run(devices, body) }
             }
         };
-        results?.into_iter().next().ok_or_else(|| crate::Error::Device("there is no device".into()))
+        results?.into_iter().next().ok_or_else(|| Error::Device("there is no device".into()))
     }
 }
 
@@ -138,9 +136,18 @@ mod tests {
         assert!(error.contains("start them with `towers launch --processes 8 -- train ...`"), "{error}");
     }
 
+    #[cfg(not(feature = "mpi"))]
+    #[test]
+    fn without_the_feature_processes_of_mpi_are_refused() {
+        for source in [Source::OpenMpi, Source::Mpich, Source::Slurm] {
+            let error = refused(&Place { source, ..place(0, 2) }, DeviceKind::Cpu);
+            assert!(error.contains("built without MPI; build it with the feature `mpi`"), "{error}");
+        }
+    }
+
     #[test]
     fn processes_that_find_no_gpu_are_told_why() {
-        if usable_gpus().is_ok() {
+        if gpus::usable().is_ok() {
             println!("SKIPPED: what processes without a GPU are told: there is one");
             return;
         }

@@ -3,7 +3,7 @@
 use super::prepared_run::PreparedRun;
 use super::sample_step::{SampleStep, comparison_device, way_around};
 use super::worker::model_of;
-use crate::{Error, Result, When};
+use crate::{Error, Result, When, gpus};
 use layers::{Comparison, Mode};
 use program::Device;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -11,7 +11,6 @@ use std::io::Write as _;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use tensor_cuda::Cuda;
 
 /// The file in the cache folder with a line for each device that passed.
 const PASSED: &str = "checked-devices.txt";
@@ -36,11 +35,11 @@ impl PreparedRun<'_> {
     /// # Errors
     /// [`Error::Device`] with the first op whose result is wrong, and a way around it. Those of the devices.
     pub(super) fn check_devices(&self, devices: &[Device]) -> Result<()> {
-        let passed = tensor_cuda::cache_folder().map(|folder| folder.join(PASSED));
+        let passed = gpus::cache_folder().map(|folder| folder.join(PASSED));
         let mut checked: Vec<String> = Vec::new();
         let when = self.config.placement.devices.check_device;
         for device in devices {
-            let (name, remembers) = (name(device), is_real_gpu(device));
+            let (name, remembers) = (name(device), gpus::is_real(device));
             let is_known = || passed.as_deref().is_some_and(|passed| is_in(passed, &name));
             let is_due = || when == When::Always || when == When::Auto && remembers && !is_known();
             if checked.contains(&name) || !is_due() {
@@ -92,17 +91,13 @@ impl PreparedRun<'_> {
     }
 }
 
-fn is_real_gpu(device: &Device) -> bool {
-    device.get::<Cuda>().is_some_and(|cuda| !cuda.is_emulated())
-}
-
 /// Everything that decides the results of a device: its model, the software, and the options.
 fn name(device: &Device) -> String {
     let name = device.name();
-    let Some(cuda) = device.get::<Cuda>() else { return name };
-    let options = cuda.options();
-    let (software, precision) = (tensor_cuda::software().join(", "), options.precision);
-    format!("{}, {software}, {precision}, kernels {}", model_of(&name), options.kernels)
+    match gpus::software(device) {
+        Some(software) => format!("{}, {software}", model_of(&name)),
+        None => name,
+    }
 }
 
 fn is_in(passed: &Path, name: &str) -> bool {

@@ -7,7 +7,7 @@ use program::{CaptureStatus, Device, GraphCache, ReplayArgs};
 /// A device without graphs runs the work every time. A GPU runs it the first time, reserves memory and
 /// chooses algorithms. The second time it captures the work, and from then on it replays the graph. Until
 /// some work comes a third time, the operations of the collective run one by one. If one replica can't
-/// capture the work, none does: [`Nccl`](parallel::Nccl) explains why.
+/// capture the work, none does: `parallel::Nccl` explains why.
 ///
 /// ```
 /// use parallel::run_replicas;

@@ -1,10 +1,10 @@
 //! The error for too little memory of a GPU, with a batch size that would fit.
 
+use crate::gpus::free_memory;
 use crate::{Error, Result};
 use layers::Mode;
 use models::Model;
 use program::{Device, Precision};
-use tensor_cuda::{Cuda, gpus};
 
 /// The memory that a device needs besides activations: scratch memory of libraries, the data, parameters and
 /// optimizer state.
@@ -22,11 +22,6 @@ pub(crate) fn explain(error: layers::Error, model: &Model, device: &Device, batc
         Some(free) => sentence(model, device.precision(), batch, free).map_or(error.into(), Error::Device),
         None => error.into(),
     }
-}
-
-fn free_memory(device: &Device) -> Option<u64> {
-    let gpu: &Cuda = device.get()?;
-    gpus().ok()?.get(gpu.options().gpu)?.free_memory()
 }
 
 fn sentence(model: &Model, precision: Precision, batch: usize, free: u64) -> Option<String> {

@@ -23,7 +23,6 @@ use parallel::{Collective, Exchanges, Stage};
 use program::{Device, OptimizerState, ReplayArgs, Span};
 use std::mem::take;
 use std::time::{Duration, Instant};
-use tensor_cuda::Cuda;
 
 /// One replica of a run, or a stage of one: a network and its optimizer.
 pub(crate) struct Worker<'a> {
@@ -314,8 +313,7 @@ impl Worker<'_> {
     pub(crate) fn fallbacks(&self) -> Vec<String> {
         let refusal = self.passes.capture_refusal();
         let eager = refusal.map(|why| format!("steps run op by op, which takes longer: {why}"));
-        let of_device = self.device.get::<Cuda>().map(Cuda::fallbacks);
-        eager.into_iter().chain(of_device.into_iter().flatten()).collect()
+        eager.into_iter().chain(crate::gpus::fallbacks(&self.device)).collect()
     }
 
     /// The metrics on the validation data, over all replicas; NaN without data. `None` if a replica was asked to stop in

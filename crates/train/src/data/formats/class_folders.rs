@@ -2,7 +2,7 @@ use super::format::{Format, Request};
 use crate::data::progress::Progress;
 use crate::{Result, When, memory};
 use dataset::Dataset;
-use parallel::cluster::{discover, variable};
+use rendezvous::{discover, variable};
 use std::path::Path;
 
 /// A folder of class folders with pictures.

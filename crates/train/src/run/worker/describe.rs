@@ -1,11 +1,10 @@
 //! Descriptions of the devices of a run, for observers.
 
 use super::Worker;
-use crate::{DeviceWeights, Resume, TrainState};
+use crate::{DeviceWeights, Resume, TrainState, gpus};
 use layers::Role;
 use optim::Progress;
 use program::Device;
-use tensor_cuda::{Cuda, Kernels};
 
 /// The share of their first values, zeros and ones, that running averages may still have.
 const UNSETTLED: f64 = 0.05;
@@ -120,9 +119,9 @@ fn unsettled(momentum: f64, steps_per_epoch: u64, epochs: u64) -> [Option<String
 /// set of a CPU.
 pub(crate) fn arithmetic(device: &Device) -> String {
     let name = device.name();
-    match device.get::<Cuda>().map(|cuda| cuda.options().kernels) {
+    match gpus::kernels(device) {
         None if device.kind() == "cpu" => format!("a CPU with {}", tensor_cpu::simd_level()),
-        None | Some(Kernels::Auto) => model_of(&name).to_owned(),
+        None => model_of(&name).to_owned(),
         Some(kernels) => format!("{} with kernels {kernels}", model_of(&name)),
     }
 }
