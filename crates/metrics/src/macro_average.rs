@@ -53,6 +53,14 @@ fn best(scores: &[f32]) -> usize {
     scores.iter().enumerate().fold(0, better)
 }
 
+/// Counts a sample: for each class those that are right, those that were taken for it, and those of it.
+pub(crate) fn count(scores: &[f32], label: usize, counts: &mut [u64]) {
+    let taken = best(scores);
+    counts[3 * label] += u64::from(taken == label);
+    counts[3 * taken + 1] += 1;
+    counts[3 * label + 2] += 1;
+}
+
 impl MacroAverage {
     fn if_named(self, name: &str) -> Option<Box<dyn Metric>> {
         (self.name == name).then(|| Box::new(self) as _)
@@ -73,10 +81,7 @@ impl Metric for MacroAverage {
     }
 
     fn add(&self, scores: &[f32], label: usize, counts: &mut [u64]) {
-        let taken = best(scores);
-        counts[3 * label] += u64::from(taken == label);
-        counts[3 * taken + 1] += 1;
-        counts[3 * label + 2] += 1;
+        count(scores, label, counts);
     }
 
     fn value(&self, counts: &[u64]) -> f64 {
