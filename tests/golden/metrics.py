@@ -13,7 +13,7 @@ import pathlib
 import keras
 import numpy as np
 import sklearn
-from sklearn.metrics import balanced_accuracy_score, precision_recall_fscore_support, roc_auc_score
+from sklearn.metrics import balanced_accuracy_score, matthews_corrcoef, precision_recall_fscore_support, roc_auc_score
 
 rng = np.random.default_rng(7)
 
@@ -32,7 +32,7 @@ def probabilities(logits):
 def case(name, labels, logits):
     best = logits.argmax(axis=1)
     precision, recall, f1, _ = precision_recall_fscore_support(labels, best, average="macro", zero_division=0)
-    values = {"balanced_acc": balanced_accuracy_score(labels, best), "precision": precision, "recall": recall, "f1": f1}
+    values = {"balanced_acc": balanced_accuracy_score(labels, best), "precision": precision, "recall": recall, "f1": f1, "mcc": matthews_corrcoef(labels, best)}
     classes = logits.shape[1]
     for k in [1, 2, 3, 5]:
         if k < classes:

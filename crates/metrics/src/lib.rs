@@ -9,6 +9,7 @@
 //! | `topK_acc`, such as `top5_acc` | the share of the samples whose class has one of the K best scores | Keras' `TopKCategoricalAccuracy` |
 //! | `balanced_acc` | the mean recall of the classes | scikit-learn's `balanced_accuracy_score` |
 //! | `precision`, `recall`, `f1` | the mean over the classes ("macro") | scikit-learn's `precision_recall_fscore_support` |
+//! | `mcc` | Matthews' correlation coefficient | scikit-learn's `matthews_corrcoef` |
 //! | `auc` | the area under the ROC curve, for two classes | Keras' `AUC` |
 //!
 //! [`Values`] is a list of named numbers, such as the metrics of an epoch. [`about`] knows the title of a metric and the
@@ -20,6 +21,7 @@ mod auc;
 mod error;
 mod list;
 mod macro_average;
+mod mcc;
 mod metric;
 mod tally;
 mod top_k;

@@ -1,15 +1,16 @@
-use crate::{Metric, auc, macro_average, top_k};
+use crate::{Metric, auc, macro_average, mcc, top_k};
 
 /// A metric with a name, or `None` for another name.
 type Named = fn(&str) -> Option<Box<dyn Metric>>;
 
 /// The metrics: a line each, with a name that it has.
-const LIST: [(&str, Named); 6] = [
+const LIST: [(&str, Named); 7] = [
     ("top5_acc", top_k::named),
     ("balanced_acc", macro_average::balanced_acc),
     ("precision", macro_average::precision),
     ("recall", macro_average::recall),
     ("f1", macro_average::f1),
+    ("mcc", mcc::named),
     ("auc", auc::named),
 ];
 
@@ -19,7 +20,7 @@ pub fn named(name: &str) -> Option<Box<dyn Metric>> {
 }
 
 /// The names of the metrics, in words for help texts.
-pub const NAMES: &str = "top5_acc (or another number), balanced_acc, precision, recall, f1, auc";
+pub const NAMES: &str = "top5_acc (or another number), balanced_acc, precision, recall, f1, mcc, auc";
 
 /// The names of the metrics.
 pub fn names() -> impl Iterator<Item = &'static str> {

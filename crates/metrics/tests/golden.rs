@@ -38,7 +38,7 @@ fn values_are_those_of_keras_and_scikit_learn() {
             compared += 1;
         }
     }
-    assert_eq!(compared, 3 * 4 + 4 + 4 + 1 + 1);
+    assert_eq!(compared, 3 * 5 + 4 + 4 + 1 + 1);
 }
 
 /// With 199 steps between thresholds, the area is near the exact one.
@@ -70,7 +70,7 @@ fn what_is_not_defined_is_refused_or_nan() {
             metrics::NAMES.contains(name) && metrics::named(name).is_some_and(|metric| metric.name() == name)
         );
     }
-    let known = "top5_acc, balanced_acc, precision, recall, f1, auc";
+    let known = "top5_acc, balanced_acc, precision, recall, f1, mcc, auc";
     assert_eq!(error(&["f2"], 3), format!("the metric is `f2`, but must be one of {known}"));
 
     let names = ["top1_acc", "balanced_acc", "precision", "auc"];
