@@ -47,6 +47,43 @@ fn all_callbacks_of_keras_in_one_run() {
     );
 }
 
+/// All files name them, options watch them, and `evaluate` computes the same.
+#[test]
+fn a_run_measures_what_it_is_told() {
+    let place = Place::new();
+    let flags = "--epochs 2 --metrics f1,top3_acc --save-best val_f1 --csv-log log.csv";
+    place.prints(&format!("{SMALL} {flags}"), " - val_f1: ");
+    let history = place.read("run/history.csv");
+    let (header, last) = (history.lines().next().unwrap(), history.lines().last().unwrap());
+    assert_eq!(header, "epoch,loss,acc,val_loss,val_acc,val_f1,val_top3_acc,lr,seconds,images_per_second");
+    let log = place.read("log.csv");
+    let columns = "epoch,accuracy,learning_rate,loss,val_accuracy,val_f1,val_loss,val_top3_acc";
+    assert_eq!(log.lines().next(), Some(columns));
+    assert!(place.read("run/curves.svg").contains("Macro F1"));
+    let evaluated = place.run("evaluate --json --model run/checkpoints/epoch-0002").ends(0).out();
+    let evaluated: serde_json::Value = serde_json::from_str(&evaluated).unwrap();
+    let f1: f64 = last.split(',').nth(5).unwrap().parse().unwrap();
+    assert!((evaluated["f1"].as_f64().unwrap() - f1).abs() < 1e-9, "{f1}, not {}", evaluated["f1"]);
+    place.prints("evaluate --model run", " - balanced_acc: ");
+    // A resume may measure more; the epochs before lack it.
+    let more = "train --resume run --epochs 3 --metrics f1,top3_acc,recall";
+    place.run(more).ends(1).complains("its first line is `epoch,accuracy,");
+    place.prints(&format!("{more} --csv-log more.csv"), " - val_recall: ");
+    let history = place.read("run/history.csv");
+    let recalls = Vec::from_iter(history.lines().map(|line| line.split(',').nth(7).unwrap().is_empty()));
+    assert_eq!((recalls, history.contains("val_top3_acc,val_recall")), (vec![false, true, true, false], true));
+}
+
+#[test]
+fn metrics_that_are_not_measured_are_refused() {
+    let place = Place::new();
+    place.refuses(&format!("{SMALL} --metrics f11"), "did you mean `f1`?");
+    place.refuses(&format!("{SMALL} --early-stop val_f1"), "or val_f1 with `f1` in --metrics");
+    place.refuses(&format!("{SMALL} --metrics auc"), "needs two classes, and there are 10");
+    place.refuses(&format!("{SMALL} --save-best val_f3"), "val_recall, val_f1, val_mcc, val_auc; did you mean");
+    assert!(!place.path().join("run").exists());
+}
+
 /// Output files that flags chose belong to the run, and a resume continues them from any folder.
 #[test]
 fn a_resumed_run_goes_on_with_its_logs() {
