@@ -50,7 +50,7 @@ pub fn data_of<K: Keys>(
     flags: &Flags<K>,
 ) -> anyhow::Result<(Config, bool)> {
     let config = |folder: &Path| -> Option<Config> {
-        let text = train::read_text(&folder.join("config.json")).ok()?;
+        let text = files::read_text(&folder.join("config.json")).ok()?;
         serde_json::from_str(&text).ok()
     };
     // A checkpoint is up to two folders deeper; a file of `--checkpoint-path` may be in subfolders.

@@ -121,7 +121,7 @@ impl Row {
     fn read_config(&mut self, run: &Path) -> Result<(), String> {
         let path = run.join(CONFIG);
         let refuse = |error: &dyn std::fmt::Display| format!("can't read {}: {error}", path.display());
-        let text = train::read_text(&path).map_err(|error| refuse(&error))?;
+        let text = files::read_text(&path).map_err(|error| error.to_string())?;
         let config: Value = serde_json::from_str(&text).map_err(|error| refuse(&error))?;
         self.recipe = config["recipe"].as_str().map(str::to_owned);
         self.of = config["epochs"].as_u64();

@@ -1,12 +1,12 @@
 //! Runs that begin with given weights, and frozen layers.
 
-use checkpoint::{MODEL_FILE, Tensors, load_tensors};
+use checkpoint::{Tensors, load_tensors};
 use std::path::Path;
 use towers_tests::{
     Finished, assert_same, assert_same_steps, cpus, few_images, in_two_parts, quick_on_14, run_in, trained,
 };
 use train::{Config, Preprocessing, Resume, cifar, open_model};
-use trained::Assumed;
+use trained::{Assumed, MODEL_FILE};
 
 /// A trained network in a folder, with the preprocessing of `minigooglenet`.
 fn pretrained(folder: &Path) -> Tensors {

@@ -17,7 +17,7 @@ struct Project {
     with_features: usize,
 }
 
-const PROJECTS: [Project; 11] = [
+const PROJECTS: [Project; 12] = [
     Project {
         crates: &["optim"],
         features: "",
@@ -71,20 +71,28 @@ const PROJECTS: [Project; 11] = [
         with_features: 10,
     },
     Project {
+        crates: &["files"],
+        features: "",
+        program: include_str!("../outside/files.rs"),
+        prints: &["{\"epoch\": 3}", "can't read "],
+        packages: 1,
+        with_features: 1,
+    },
+    Project {
         crates: &["checkpoint"],
         features: "",
         program: include_str!("../outside/checkpoint.rs"),
         prints: &["epoch-0003: after three epochs"],
-        packages: 40,
-        with_features: 40,
+        packages: 41,
+        with_features: 41,
     },
     Project {
         crates: &["interchange", "layers", "models", "tensor-cpu"],
         features: "default = [\"interchange/onnx\"]\nkeras = [\"interchange/keras\"]",
         program: include_str!("../outside/interchange.rs"),
         prints: &["small_cnn tells [\"cat\", \"dog\"] apart"],
-        packages: 55,
-        with_features: 79,
+        packages: 56,
+        with_features: 80,
     },
     Project {
         crates: &["rendezvous"],
@@ -107,8 +115,8 @@ const PROJECTS: [Project; 11] = [
         features: "",
         program: include_str!("../outside/trained.rs"),
         prints: &["no/such/run"],
-        packages: 87,
-        with_features: 87,
+        packages: 88,
+        with_features: 88,
     },
 ];
 

@@ -4,8 +4,7 @@ use crate::{
     TrainState,
 };
 use checkpoint::{
-    Best, BestSoFar, MODEL_FILE, Mode, Policy, Store, Tensor, Tensors, epoch_name, load_tensors,
-    save_tensors, step_name,
+    Best, BestSoFar, Mode, Policy, Store, Tensor, Tensors, epoch_name, load_tensors, save_tensors, step_name,
 };
 use options::{Kind, Table, options};
 use serde::de::IgnoredAny;
@@ -14,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 /// The folder of a run directory that holds its checkpoints.
 pub const CHECKPOINTS: &str = "checkpoints";
+
+/// The file of a run directory that holds its model, where `trained` looks for it.
+pub(crate) const MODEL_FILE: &str = "model.safetensors";
 
 options! {
     /// The checkpoints of a run to keep.

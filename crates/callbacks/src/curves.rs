@@ -4,7 +4,6 @@ use crate::{
     EpochRecord, Error, Flow, Monitor, Observer, Result, RunInfo, Snapshot, TrainState, metric_names,
     printable,
 };
-use checkpoint::{write_file, write_output};
 use metrics::{Group, Unit, grouped};
 use plot::{Chart, Curve, Highlight, Panel, Scale};
 use std::path::{Path, PathBuf};
@@ -82,7 +81,7 @@ impl Curves {
                     .png()
                     .map_err(|error| Error::Picture { path: path.clone(), reason: error.to_string() })?,
             };
-            if self.is_named { write_output(path, &content) } else { write_file(path, &content) }?;
+            if self.is_named { files::write_output(path, &content) } else { files::write(path, &content) }?;
         }
         (self.last, self.drawn) = (Some((Instant::now(), began.elapsed())), history.len());
         Ok(())

@@ -1,6 +1,5 @@
-use crate::status::now;
+use crate::status::{now, write_json};
 use crate::{Observer, Result, RunInfo};
-use checkpoint::write_json;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -19,7 +18,7 @@ impl Environment {
 
     /// The starts so far. A file that can't be read has none.
     fn starts(&self) -> Vec<Value> {
-        let text = checkpoint::read_text(&self.0).unwrap_or_default();
+        let text = files::read_text(&self.0).unwrap_or_default();
         let before: Value = serde_json::from_str(&text).unwrap_or_default();
         before["starts"].as_array().cloned().unwrap_or_default()
     }
@@ -63,7 +62,7 @@ impl Observer for Environment {
             "flops": run.flops,
             "starts": starts,
         });
-        Ok(write_json(&self.0, &environment)?)
+        write_json(&self.0, &environment)
     }
 }
 

@@ -47,7 +47,7 @@ pub enum Error {
 impl Error {
     /// An [`Error::File`] about this action with this file.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-        move |source| checkpoint::Error::io(action, path)(source).into()
+        move |source| files::Error::io(action, path)(source).into()
     }
 
     /// An error of a custom observer.
@@ -69,5 +69,11 @@ impl Error {
     pub(crate) fn option(key: &str, value: impl Display, accepted: impl Into<String>) -> Self {
         let (key, value, accepted) = (key.to_owned(), value.to_string(), accepted.into());
         options::Error::Value { key, value, accepted }.into()
+    }
+}
+
+impl From<files::Error> for Error {
+    fn from(error: files::Error) -> Self {
+        checkpoint::Error::from(error).into()
     }
 }

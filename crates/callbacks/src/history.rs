@@ -1,6 +1,5 @@
 use crate::state::METRICS;
 use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState, metric_names};
-use checkpoint::write_file;
 use std::path::{Path, PathBuf};
 
 /// Writes the figures of the epochs to `history.csv` and `history.jsonl` in the run directory.
@@ -37,14 +36,14 @@ impl History {
 
     fn write(&self, history: &[EpochRecord]) -> Result<()> {
         let table = table(history).map_err(|error| Error::io("write", &self.csv)(error.into()))?;
-        write_file(&self.csv, &table)?;
+        files::write(&self.csv, &table)?;
         let mut lines = Vec::new();
         for record in history {
             let unfit = |error: serde_json::Error| Error::io("write", &self.jsonl)(error.into());
             serde_json::to_writer(&mut lines, record).map_err(unfit)?;
             lines.push(b'\n');
         }
-        Ok(write_file(&self.jsonl, &lines)?)
+        Ok(files::write(&self.jsonl, &lines)?)
     }
 }
 
@@ -70,9 +69,9 @@ fn table(history: &[EpochRecord]) -> csv::Result<Vec<u8>> {
 /// [`Error::File`] if the file can't be read, [`Error::NoHistory`] if it has another format.
 pub fn read_history(run: &Path) -> Result<Vec<EpochRecord>> {
     let path = run.join("history.csv");
-    let text = match checkpoint::read_text(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        text => text.map_err(Error::io("read", &path))?,
+    let text = match files::read_text(&path) {
+        Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text?,
     };
     let refuse = || Error::NoHistory(path.clone());
     let mut reader = csv::Reader::from_reader(text.as_bytes());

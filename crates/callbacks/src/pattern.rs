@@ -1,6 +1,7 @@
 //! File names with figures in them: `w-{epoch:02d}-{val_acc:.2f}.safetensors`, as for Keras'
 //! `ModelCheckpoint`.
 
+use crate::checkpoints::MODEL_FILE;
 use crate::format::Format;
 use crate::{EpochRecord, Error, Result};
 use metrics::Values;
@@ -115,7 +116,7 @@ impl Pattern {
             return Err("the name of a file that ends with .safetensors".to_owned());
         }
         let lower = path.to_ascii_lowercase();
-        if lower == checkpoint::MODEL_FILE || lower.starts_with("checkpoints/") {
+        if lower == MODEL_FILE || lower.starts_with("checkpoints/") {
             return Err("another name: model.safetensors and checkpoints/ are the run's own".to_owned());
         }
         if path.len() > 200 {

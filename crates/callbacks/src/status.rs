@@ -1,5 +1,4 @@
 use crate::{Error, Result};
-use checkpoint::write_json;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -68,19 +67,24 @@ impl Status {
     /// [`Error::File`] if it can't be read.
     pub fn read(run: &Path) -> Result<Option<Self>> {
         let path = run.join(Self::FILE);
-        match checkpoint::read_text(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        match files::read_text(&path) {
+            Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => Ok(None),
             text => {
-                let text = text.map_err(Error::io("read", &path))?;
-                let status = serde_json::from_str(&text).map_err(std::io::Error::from);
+                let status = serde_json::from_str(&text?).map_err(std::io::Error::from);
                 status.map(Some).map_err(Error::io("read", &path))
             }
         }
     }
 
     fn write(&self, run: &Path) -> Result<()> {
-        Ok(write_json(&run.join(Self::FILE), self)?)
+        write_json(&run.join(Self::FILE), self)
     }
+}
+
+/// Replaces a file by a value as indented JSON.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Error::io("write", path)(error.into()))?;
+    Ok(files::write(path, (text + "\n").as_bytes())?)
 }
 
 /// The time now, in UTC.

@@ -1,5 +1,4 @@
 use crate::{Error, Observer, Result, RunInfo, StepRecord};
-use checkpoint::write_file;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -39,9 +38,9 @@ impl Observer for StepHistory {
         // A file that can't be read has no lines.
         let text = match run.state.step {
             0 => String::new(),
-            step => up_to(&checkpoint::read_text(&self.path).unwrap_or_default(), step),
+            step => up_to(&files::read_text(&self.path).unwrap_or_default(), step),
         };
-        write_file(&self.path, text.as_bytes())?;
+        files::write(&self.path, text.as_bytes())?;
         let file = OpenOptions::new().append(true).open(&self.path);
         self.file = Some(file.map_err(Error::io("write", &self.path))?);
         Ok(())

@@ -8,16 +8,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused to do `action` with `path`.
-    #[error("can't {action} {}: {source}{}", .path.display(), hint(action, .source.kind()))]
-    Io {
-        /// What was tried, as a verb: "write", "rename".
-        action: &'static str,
-        /// The file or folder it was tried with.
-        path: PathBuf,
-        /// The operating system's answer.
-        source: io::Error,
-    },
+    /// The operating system refused to do something with a file or folder.
+    #[error("{}{}", .0, hint(.0))]
+    File(#[from] files::Error),
     /// A name that can't be the name of a checkpoint, since names become folders.
     #[error("{name:?} can't name a checkpoint: {why}; use letters, digits, '-', '_' and '.'")]
     Name {
@@ -93,9 +86,8 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// For `map_err`: turns the system's error into one that names the action and the path.
-    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-        move |source| Error::Io { action, path: path.to_path_buf(), source }
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+        move |source| files::Error::io(action, path)(source).into()
     }
 
     pub(crate) fn damaged(path: &Path, why: impl Into<String>) -> Error {
@@ -107,16 +99,25 @@ impl Error {
     }
 }
 
-fn hint(action: &str, kind: ErrorKind) -> &'static str {
-    match kind {
-        _ if ["read", "open"].contains(&action) => "",
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "; what was saved before is intact: free some space, or keep fewer checkpoints"
-        }
-        ErrorKind::FileTooLarge => "; what was saved before is intact: raise the limit on file sizes",
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            "; choose a folder that this user may write to"
-        }
+/// What else helps on a full disk.
+fn hint(error: &files::Error) -> &'static str {
+    match error.source.kind() {
+        _ if ["read", "open"].contains(&error.action) => "",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ", or keep fewer checkpoints",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_says_what_helps_on_a_full_disk() {
+        let message = |action| Error::io(action, "a/b".as_ref())(ErrorKind::StorageFull.into()).to_string();
+        let cause = io::Error::from(ErrorKind::StorageFull);
+        let hint = "what was saved before is intact: free some space, or keep fewer checkpoints";
+        assert_eq!(message("write"), format!("can't write a/b: {cause}; {hint}"));
+        assert_eq!(message("read"), format!("can't read a/b: {cause}"));
     }
 }

@@ -1,7 +1,6 @@
 //! Single safetensors files.
 
-use crate::durable;
-use crate::{Error, Header, Result, TensorRef, Tensors, format, replace_file};
+use crate::{Error, Header, Result, TensorRef, Tensors, format};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +13,7 @@ use std::path::Path;
 /// The tensors keep their order, and the same input gives the same bytes. `metadata` is free text; readers
 /// written for PyTorch like to find `format` = `pt` there. A digest of the tensors is added as `towers.sha256`, which
 /// [`load_tensors`] verifies and takes out again. What a process killed in the middle leaves, the next save removes: see
-/// [`replace_file`].
+/// [`files::replace`].
 ///
 /// # Errors
 /// When a name or a shape is unsound or a name occurs twice, or when the file can't be written.
@@ -46,12 +45,11 @@ pub fn save_tensors<'a>(
     let mut metadata = metadata.clone();
     metadata.insert(DIGEST.to_owned(), digest(tensors.iter().copied()));
     let header = format::header(path, &tensors, &metadata)?;
-    let written = replace_file(path, |file| {
+    files::replace(path, |file| {
         file.write_all(&header)?;
         format::write_data(file, &tensors)
-    });
-    written.map_err(Error::io("write", path))?;
-    durable::sync_folder(durable::parent(path))
+    })?;
+    Ok(files::sync_parent(path)?)
 }
 
 /// Reads a safetensors file, from any program: tensors of f32, and of f16, bf16 and i64, whose values become f32. A file of
@@ -118,7 +116,7 @@ pub fn read_header(path: impl AsRef<Path>) -> Result<Header> {
 
 /// Opens a file, with its length. Here, unlike inside a checkpoint, a link is the user's own choice.
 fn open(path: &Path) -> Result<(File, u64)> {
-    durable::open(&fs::canonicalize(path).map_err(Error::io("read", path))?)
+    Ok(files::open_regular(&fs::canonicalize(path).map_err(Error::io("read", path))?)?)
 }
 
 /// What the keys of towers' own metadata begin with.

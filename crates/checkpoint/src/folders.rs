@@ -4,7 +4,6 @@
 //! folder gets a hidden name, then the new one takes its place. Between the two the hidden folder still
 //! counts as the checkpoint of its name, for readers and for the clean-up after a crash.
 
-use crate::durable;
 use crate::name::{self, Hidden};
 use crate::{Error, Result};
 use std::collections::BTreeMap;
@@ -64,20 +63,24 @@ impl Folders {
     }
 }
 
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(from, to).map_err(Error::io("rename a new version to", to))
+}
+
 /// Moves the finished folder `new` to the place of the checkpoint `name`.
 pub(crate) fn put(root: &Path, new: &Path, name: &str) -> Result<()> {
     let target = root.join(name);
     if fs::symlink_metadata(&target).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        durable::rename(new, &target)?;
-        return durable::sync_folder(root);
+        rename(new, &target)?;
+        return Ok(files::sync_parent(&target)?);
     }
     let old = root.join(Hidden::Aside.folder(name));
-    durable::rename(&target, &old)?;
-    if let Err(error) = durable::rename(new, &target) {
-        durable::rename(&old, &target)?;
+    rename(&target, &old)?;
+    if let Err(error) = rename(new, &target) {
+        rename(&old, &target)?;
         return Err(error);
     }
-    durable::sync_folder(root)?;
+    files::sync_parent(&target)?;
     // The new one is safe. The next sweep deletes files that can't be deleted now.
     let _ = delete(&old);
     Ok(())
@@ -98,7 +101,7 @@ pub(crate) fn sweep(root: &Path) {
         let _ = match hidden(&path) {
             Some((Hidden::Temporary, _)) => delete(&path),
             Some((Hidden::Aside, name)) if root.join(name).symlink_metadata().is_ok() => delete(&path),
-            Some((Hidden::Aside, name)) => durable::rename(&path, &root.join(name)),
+            Some((Hidden::Aside, name)) => rename(&path, &root.join(name)),
             None => Ok(()),
         };
     }
@@ -106,7 +109,7 @@ pub(crate) fn sweep(root: &Path) {
 
 /// Deletes a folder with all that is in it; links in it are removed, not followed. Whatever else bears one
 /// of our hidden names is none of ours, and stays.
-fn delete(folder: &Path) -> Result<()> {
+pub(crate) fn delete(folder: &Path) -> Result<()> {
     if !folder.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
         return Ok(());
     }

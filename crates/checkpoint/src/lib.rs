@@ -54,9 +54,9 @@
 
 #![forbid(unsafe_code)]
 
-mod durable;
 mod error;
 mod file;
+mod fingerprint;
 mod folders;
 mod format;
 mod lock;
@@ -65,18 +65,17 @@ mod name;
 mod policy;
 mod store;
 mod tensors;
-mod whole;
 
 pub use error::{Error, Result};
 pub use file::{load_tensors, load_tensors_named, read_header, save_tensors};
 pub use folders::Skipped;
 pub use format::{Header, MAX_HEADER};
-pub use mark::TENSORS as TENSORS_FILE;
 pub use name::{MAX_NAME, epoch_name, step_name};
 pub use policy::{Best, BestSoFar, Decision, Mode, Policy};
 pub use store::{Checkpoint, Entry, Listing, MAX_STATE, Search, Store};
 pub use tensors::{MAX_RANK, MAX_TENSOR_NAME, Tensor, TensorRef, Tensors};
-/// The name of the file that holds a trained network in a run's folder.
-pub const MODEL_FILE: &str = "model.safetensors";
 
-pub use whole::{check_regular, read_text, replace_file, write_file, write_json, write_output};
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,6 +1,6 @@
 //! One writer at a time in a store, without a trace left by a dead one.
 
-use crate::{Error, Result, check_regular, durable};
+use crate::{Error, Result};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
@@ -37,7 +37,7 @@ impl Lock {
     /// checkpoint during its replacement looks damaged. So a reader without it reads all the same.
     /// It makes no file: without one there has been no writer.
     pub(crate) fn share(folder: &Path) -> Lock {
-        let file = durable::open(&folder.join(LOCK)).ok().map(|(file, _)| file);
+        let file = files::open_regular(&folder.join(LOCK)).ok().map(|(file, _)| file);
         Lock { file: file.filter(|file| wait(|| file.try_lock_shared()).is_ok()) }
     }
 
@@ -55,7 +55,7 @@ impl Lock {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    check_regular(path)?;
+    files::check_regular(path)?;
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }
 

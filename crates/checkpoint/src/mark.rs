@@ -1,7 +1,7 @@
 //! The completion mark: the last file written into a checkpoint's folder, with lengths and digests of the
 //! others.
 
-use crate::durable::{self, Fingerprint};
+use crate::fingerprint::{self, Fingerprint};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// The file of a checkpoint with its tensors.
-pub const TENSORS: &str = "tensors.safetensors";
+pub(crate) const TENSORS: &str = "tensors.safetensors";
 pub(crate) const STATE: &str = "state.json";
 const MARK: &str = "complete.json";
 
@@ -38,8 +38,8 @@ impl Mark {
         let path = folder.join(MARK);
         let json = serde_json::to_vec_pretty(self)
             .map_err(|error| Error::State { path: path.clone(), why: error.to_string() })?;
-        durable::create(&path, |out| out.write_all(&json))?;
-        durable::sync_folder(folder)
+        fingerprint::create(&path, |out| out.write_all(&json))?;
+        Ok(files::sync_parent(&path)?)
     }
 
     /// Reads the mark of `folder`, without a look at the files that it speaks of.
@@ -48,7 +48,7 @@ impl Mark {
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             return Err(Error::damaged(folder, format!("it has no {MARK}, so it was never completed")));
         }
-        let (file, len) = durable::open(&path)?;
+        let (file, len) = files::open_regular(&path)?;
         if len > MAX_MARK {
             return Err(Error::damaged(folder, format!("its {MARK} has {len} bytes")));
         }
@@ -74,12 +74,12 @@ impl Mark {
             return Err(Error::damaged(folder, format!("its {MARK} says nothing of {name}")));
         };
         let path = folder.join(name);
-        let (mut file, len) = durable::open(&path)?;
+        let (mut file, len) = files::open_regular(&path)?;
         if len != expected.bytes {
             let why = format!("{name} has {len} bytes where {} were written", expected.bytes);
             return Err(Error::damaged(folder, why));
         }
-        if durable::fingerprint(&path, &mut file)? != *expected {
+        if fingerprint::of(&path, &mut file)? != *expected {
             let why = format!("{name} was changed: its SHA-256 is not the one in {MARK}");
             return Err(Error::damaged(folder, why));
         }

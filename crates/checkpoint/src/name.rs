@@ -1,6 +1,6 @@
 //! Names of checkpoints, and the hidden names of folders that are on their way in or out.
 
-use crate::{Error, Result, durable};
+use crate::{Error, Result};
 
 /// The longest name of a checkpoint, in bytes.
 pub const MAX_NAME: usize = 128;
@@ -69,7 +69,7 @@ impl Hidden {
 
     /// A new hidden name: `.tmp-PID-N-NAME` or `.old-PID-N-NAME`.
     pub(crate) fn folder(self, name: &str) -> String {
-        format!("{}{}-{name}", self.prefix(), durable::unique())
+        format!("{}{}-{name}", self.prefix(), files::unique_name())
     }
 
     /// The kind of a folder by its name, and the checkpoint it belongs to; `None` if it is not one of ours.

@@ -1,4 +1,4 @@
-use crate::durable::{self, Temporary};
+use crate::fingerprint;
 use crate::folders::{self, Folders, Skipped};
 use crate::lock::Lock;
 use crate::mark::{self, Mark};
@@ -25,6 +25,13 @@ pub struct Checkpoint<S> {
     pub tensors: Tensors,
     /// The state that was saved with them.
     pub state: S,
+}
+
+impl<S> Checkpoint<S> {
+    /// The safetensors file in its folder.
+    pub fn tensors_file(&self) -> PathBuf {
+        self.path.join(mark::TENSORS)
+    }
 }
 
 /// A completed checkpoint in a list; its files are not verified yet.
@@ -81,7 +88,7 @@ impl Store {
         match fs::metadata(&root) {
             Ok(metadata) if !metadata.is_dir() => {
                 let source = std::io::ErrorKind::NotADirectory.into();
-                return Err(Error::Io { action: "open the store", path: root, source });
+                return Err(Error::io("open the store", &root)(source));
             }
             Ok(_) => {
                 // A store that is read-only, or busy, is not cleaned up. In a clean one no lock is left.
@@ -131,15 +138,15 @@ impl Store {
         }
         let sequence = entries.last().map_or(1, |newest| newest.sequence.saturating_add(1));
 
-        let temporary = Temporary::new(self.root.join(Hidden::Temporary.folder(name)));
-        let folder = temporary.path();
-        fs::create_dir(folder).map_err(Error::io("create", folder))?;
-        let tensors = durable::create_tensors(&folder.join(mark::TENSORS), &tensors, &BTreeMap::new())?;
-        let state = durable::create(&folder.join(mark::STATE), |out| out.write_all(&json))?;
-        Mark::new(sequence, tensors, state).write(folder)?;
-        folders::put(&self.root, folder, name)?;
-        temporary.keep();
-        Ok(target)
+        let folder = self.root.join(Hidden::Temporary.folder(name));
+        fs::create_dir(&folder).map_err(Error::io("create", &folder))?;
+        let saved =
+            fill(&folder, sequence, &tensors, &json).and_then(|()| folders::put(&self.root, &folder, name));
+        if saved.is_err() {
+            // The error is on its way to the caller; this is the best that can be done beside it.
+            let _ = folders::delete(&folder);
+        }
+        saved.map(|()| target)
     }
 
     /// Reads and verifies the checkpoint `name`.
@@ -215,7 +222,7 @@ impl Store {
 
     fn create_root(&self) -> Result<()> {
         if !self.root.is_dir() {
-            durable::create_folders(&self.root).map_err(Error::io("create", &self.root))?;
+            files::create_folders(&self.root)?;
         }
         Ok(())
     }
@@ -228,6 +235,13 @@ impl Store {
         }
         Ok(lock)
     }
+}
+
+/// Writes the files of a checkpoint into a new folder, the mark last.
+fn fill(folder: &Path, sequence: u64, tensors: &[TensorRef<'_>], json: &[u8]) -> Result<()> {
+    let tensors = fingerprint::create_tensors(&folder.join(mark::TENSORS), tensors, &BTreeMap::new())?;
+    let state = fingerprint::create(&folder.join(mark::STATE), |out| out.write_all(json))?;
+    Mark::new(sequence, tensors, state).write(folder)
 }
 
 /// The state as JSON that can be read again: neither too long nor too deep.

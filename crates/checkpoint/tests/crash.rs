@@ -52,7 +52,7 @@ fn child() {
                 .find_map(|k| store.save(&format!("epoch-{k}"), &filled(k), &k).err())
                 .expect("there is no limit");
             println!("\nrefused {error}");
-            assert!(matches!(error, Error::Io { .. }));
+            assert!(matches!(error, Error::File(_)));
             assert!(newest(&store) >= 1, "the checkpoints before are intact");
             let names = fs::read_dir(store.path()).unwrap().map(|entry| entry.unwrap().file_name());
             assert!(
@@ -166,7 +166,7 @@ fn a_folder_that_may_not_be_written_is_an_error_that_names_it() {
     match store.save("b", &filled(2), &2) {
         Ok(_) => eprintln!("SKIPPED: this user may write to folders that are read-only"),
         Err(error) => {
-            assert!(matches!(error, Error::Io { .. }));
+            assert!(matches!(error, Error::File(_)));
             assert!(error.to_string().contains("checkpoints") && error.to_string().contains("may write to"));
             assert_eq!(newest(&Store::open(&root).unwrap()), 1);
         }

@@ -49,6 +49,12 @@ pub enum Error {
     },
 }
 
+impl From<files::Error> for Error {
+    fn from(error: files::Error) -> Self {
+        checkpoint::Error::from(error).into()
+    }
+}
+
 impl Error {
     pub(crate) fn file(path: &Path, reason: impl Into<String>) -> Error {
         Error::File { path: path.to_owned(), reason: reason.into() }

@@ -1,5 +1,4 @@
 use crate::{Error, Result, RunReport, page};
-use checkpoint::write_output;
 use std::path::{Path, PathBuf};
 
 /// The page about some runs, as HTML.
@@ -50,5 +49,5 @@ pub fn page_file(output: &Path) -> Result<PathBuf> {
 /// As [`page_file`]; [`Error::File`] if it can't be written.
 pub fn save_report(output: &Path, runs: &[RunReport]) -> Result<()> {
     let page = page_file(output)?;
-    Ok(write_output(&page, report(runs).as_bytes())?)
+    Ok(files::write_output(&page, report(runs).as_bytes())?)
 }

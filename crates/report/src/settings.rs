@@ -4,9 +4,9 @@ use std::path::Path;
 
 /// The leaves of a JSON file, by name: `augmentation.horizontal_flip` and `true`. None, if there is no file.
 pub(crate) fn read(path: &Path) -> Result<Option<Vec<(String, String)>>> {
-    let text = match checkpoint::read_text(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        text => text.map_err(Error::io("read", path))?,
+    let text = match files::read_text(path) {
+        Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        text => text?,
     };
     let value: Value = serde_json::from_str(&text).map_err(|error| Error::Run {
         path: path.to_owned(),

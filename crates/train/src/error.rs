@@ -123,7 +123,13 @@ impl Error {
 
     /// An [`Error::File`] about this action with this file.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-        move |source| checkpoint::Error::io(action, path)(source).into()
+        move |source| files::Error::io(action, path)(source).into()
+    }
+}
+
+impl From<files::Error> for Error {
+    fn from(error: files::Error) -> Self {
+        checkpoint::Error::from(error).into()
     }
 }
 

@@ -72,8 +72,6 @@ pub use trained::{ColorMode, ImageSize, Preprocessing, Resizing};
 pub use augment;
 /// The callbacks of a run.
 pub use callbacks;
-/// The text of a regular file, and the check that a path is none of another kind.
-pub use checkpoint::{check_regular, read_text};
 pub use cifar;
 pub use dataset;
 pub use optim;

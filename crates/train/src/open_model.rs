@@ -37,7 +37,7 @@ pub fn open_model(
     if let Some(weights) = read_foreign(path)? {
         return foreign(weights, path, assumed, load);
     }
-    let trained = own(path)?;
+    let (trained, _) = own(path)?;
     assumed.refuse_beside(path)?;
     Ok(trained)
 }
@@ -57,13 +57,17 @@ pub fn skipped_checkpoints(path: &Path) -> Vec<String> {
 }
 
 /// The network of a run, a model file or a checkpoint.
-fn own(path: &Path) -> Result<Trained> {
+fn own(path: &Path) -> Result<(Trained, PathBuf)> {
     if !is_checkpoint(path) {
-        return Ok(Trained::read(path)?);
+        let trained = Trained::read(path)?;
+        let file = trained.path.clone();
+        return Ok((trained, file));
     }
-    let Checkpoint { path, mut tensors, state: Saved { model, .. }, .. } = checkpoint(path)?;
+    let checkpoint = checkpoint(path)?;
+    let file = checkpoint.tensors_file();
+    let Checkpoint { path, mut tensors, state: Saved { model, .. }, .. } = checkpoint;
     *tensors.metadata_mut() = model;
-    Ok(Trained::described(path, tensors)?)
+    Ok((Trained::described(path, tensors)?, file))
 }
 
 /// The weights of another program at `path`; `None` if there is something else.
@@ -89,7 +93,7 @@ pub(crate) fn read_network(path: &Path, data: [usize; 3]) -> Result<Imported> {
     }
     match read_foreign(path)? {
         Some(weights) => Ok(weights.network(path, data)?),
-        None => Ok(own(path)?.into()),
+        None => Ok(own(path)?.0.into()),
     }
 }
 
@@ -100,12 +104,8 @@ pub(crate) fn open_weights(path: &Path, config: &Config) -> Result<(Weights, Pat
         let weights = weights.weights(path, config.training.data.image(), build)?;
         return Ok((weights, path.to_owned()));
     }
-    let weights = Weights::from(own(path)?);
-    let file = match weights.path.is_dir() {
-        true => weights.path.join(checkpoint::TENSORS_FILE),
-        false => weights.path.clone(),
-    };
-    Ok((weights, file))
+    let (trained, file) = own(path)?;
+    Ok((trained.into(), file))
 }
 
 /// The kind of model at a path for [`open_model`].

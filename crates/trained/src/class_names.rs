@@ -39,14 +39,14 @@ impl ClassNames {
     /// [`Error::Run`] if it can't be read, has no names, or has an empty one.
     pub fn read(path: &Path) -> Result<Self> {
         let refuse = |reason: String| Error::Run { path: path.to_owned(), reason };
-        let about = std::fs::metadata(path).map_err(checkpoint::Error::io("read", path))?;
+        let about = std::fs::metadata(path).map_err(files::Error::io("read", path))?;
         if !about.is_file() || about.len() > LONGEST {
             return Err(refuse(
                 "it is no file of class names: one name a line, or Keras' imagenet_class_index.json"
                     .to_owned(),
             ));
         }
-        let text = std::fs::read_to_string(path).map_err(checkpoint::Error::io("read", path))?;
+        let text = std::fs::read_to_string(path).map_err(files::Error::io("read", path))?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let listed = match text.trim_start().starts_with(['{', '[']) {
             true => of_json(text),

@@ -57,3 +57,9 @@ impl Error {
         Error::Option { option, value: value.to_string(), accepted: accepted.into() }
     }
 }
+
+impl From<files::Error> for Error {
+    fn from(error: files::Error) -> Self {
+        checkpoint::Error::from(error).into()
+    }
+}

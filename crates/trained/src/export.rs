@@ -4,7 +4,6 @@ use crate::input::EPSILON;
 use crate::reversed::reversed;
 use crate::{Error, Result, Trained};
 use augment::{ImageDataGenerator, Mean, parts::Preprocess};
-use checkpoint::write_output;
 use checkpoint::{Tensors, load_tensors, save_tensors};
 use interchange::{Pixels, Source, onnx, pytorch};
 use std::path::{Path, PathBuf};
@@ -101,13 +100,13 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
     let name = weights.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let module = pytorch::module(&source, &name)?;
     save(&weights, &pytorch::state_dict(&source)?)?;
-    write_output(output, module.as_bytes())?;
+    files::write_output(output, module.as_bytes())?;
     Ok(vec![output.to_owned(), weights])
 }
 
 fn save(file: &Path, tensors: &Tensors) -> Result<()> {
     if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder).map_err(checkpoint::Error::io("create", folder))?;
+        std::fs::create_dir_all(folder).map_err(files::Error::io("create", folder))?;
     }
     Ok(save_tensors(file, tensors, tensors.metadata())?)
 }

@@ -47,7 +47,6 @@ mod task;
 mod tensors;
 mod weights;
 
-pub use checkpoint::MODEL_FILE;
 pub use class_names::ClassNames;
 pub use classifier::{Classifier, Prediction};
 pub use color_mode::ColorMode;
@@ -60,7 +59,7 @@ pub use foreign_weights::{Assumed, ForeignWeights};
 pub use image_size::ImageSize;
 pub use input::{Input, InputFit, Preprocessing};
 pub use interchange::pytorch::names_classes;
-pub use model_file::{Description, Trained, described_preprocessing};
+pub use model_file::{Description, MODEL_FILE, Trained, described_preprocessing};
 pub use replicas::classify_batches;
 pub use resizing::Resizing;
 pub use task::{Task, check_labels};

@@ -29,6 +29,9 @@ const ARCHITECTURE: &str = "towers.architecture";
 const LONGEST_ARCHITECTURE: usize = 4 << 20;
 
 /// What a model may be.
+/// The name of the model file in a run's folder.
+pub const MODEL_FILE: &str = "model.safetensors";
+
 const NO_MODEL: &str = "this is no model; name a run's folder, its model.safetensors, a checkpoint's folder, or weights of Keras \
                         (.keras, .h5) or PyTorch (.safetensors)";
 
@@ -88,7 +91,7 @@ impl Trained {
     /// # Errors
     /// [`Error::Run`] if there is no model, or the file is not one of ours or damaged.
     pub fn read(path: &Path) -> Result<Self> {
-        let file = if path.is_dir() { path.join(checkpoint::MODEL_FILE) } else { path.to_owned() };
+        let file = if path.is_dir() { path.join(MODEL_FILE) } else { path.to_owned() };
         let refuse = |reason: &str| Error::Run { path: file.clone(), reason: reason.to_owned() };
         if path.join("saved_model.pb").is_file() {
             return Err(refuse(

@@ -59,7 +59,7 @@ pub fn find_recipe(name: &str) -> Result<Config> {
     if !ends_with("toml") {
         return recipe(name);
     }
-    let text = checkpoint::read_text(path).map_err(Error::io("read", path))?;
+    let text = files::read_text(path)?;
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let read = || {
         let refuse = |reason| Error::Recipe { name: stem.clone(), reason };
@@ -77,7 +77,7 @@ pub fn find_recipe(name: &str) -> Result<Config> {
 /// The recipe of a run from its `config.json`.
 fn of_run(path: &Path) -> Result<Config> {
     let refuse = |reason: String| Error::Recipe { name: path.display().to_string(), reason };
-    let text = checkpoint::read_text(path).map_err(Error::io("read", path))?;
+    let text = files::read_text(path)?;
     let mut config: Config = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
     let run = config.clone();
     let Devices { replicas, pipeline_stages, split_at, .. } = config.placement.devices;

@@ -127,7 +127,7 @@ fn from_toml(path: &Path) -> Result<Imported> {
         model: String,
         layer: Architecture,
     }
-    let text = checkpoint::read_text(path).map_err(Error::io("read", path))?;
+    let text = files::read_text(path)?;
     let refuse = |error: toml::de::Error| Error::Run {
         path: path.to_owned(),
         reason: format!("its [[layer]] tables can't be read: {}", error.message()),

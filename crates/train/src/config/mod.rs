@@ -228,5 +228,8 @@ impl Config {
 /// # Errors
 /// [`Error::File`] if it can't be written.
 pub fn save_config(config: &Config, run: &Path) -> Result<()> {
-    Ok(checkpoint::write_json(&run.join("config.json"), config)?)
+    let path = run.join("config.json");
+    let text =
+        serde_json::to_string_pretty(config).map_err(|error| Error::io("write", &path)(error.into()))?;
+    Ok(files::write(&path, (text + "\n").as_bytes())?)
 }

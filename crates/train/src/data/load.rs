@@ -166,7 +166,7 @@ pub fn save_unreadable(data: &Dataset, run: &Path) -> Result<()> {
     if lines.is_empty() && !file.exists() {
         return Ok(());
     }
-    Ok(checkpoint::write_file(&file, lines.as_bytes())?)
+    Ok(files::write(&file, lines.as_bytes())?)
 }
 
 /// The images and labels for a loader.

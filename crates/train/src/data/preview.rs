@@ -84,7 +84,7 @@ pub fn preview(
     let small = RgbImage::from_raw(w, h, pixels)
         .ok_or_else(|| Error::Run { path: path.to_owned(), reason: "the grid is no whole picture".into() })?;
     let large = resize(&small, w * zoom, h * zoom, FilterType::Nearest);
-    checkpoint::write_output(path, &png(&large, path)?)?;
+    files::write_output(path, &png(&large, path)?)?;
     Ok(saved)
 }
 

@@ -1,15 +1,16 @@
-//! Files that are read or replaced as a whole.
+//! Files that are replaced as a whole.
 
-use crate::durable::{self, Temporary};
-use crate::{Error, Result};
-use serde::Serialize;
+use crate::durable::{self, parent};
+use crate::{Error, check_regular};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Replaces the file `path` by the output of `fill`. A reader finds the whole old or the whole new content,
 /// also when the process is killed in between.
+///
+/// The content is durable. So is the name, after [`sync_parent`](crate::sync_parent).
 ///
 /// A process that is killed leaves a hidden `.NAME.tmp-PID-N` beside `path`. The next replacement of the same file removes it. The file
 /// of a process that lives is locked, and stays.
@@ -25,11 +26,15 @@ use std::path::Path;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("history.csv");
-/// checkpoint::replace_file(&path, |file| file.write_all(b"epoch,loss"))?;
-/// assert_eq!(checkpoint::read_text(&path)?, "epoch,loss");
-/// # Ok::<(), std::io::Error>(())
+/// files::replace(&path, |file| file.write_all(b"epoch,loss"))?;
+/// assert_eq!(files::read_text(&path)?, "epoch,loss");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn replace_file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+pub fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {
+    replace_by(path, fill).map_err(Error::io("write", path))
+}
+
+fn replace_by(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let linked = fs::canonicalize(path).ok().filter(|_| path.is_symlink());
     let path = linked.as_deref().unwrap_or(path);
     let Some(name) = path.file_name() else {
@@ -38,7 +43,7 @@ pub fn replace_file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>)
     let mut prefix = OsString::from(".");
     prefix.push(name);
     prefix.push(".tmp-");
-    let folder = durable::parent(path);
+    let folder = parent(path);
     remove_leftovers(folder, &prefix);
     let (mut file, temporary) = create(folder, &prefix)?;
     fill(&mut file)?;
@@ -47,57 +52,60 @@ pub fn replace_file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>)
         let _ = file.set_permissions(old.permissions());
     }
     file.sync_all()?;
-    fs::rename(temporary.path(), path)?;
+    fs::rename(&temporary.path, path)?;
     temporary.keep();
     Ok(())
 }
 
-/// Replaces a small file by `content`, as [`replace_file`] does. Folders on the way are made. A pipe or a device is
+/// Replaces a small file by `content`, as [`replace`] does. Folders on the way are made. A pipe or a device is
 /// refused: a writer would wait for a reader.
 ///
 /// # Errors
-/// [`Error::Io`] if the disk refuses, or if this is no regular file.
-pub fn write_file(path: &Path, content: &[u8]) -> Result<()> {
+/// If the disk refuses, or if this is no regular file.
+pub fn write(path: &Path, content: &[u8]) -> Result<(), Error> {
     let written = check_regular(path)
-        .and_then(|()| durable::create_folders(durable::parent(path)))
-        .and_then(|()| replace_file(path, |file| file.write_all(content)));
+        .and_then(|()| durable::create(parent(path)))
+        .and_then(|()| replace_by(path, |file| file.write_all(content)));
     written.map_err(Error::io("write", path))
 }
 
-/// As [`write_file`], for a path that somebody has named as an output: a pipe or a device is written to.
+/// As [`write()`], for a path that somebody has named as an output: a pipe or a device is written to.
 ///
 /// # Errors
-/// [`Error::Io`] if the disk refuses.
-pub fn write_output(path: &Path, content: &[u8]) -> Result<()> {
+/// If the disk refuses.
+pub fn write_output(path: &Path, content: &[u8]) -> Result<(), Error> {
     match check_regular(path) {
-        Ok(()) => write_file(path, content),
+        Ok(()) => write(path, content),
         Err(_) => fs::write(path, content).map_err(Error::io("write", path)),
     }
 }
 
-/// Refuses what is there and is neither a regular file nor a folder: opening a pipe may take for ever.
-///
-/// # Errors
-/// If it is a pipe, a socket or a device.
-pub fn check_regular(path: &Path) -> io::Result<()> {
-    let is_special = fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir());
-    if is_special { Err(durable::not_regular()) } else { Ok(()) }
+/// A file that is removed when this is dropped, unless it was kept.
+struct Temporary {
+    path: PathBuf,
+    kept: bool,
 }
 
-/// Writes a value as indented JSON with [`write_file`].
-///
-/// # Errors
-/// As [`write_file`]; and for a value that JSON can't hold.
-pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Error::io("write", path)(error.into()))?;
-    write_file(path, (text + "\n").as_bytes())
+impl Temporary {
+    fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.kept {
+            // An error is already on its way to the caller; this is the best that can be done beside it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// A new file whose name begins with `prefix`, locked while it is open.
 fn create(folder: &Path, prefix: &OsStr) -> io::Result<(File, Temporary)> {
     loop {
         let mut name = prefix.to_owned();
-        name.push(durable::unique());
+        name.push(durable::unique_name());
         let path = folder.join(name);
         let file = match OpenOptions::new().write(true).create_new(true).open(&path) {
             // A process in another container may have the same number.
@@ -106,8 +114,8 @@ fn create(folder: &Path, prefix: &OsStr) -> io::Result<(File, Temporary)> {
         };
         // Another process may take the file for a leftover until it is locked. Some file systems have no locks.
         let taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
-        let temporary = Temporary::new(path);
-        if !taken && temporary.path().exists() {
+        let temporary = Temporary { path, kept: false };
+        if !taken && temporary.path.exists() {
             return Ok((file, temporary));
         }
     }
@@ -133,34 +141,24 @@ fn remove_leftovers(folder: &Path, prefix: &OsStr) {
     }
 }
 
-/// The text of a regular file. Opening a pipe would wait for its writer without end.
-///
-/// # Errors
-/// When `path` is no regular file, can't be read, or is not UTF-8.
-pub fn read_text(path: &Path) -> io::Result<String> {
-    // Reading a folder fails by itself, with a message that says so.
-    check_regular(path)?;
-    fs::read_to_string(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use crate::read_text;
 
     #[test]
     fn a_file_is_replaced_and_nothing_is_left_beside_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history.csv");
         for text in ["one", "two"] {
-            replace_file(&path, |file| file.write_all(text.as_bytes())).unwrap();
+            replace(&path, |file| file.write_all(text.as_bytes())).unwrap();
             assert_eq!(read_text(&path).unwrap(), text);
         }
-        replace_file(&path, |_| Err(io::Error::other("full"))).unwrap_err();
+        replace(&path, |_| Err(io::Error::other("full"))).unwrap_err();
         assert_eq!(read_text(&path).unwrap(), "two");
         let taken = folder.path().join("taken");
         fs::create_dir(&taken).unwrap();
-        assert!(replace_file(&taken, |_| Ok(())).is_err() && replace_file("/".as_ref(), |_| Ok(())).is_err());
+        assert!(replace(&taken, |_| Ok(())).is_err() && replace("/".as_ref(), |_| Ok(())).is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
@@ -175,7 +173,7 @@ mod tests {
         fs::write(at("elsewhere/a.csv"), "old").unwrap();
         fs::set_permissions(at("elsewhere/a.csv"), fs::Permissions::from_mode(0o640)).unwrap();
         symlink("elsewhere/a.csv", at("a.csv")).unwrap();
-        replace_file(&at("a.csv"), |file| file.write_all(b"new")).unwrap();
+        replace(&at("a.csv"), |file| file.write_all(b"new")).unwrap();
         assert!(at("a.csv").is_symlink());
         assert_eq!(read_text(&at("elsewhere/a.csv")).unwrap(), "new");
         assert_eq!(fs::metadata(at("elsewhere/a.csv")).unwrap().permissions().mode() & 0o777, 0o640);
@@ -190,20 +188,12 @@ mod tests {
         let pipe = folder.path().join("status.json");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         assert!(made.unwrap().success());
-        for error in [read_text(&pipe).err(), write_file(&pipe, b"x").err().and_then(source)] {
-            assert_eq!(error.unwrap().to_string(), "it is not a regular file");
+        for error in [read_text(&pipe).err(), write(&pipe, b"x").err()] {
+            assert_eq!(error.unwrap().source.to_string(), "it is not a regular file");
         }
         write_output("/dev/null".as_ref(), b"x").unwrap();
         write_output(&folder.path().join("a/b"), b"x").unwrap();
         assert_eq!(read_text(&folder.path().join("a/b")).unwrap(), "x");
-    }
-
-    #[cfg(unix)]
-    fn source(error: Error) -> Option<io::Error> {
-        match error {
-            Error::Io { source, .. } => Some(source),
-            _ => None,
-        }
     }
 
     /// What a lock tells: of a process that lives from one that was killed.
@@ -215,12 +205,12 @@ mod tests {
         names.iter().for_each(|name| fs::write(at(name), "half").unwrap());
         let living = File::create(at(".a.csv.tmp-8-0")).unwrap();
         living.lock().unwrap();
-        replace_file(&at("a.csv"), |file| file.write_all(b"whole")).unwrap();
+        replace(&at("a.csv"), |file| file.write_all(b"whole")).unwrap();
         assert_eq!(names.map(|name| at(name).exists()), [false, false, true, true, true]);
         assert!(at(".a.csv.tmp-8-0").exists());
         // Closing alone may come too late: a process that another test starts shares the open file until it runs its program.
         living.unlock().unwrap();
-        replace_file(&at("a.csv"), |file| file.write_all(b"whole")).unwrap();
+        replace(&at("a.csv"), |file| file.write_all(b"whole")).unwrap();
         assert!(!at(".a.csv.tmp-8-0").exists());
     }
 }

@@ -1,0 +1,12 @@
+use std::io::Write;
+
+fn main() -> Result<(), files::Error> {
+    let folder = std::env::temp_dir().join(format!("towers-outside-files-{}", std::process::id()));
+    let path = folder.join("status.json");
+    files::write(&path, b"{}")?;
+    files::replace(&path, |file| file.write_all(b"{\"epoch\": 3}"))?;
+    println!("{}", files::read_text(&path)?);
+    std::fs::remove_dir_all(&folder).map_err(files::Error::io("remove", &folder))?;
+    println!("{}", files::read_text(&path).unwrap_err());
+    Ok(())
+}
