@@ -71,7 +71,10 @@ fn a_run_measures_what_it_is_told() {
     place.prints(&format!("{more} --csv-log more.csv"), " - val_recall: ");
     let history = place.read("run/history.csv");
     let recalls = Vec::from_iter(history.lines().map(|line| line.split(',').nth(7).unwrap().is_empty()));
-    assert_eq!((recalls, history.contains("val_top3_acc,val_recall")), (vec![false, true, true, false], true));
+    assert_eq!(
+        (recalls, history.contains("val_top3_acc,val_recall")),
+        (vec![false, true, true, false], true)
+    );
 }
 
 #[test]
@@ -80,7 +83,10 @@ fn metrics_that_are_not_measured_are_refused() {
     place.refuses(&format!("{SMALL} --metrics f11"), "did you mean `f1`?");
     place.refuses(&format!("{SMALL} --early-stop val_f1"), "or val_f1 with `f1` in --metrics");
     place.refuses(&format!("{SMALL} --metrics auc"), "needs two classes, and there are 10");
-    place.refuses(&format!("{SMALL} --save-best val_f3"), "val_recall, val_f1, val_mcc, val_auc; did you mean");
+    place.refuses(
+        &format!("{SMALL} --save-best val_f3"),
+        "val_recall, val_f1, val_mcc, val_auc; did you mean",
+    );
     assert!(!place.path().join("run").exists());
 }
 

@@ -1,6 +1,6 @@
 use crate::{Error, Observer, Result, RunInfo, StepRecord};
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Writes the figures within the epochs to `history-steps.jsonl` in the run directory: a [`StepRecord`] per
@@ -35,10 +35,11 @@ fn up_to(text: &str, step: u64) -> String {
 
 impl Observer for StepHistory {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
-        // A file that can't be read has no lines.
-        let text = match run.state.step {
-            0 => String::new(),
-            step => up_to(&files::read_text(&self.path).unwrap_or_default(), step),
+        let text = match files::read_text(&self.path) {
+            _ if run.state.step == 0 => String::new(),
+            Err(error) if error.source.kind() == ErrorKind::NotFound => String::new(),
+            // A file that can't be read is not replaced.
+            text => up_to(&text?, run.state.step),
         };
         files::write(&self.path, text.as_bytes())?;
         let file = OpenOptions::new().append(true).open(&self.path);
@@ -100,6 +101,10 @@ mod tests {
         // The process died while it wrote the last line.
         std::fs::write(&path, lines(&[4, 8, 12]) + &line(&16)[..20]).unwrap();
         assert_eq!(go(9, &[12, 16]), lines(&[4, 8, 12, 16]));
+        std::fs::write(&path, b"\xff").unwrap();
+        let resumed = TrainState { step: 9, ..state(vec![]) };
+        assert!(StepHistory::new(folder.path()).on_begin(&run(3, &resumed)).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"\xff", "a file that can't be read stays");
         assert_eq!(go(0, &[4]), lines(&[4]), "a new run");
         StepHistory::new(folder.path()).on_record(&record(1, 1.0)).unwrap();
         assert!(serde_json::to_string(&record(1, f64::NAN)).unwrap().contains("\"loss\":null"));
