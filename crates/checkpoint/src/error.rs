@@ -99,7 +99,7 @@ impl Error {
     }
 }
 
-/// What else helps on a full disk.
+/// Another way to free space on a full disk.
 fn hint(error: &files::Error) -> &'static str {
     match error.source.kind() {
         _ if ["read", "open"].contains(&error.action) => "",

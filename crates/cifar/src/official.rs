@@ -1,4 +1,4 @@
-//! What is known of an official data set.
+//! The description of an official data set.
 
 /// The height, width and channels of its images, its classes and its files.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ pub struct Dataset {
     pub classes: Vec<String>,
     /// The name of each coarse class; empty but for CIFAR-100.
     pub coarse_classes: Vec<String>,
-    /// Of a folder of class folders, where pictures to validate on come from.
+    /// Where the validation pictures of a folder of class folders come from.
     pub validation_from: Option<ValidationFrom>,
     /// The files that were left out since they can't be
     /// decoded, and why.

@@ -4,7 +4,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The error of a [decoder](crate::Decode).
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What can be wrong with images and labels.
+/// The reasons for refusing images and labels.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -31,9 +31,9 @@ pub enum Error {
         "the images to train on are of {train:?} (height, width, channels), those to test on of {test:?}"
     )]
     Shapes {
-        /// Of the training split.
+        /// The shape of the training images.
         train: [usize; 3],
-        /// Of the test split.
+        /// The shape of the test images.
         test: [usize; 3],
     },
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// The operating system refused to do `action` with `path`.
 #[derive(Debug)]
 pub struct Error {
-    /// What was tried, as a verb: "write", "rename".
+    /// The action that failed, as a verb: "write", "rename".
     pub action: &'static str,
     /// The file or folder it was tried with.
     pub path: PathBuf,

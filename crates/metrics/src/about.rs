@@ -1,7 +1,7 @@
 use crate::{Unit, named};
 use std::borrow::Cow;
 
-/// What people should know about a metric.
+/// The description of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct About {
@@ -38,11 +38,11 @@ pub fn about(name: &str) -> About {
     About { title: title.to_owned(), unit, higher_is_better: name.contains("acc") }
 }
 
-/// A metric with its names on training and validation data, as far as it is there.
+/// A metric, and its names on training and on validation data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Group<'a> {
-    /// What it is.
+    /// Its description.
     pub about: About,
     /// Its name on training data.
     pub training: Option<&'a str>,

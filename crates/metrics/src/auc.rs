@@ -40,7 +40,7 @@ impl Metric for Auc {
         let spaces = counts.as_chunks().0;
         let all = |label: usize| spaces.iter().map(|space: &[u64; 2]| space[label]).sum::<u64>() as f64;
         let [negative, positive] = [all(0), all(1)];
-        // From the highest threshold down, the area grows by a trapezoid a space.
+        // Each space adds a trapezoid to the area, beginning with the highest threshold.
         let (mut found, mut area) = (0.0, 0.0);
         for space in spaces.iter().rev() {
             let [wrong, right] = space.map(|count| count as f64);

@@ -1,7 +1,7 @@
 /// The result of a fallible operation.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// What can go wrong.
+/// The reasons for refusing metrics.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// No metric has this name.

@@ -64,7 +64,7 @@ impl Index<&str> for Values {
     /// As [`get`](Values::get).
     ///
     /// # Panics
-    /// If there is no number with this name.
+    /// If no number has this name.
     fn index(&self, name: &str) -> &f64 {
         match self.place(&canonical(name)) {
             Ok(place) => &self.0[place].1,

@@ -1,4 +1,4 @@
-//! What threads and processes need of the system: locks, time, threads, connections.
+//! The system calls for threads and processes: locks, time, threads, connections.
 //!
 //! `tests/simulation` compiles the files of this crate with a simulated network in its place.
 

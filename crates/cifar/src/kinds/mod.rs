@@ -31,7 +31,7 @@ impl Kind {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What is known of it.
+    /// Its description.
     pub(crate) fn official(self) -> &'static Official {
         match self {
             Kind::Cifar10 => &cifar10::CIFAR10,

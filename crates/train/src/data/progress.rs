@@ -1,12 +1,12 @@
 use std::fmt;
 
-/// What the loading of data has to tell. Its `Display` is a line for a log.
+/// The progress of loading data. Its `Display` is a line for a log.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Progress<'a> {
-    /// Of data that are looked for or downloaded.
+    /// The data are found or downloaded.
     Fetch(cifar::Progress<'a>),
-    /// Of a folder of pictures.
+    /// The pictures of a folder are found and read.
     Pictures(pictures::Progress<'a>),
 }
 

@@ -26,7 +26,7 @@ pub(crate) trait Format: Sync {
         true
     }
 
-    /// Whether it has pictures in files of their own: they are resized in any way, and decoded on demand.
+    /// Whether each picture has its own file: they are resized in any way, and decoded on demand.
     fn streams(&self) -> bool {
         false
     }
@@ -43,7 +43,7 @@ pub(crate) trait Format: Sync {
     fn read(&self, request: Request<'_>) -> Result<Dataset>;
 }
 
-/// What is asked of a format.
+/// A request to read data.
 pub(crate) struct Request<'a> {
     pub(crate) set: &'a DataSet,
     pub(crate) files: &'a DataFiles,
