@@ -17,17 +17,20 @@ const PANEL: [f64; 2] = [520.0, 316.0];
 const CHART_PANEL: [f64; 2] = [800.0, 608.0];
 const CHART_UNIT: f64 = 1.5;
 
+/// The most panels in a row.
+const COLUMNS: usize = 3;
+
 /// The height above the panels for the title and the subtitle.
 const HEADER: f64 = 92.0;
 
-/// Panels side by side under a title: a picture of 800 x 700 pixels a panel.
+/// Panels under a title, at most three in a row: 800 x 608 pixels each, and 92 for the title.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
     /// The title, as in "MODEL on DATASET".
     pub title: String,
     /// A line below the title.
     pub subtitle: String,
-    /// The panels from left to right.
+    /// The panels, row by row from left to right.
     pub panels: Vec<Panel>,
 }
 
@@ -93,24 +96,29 @@ impl Chart {
     /// The size of the picture, and its marks.
     fn layout(&self) -> ([f64; 2], Vec<Mark>) {
         let [width, height] = CHART_PANEL;
-        let size = [width * self.panels.len().max(1) as f64, HEADER + height];
+        let columns = self.panels.len().clamp(1, COLUMNS);
+        let rows = self.panels.len().div_ceil(columns).max(1);
+        let size = [width * columns as f64, HEADER + height * rows as f64];
         let middle = size[0] / 2.0;
         let mut marks = vec![
             Mark::text([middle, 40.0], Anchor::Middle, 15.0 * CHART_UNIT, &self.title, Ink::Text),
             Mark::text([middle, 70.0], Anchor::Middle, 11.0 * CHART_UNIT, &self.subtitle, Ink::Label),
         ];
-        let frame = |k: usize| Frame {
-            left: width * k as f64 + 10.0,
-            top: HEADER,
-            right: width * (k + 1) as f64 - 14.0,
-            bottom: HEADER + height - 8.0,
-            unit: CHART_UNIT,
-        };
-        // The plots begin at one height, below the longest legend.
-        let legends = self.panels.iter().enumerate().map(|(k, panel)| panel.legend(&frame(k), &mut marks));
-        let top = legends.fold(HEADER, f64::max);
-        for (k, panel) in self.panels.iter().enumerate() {
-            panel.plot(&Frame { top, ..frame(k) }, &mut marks);
+        for (row, panels) in self.panels.chunks(columns).enumerate() {
+            let top = HEADER + height * row as f64;
+            let frame = |column: usize| Frame {
+                left: width * column as f64 + 10.0,
+                top,
+                right: width * (column + 1) as f64 - 14.0,
+                bottom: top + height - 8.0,
+                unit: CHART_UNIT,
+            };
+            // The plots of a row begin at one height, below the longest legend.
+            let legends = panels.iter().enumerate().map(|(k, panel)| panel.legend(&frame(k), &mut marks));
+            let top = legends.fold(top, f64::max);
+            for (k, panel) in panels.iter().enumerate() {
+                panel.plot(&Frame { top, ..frame(k) }, &mut marks);
+            }
         }
         (size, marks)
     }

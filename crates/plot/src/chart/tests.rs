@@ -151,6 +151,16 @@ fn legends_wrap() {
     assert_eq!(axes(&chart), ["97.5 245.5", "897.5 245.5"]);
 }
 
+#[test]
+fn many_panels_have_rows_of_three() {
+    let size = |panels: usize| {
+        let panels = (0..panels).map(|_| panel(Scale::Unit, falling(4))).collect();
+        Chart { panels, ..Chart::default() }.layout().0
+    };
+    assert_eq!([0, 1, 2, 3].map(size), [[800.0, 700.0], [800.0, 700.0], [1600.0, 700.0], [2400.0, 700.0]]);
+    assert_eq!([4, 7].map(size), [[2400.0, 1308.0], [2400.0, 1916.0]]);
+}
+
 #[cfg(feature = "png")]
 #[test]
 fn text_is_drawn_into_the_png() {
