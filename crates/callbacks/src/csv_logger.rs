@@ -1,10 +1,9 @@
 use crate::callback::Callback;
 use crate::format::repr;
-use crate::state::METRICS;
 use crate::{
     EpochRecord, Error, Flow, Observer, Outside, Result, Run, RunInfo, Snapshot, TrainState, read_history,
 };
-use metrics::keras_name;
+use metrics::{ALWAYS, keras_name};
 use options::{Kind, Refused, Table, options};
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
@@ -86,7 +85,7 @@ pub struct CsvLogger {
 impl CsvLogger {
     /// A logger with these options.
     pub fn new(options: CsvLogOptions) -> Self {
-        CsvLogger { options, columns: columns(&METRICS), written: Vec::new(), file: None }
+        CsvLogger { options, columns: columns(&ALWAYS), written: Vec::new(), file: None }
     }
 
     /// The epochs that the run had written before it was interrupted, as

@@ -1,5 +1,5 @@
-use crate::state::METRICS;
 use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState, metric_names};
+use metrics::ALWAYS;
 use std::path::{Path, PathBuf};
 
 /// Writes the figures of the epochs to `history.csv` and `history.jsonl` in the run directory.
@@ -98,10 +98,10 @@ pub fn read_history(run: &Path) -> Result<Vec<EpochRecord>> {
 /// The names of the metrics in a header; `None` if it is not that of a history.
 fn metrics_of<'a, 'h>(columns: &'a [&'h str]) -> Option<&'a [&'h str]> {
     let metrics = columns.strip_prefix(&[FIRST])?.strip_suffix(&LAST)?;
-    let rest = metrics.strip_prefix(&METRICS)?;
+    let rest = metrics.strip_prefix(&ALWAYS)?;
     let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let is_new = |place: usize| is_name(metrics[place]) && !metrics[..place].contains(&metrics[place]);
-    (METRICS.len()..METRICS.len() + rest.len()).all(is_new).then_some(metrics)
+    (ALWAYS.len()..ALWAYS.len() + rest.len()).all(is_new).then_some(metrics)
 }
 
 impl Observer for History {

@@ -2,8 +2,8 @@
 //! view.
 
 use crate::EpochRecord;
-use crate::state::METRICS;
 use checkpoint::{Best, Mode};
+use metrics::ALWAYS;
 use options::{Kind, Refused, hint};
 use serde_json::Value;
 
@@ -15,11 +15,10 @@ fn read_metric(text: &str) -> Result<Value, Refused> {
     let name = metrics::canonical(text);
     let is_measured =
         |name: &str| name.strip_prefix("val_").is_some_and(|name| metrics::named(name).is_some());
-    if METRICS.contains(&&*name) || is_measured(&name) {
+    if ALWAYS.contains(&&*name) || is_measured(&name) {
         return Ok(text.into());
     }
-    let mut known =
-        Vec::from_iter(METRICS.into_iter().chain(["accuracy", "val_accuracy"]).map(str::to_owned));
+    let mut known = Vec::from_iter(ALWAYS.into_iter().chain(["accuracy", "val_accuracy"]).map(str::to_owned));
     known.extend(metrics::names().map(|name| format!("val_{name}")));
     let near = hint(text, known.iter().map(String::as_str));
     Err(Refused::MustBe(format!("one of {}{near}", known.join(", "))))

@@ -1,11 +1,11 @@
 use crate::callback::{Callback, Outside, Run};
 use crate::monitor::MEASURED;
-use crate::state::METRICS;
 use crate::{
     CheckpointOptions, Checkpoints, CsvLogOptions, Curves, EarlyStop, EarlyStopping, Environment, Error,
     History, LrLogOptions, MaxTime, ModelCheckpointOptions, Observer, Result, StepHistory,
     TensorBoardOptions, checkpoints, early_stopping, max_time,
 };
+use metrics::ALWAYS;
 use options::{Kind, Refused, Table, options};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -131,7 +131,7 @@ impl Outputs {
     /// The names of the metrics of every epoch.
     pub fn metric_names(&self) -> Vec<String> {
         let measured = self.metrics.iter().map(|name| format!("val_{name}"));
-        METRICS.map(str::to_owned).into_iter().chain(measured).collect()
+        ALWAYS.map(str::to_owned).into_iter().chain(measured).collect()
     }
 
     /// Checks that the run measures the metric which the option `key` names.

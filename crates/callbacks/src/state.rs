@@ -1,4 +1,4 @@
-use metrics::Values;
+use metrics::{ALWAYS, Values};
 use serde::{Deserialize, Serialize};
 
 /// The figures of one epoch: a row of `history.csv`, an object of `history.jsonl`.
@@ -33,7 +33,7 @@ impl EpochRecord {
 
 /// The names of the metrics of these epochs. Those that every run has come first.
 pub fn metric_names<'h>(history: impl IntoIterator<Item = &'h EpochRecord>) -> Vec<&'h str> {
-    let mut names = METRICS.to_vec();
+    let mut names = ALWAYS.to_vec();
     for name in history.into_iter().flat_map(|record| record.metrics.names()) {
         if !names.contains(&name) {
             names.push(name);
@@ -41,9 +41,6 @@ pub fn metric_names<'h>(history: impl IntoIterator<Item = &'h EpochRecord>) -> V
     }
     names
 }
-
-/// The metrics that every epoch has.
-pub(crate) const METRICS: [&str; 4] = ["loss", "acc", "val_loss", "val_acc"];
 
 /// The sums of an unfinished epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -32,7 +32,7 @@ pub use error::{Error, Result};
 pub use list::{NAMES, named, names};
 pub use metric::{Metric, Unit};
 pub use tally::Tally;
-pub use values::Values;
+pub use values::{ALWAYS, Values};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

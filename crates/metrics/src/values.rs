@@ -9,10 +9,10 @@ use std::ops::Index;
 /// A name that is known at compile time, or another.
 type Name = Cow<'static, str>;
 
-/// The names that come first.
-const FIRST: [&str; 4] = ["loss", "acc", "val_loss", "val_acc"];
+/// The metrics that every run measures, in their order.
+pub const ALWAYS: [&str; 4] = ["loss", "acc", "val_loss", "val_acc"];
 
-/// Named numbers. Each name is there once. `loss`, `acc`, `val_loss` and `val_acc` come first, the others by their names.
+/// Named numbers. Each name is there once. Those of [`ALWAYS`] come first, the others by their names.
 ///
 /// In JSON they are an object. JSON has no number for NaN or infinity: both are `null` in it, and NaN when it is read.
 ///
@@ -43,7 +43,7 @@ impl Values {
 
     /// Where the name is, or would be.
     fn place(&self, name: &str) -> Result<usize, usize> {
-        let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
+        let rank = |name: &str| ALWAYS.iter().position(|first| *first == name).unwrap_or(ALWAYS.len());
         self.0.binary_search_by(|(own, _)| rank(own).cmp(&rank(name)).then_with(|| (**own).cmp(name)))
     }
 
