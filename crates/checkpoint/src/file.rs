@@ -3,8 +3,9 @@
 use crate::{Error, Header, Result, TensorRef, Tensors, format};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// Writes `tensors` to `path` as a safetensors file. A reader of `path` finds the whole old file or the whole
@@ -60,7 +61,7 @@ pub fn save_tensors<'a>(
 /// hold a whole number exactly; when the tensors are not those that were written.
 pub fn load_tensors(path: impl AsRef<Path>) -> Result<Tensors> {
     let path = path.as_ref();
-    let (mut file, len) = open(path)?;
+    let (mut file, len) = files::open_regular(path)?;
     let mut tensors = format::read(path, &mut file, len, |_| true)?;
     match take_digest(tensors.metadata_mut()) {
         Some(written) if written != digest(tensors.iter()) => {
@@ -80,7 +81,7 @@ pub fn load_tensors(path: impl AsRef<Path>) -> Result<Tensors> {
 /// As [`load_tensors`], but for the digest.
 pub fn load_tensors_named(path: impl AsRef<Path>, keep: impl Fn(&str) -> bool) -> Result<Tensors> {
     let path = path.as_ref();
-    let (mut file, len) = open(path)?;
+    let (mut file, len) = files::open_regular(path)?;
     format::read(path, &mut file, len, keep)
 }
 
@@ -110,13 +111,17 @@ pub fn load_tensors_named(path: impl AsRef<Path>, keep: impl Fn(&str) -> bool) -
 /// ```
 pub fn read_header(path: impl AsRef<Path>) -> Result<Header> {
     let path = path.as_ref();
-    let (mut file, len) = open(path)?;
+    let (mut file, len) = files::open_regular(path)?;
     Ok(format::read_header(path, &mut file, len)?.0)
 }
 
-/// Opens a file, with its length. Here, unlike inside a checkpoint, a link is the user's own choice.
-fn open(path: &Path) -> Result<(File, u64)> {
-    Ok(files::open_regular(&fs::canonicalize(path).map_err(Error::io("read", path))?)?)
+/// Opens a file of a checkpoint and gives its length. A link is refused: it could lead to any file.
+pub(crate) fn open_own(path: &Path) -> Result<(File, u64)> {
+    if path.is_symlink() {
+        let link = io::Error::new(ErrorKind::InvalidInput, "it is not a regular file");
+        return Err(Error::io("read", path)(link));
+    }
+    Ok(files::open_regular(path)?)
 }
 
 /// What the keys of towers' own metadata begin with.

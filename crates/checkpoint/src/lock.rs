@@ -1,5 +1,6 @@
 //! One writer at a time in a store, without a trace left by a dead one.
 
+use crate::file::open_own;
 use crate::{Error, Result};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -37,7 +38,7 @@ impl Lock {
     /// checkpoint during its replacement looks damaged. So a reader without it reads all the same.
     /// It makes no file: without one there has been no writer.
     pub(crate) fn share(folder: &Path) -> Lock {
-        let file = files::open_regular(&folder.join(LOCK)).ok().map(|(file, _)| file);
+        let file = open_own(&folder.join(LOCK)).ok().map(|(file, _)| file);
         Lock { file: file.filter(|file| wait(|| file.try_lock_shared()).is_ok()) }
     }
 

@@ -1,6 +1,7 @@
 //! The completion mark: the last file written into a checkpoint's folder, with lengths and digests of the
 //! others.
 
+use crate::file::open_own;
 use crate::fingerprint::{self, Fingerprint};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -48,7 +49,7 @@ impl Mark {
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             return Err(Error::damaged(folder, format!("it has no {MARK}, so it was never completed")));
         }
-        let (file, len) = files::open_regular(&path)?;
+        let (file, len) = open_own(&path)?;
         if len > MAX_MARK {
             return Err(Error::damaged(folder, format!("its {MARK} has {len} bytes")));
         }
@@ -74,7 +75,7 @@ impl Mark {
             return Err(Error::damaged(folder, format!("its {MARK} says nothing of {name}")));
         };
         let path = folder.join(name);
-        let (mut file, len) = files::open_regular(&path)?;
+        let (mut file, len) = open_own(&path)?;
         if len != expected.bytes {
             let why = format!("{name} has {len} bytes where {} were written", expected.bytes);
             return Err(Error::damaged(folder, why));

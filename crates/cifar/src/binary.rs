@@ -4,7 +4,7 @@
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use dataset::open_regular;
+use files::open_regular;
 
 use crate::error::{Error, Result};
 use crate::kinds::Kind;
@@ -21,7 +21,7 @@ fn label_bytes(kind: Kind) -> usize {
 
 /// Appends the records of the file at `path`, which must be `images` of them exactly.
 pub(crate) fn read(path: &Path, images: usize, records: &mut Records) -> Result<()> {
-    let (file, found) = open_regular(path).map_err(Error::io("read", path))?;
+    let (file, found) = open_regular(path)?;
     let mut record = vec![0; record_bytes(records.kind)];
     let expected = (images * record.len()) as u64;
     if found != expected {

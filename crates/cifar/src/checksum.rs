@@ -6,13 +6,13 @@ use std::path::Path;
 
 use md5::{Digest, Md5};
 
-use dataset::open_regular;
+use files::open_regular;
 
 use crate::error::{Error, Result};
 
 /// The MD5 of the file at `path`, in hexadecimal.
 pub(crate) fn md5_of(path: &Path) -> Result<String> {
-    let (mut file, _) = open_regular(path).map_err(Error::io("read", path))?;
+    let (mut file, _) = open_regular(path)?;
     Ok(hex(&digest(&mut file, path)?.0.finalize()))
 }
 

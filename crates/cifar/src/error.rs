@@ -222,6 +222,12 @@ impl Error {
     }
 }
 
+impl From<files::Error> for Error {
+    fn from(files::Error { action, path, source }: files::Error) -> Self {
+        Error::Io { action, path, source }
+    }
+}
+
 /// The part of [`Error::NotFound`]'s sentence that names the searched places.
 struct Looked<'a> {
     places: &'a [PathBuf],

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 
-use dataset::{Dataset, Split, open_regular};
+use dataset::{Dataset, Split};
+use files::open_regular;
 
 use crate::error::{Error, Result};
 use crate::kinds::Kind;
@@ -131,7 +132,7 @@ pub(crate) fn labels_of(
 
 /// The array of a file, with so many dimensions, and so many bytes if that is known.
 fn array(path: &Path, dimensions: u8, expected: Option<usize>) -> Result<Array> {
-    let (file, found) = open_regular(path).map_err(Error::io("read", path))?;
+    let (file, found) = open_regular(path)?;
     let packed = path.extension().is_some_and(|ending| ending == "gz");
     let file = BufReader::with_capacity(1 << 18, file);
     match packed {

@@ -10,7 +10,8 @@ use std::path::Path;
 use flate2::CrcReader;
 use flate2::read::DeflateDecoder;
 
-use dataset::{Split, open_regular};
+use dataset::Split;
+use files::open_regular;
 
 use crate::error::{Error, Result};
 use crate::idx::labels_of;
@@ -26,7 +27,7 @@ const MOST_HEADER: usize = 1 << 14;
 /// The splits of `kind` in an archive with `x_train`, `y_train`, `x_test` and `y_test`.
 pub(crate) fn read(kind: Kind, path: &Path) -> Result<[Split; 2]> {
     let refuse = |reason: String| Error::Array { path: path.to_owned(), reason };
-    let (mut file, len) = open_regular(path).map_err(Error::io("read", path))?;
+    let (mut file, len) = open_regular(path)?;
     let entries = directory(&mut file, len).map_err(refuse)?;
     let mut split = |name: &str, count: usize| {
         let [height, width, channels] = kind.shape();

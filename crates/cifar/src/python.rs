@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 
-use dataset::open_regular;
+use files::open_regular;
 
 use crate::error::{Error, Result};
 use crate::pickle::{self, Fault, Id, Node, Tree};
@@ -21,7 +21,7 @@ use crate::sizes::IMAGE_BYTES;
 
 /// Appends the records of the file at `path`, which must be `images` of them in `max_bytes` at most.
 pub(crate) fn read(path: &Path, images: usize, max_bytes: u64, records: &mut Records) -> Result<()> {
-    let (file, found) = open_regular(path).map_err(Error::io("read", path))?;
+    let (file, found) = open_regular(path)?;
     let too_long = |found| Error::FileSize { path: path.into(), expected: max_bytes, found };
     if found > max_bytes {
         return Err(too_long(found));

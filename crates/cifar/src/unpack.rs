@@ -10,7 +10,7 @@ use std::path::{Component, Path};
 use flate2::read::GzDecoder;
 use tar::{Archive, Entry, EntryType};
 
-use dataset::open_regular;
+use files::open_regular;
 
 use crate::error::{Error, Result};
 use crate::kinds::Kind;
@@ -27,7 +27,7 @@ const MAX_EXTRA: u64 = 1 << 20;
 /// Unpacks the archive at `path` into the empty folder `into` and returns its content. In errors the archive
 /// is called `name`.
 pub(crate) fn unpack(path: &Path, name: &str, kind: Kind, into: &Path) -> Result<Layout> {
-    let (file, _) = open_regular(path).map_err(Error::io("read", path))?;
+    let (file, _) = open_regular(path)?;
     let refused = |reason: String| Error::Archive { archive: name.into(), reason };
     let unpacked = Capped { inner: GzDecoder::new(BufReader::new(file)), left: MAX_UNPACKED };
     let mut archive = Archive::new(unpacked);
@@ -69,7 +69,7 @@ pub(crate) fn unpack_files(paths: &[&Path], name: &str, kind: Kind, into: &Path)
             archive: name.into(),
             reason: format!("{file_name}.gz: {reason}"),
         };
-        let (file, _) = open_regular(path).map_err(Error::io("read", path))?;
+        let (file, _) = open_regular(path)?;
         let unpacked = GzDecoder::new(BufReader::new(file));
         write(&mut Capped { inner: unpacked, left: MAX_UNPACKED }, &into.join(file_name), &refused)?;
     }

@@ -1,8 +1,6 @@
 //! Images that stay in their files until they are needed.
 
 use std::fmt;
-use std::fs::File;
-use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -125,18 +123,5 @@ impl Files {
     pub(crate) fn select(&self, images: &[usize]) -> Self {
         let paths = images.iter().map(|&k| self.paths[k].clone()).collect();
         Files { paths, ..self.clone() }
-    }
-}
-
-/// Opens a regular file and tells its size. Anything else, such as a named pipe, is an error: opening it might wait for ever.
-///
-/// # Errors
-/// Those of the operating system.
-pub fn open_regular(path: impl AsRef<Path>) -> io::Result<(File, u64)> {
-    let path = path.as_ref();
-    let metadata = path.metadata()?;
-    match metadata.is_file() {
-        true => Ok((File::open(path)?, metadata.len())),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
     }
 }

@@ -25,7 +25,7 @@ mod split;
 
 pub use data::{Dataset, ValidationFrom};
 pub use error::{BoxError, Error, Result};
-pub use files::{Decode, Files, open_regular};
+pub use files::{Decode, Files};
 /// The crate of the arrays in which images and labels are.
 pub use ndarray;
 pub use panics::{catches_panics, caught};

@@ -16,7 +16,8 @@ use image::{
     Pixel, RgbImage,
 };
 
-use dataset::{MOST_ASIDE, Resize, caught, check_shape, grey, open_regular};
+use dataset::{MOST_ASIDE, Resize, caught, check_shape, grey};
+use files::open_regular;
 
 use crate::error::{Error, Result};
 use crate::jpeg;
@@ -160,7 +161,7 @@ fn read_within(path: &Path, most: u64, free: impl Fn() -> Option<u64>) -> Result
 
 /// Decodes a picture in `most` bytes of memory.
 fn decode(path: &Path, most: u64) -> Result<RgbImage> {
-    let (file, len) = open_regular(path).map_err(Error::io("read", path))?;
+    let (file, len) = open_regular(path)?;
     if len == 0 {
         return Err(Error::io("decode the picture", path)(io::Error::other("it is empty")));
     }

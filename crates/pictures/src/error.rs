@@ -109,6 +109,12 @@ impl Error {
     }
 }
 
+impl From<files::Error> for Error {
+    fn from(files::Error { action, path, source }: files::Error) -> Self {
+        Error::Io { action, path, source }
+    }
+}
+
 /// The first of several pictures, with their reasons.
 fn listed(errors: &[Error]) -> String {
     let reason = |error: &Error| {

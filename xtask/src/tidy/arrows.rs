@@ -19,8 +19,8 @@ use Allowed::{All, Only};
 const ARROWS: &[(&str, Allowed)] = &[
     ("towers-philox", Only(&[])),
     ("towers-dataset", Only(&[])),
-    ("towers-cifar", Only(&["towers-dataset", "towers-philox"])),
-    ("towers-pictures", Only(&["towers-dataset"])),
+    ("towers-cifar", Only(&["towers-dataset", "towers-files", "towers-philox"])),
+    ("towers-pictures", Only(&["towers-dataset", "towers-files"])),
     ("towers-augment", Only(&["towers-philox"])),
     ("towers-files", Only(&[])),
     ("towers-checkpoint", Only(&["towers-files"])),
