@@ -5,9 +5,10 @@ use crate::device::warn_of_unused_gpu;
 use crate::error::{at_least_one, usage};
 use crate::{first_step, print, profile, roofline};
 use bench::{BenchOptions, ReplicaBench, Setup};
+use config::Config;
 use std::process::ExitCode;
 use std::time::Instant;
-use train::{Config, Process};
+use train::Process;
 
 /// The longest that processes wait for each other, in seconds.
 const TIMEOUT: u64 = 600;

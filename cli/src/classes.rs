@@ -1,7 +1,7 @@
 //! The classes of a data set, with the number of images of each.
 
-use train::Config;
-use train::dataset::{Dataset, Split};
+use config::Config;
+use dataset::{Dataset, Split};
 use trained::{split_name, thousands};
 
 /// With more classes than this, some are listed for all.

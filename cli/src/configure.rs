@@ -4,9 +4,11 @@ use crate::args::TrainArgs;
 use crate::error::usage;
 use crate::output::is_picture;
 use crate::print::note;
+use crate::spelling::flag_of;
+use augment::ImageDataGenerator;
+use config::Compiled;
+use config::{Architecture, Config, Training, default_recipe, find_recipe};
 use std::path::Path;
-use train::augment::ImageDataGenerator;
-use train::{Architecture, Compiled, Config, Training, default_recipe, find_recipe};
 
 /// The result of applying flags, besides the options.
 #[derive(Default)]
@@ -71,7 +73,7 @@ impl TrainArgs {
             config.training.model = model;
             config.training.layer = Architecture::default();
             let file = config.read_layers(Path::new(""), !self.options.has("data.image_size"))?;
-            applied.notes = file.notes;
+            applied.notes = file.notes.iter().map(|note| note.spelled(flag_of)).collect();
             if let Some(of_model) = file.compiled.filter(|_| compiled && !self.options.has("optimizer")) {
                 applied.compiled = of_model.is_ok();
                 applied.notes.push(self.take_compiled(config, of_model));
@@ -183,7 +185,7 @@ mod tests {
     use crate::args::{Args, Command};
     use crate::error::sentence;
     use clap::Parser;
-    use train::{Config, DeviceWeights};
+    use config::{Config, DeviceWeights};
 
     fn config(flags: &str) -> anyhow::Result<Config> {
         let line = ["towers", "train"].into_iter().chain(flags.split_whitespace());
@@ -238,7 +240,7 @@ mod tests {
     fn gpus_make_towers_on_cuda() {
         let config = config("--gpus 0,2,3").unwrap();
         let devices = config.placement.devices;
-        assert_eq!((devices.device, devices.gpus), (train::DeviceKind::Cuda, Some(vec![0, 2, 3])));
+        assert_eq!((devices.device, devices.gpus), (config::DeviceKind::Cuda, Some(vec![0, 2, 3])));
     }
 
     #[test]

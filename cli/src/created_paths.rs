@@ -1,11 +1,12 @@
 //! The files and folders that a run creates before its first step, to be removed if the run is refused.
 
+use callbacks::StepInfo;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use train::{Observer, StepInfo};
+use train::Observer;
 
 /// Paths that did not exist before the run.
 #[derive(Debug, Default)]

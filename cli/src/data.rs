@@ -1,12 +1,13 @@
 //! Data with a progress bar.
 
 use crate::print::note;
+use config::{DataFiles, DataSet, ImageSize, Progress};
+use dataset::Dataset;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use train::dataset::Dataset;
-use train::{DataFiles, DataSet, ImageSize, Progress, cifar, pictures};
+use train::cifar;
 
 /// The seconds between two lines about a download, without a terminal.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
@@ -14,15 +15,15 @@ const REPORT_EVERY: Duration = Duration::from_secs(10);
 /// Reads the value of `--image-size`.
 pub fn image_size(text: &str) -> Result<ImageSize, String> {
     text.parse().map_err(|error| match error {
-        trained::Error::Option { accepted, .. } => format!("must be {accepted}"),
+        trained::Error::Option(options::Error::Value { accepted, .. }) => format!("must be {accepted}"),
         other => other.to_string(),
     })
 }
 
 /// Loads the data, and shows downloads.
-pub fn load(set: &DataSet, files: &DataFiles, no_progress: bool) -> train::Result<Dataset> {
+pub fn load(set: &DataSet, files: &DataFiles, no_progress: bool) -> config::Result<Dataset> {
     let mut progress_view = LoadProgress::new(no_progress);
-    let data = train::load_data(set, files, |progress| progress_view.report(&progress));
+    let data = config::load_data(set, files, |progress| progress_view.report(&progress));
     progress_view.finish();
     data.map_err(|error| progress_view.without_repeats(error))
 }
@@ -34,11 +35,11 @@ pub fn load_test(
     set: &DataSet,
     mut files: DataFiles,
     whole: bool,
-) -> train::Result<(Dataset, Option<usize>)> {
+) -> config::Result<(Dataset, Option<usize>)> {
     let is_folder = Path::new(&set.dataset).is_dir();
     let limit = if is_folder { None } else { files.limit_test.take() };
     let mut progress_view = LoadProgress::new(true);
-    let mut data = train::load_test_data(set, &files, whole, |progress| progress_view.report(&progress))?;
+    let mut data = config::load_test_data(set, &files, whole, |progress| progress_view.report(&progress))?;
     let all = data.test.len();
     if let Some(limit) = limit.filter(|&limit| limit < all) {
         data.test = data.test.take(limit);
@@ -66,8 +67,8 @@ impl LoadProgress {
     }
 
     /// An error without the failures of sources that were printed when they happened.
-    fn without_repeats(&self, mut error: train::Error) -> train::Error {
-        if let train::Error::Fetch(cifar::Error::NoSource { failures, .. }) = &mut error {
+    fn without_repeats(&self, mut error: config::Error) -> config::Error {
+        if let config::Error::Fetch(cifar::Error::NoSource { failures, .. }) = &mut error {
             failures.retain(|failure| !self.failed.contains(failure));
         }
         error

@@ -3,10 +3,11 @@
 use crate::error::usage;
 use crate::flags::{Compute, Flags};
 use crate::print::note;
+use crate::spelling::flag_of;
 use anyhow::Context as _;
 
 /// Warns of a GPU that is there and not used where the choice is automatic.
-pub fn warn_of_unused_gpu(devices: &train::Devices) {
+pub fn warn_of_unused_gpu(devices: &config::Devices) {
     if let Some(why) = train::unused_gpu(devices) {
         note(format_args!("warning: {why}; the CPU computes instead"));
     }
@@ -18,7 +19,7 @@ pub struct Gpus(pub Vec<usize>);
 
 /// Reads a number of GPUs, or their ids.
 pub fn gpus(text: &str) -> Result<Gpus, String> {
-    train::parse_gpus(text).map(Gpus).map_err(|accepted| format!("it must be {accepted}"))
+    config::parse_gpus(text).map(Gpus).map_err(|accepted| format!("it must be {}", accepted.spelled(flag_of)))
 }
 
 /// One device.
@@ -46,10 +47,10 @@ impl SingleArgs {
                     "--gpus names {count} GPUs, but must name one: 1 for the first, or an id with a comma, as in {second},"
                 )));
             }
-            if devices.device == train::DeviceKind::Cpu {
+            if devices.device == config::DeviceKind::Cpu {
                 return Err(usage("--gpus and --device cpu contradict each other; leave one of them out"));
             }
-            (devices.device, devices.gpus) = (train::DeviceKind::Cuda, Some(gpus.clone()));
+            (devices.device, devices.gpus) = (config::DeviceKind::Cuda, Some(gpus.clone()));
         }
         warn_of_unused_gpu(devices);
         let devices = train::open_devices(devices, &config.training.arithmetic)?;

@@ -1,13 +1,13 @@
 //! Error messages: one sentence, a hint if there is one, and the exit status.
 
-use crate::keys::in_flags;
 use crate::print::note;
+use crate::spelling::flag_of;
 use clap::error::{ContextKind, ContextValue};
 use std::error::Error as _;
 use std::fmt::Display;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::process::ExitCode;
-use train::{augment, cifar};
+use train::cifar;
 
 /// The exit status of bad usage.
 pub const BAD_USAGE: u8 = 2;
@@ -79,29 +79,26 @@ pub fn must_be(error: &augment::Error) -> String {
 /// Prints the error on stderr and returns the exit status.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     note(format_args!("error: {}", sentence(error)));
-    let ours = error.downcast_ref::<train::Error>();
-    if let Some(hint) = ours.and_then(hint) {
+    if let Some(hint) = hint(error) {
         note(format_args!("hint: {hint}"));
     }
     let bad_usage = error.is::<Usage>()
+        || matches!(error.downcast_ref(), Some(train::Error::OtherData(_)))
+        || matches!(error.downcast_ref(), Some(trained::Error::Option(_)))
         || of_augmentation(error).is_some_and(|error| !is_of_the_machine(error))
-        || matches!(
-            ours,
-            Some(
-                train::Error::Option { .. }
-                    | train::Error::Key(_)
-                    | train::Error::Recipe { .. }
-                    | train::Error::OtherData(_)
-                    | train::Error::Moved { .. }
-                    | train::Error::Optimizer(_)
-                    | train::Error::Cut(_)
-            )
-        )
-        || matches!(
-            error.downcast_ref(),
-            Some(trained::Error::Option { .. } | trained::Error::UnknownNetwork { .. })
-        );
+        || of_config(error).is_some_and(|error| {
+            use config::Error::{Cut, Moved, Optimizer, Option, Recipe};
+            matches!(error, Option(_) | Recipe { .. } | Moved { .. } | Optimizer(_) | Cut(_))
+        });
     if bad_usage { ExitCode::from(BAD_USAGE) } else { ExitCode::FAILURE }
+}
+
+/// The error about the configuration, data or network inside of `error`, if there is one.
+fn of_config(error: &anyhow::Error) -> Option<&config::Error> {
+    match error.downcast_ref() {
+        Some(train::Error::Config(error)) => Some(error),
+        _ => error.downcast_ref(),
+    }
 }
 
 /// Whether the machine is the cause, such as its disk, and not the command line.
@@ -112,51 +109,43 @@ fn is_of_the_machine(error: &augment::Error) -> bool {
 
 /// The augmentation error inside of `error`, if there is one.
 fn of_augmentation(error: &anyhow::Error) -> Option<&augment::Error> {
-    match (error.downcast_ref(), error.downcast_ref()) {
-        (Some(train::Error::Augment(error)), _) | (_, Some(trained::Error::Augment(error))) => Some(error),
+    match (of_config(error), error.downcast_ref()) {
+        (Some(config::Error::Augment(error)), _) | (_, Some(trained::Error::Augment(error))) => Some(error),
         _ => None,
     }
 }
 
-/// The error and its causes. A cause that the previous message already contains is left out.
+/// The error and its causes, with flags for options. A cause that the previous message already contains is left out.
 pub fn sentence(error: &anyhow::Error) -> String {
-    let mut text = match error.downcast_ref() {
-        // The place is a layer's name.
-        Some(train::Error::Cut(cut)) => format!("--split-at: {cut}"),
-        _ if has_final_words(error) => error.to_string(),
-        _ => in_flags(&error.to_string()),
+    let message = match (error.downcast_ref::<train::Error>(), of_config(error), error.downcast_ref()) {
+        (Some(error), ..) => Some(error.message()),
+        (_, Some(error), _) => Some(error.message()),
+        (.., error) => error.map(trained::Error::message),
     };
+    let mut plain = error.to_string();
+    let mut text = message.map_or_else(|| plain.clone(), |message| message.spelled(flag_of));
     for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
+        if !plain.contains(&cause) {
+            plain = format!("{plain}: {cause}");
             text = format!("{text}: {cause}");
         }
     }
     text
 }
 
-/// Whether an error has no keys of options. Bad usage has flags already. A recipe's file has keys and no flags. In errors
-/// about a network, backticks hold names of layers, such as `rescale`, which files and users choose.
-fn has_final_words(error: &anyhow::Error) -> bool {
-    use train::Error::{Interchange, Network, Recipe, Tensor};
-    use trained::Error as Trained;
-    error.is::<Usage>()
-        || matches!(error.downcast_ref(), Some(Recipe { .. } | Network(_) | Interchange(_) | Tensor(_)))
-        || matches!(
-            error.downcast_ref(),
-            Some(Trained::Network(_) | Trained::Interchange(_) | Trained::Tensor(_))
-        )
-}
-
 /// A remedy, in terms of the command line.
-fn hint(error: &train::Error) -> Option<&'static str> {
-    match error {
-        train::Error::Fetch(cifar::Error::NotFound { .. } | cifar::Error::NoSource { .. }) => Some(
+fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    use cifar::Error::{NoSource, NotFound};
+    if let Some(config::Error::Fetch(NotFound { .. } | NoSource { .. })) = of_config(error) {
+        return Some(
             "--data-dir DIR (or TOWERS_DATA_DIR) names the folder with the files or its parent, --data-url URL another \
              archive, --dataset DIR a folder of class folders with pictures; --dataset synthetic needs no files",
-        ),
-        // The error of missing data names its remedies.
-        train::Error::Cuda(missing) if missing.to_string().contains("--device cpu") => Some(
-            "without GPUs, leave --gpus out; for several replicas on the CPU, `towers train` has --replicas N",
+        );
+    }
+    match error.downcast_ref()? {
+        train::Error::Cuda(missing) if missing.lacks_gpu() => Some(
+            "to compute on the CPU, give --device cpu in place of --gpus; for several replicas there, `towers train` has \
+             --replicas N",
         ),
         _ => None,
     }
@@ -180,35 +169,35 @@ mod tests {
     #[test]
     fn a_picture_that_cannot_be_read_is_no_bad_usage() {
         let read = augment::Error::Read { reason: "can't read a.png".to_owned() };
-        assert_eq!(report(&train::Error::Augment(read).into()), ExitCode::FAILURE);
+        assert_eq!(report(&config::Error::Augment(read).into()), ExitCode::FAILURE);
         let flag = augment::Error::NoWhitening;
-        assert_eq!(report(&train::Error::Augment(flag).into()), ExitCode::from(BAD_USAGE));
+        assert_eq!(report(&config::Error::Augment(flag).into()), ExitCode::from(BAD_USAGE));
     }
 
     /// A layer may be called as an option is.
     #[test]
     fn names_of_layers_are_those_of_the_file() {
-        use train::{Error, Model};
+        use config::Model;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x.json");
         let layer = r#"{"class_name": "LSTM", "config": {"name": "random_crop"}}"#;
         let text = format!(r#"{{"class_name": "Sequential", "config": {{"layers": [{layer}]}}}}"#);
         std::fs::write(&file, text).unwrap();
         let config =
-            train::Config::default().with(|config| config.training.model = file.display().to_string());
+            config::Config::default().with(|config| config.training.model = file.display().to_string());
         let error = config.layers_file("".as_ref()).unwrap_err();
         assert!(sentence(&error.into()).contains("its layer `random_crop` is a LSTM"));
 
         let layers = "like = 'quick'\n[[layer]]\nclass = 'Rescaling'\nname = 'rescale'\nscale = 2.0\n\
                       [[layer]]\nclass = 'Flatten'\n[[layer]]\nclass = 'Dense'\n";
-        let config = train::read_recipe(layers, "mine").unwrap();
+        let config = config::read_recipe(layers, "mine").unwrap();
         let model: Model = config.network([8, 8, 3], 2).unwrap();
         let graph = model.graph();
         let cut = graph.cut_behind("rescal", model.logits()).unwrap_err();
-        let told = sentence(&Error::Cut(cut).into());
+        let told = sentence(&config::Error::Cut(cut).into());
         assert!(told.starts_with("--split-at: the network can't be cut behind `rescal`: "), "{told}");
         let network = graph.cut_behind("epochs", model.logits()).unwrap_err();
-        let told = sentence(&Error::Network(network).into());
+        let told = sentence(&config::Error::Network(network).into());
         assert!(told.starts_with("the network can't be cut behind `epochs`: "), "{told}");
     }
 

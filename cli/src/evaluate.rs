@@ -6,13 +6,13 @@ use crate::flags::{Flags, Keys};
 use crate::output::newest_run;
 use crate::{data, print};
 use callbacks::figure;
+use config::Config;
+use dataset::Dataset;
 use serde_json::json;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use train::Config;
-use train::dataset::Dataset;
 use trained::{Classifier, ColorMode, Evaluation, MODEL_FILE, Resizing};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {

@@ -3,9 +3,9 @@
 use crate::error::usage;
 use crate::print;
 use bench::{BenchMode, BenchOptions, Setup};
+use config::Config;
 use std::process::ExitCode;
 use std::time::Instant;
-use train::Config;
 
 pub fn run(
     config: &Config,

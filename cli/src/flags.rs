@@ -2,14 +2,14 @@
 //! it.
 
 use crate::error::usage;
-use crate::keys::flag_of;
+use crate::spelling::flag_of;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use config::{Config, DeviceKind, tables};
+use options::{Kind, Opt, Table};
 use serde::de::DeserializeOwned;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use train::options::{Kind, Opt, Table};
-use train::{Config, DeviceKind, tables};
 
 /// Other names of flags.
 const ALIASES: [(&str, &str); 5] = [
@@ -242,12 +242,12 @@ impl<K: Keys> Flags<K> {
     pub fn apply(&self, config: &mut Config) -> anyhow::Result<()> {
         for (key, texts) in &self.given {
             if let Some(head) = absent_table(config, key) {
-                let flag = flag_of(key).unwrap_or_default();
+                let flag = flag_of(key);
                 return Err(usage(format!("{flag} is given, but must be left out without {head}")));
             }
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             if FROM_ONE.contains(&key.as_str()) && texts.last() == Some(&"0") {
-                let flag = flag_of(key).unwrap_or_default();
+                let flag = flag_of(key);
                 return Err(usage(format!("{flag} is 0, but must be at least 1")));
             }
             config.set_text(key, &texts)?;
@@ -310,7 +310,7 @@ pub fn default_dir() -> PathBuf {
 /// key does not start it.
 fn absent_table(config: &Config, key: &str) -> Option<String> {
     let (name, option) = key.split_once('.')?;
-    let table = train::table(name).filter(|table| table.begins.is_some())?;
+    let table = config::table(name).filter(|table| table.begins.is_some())?;
     if !config.get(name).is_null() || option == "path" {
         return None;
     }

@@ -1,8 +1,8 @@
 //! The devices of a resumed run: those that it was to have, as far as this machine has them.
 
-use crate::keys::flag_of;
+use crate::spelling::flag_of;
+use config::{DeviceKind, Devices};
 use std::path::PathBuf;
-use train::{DeviceKind, Devices};
 
 /// The devices of this machine, and whether a launcher shares them out.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ impl Here {
 pub fn kept(saved: &Devices, here: Here) -> (Devices, Vec<(&'static str, String)>) {
     let (mut devices, mut changes) = (saved.clone(), Vec::new());
     let mut change = |key, before: String, now: &str, why: &str| {
-        let flag = flag_of(key).unwrap_or(key);
+        let flag = flag_of(key);
         changes.push((key, format!("the run had {flag} {before}, and continues with {now}: {why}")));
     };
     let Here { gpus, cores, is_shared } = here;

@@ -19,7 +19,6 @@ mod first_step;
 mod flags;
 mod interrupt;
 mod kept_devices;
-mod keys;
 mod launch;
 mod model;
 mod network;
@@ -38,6 +37,7 @@ mod selftest;
 mod serve;
 mod short_help;
 mod signals;
+mod spelling;
 mod summary;
 mod train;
 mod tui;
@@ -51,7 +51,7 @@ use std::process::ExitCode;
 fn report_panics() {
     let others = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
-        if !::train::dataset::catches_panics() {
+        if !::dataset::catches_panics() {
             others(panic);
         }
     }));

@@ -5,9 +5,9 @@ use crate::device::warn_of_unused_gpu;
 use crate::error::{must_be, usage};
 use crate::flags::{Compute, Count, Flags, Source, one_of};
 use crate::print::note;
+use augment::TestTime;
+use config::{Config, ModelKind, open_model};
 use std::path::{Path, PathBuf};
-use train::augment::TestTime;
-use train::{Config, ModelKind, open_model};
 use trained::{Assumed, ClassNames, Classifier, ColorMode, ImageSize, Preprocessing, Trained, names_classes};
 
 /// The properties that a file with only weights does not hold.
@@ -70,7 +70,7 @@ impl ClassifierArgs {
 
 /// Reads the value of `--tta`.
 fn test_time(text: &str) -> Result<TestTime, String> {
-    let near = || train::did_you_mean(text, ["none", "flip", "flip-translate"]);
+    let near = || options::hint(text, ["none", "flip", "flip-translate"]);
     text.parse().map_err(|error| format!("{}{}", must_be(&error), near()))
 }
 
@@ -95,11 +95,13 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
     let named = ["data.dataset", "data.color_mode", "data.class_names", "data.resize"];
     let places = named.into_iter().fold(data.clone(), |flags, key| flags.without(key));
     places.config()?;
-    train::skipped_checkpoints(path).iter().for_each(|line| note(format_args!("warning: {line}")));
+    config::skipped_checkpoints(path).iter().for_each(|line| note(format_args!("warning: {line}")));
     let trained = open_model(path, &assumed, |set| {
         let mut config = Config::default();
         config.training.data = set;
-        places.apply(&mut config).map_err(|error| train::Error::Device(error.to_string()))?;
+        places
+            .apply(&mut config)
+            .map_err(|error| config::Error::about("the data", "unusable", error.to_string()))?;
         data::load(&config.training.data, &config.placement.files, true)
     })?;
     let trained = match names {

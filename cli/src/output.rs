@@ -2,14 +2,15 @@
 
 use crate::created_paths::CreatedPaths;
 use crate::error::usage;
-use crate::keys::flag_of;
 use crate::print::note;
+use crate::spelling::flag_of;
 use anyhow::{Context, bail};
+use callbacks::CHECKPOINTS;
 use callbacks::{Outside, Status, shell_word};
+use config::{Config, UNREADABLE};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use train::{CHECKPOINTS, Config, UNREADABLE};
 use trained::MODEL_FILE;
 
 /// The folder of runs without `--output`.
@@ -161,7 +162,7 @@ pub fn prepare_outside(place: &Outside<'_>, run: &Path, created: &mut CreatedPat
     });
     // As Keras does, a folder of logs is made.
     if !is_inside && !place.is_folder {
-        folder_must_exist(flag_of(place.key).unwrap_or(place.key), place.path)?;
+        folder_must_exist(&flag_of(place.key), place.path)?;
     }
     let folder = if place.is_folder { Some(place.path) } else { place.path.parent() };
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());

@@ -2,8 +2,8 @@
 
 use crate::print;
 use bench::{BenchMode, BenchOptions, LayerProfile, Profile, Roof, Setup};
+use config::Config;
 use std::process::ExitCode;
-use train::Config;
 
 const HEAD: [&str; 13] = [
     "layer",
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn every_layer_has_a_line_and_the_shares_are_of_the_whole() {
-        let mut config = train::recipe("quick").unwrap();
+        let mut config = config::recipe("quick").unwrap();
         config.placement.devices.threads = 1;
         let options = BenchOptions { batch: Some(1), seconds: 0.0, ..BenchOptions::default() };
         let profile = bench::profile(&config, &options).unwrap();

@@ -6,10 +6,10 @@ use crate::output::folder_must_exist;
 use crate::print;
 use anyhow::Context as _;
 use bench::BenchOptions;
+use config::Config;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use train::Config;
 
 pub fn run(args: ProgramArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch", args.batch.unwrap_or(1))?;

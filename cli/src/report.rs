@@ -4,10 +4,10 @@ use crate::args::ReportArgs;
 use crate::error::{at_least_one, sentence};
 use crate::output::{HISTORY_FILE, folder_must_exist, newest_run, run_name};
 use crate::{data, evaluate, print};
+use callbacks::shortened;
 use report::{RunReport, page_file, save_report};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use train::shortened;
 use trained::{Classifier, MODEL_FILE};
 
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {

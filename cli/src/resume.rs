@@ -3,11 +3,12 @@
 use crate::args::TrainArgs;
 use crate::error::usage;
 use crate::kept_devices::{Here, kept};
-use crate::keys::flag_or_table;
 use crate::output::{Output, is_locked, is_picture, newest_run};
+use crate::spelling::flag_of;
 use anyhow::Context;
+use config::{Config, Difference, differences, find_recipe};
 use std::path::{Path, PathBuf};
-use train::{Config, Difference, Process, Resume, differences, find_recipe, rendezvous};
+use train::{Process, Resume, rendezvous};
 
 /// Whether a launcher or the cluster has started this job before.
 fn is_restarted() -> anyhow::Result<bool> {
@@ -104,7 +105,7 @@ impl TrainArgs {
             },
             Some(None) => match self.folder() {
                 Some(run) => run.clone(),
-                None => newest_run(&[train::CHECKPOINTS])?,
+                None => newest_run(&[callbacks::CHECKPOINTS])?,
             },
         };
         let resume = Resume::newest(&run).map_err(|error| match is_locked(&run) {
@@ -132,9 +133,8 @@ impl TrainArgs {
         }
         let Some(run) = self.folder().filter(|_| restarted) else { return Ok(None) };
         let newest = Resume::newest_if_any(run).map_err(|error| match error {
-            train::Error::Run { path, reason } => {
-                let reason = format!("{reason}; repair them, or move them away to start again");
-                train::Error::Run { path, reason }
+            train::Error::Config(config::Error::Run { path, reason }) => {
+                train::Error::run(path, reason.and("; repair them, or move them away to start again"))
             }
             other => other,
         })?;
@@ -193,7 +193,7 @@ impl TrainArgs {
             "optimizer" => "--optimizer or --momentum".to_owned(),
             "schedule" => "--schedule, --power or --decay".to_owned(),
             key if key.starts_with("augmentation.") && self.no_augmentation => "--no-augmentation".to_owned(),
-            key => flag_or_table(key).unwrap_or_else(|| format!("`{key}`")),
+            key => flag_of(key),
         }
     }
 

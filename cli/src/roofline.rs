@@ -1,8 +1,8 @@
 //! `towers bench --roofline`: the limits of the processor.
 
 use crate::print;
+use config::Config;
 use std::process::ExitCode;
-use train::Config;
 
 pub fn run(config: &Config, json: bool) -> anyhow::Result<ExitCode> {
     let roofline = bench::roofline(&config.placement.devices, &config.training.arithmetic)?;

@@ -4,6 +4,7 @@ use crate::args::{RunsArgs, SortKey};
 use crate::error::usage;
 use crate::output::{HISTORY_FILE, RUNS, is_locked, shown};
 use crate::print;
+use callbacks::CHECKPOINTS;
 use callbacks::{Monitor, Status, read_history};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -11,7 +12,6 @@ use std::cmp::Ordering;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use train::CHECKPOINTS;
 use trained::MODEL_FILE;
 
 /// The configuration in a run's folder.
@@ -239,7 +239,7 @@ fn table(rows: &[Row]) -> Vec<String> {
     ];
     let mut cells = vec![head.map(str::to_owned)];
     // Names from outside must not break a line.
-    let escaped = |row: &Row| row.cells().map(|cell| train::printable(&cell).replace('\n', " "));
+    let escaped = |row: &Row| row.cells().map(|cell| callbacks::printable(&cell).replace('\n', " "));
     cells.extend(rows.iter().map(escaped));
     let width = |k: usize| cells.iter().map(|row| row[k].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..head.len()).map(width).collect();

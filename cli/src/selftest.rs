@@ -3,8 +3,8 @@
 use crate::args::SelfTestArgs;
 use crate::device::warn_of_unused_gpu;
 use crate::error::usage;
-use crate::keys::in_flags;
 use crate::print;
+use crate::spelling::flag_of;
 use anyhow::{Context as _, bail};
 use bench::{SelfTestOptions, TestRow};
 use std::process::ExitCode;
@@ -46,7 +46,7 @@ pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
         ));
     }
     for (row, why) in found.failures() {
-        let said = format!("{} in {}: {}", row.name, row.precision, in_flags(why));
+        let said = format!("{} in {}: {}", row.name, row.precision, why.spelled(flag_of));
         print::text(&format!("\n{}\n", short(&said, &format!(" ... (the rest is in {output})"))))?;
     }
     bail!("{failed} of {all} tests failed on {device}; please attach {output} to an issue")

@@ -4,9 +4,9 @@ use crate::data::image_size;
 use crate::error::at_least_one;
 use crate::network::take_network;
 use crate::print;
+use config::{Config, ImageSize};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use train::{Config, ImageSize};
 
 /// `towers summary`.
 #[derive(Debug, clap::Args)]

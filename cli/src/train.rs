@@ -7,23 +7,25 @@ use crate::error::{INCOMPLETE, INTERRUPTED, usage};
 use crate::flags::default_dir;
 use crate::interrupt::Interrupts;
 use crate::kept_devices::{Here, kept};
-use crate::keys::{flag_of, in_flags};
 use crate::output::{Output, prepare_outside, shown};
 use crate::print::note;
 use crate::resume::Start;
 use crate::serve::{Page, Server};
+use crate::spelling::flag_of;
 use crate::tui::{self, Tui};
 use crate::{classes, data, error, launch, print};
 use anyhow::Context;
+use callbacks::TrainState;
 use callbacks::{LiveStatus, Outputs, Outside, Progress, Run, Status, from_config, shell_word};
+use config::{Config, Placement};
+use dataset::Dataset;
 use std::mem::take;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use train::dataset::Dataset;
-use train::{Config, End, Observer, Outcome, Placement, Process, Resume, StopFlag, TrainState};
+use train::{End, Observer, Outcome, Process, Resume, StopFlag, Training};
 use trained::ImageSize;
 
 /// How long the first process has to record a failure before the others end.
@@ -77,8 +79,8 @@ fn run_first(
         prepare_outputs(&config.outputs, resume, &output.run, &mut created)?;
         lock = output.create(&mut created)?;
         output.check_unused()?;
-        train::save_config(&config, &output.run)?;
-        train::save_unreadable(&data, &output.run)?;
+        config::save_config(&config, &output.run)?;
+        config::save_unreadable(&data, &output.run)?;
         status = Some(Status::begin(&output.run, output.resumed || output.restarted, processes)?);
         announce(&config, &data, output, resume, args)?;
         let mut observers = observers(&config, &title(&config, &data), output, args)?;
@@ -99,9 +101,17 @@ fn run_first(
         Ok::<_, anyhow::Error>(match process {
             Some(mut process) => {
                 process.share_folder(Some(&output.run))?;
-                process.train(&config, data, resume, || Ok(take(&mut observers)), stop)?
+                process
+                    .train(Training::new(&config, data).resume(resume).stop(stop).spelling(flag_of), || {
+                        Ok(take(&mut observers))
+                    })?
             }
-            None => train::train(&config, data, resume, &mut observers, stop)?,
+            None => Training::new(&config, data)
+                .resume(resume)
+                .observers(&mut observers)
+                .stop(stop)
+                .spelling(flag_of)
+                .run()?,
         })
     };
     let outcome = begin();
@@ -131,9 +141,8 @@ impl Ending {
         let (end, reason, sentence) = match outcome.as_ref().map(|outcome| &outcome.end) {
             Ok(End::Done) => ("done", None, "The run is done.".to_owned()),
             Ok(End::Stopped(reason)) => {
-                let reason = in_flags(reason);
                 let sentence = format!("The run stopped early: {reason}.");
-                ("stopped", Some(reason), sentence)
+                ("stopped", Some(reason.clone()), sentence)
             }
             Ok(End::Interrupted) => {
                 let sentence = "The run was interrupted and saved; --resume continues it.";
@@ -167,7 +176,6 @@ fn conclude(end: End, output: &Output) -> anyhow::Result<ExitCode> {
         // The run is done and saved even if the message can't be printed.
         End::Done => print::text(&format!("done: {run}\n")).or(Ok(ExitCode::SUCCESS)),
         End::Stopped(reason) => {
-            let reason = in_flags(&reason);
             print::text(&format!("stopped early: {reason}\ndone: {run}\n")).or(Ok(ExitCode::SUCCESS))
         }
         End::Interrupted => {
@@ -207,7 +215,8 @@ fn run_other(
         observers(&config, &title, &output, args)
     };
     let observers = || take_over().map_err(|error: anyhow::Error| callbacks::Error::other(error));
-    let outcome = process.train(&config, data, resume.as_ref(), observers, stop);
+    let outcome = process
+        .train(Training::new(&config, data).resume(resume.as_ref()).stop(stop).spelling(flag_of), observers);
     let outcome = outcome.map_err(anyhow::Error::from);
     if let Some(status) = status {
         Ending::of(&outcome).record(status, &output.run);
@@ -235,7 +244,7 @@ fn prepare_outputs(
     if let Some(Outside { key, path, .. }) =
         all.iter().find(|outside| !outside.is_folder && outside.path.is_dir())
     {
-        let flag = flag_of(key).unwrap_or(key);
+        let flag = flag_of(key);
         let kind = if *key == "plot" { "picture" } else { "file" };
         return Err(usage(format!(
             "{flag} is {}, but must be a {kind}, not a folder",
@@ -277,7 +286,7 @@ fn load(
     let read = |config: &Config| match is_first {
         true => data::load(&config.training.data, &config.placement.files, args.keep.no_progress),
         // The first process reports it.
-        false => train::load_data(&config.training.data, &config.placement.files, |_| ()),
+        false => config::load_data(&config.training.data, &config.placement.files, |_| ()),
     };
     if (resume.is_some() || args.repeats_run()) && !args.options.has("data.dataset") {
         config.training.data.check_folder("the run's config.json")?;
@@ -289,7 +298,7 @@ fn load(
     let trial = args.quick && resume.is_none();
     let data = match read(config) {
         Ok(data) => data,
-        Err(error @ train::Error::Fetch(_))
+        Err(error @ config::Error::Fetch(_))
             if trial
                 && config.placement.files.data_dir == Some(default_dir())
                 && ["auto", "cifar10", "cifar100"].contains(&config.training.data.dataset.as_str()) =>
@@ -370,7 +379,7 @@ fn announce(
         ignored.iter().for_each(|line| note(format_args!("warning: {line}")));
     } else if args.quick && !args.options.has("epochs") && config.recipe != "quick" {
         // With `--quick`, little work is expected.
-        let (recipe, train::Training { model, epochs, .. }) = (&config.recipe, &config.training);
+        let (recipe, config::Training { model, epochs, .. }) = (&config.recipe, &config.training);
         note(format_args!(
             "--quick leaves network and epochs to --recipe {recipe}: {model}, {epochs} epochs; for a short trial give --epochs N and \
              --limit-train N, or leave --recipe out"

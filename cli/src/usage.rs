@@ -82,7 +82,7 @@ fn suggest_value(error: &mut clap::Error) {
     else {
         return;
     };
-    if let Some(near) = train::nearest(given, valid.iter().map(String::as_str)).map(str::to_owned) {
+    if let Some(near) = options::nearest(given, valid.iter().map(String::as_str)).map(str::to_owned) {
         error.insert(ContextKind::SuggestedValue, ContextValue::String(near));
     }
 }
@@ -121,5 +121,5 @@ fn advice(line: &[String], word: &str, near: bool) -> Option<String> {
 /// Whether a flag is probably a misspelling of another one, or a part or extension of it.
 fn is_near(flag: &str, suggested: &str) -> bool {
     let [flag, suggested] = [flag, suggested].map(|flag| flag.trim_start_matches('-'));
-    flag.contains(suggested) || suggested.contains(flag) || train::nearest(flag, [suggested]).is_some()
+    flag.contains(suggested) || suggested.contains(flag) || options::nearest(flag, [suggested]).is_some()
 }

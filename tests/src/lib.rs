@@ -1,15 +1,14 @@
 //! Support for the end-to-end tests of towers, which are in `tests/`.
 #![forbid(unsafe_code)]
 
+use callbacks::{self, Checkpoints};
+use callbacks::{EpochRecord, Flow, Snapshot, StepInfo, TrainState};
 use checkpoint::Tensors;
+use config::Config;
 use program::{Device, Precision};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use train::callbacks::{self, Checkpoints};
-use train::{
-    Config, End, EpochRecord, Error, Flow, Observer, Outcome, Result, Resume, Snapshot, StepInfo, StopFlag,
-    TrainState, cifar,
-};
+use train::{End, Error, Observer, Outcome, Result, Resume, StopFlag, Training, cifar};
 
 /// The result of a run: its end, and all its tensors.
 pub struct Finished {
@@ -109,7 +108,12 @@ pub fn run_on(
     let recorder = Recorder { kept: Arc::clone(&kept), stop: stop.clone(), stop_after, steps: 0 };
     let mut observers = others;
     observers.push(Box::new(recorder));
-    let outcome = train::train_on(devices, config, data.clone(), resume, &mut observers, &stop)?;
+    let outcome = Training::new(config, data.clone())
+        .devices(devices)
+        .resume(resume)
+        .observers(&mut observers)
+        .stop(&stop)
+        .run()?;
     let (tensors, losses) = core::mem::take(&mut *kept.lock().expect("no observer panics"));
     Ok(Finished { outcome, tensors: tensors.expect("every run that ends well ends with a snapshot"), losses })
 }
@@ -242,7 +246,7 @@ pub fn few_images() -> cifar::Dataset {
 /// # Panics
 /// Never.
 pub fn quick_on_14() -> Config {
-    let mut config = train::recipe("quick").expect("it is built in");
+    let mut config = config::recipe("quick").expect("it is built in");
     (config.training.epochs, config.training.global_batch_size) = (2, Some(14));
     config.training.schedule = "constant".parse().expect("it is well-formed");
     config
@@ -253,7 +257,7 @@ pub fn quick_on_14() -> Config {
 /// # Panics
 /// Never.
 pub fn keras_cnn_on_14() -> Config {
-    let mut config = train::recipe("keras-cnn").expect("it is built in");
+    let mut config = config::recipe("keras-cnn").expect("it is built in");
     (config.training.epochs, config.training.global_batch_size) = (1, Some(14));
     // RMSprop divides by the size of the gradient and so amplifies rounding; SGD shows the gradients directly.
     config.training.optimizer = "sgd:momentum=0.9".parse().expect("it is well-formed");

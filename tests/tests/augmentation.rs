@@ -2,9 +2,10 @@
 //! batches from the host where needed.
 
 use augment::{ImageDataGenerator, RandAugment};
+use config::{Config, recipe};
 use program::Precision;
 use towers_tests::{assert_same, cpus, distance, emulated, in_two_parts, trained};
-use train::{Config, cifar, recipe};
+use train::cifar;
 
 fn config(augmentation: ImageDataGenerator) -> Config {
     let mut config = recipe("quick").unwrap();

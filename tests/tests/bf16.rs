@@ -1,9 +1,9 @@
 //! Runs on the CPU with activations in bf16: by its matrix units, or with the same bits by plain loops.
 
+use config::Config;
 use program::Device;
 use tensor_cpu::Cpu;
 use towers_tests::{assert_same, cpus, few_images, in_two_parts, quick_on_14, trained};
-use train::Config;
 
 fn devices(world: usize, threads: usize) -> Vec<Device> {
     let device = || Cpu::new(threads).with_bf16().unwrap_or_else(|| Cpu::new(threads).with_portable_bf16());

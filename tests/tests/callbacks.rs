@@ -1,18 +1,15 @@
 //! Callbacks in whole runs: the learning rate at plateaus, files of the network, backups, and the end at a
 //! NaN loss.
 
+use callbacks::{Checkpoints, ModelCheckpoint, StepHistory, StepRecord, TensorBoard, TensorBoardOptions};
+use callbacks::{EarlyStop, ModelCheckpointOptions, ReduceLrOnPlateau, SaveFreq};
 use checkpoint::Tensors;
+use config::{Config, recipe};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use towers_tests::{Finished, assert_same, cpus, in_two_parts, run};
-use train::callbacks::{
-    Checkpoints, ModelCheckpoint, StepHistory, StepRecord, TensorBoard, TensorBoardOptions,
-};
-use train::{
-    Config, EarlyStop, End, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, Resume, SaveFreq, cifar,
-    recipe,
-};
+use train::{End, Observer, Resume, cifar};
 use trained::Classifier;
 
 fn quick(epochs: u64) -> Config {

@@ -6,10 +6,11 @@
 
 mod recordings;
 
+use config::{Config, recipe};
 use program::{CaptureStatus, Device, GraphCache, Precision, ReplayArgs, Span};
 use tensor_cuda::Options as CudaOptions;
 use towers_tests::{Finished, assert_same, distance, emulated, failed, in_two_parts, trained};
-use train::{Config, End, Error, cifar, recipe};
+use train::{End, Error, Training, cifar};
 
 /// Opens a device of each available kind, and prints the missing ones.
 fn on_gpus(precision: Precision, mut test: impl FnMut(&dyn Fn() -> Device)) {
@@ -151,7 +152,7 @@ fn gpus_end_together_at_a_loss_that_is_no_number() {
             config.outputs.terminate_on_nan = true;
         });
         let stop = train::StopFlag::default();
-        let outcome = train::train_on(&[open(), open()], &config, data(), None, &mut [], &stop).unwrap();
+        let outcome = Training::new(&config, data()).devices(&[open(), open()]).stop(&stop).run().unwrap();
         assert!(
             matches!(&outcome.end, End::Stopped(why) if why.contains("in epoch 1, step ")),
             "{:?}",
@@ -178,7 +179,8 @@ fn a_gpu_and_a_cpu_stop_together() {
 /// The second epoch is a plateau, so the captured steps of the third have another rate.
 #[test]
 fn a_plateau_reduces_the_rate_of_recorded_steps() {
-    let plateau = train::ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=1,min_delta=100").unwrap();
+    let plateau =
+        callbacks::ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=1,min_delta=100").unwrap();
     let config = config(3).with(|config| config.training.reduce_lr_on_plateau = Some(plateau));
     let expected = run(&[tensor_cpu::device(1)], &config);
     on_gpus(Precision::Fp32, |open| {

@@ -1,12 +1,13 @@
 //! Replicas of different speed take shares of different size, and the gradient remains that of the whole
 //! batch.
 
+use config::{Config, DeviceWeights};
 use program::Device;
 use towers_tests::{
     Finished, assert_near, assert_same, cpus, few_images, in_two_parts, keras_cnn_on_14, quick_on_14, run_in,
     trained,
 };
-use train::{Config, DeviceWeights, Resume, cifar};
+use train::{Resume, cifar};
 
 fn run(devices: &[Device], config: &Config) -> Finished {
     trained(devices, config, &few_images())

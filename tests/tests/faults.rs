@@ -1,11 +1,11 @@
 //! Failed runs end with a clear error and keep their files.
 
+use callbacks::{self, Checkpoints};
+use callbacks::{EpochRecord, Flow, Snapshot, StepInfo, TrainState};
+use config::{Config, recipe};
 use std::sync::{Arc, Mutex};
 use towers_tests::{assert_same, cpus, failed, few_images, run, run_in, trained};
-use train::callbacks::{self, Checkpoints};
-use train::{
-    Config, End, EpochRecord, Error, Flow, Observer, Resume, Snapshot, StepInfo, TrainState, cifar, recipe,
-};
+use train::{End, Error, Observer, Resume, cifar};
 
 fn quick() -> Config {
     let mut config = recipe("quick").unwrap();
@@ -166,6 +166,6 @@ fn towers_without_samples_take_part() {
 fn a_run_needs_data_to_train_and_to_validate_on() {
     for (train, test) in [(0, 3), (32, 0)] {
         let error = failed(&cpus(1, 1), &quick(), &cifar::synthetic(5, train, test));
-        assert!(matches!(error, Error::Option { .. }), "{error}");
+        assert!(matches!(error, Error::Config(config::Error::Option(_))), "{error}");
     }
 }

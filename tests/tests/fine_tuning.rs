@@ -1,11 +1,12 @@
 //! Runs that begin with given weights, and frozen layers.
 
 use checkpoint::{Tensors, load_tensors};
+use config::{Config, Preprocessing, open_model};
 use std::path::Path;
 use towers_tests::{
     Finished, assert_same, assert_same_steps, cpus, few_images, in_two_parts, quick_on_14, run_in, trained,
 };
-use train::{Config, Preprocessing, Resume, cifar, open_model};
+use train::{Resume, cifar};
 use trained::{Assumed, MODEL_FILE};
 
 /// A trained network in a folder, with the preprocessing of `minigooglenet`.

@@ -1,12 +1,13 @@
 //! Runs on pictures of class folders at another size than 32x32, with different height and width.
 
+use config::{Config, DataFiles, RECIPES, When};
+use config::{load_data, open_model, recipe, save_config};
+use dataset::{Dataset, Split};
+use pictures::{ClassFolders, picture};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use towers_tests::{Finished, assert_close, assert_same, cpus, failed, run, run_in, trained};
-use train::dataset::{Dataset, Split};
-use train::pictures::{ClassFolders, picture};
-use train::{Config, DataFiles, Error, Observer, RECIPES, Resume, When, cifar};
-use train::{load_data, open_model, recipe, save_config};
+use train::{Error, Observer, Resume, cifar};
 use trained::{Assumed, Classifier, ImageSize, Trained};
 use trained::{evaluate, export};
 
@@ -101,7 +102,7 @@ fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &F
     // A state dict can't express a division by each channel's standard deviation.
     let by_channel = name == "airbench94";
     let assumed = Assumed { dataset, ..Assumed::default() };
-    let load = |set: train::DataSet| load_data(&set, &DataFiles::default(), |_| ());
+    let load = |set: config::DataSet| load_data(&set, &DataFiles::default(), |_| ());
     if !by_channel {
         let back = open_model(&to("net.safetensors"), &assumed, load).unwrap();
         assert_eq!((&back.network, back.classes.len()), (&trained.network, 3), "{name}");
@@ -113,7 +114,7 @@ fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &F
 
     let error = evaluate(&mut classifier, &cifar::synthetic(1, 1, 5), |_, _| {}).unwrap_err().to_string();
     assert!(error.contains("32x32 images, but must be of 30x25 images"), "{error}");
-    let checkpoint = run.join(train::CHECKPOINTS);
+    let checkpoint = run.join(callbacks::CHECKPOINTS);
     let opened = open_model(&checkpoint, &Assumed::default(), |_| panic!("no data are needed")).unwrap();
     assert_eq!(logits(&opened, &test), expected, "{name}");
 }
@@ -122,7 +123,7 @@ fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &F
 struct Reading(Arc<Mutex<Vec<[usize; 2]>>>);
 
 impl Observer for Reading {
-    fn on_read(&mut self, done: usize, all: usize) -> train::callbacks::Result<()> {
+    fn on_read(&mut self, done: usize, all: usize) -> callbacks::Result<()> {
         self.0.lock().unwrap().push([done, all]);
         Ok(())
     }
@@ -203,7 +204,7 @@ fn what_does_not_fit_is_told() {
     let small = ClassFolders::new(place.path()).image_size(8, 24).read().unwrap();
     let config = short("quick", place.path()).with(|config| config.training.model = "keras_cnn".into());
     let error = failed(&cpus(1, 1), &config, &small);
-    assert!(matches!(error, Error::Network(_)), "{error}");
+    assert!(matches!(error, Error::Config(config::Error::Network(_))), "{error}");
     assert_eq!(
         error.to_string(),
         "keras_cnn can't take images of 8x24 (height x width): it needs at least 10x10"
@@ -221,10 +222,10 @@ fn configurations_of_earlier_versions_are_read() {
     }
     let old: Config = serde_json::from_value(json).unwrap();
     assert_eq!(old, recipe("keras-cnn").unwrap());
-    let file =
-        train::read_recipe("like = 'quick'\n[data]\ndataset = 'pets'\nimage_size = '30x25'", "mine").unwrap();
+    let file = config::read_recipe("like = 'quick'\n[data]\ndataset = 'pets'\nimage_size = '30x25'", "mine")
+        .unwrap();
     assert_eq!(file.training.data.image_size, Some(SIZE));
-    let written = train::write_recipe(&file).unwrap();
+    let written = config::write_recipe(&file).unwrap();
     assert!(written.contains("image_size = \"30x25\""), "{written}");
-    assert_eq!(train::read_recipe(&written, "mine").unwrap(), file);
+    assert_eq!(config::read_recipe(&written, "mine").unwrap(), file);
 }

@@ -1,8 +1,9 @@
 //! Metrics of the validation data are those of the trained network, however the samples are divided.
 
+use config::{Config, recipe};
 use program::Precision;
 use towers_tests::{cpus, emulated, run_in, trained};
-use train::{Config, StopFlag, cifar, recipe};
+use train::{Training, cifar};
 use trained::Classifier;
 
 const METRICS: [&str; 6] = ["top5_acc", "top2_acc", "balanced_acc", "precision", "recall", "f1"];
@@ -71,8 +72,7 @@ fn graphs_measure_too() {
 fn metrics_that_the_data_do_not_allow_are_refused() {
     let config = config().with(|config| config.outputs.metrics = vec!["auc".to_owned()]);
     let mut observers = Vec::new();
-    let error =
-        train::train(&config, data(), None, &mut observers, &StopFlag::default()).unwrap_err().to_string();
+    let error = Training::new(&config, data()).observers(&mut observers).run().unwrap_err().to_string();
     assert!(
         error.contains("`metrics` is auc, but must be") && error.contains("needs two classes"),
         "{error}"

@@ -17,15 +17,14 @@ fn a_rank() {
 
 mod training {
     use crate::job::{FOLDER, Job, ROLE, mark_file, mpirun_is_there, signal};
+    use callbacks::Checkpoints;
+    use callbacks::{EpochRecord, Flow, Snapshot, StepInfo, TrainState};
+    use config::{Config, recipe};
     use std::fs;
     use std::io::Write as _;
     use std::path::{Path, PathBuf};
     use std::time::Duration;
-    use train::callbacks::Checkpoints;
-    use train::{
-        Config, EpochRecord, Flow, Observer, Outcome, Process, Result, Resume, Snapshot, StepInfo, StopFlag,
-        TrainState, cifar, recipe,
-    };
+    use train::{Observer, Outcome, Process, Result, Resume, StopFlag, Training, cifar};
 
     /// The options of a job: the network, epochs, virtual replicas, their weights, replicas of each process,
     /// and additional milliseconds per step.
@@ -43,7 +42,7 @@ mod training {
         config.training.global_batch_size = Some(20);
         config.training.virtual_replicas = virtual_replicas;
         config.training.schedule = "cosine:epochs=4".parse().unwrap();
-        config.placement.devices.device = train::DeviceKind::Cpu;
+        config.placement.devices.device = config::DeviceKind::Cpu;
         config.placement.devices.threads = 3;
         config
     }
@@ -56,7 +55,7 @@ mod training {
     struct Slow(Duration, PathBuf);
 
     impl Observer for Slow {
-        fn on_step(&mut self, _: &StepInfo) -> train::callbacks::Result<()> {
+        fn on_step(&mut self, _: &StepInfo) -> callbacks::Result<()> {
             std::thread::sleep(self.0);
             Ok(())
         }
@@ -66,7 +65,7 @@ mod training {
             _: &EpochRecord,
             _: &TrainState,
             _: &dyn Snapshot,
-        ) -> train::callbacks::Result<Flow> {
+        ) -> callbacks::Result<Flow> {
             mark(&self.1, "epoch", 0);
             Ok(Flow::Continue)
         }
@@ -88,7 +87,7 @@ mod training {
         let resume = Resume::newest(folder).ok();
         let mut observers: Vec<Box<dyn Observer>> =
             vec![Box::new(Checkpoints::new(folder, &config.outputs.checkpoints).unwrap())];
-        train::train(&config, data(), resume.as_ref(), &mut observers, &StopFlag::default()).unwrap()
+        Training::new(&config, data()).resume(resume.as_ref()).observers(&mut observers).run().unwrap()
     }
 
     fn job(ranks: usize, config: &Config, more: &[(&str, &str)]) -> Job {
@@ -155,9 +154,14 @@ mod training {
         let outcome = match process {
             Some(process) => {
                 let observers = || Ok(std::mem::take(&mut observers));
-                process.train(&config, data(), resume.as_ref(), observers, &stop)?
+                process
+                    .train(Training::new(&config, data()).resume(resume.as_ref()).stop(&stop), observers)?
             }
-            None => train::train(&config, data(), resume.as_ref(), &mut observers, &stop)?,
+            None => Training::new(&config, data())
+                .resume(resume.as_ref())
+                .observers(&mut observers)
+                .stop(&stop)
+                .run()?,
         };
         fs::write(folder.join(format!("step-{rank}")), outcome.state.step.to_string()).unwrap();
         Ok(())

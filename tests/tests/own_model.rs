@@ -1,11 +1,13 @@
 //! Runs of custom networks.
 
+use callbacks::Checkpoints;
+use config::recipe;
+use config::{Config, DeviceKind};
 use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, Value};
 use models::Model;
 use program::Activation;
-use train::callbacks::Checkpoints;
-use train::{Config, DeviceKind, Error, Observer, Outcome, StopFlag};
-use train::{cifar, recipe, train_model};
+use train::cifar;
+use train::{Error, Observer, Outcome, Training};
 use trained::evaluate;
 use trained::{Classifier, Preprocessing, Trained};
 
@@ -18,7 +20,7 @@ fn config() -> Config {
 }
 
 fn run(model: Model, config: &Config) -> Result<Outcome, Error> {
-    train_model(model, config, cifar::synthetic(1, 60, 20), None, &mut [], &StopFlag::default())
+    Training::new(config, cifar::synthetic(1, 60, 20)).model(model).run()
 }
 
 /// The losses and accuracies, without the times.
@@ -33,7 +35,7 @@ fn a_network_of_ones_own_trains_as_a_named_one() {
     let own = config().with(|config| config.training.model = "mine".into());
     let mine = run(models::small_cnn(10).unwrap(), &own).unwrap();
     let data = cifar::synthetic(1, 60, 20);
-    let named = train::train(&config(), data, None, &mut [], &StopFlag::default()).unwrap();
+    let named = Training::new(&config(), data).run().unwrap();
     assert_eq!(mine.state.step, 2);
     assert_eq!(figures(&mine), figures(&named));
 }
@@ -88,7 +90,7 @@ fn trained_in(run: &std::path::Path) -> (Outcome, cifar::Dataset) {
     let mut observers: Vec<Box<dyn Observer>> =
         vec![Box::new(Checkpoints::new(run, &config.outputs.checkpoints).unwrap())];
     let model = mine(data.train.shape(), 8, 10);
-    let outcome = train_model(model, &config, data.clone(), None, &mut observers, &StopFlag::default());
+    let outcome = Training::new(&config, data.clone()).model(model).observers(&mut observers).run();
     (outcome.unwrap(), data)
 }
 
@@ -101,7 +103,7 @@ fn data_of_a_single_class_are_refused() {
         split.labels.fill(0);
     }
     let model = mine(data.train.shape(), 8, 1);
-    let told = train_model(model, &config(), data, None, &mut Vec::new(), &StopFlag::default());
+    let told = Training::new(&config(), data).model(model).run();
     let told = told.map(|_| ()).unwrap_err();
     let says =
         "the number of classes is 1, but must be at least 2: a softmax of one score is 1 for any picture";
@@ -144,7 +146,7 @@ fn a_network_of_ones_own_is_opened_again() {
 
     // A checkpoint, which includes the optimizer state, opens as the same network.
     let no_data = |_| unreachable!("a checkpoint says all");
-    let checkpoint = train::open_model(&at(train::CHECKPOINTS), &trained::Assumed::default(), no_data);
+    let checkpoint = config::open_model(&at(callbacks::CHECKPOINTS), &trained::Assumed::default(), no_data);
     let checkpoint = checkpoint.unwrap().with_model(mine([24, 28, 3], 8, 10)).unwrap();
     let mut third = Classifier::new(&checkpoint, &tensor_cpu::device(1), 7).unwrap();
     assert_eq!(logits(&mut classifier), logits(&mut third));
@@ -171,7 +173,7 @@ fn images_without_labels_and_batches_of_none_are_refused() {
     let mut data = cifar::synthetic(1, 60, 20);
     data.train.labels = data.train.labels.slice(ndarray::s![..30]).to_owned();
     let model = models::small_cnn(10).unwrap();
-    let refused = train_model(model, &config(), data, None, &mut [], &StopFlag::default());
+    let refused = Training::new(&config(), data).model(model).run();
     let told = refused.expect_err("30 labels").to_string();
     assert!(told.contains("the number of labels is 30, but must be 60: one for each image"), "{told}");
 

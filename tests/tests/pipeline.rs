@@ -1,11 +1,12 @@
 //! A network in stages on separate devices trains like the whole network.
 
+use config::Config;
 use program::Precision;
 use towers_tests::{
     Finished, assert_same, assert_same_steps, cpus, emulated, failed, few_images, quick_on_14, run_in,
     run_on, trained,
 };
-use train::{Config, End, Error, Observer, Resume, cifar};
+use train::{End, Error, Observer, Resume, cifar};
 use trained::Classifier;
 
 /// Most micro-batches of the last batch, of three images, are empty.
@@ -127,8 +128,8 @@ fn a_loss_that_is_not_a_number_ends_all_stages() {
 struct Broken;
 
 impl Observer for Broken {
-    fn on_step(&mut self, _: &train::StepInfo) -> train::callbacks::Result<()> {
-        Err(train::callbacks::Error::other("the observer broke"))
+    fn on_step(&mut self, _: &callbacks::StepInfo) -> callbacks::Result<()> {
+        Err(callbacks::Error::other("the observer broke"))
     }
 }
 

@@ -1,13 +1,15 @@
 //! Runs with random options resume with the same bits. Their networks and checkpoints have the losses of the runs, and a
 //! GPU trains like the CPU.
 
+use callbacks::CHECKPOINTS;
+use config::{Config, find_recipe, open_model};
 use program::Precision;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use proptest::test_runner::RngSeed;
 use std::path::Path;
 use towers_tests::{Finished, assert_same, cpus, emulated, in_two_parts, run_in, trained};
-use train::{CHECKPOINTS, Config, Error, cifar, find_recipe, open_model};
+use train::{Error, cifar};
 use trained::{Assumed, Classifier, Trained, evaluate};
 
 /// Options of a recipe file: one line of each of some groups.
@@ -48,7 +50,7 @@ fn options() -> impl Strategy<Value = Vec<&'static str>> {
 }
 
 /// The configuration of a recipe file with these lines.
-fn config(folder: &Path, options: &[&str]) -> train::Result<Config> {
+fn config(folder: &Path, options: &[&str]) -> config::Result<Config> {
     let file = folder.join("random.toml");
     let base = "like = 'quick'\nepochs = 2\nlr = 1e-4\nbatch_size = 5\nschedule = 'constant'";
     let replaced = |line: &&str| !options.iter().any(|own| own.split(' ').next() == line.split(' ').next());
@@ -84,7 +86,7 @@ proptest! {
         let config = config(folder.path(), &options).unwrap();
         let (data, count) = (data(seed), config.placement.devices.replicas.max(1));
         let straight = match run_in(folder.path(), &cpus(count, 1), &config, &data, None, None) {
-            Err(Error::Option { .. }) => return Err(TestCaseError::reject("these don't go together")),
+            Err(Error::Config(config::Error::Option(_))) => return Err(TestCaseError::reject("these don't go together")),
             run => run.unwrap(),
         };
         if stop_after < straight.outcome.state.step {

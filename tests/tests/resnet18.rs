@@ -1,9 +1,10 @@
 //! The recipe `resnet18`, whose layers are joined: stages, virtual replicas, synchronized batch
 //! normalization, and a resume.
 
+use config::{Config, recipe};
 use program::Device;
 use towers_tests::{Finished, assert_same, assert_same_steps, cpus, distance, run_in, trained};
-use train::{Config, End, Resume, cifar, recipe};
+use train::{End, Resume, cifar};
 use trained::Classifier;
 
 /// Two steps of four images an epoch.

@@ -1,11 +1,12 @@
 //! A stopped run resumes exactly where it was.
 
+use callbacks::Checkpoints;
 use checkpoint::{Store, Tensors};
+use config::{Config, Saved, recipe};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use towers_tests::{Finished, assert_same, cpus, in_two_parts, run, run_in, run_on, trained};
-use train::callbacks::Checkpoints;
-use train::{Config, End, Error, Observer, Resume, Saved, StopFlag, cifar, recipe};
+use train::{End, Error, Observer, Resume, StopFlag, Training, cifar};
 
 fn quick(epochs: u64) -> Config {
     let mut config = recipe("quick").unwrap();
@@ -40,7 +41,7 @@ fn two_and_two_epochs_are_four() {
 struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Observer for Warnings {
-    fn on_warning(&mut self, warning: &str) -> train::callbacks::Result<()> {
+    fn on_warning(&mut self, warning: &str) -> callbacks::Result<()> {
         self.0.lock().unwrap().push(warning.to_owned());
         Ok(())
     }
@@ -83,7 +84,7 @@ fn a_resume_that_changes_the_results_warns() {
 struct StopInEvaluation(StopFlag);
 
 impl Observer for StopInEvaluation {
-    fn on_evaluate(&mut self, done: usize, all: usize) -> train::callbacks::Result<()> {
+    fn on_evaluate(&mut self, done: usize, all: usize) -> callbacks::Result<()> {
         if done < all {
             self.0.raise();
         }
@@ -104,7 +105,8 @@ fn an_interrupted_evaluation_begins_again() {
             Box::new(Checkpoints::new(parts.path(), &config.outputs.checkpoints).unwrap()),
             Box::new(StopInEvaluation(stop.clone())),
         ];
-        let outcome = train::train(&config, data.clone(), None, &mut observers, &stop).unwrap();
+        let outcome =
+            Training::new(&config, data.clone()).observers(&mut observers).stop(&stop).run().unwrap();
         assert_eq!((outcome.end, outcome.state.epoch), (End::Interrupted, 0), "{replicas} replicas");
         assert_eq!(outcome.state.partial.samples, 90);
         let resume = Resume::newest(parts.path()).unwrap();
@@ -202,5 +204,8 @@ fn tensors_of_another_shape_are_refused() {
 fn nothing_to_resume_is_an_error_with_a_hint() {
     let dir = tempfile::tempdir().unwrap();
     let error = Resume::newest(dir.path()).err().unwrap();
-    assert!(matches!(&error, Error::Run { .. }) && error.to_string().contains("--resume"), "{error}");
+    assert!(
+        matches!(&error, Error::Config(config::Error::Run { .. })) && error.to_string().contains("`resume`"),
+        "{error}"
+    );
 }

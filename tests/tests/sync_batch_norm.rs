@@ -1,12 +1,13 @@
 //! With `--sync-batch-norm`, several replicas train like one replica on the whole batch, with batch
 //! normalization.
 
+use config::Config;
 use program::{Device, Precision};
 use towers_tests::{
     Finished, assert_near, assert_same_steps, cpus, distance, emulated, few_images, in_two_parts,
     quick_on_14, trained,
 };
-use train::{Config, cifar};
+use train::cifar;
 
 fn config(sync_batch_norm: bool) -> Config {
     let mut config = quick_on_14();

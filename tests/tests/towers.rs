@@ -1,9 +1,10 @@
 //! Several replicas train like one replica on the whole batch.
 
+use config::{Config, DeviceKind, recipe};
 use towers_tests::{
     assert_near, assert_same_steps, cpus, distance, few_images, keras_cnn_on_14, run, trained,
 };
-use train::{Config, DeviceKind, cifar, recipe};
+use train::cifar;
 
 /// The tutorial's network without batch normalization, with dropout and augmentation. With four replicas the last
 /// one has all of the last batch.

@@ -1,11 +1,12 @@
 //! With virtual replicas a run has the same bits on any number of devices.
 
+use config::Config;
 use program::{Device, Precision};
 use towers_tests::{
     Finished, assert_same, assert_same_steps, cpus, emulated, failed, few_images, in_two_parts, quick_on_14,
     trained,
 };
-use train::{Config, cifar};
+use train::cifar;
 
 /// With clipped gradients, parameter groups and an average of the weights too. All shards of the last batch except the last are empty.
 fn config(shards: Option<usize>) -> Config {

@@ -4,11 +4,12 @@
 //! `TOWERS_PYTHON` names the interpreter; the default is `python3`. Tests with missing modules are skipped.
 
 use checkpoint::{Tensors, save_tensors};
+use config::open_model;
 use layers::Mode;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use train::{cifar, open_model};
+use train::cifar;
 use trained::{Assumed, Classifier, Trained, export};
 
 fn python() -> String {

@@ -7,6 +7,7 @@ use crate::error::usage;
 use crate::output::run_name;
 use crate::print::note;
 use address::Address;
+use callbacks::RunInfo;
 use callbacks::{LiveStatus, Result};
 use http::{Answer, Request};
 use report::{LIVE_POLICY, LIVE_SCRIPT, live_figures, live_page};
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use train::{Observer, RunInfo};
+use train::Observer;
 
 /// Connections at a time; more are closed at once.
 const CONNECTIONS: usize = 16;

@@ -4,6 +4,7 @@ mod screen;
 
 use crate::interrupt::end_at_once;
 use crate::print;
+use callbacks::printable;
 use callbacks::{LiveStatus, Progress, Result};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::cursor::Show;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
-use train::{Observer, StopFlag, printable};
+use train::{Observer, StopFlag};
 
 /// The time between two drawings.
 const DRAW_EVERY: Duration = Duration::from_millis(100);

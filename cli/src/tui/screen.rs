@@ -212,9 +212,10 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
 mod tests {
     use super::*;
     use callbacks::{LiveStatus, testing};
+    use callbacks::{RunInfo, StepInfo, StepRecord};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use train::{Observer, RunInfo, StepInfo, StepRecord};
+    use train::Observer;
 
     fn shown(view: &View, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");

@@ -235,7 +235,7 @@ fn networks_from_elsewhere_say_what_they_take() {
     assert!(named != told && said.is_empty(), "{said}");
 
     let run = place.run(&format!("{train} --dataset pets --model {unit} --output run")).ends(0);
-    run.complains(&format!("{of_unit}, so `preprocessing` is divide-by-255"));
+    run.complains(&format!("{of_unit}, so --preprocessing is divide-by-255"));
     let preprocessing = |run: &str| {
         let config: Value = serde_json::from_str(&place.read(&format!("{run}/config.json"))).unwrap();
         config["preprocessing"].clone()
@@ -296,7 +296,7 @@ fn networks_from_elsewhere_say_what_they_take() {
         {"class_name": "Dense", "config": {"name": "d", "units": 1, "activation": "sigmoid"}}]}}"#;
     place.write("x.json", keras);
     let run = place.run(&format!("{train} --dataset pets --model x.json")).ends(0);
-    run.complains("a mean of 0.49 and a deviation of 0.245, as for values from 0 to 1, so `preprocessing` is divide-by-255")
+    run.complains("a mean of 0.49 and a deviation of 0.245, as for values from 0 to 1, so --preprocessing is divide-by-255")
         .complains(one_output);
 }
 

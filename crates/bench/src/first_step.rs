@@ -1,10 +1,11 @@
 use crate::options::batch_size;
 use crate::subject::{device, model, random_batch, step_options};
 use crate::{BenchOptions, Error, Result, Setup};
+use config::Config;
 use layers::Mode;
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use train::{Config, Meter, train_step};
+use train::{Meter, train_step};
 
 /// When a process came to its first training step, in seconds since it began: the output of `towers bench
 /// --first-step --json`.

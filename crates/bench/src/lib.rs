@@ -11,7 +11,7 @@
 //! ```
 //! use bench::{BenchOptions, profile};
 //!
-//! let mut config = train::recipe("quick")?;
+//! let mut config = config::recipe("quick")?;
 //! config.placement.devices.threads = 1;
 //! let options = BenchOptions { batch: Some(2), seconds: 0.0, ..BenchOptions::default() };
 //! let profile = profile(&config, &options)?;

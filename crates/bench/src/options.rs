@@ -1,5 +1,6 @@
+use config::Config;
 use serde::{Deserialize, Serialize};
-use train::{Config, Error, Result};
+use train::{Error, Result};
 
 /// What a benchmark runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +47,7 @@ pub(crate) fn check_training(options: &BenchOptions) -> Result<()> {
         return Ok(());
     }
     let accepted = "train: replicas have nothing to do with each other in inference";
-    Err(Error::option("--mode", "infer", accepted))
+    Err(Error::option("mode", "infer", accepted))
 }
 
 /// Samples of a batch.

@@ -4,11 +4,12 @@ use crate::options::LEAST_WARMUP;
 use crate::roofline::{Roof, roof};
 use crate::subject::{Subject, step_options};
 use crate::{BenchMode, BenchOptions, Result, Setup};
+use config::Config;
 use layers::{Traced, Work};
 use program::Phase;
 use serde::Serialize;
 use std::time::Instant;
-use train::{Config, median, train_step, update};
+use train::{median, train_step, update};
 
 /// Fewer steps have no median worth the name.
 const LEAST_STEPS: usize = 5;
@@ -249,7 +250,7 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use train::recipe;
+    use config::recipe;
 
     fn profile_of(name: &str, mode: BenchMode) -> Profile {
         let mut config = recipe(name).unwrap();

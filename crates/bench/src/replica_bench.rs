@@ -1,15 +1,14 @@
 use crate::options::{LEAST_WARMUP, batch_size, check_training};
 use crate::subject::{self, step_options};
 use crate::{BenchOptions, Error, Result, Setup};
+use config::Config;
 use layers::Network;
 use parallel::{Collective, Exchanges, Replica, run_replicas};
 use program::{Device, OptimizerState, ReplayArgs, Span};
 use serde::Serialize;
 use std::time::Instant;
 use train::rendezvous::Agreement;
-use train::{
-    Config, GraphCapture, Meter, Process, gradients, median, open_devices, update, with_device_facts,
-};
+use train::{GraphCapture, Meter, Process, gradients, median, open_devices, update, with_device_facts};
 
 /// Replicas that train together, and the parts of their steps' time: the output of `towers bench --replicas N
 /// --json`.
@@ -49,7 +48,7 @@ pub struct ReplicaBench {
 /// Measures the throughput of replicas that train a recipe's network together, each on random data that is already on its device.
 ///
 /// # Errors
-/// What the devices say, and [`Error::Option`] for inference, which replicas do each on its own.
+/// What the devices say, and [`config::Error::Option`] for inference, which replicas do each on its own.
 pub fn bench_replicas(config: &Config, options: &BenchOptions) -> Result<ReplicaBench> {
     check_training(options)?;
     let devices = open_devices(&config.placement.devices, &config.training.arithmetic)?;
@@ -72,7 +71,7 @@ fn facts(config: &Config, options: &BenchOptions) -> Agreement {
         .with("the network", &config.training.model)
         .with("the optimizer", config.training.optimizer);
     with_device_facts(facts, config)
-        .with("images of", train::ImageSize::of(config.training.data.image()))
+        .with("images of", config::ImageSize::of(config.training.data.image()))
         .with("a batch of", batch_size(config, options))
         .with("a time of", format_args!("{} s, {} times", options.seconds, options.repeats))
 }
@@ -248,7 +247,7 @@ impl<'a> Subject<'a> {
 mod tests {
     use super::*;
     use crate::BenchMode;
-    use train::{DeviceKind, recipe};
+    use config::{DeviceKind, recipe};
 
     #[test]
     fn a_step_waits_for_its_slowest_replica() {

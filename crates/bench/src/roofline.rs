@@ -1,8 +1,9 @@
 use crate::Result;
+use config::{Arithmetic, DeviceKind, Devices};
 use program::{Device, Precision};
 use serde::Serialize;
 use tensor_cpu::{bf16_level, simd_level};
-use train::{Arithmetic, DeviceKind, Devices, open_devices};
+use train::open_devices;
 
 /// What the processor can do at most, as `towers bench --roofline --json` prints it.
 #[derive(Clone, Debug, Serialize)]

@@ -1,7 +1,7 @@
 use crate::{BenchMode, BenchOptions};
+use config::Config;
 use program::Device;
 use serde::Serialize;
-use train::Config;
 
 /// What was measured, and on what: the first keys of each measurement as JSON.
 #[derive(Clone, Debug, Serialize)]

@@ -1,9 +1,10 @@
 use crate::options::batch_size;
 use crate::{BenchMode, BenchOptions, Error, Result};
+use config::{Arithmetic, Config, Devices};
 use layers::{Draws, Initializer, Mode, Network, Work};
 use models::Model;
 use program::{Device, OptimizerState};
-use train::{Arithmetic, Config, Devices, Meter, StepOptions, open_devices};
+use train::{Meter, StepOptions, open_devices};
 
 /// What a benchmark measures: a network with a batch of random data in place.
 pub(crate) struct Subject {
@@ -53,7 +54,7 @@ pub(crate) fn device_with(config: &Config, arithmetic: &Arithmetic) -> Result<De
 
 /// The recipe's network, for ten classes, with its frozen layers.
 pub(crate) fn model(config: &Config) -> Result<Model> {
-    config.frozen(config.network(config.training.data.image(), config.some_classes())?)
+    Ok(config.frozen(config.network(config.training.data.image(), config.some_classes())?)?)
 }
 
 /// Images and labels for a network.

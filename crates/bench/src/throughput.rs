@@ -1,11 +1,12 @@
 use crate::options::LEAST_WARMUP;
 use crate::subject::{Subject, step_options};
 use crate::{BenchMode, BenchOptions, Error, Result, Setup};
+use config::Config;
 use program::{GraphCache, ReplayArgs};
 use serde::Serialize;
 use std::time::Instant;
 use tensor_cuda::Cuda;
-use train::{Config, median, train_step};
+use train::{median, train_step};
 
 /// The throughput of a network on random data in memory: the output of `towers bench --json`.
 #[derive(Clone, Debug, Serialize)]

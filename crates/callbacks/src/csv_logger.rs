@@ -4,7 +4,7 @@ use crate::{
     EpochRecord, Error, Flow, Observer, Outside, Result, Run, RunInfo, Snapshot, TrainState, read_history,
 };
 use metrics::{ALWAYS, keras_name};
-use options::{Kind, Refused, Table, options};
+use options::{Kind, Refused, Table, message, options};
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -58,7 +58,7 @@ fn read_separator(text: &str) -> Result<serde_json::Value, Refused> {
     };
     let in_numbers = |separator: &char| separator.is_alphanumeric() || "+-.\r\n\"".contains(*separator);
     let separator = separator.filter(|separator| !in_numbers(separator));
-    separator.map(|separator| json!(separator)).ok_or_else(|| Refused::MustBe(SEPARATOR.accepted()))
+    separator.map(|separator| json!(separator)).ok_or_else(|| Refused::MustBe(SEPARATOR.accepted().into()))
 }
 
 /// Writes the epochs' figures to a CSV file as Keras' `CSVLogger` does: its column names in its order, epochs from 0.
@@ -128,7 +128,7 @@ impl CsvLogger {
         let is_file = fs::metadata(path).is_ok_and(|about| about.is_file());
         let read = || fs::read_to_string(path).map_err(Error::io("read", path));
         let text = if is_file { read()? } else { String::new() };
-        let remedy = "name another file, or give `csv_log.separator` as there";
+        let remedy = message!("name another file, or give ", ["csv_log.separator"], " as there");
         Error::unless_log(path, &text, &self.header(), remedy)?;
         let Remaining { text: left, has_done } = remove_rows(&text, &done, &undone);
         let io = |error| Error::io("write", path)(error);

@@ -1,4 +1,5 @@
 use crate::shortened;
+use options::Message;
 use std::error::Error as StdError;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ pub enum Error {
     #[error("{}: this is not a history of `towers train`", .0.display())]
     NoHistory(PathBuf),
     /// A file that a run would continue, and that has another content.
-    #[error("{}: its first line is `{found}`, but this log begins with `{expected}`; {remedy}", path.display())]
+    #[error("{}", self.message())]
     OtherLog {
         /// The file.
         path: PathBuf,
@@ -34,7 +35,7 @@ pub enum Error {
         /// The first line of the log.
         expected: String,
         /// What helps.
-        remedy: &'static str,
+        remedy: Message,
     },
     /// A file or a checkpoint can't be written or read.
     #[error(transparent)]
@@ -56,7 +57,7 @@ impl Error {
     }
 
     /// Refuses the content of a file that is not empty and does not begin with the `header` of a log.
-    pub(crate) fn unless_log(path: &Path, text: &str, header: &str, remedy: &'static str) -> Result<()> {
+    pub(crate) fn unless_log(path: &Path, text: &str, header: &str, remedy: Message) -> Result<()> {
         let first = text.lines().next().unwrap_or_default();
         if text.is_empty() || first == header {
             return Ok(());
@@ -66,9 +67,20 @@ impl Error {
     }
 
     /// An [`Error::Option`] for a key.
-    pub(crate) fn option(key: &str, value: impl Display, accepted: impl Into<String>) -> Self {
-        let (key, value, accepted) = (key.to_owned(), value.to_string(), accepted.into());
-        options::Error::Value { key, value, accepted }.into()
+    pub(crate) fn option(key: &'static str, value: impl Display, accepted: impl Into<Message>) -> Self {
+        options::Error::value(key, value, accepted).into()
+    }
+
+    /// The sentence, with the keys of options in it.
+    pub fn message(&self) -> Message {
+        match self {
+            Error::Option(error) => error.message(),
+            Error::OtherLog { path, found, expected, remedy } => {
+                let differs = format!("its first line is `{found}`, but this log begins with `{expected}`; ");
+                Message::from(format!("{}: {differs}", path.display())).and(remedy.clone())
+            }
+            other => other.to_string().into(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 use crate::callback::Callback;
 use crate::csv_logger::replace_end;
 use crate::{Error, Observer, Outside, Result, Run, RunInfo, StepInfo};
-use options::{Kind, Table, options};
+use options::{Kind, Table, message, options};
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -90,7 +90,7 @@ impl Observer for LearningRateLogger {
         };
         let file = match before {
             Some(text) => {
-                Error::unless_log(path, &text, HEADER, "name another file for `lr_log.path`")?;
+                Error::unless_log(path, &text, HEADER, message!("name another file for ", ["lr_log.path"]))?;
                 replace_end(path, &text, &up_to(&text, self.steps)).map_err(Error::io("write", path))?;
                 OpenOptions::new().append(true).open(path)
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// What is accepted.
 pub(crate) fn seconds(text: &str) -> Result<serde_json::Value, Refused> {
-    let refuse = || Refused::MustBe("a time such as 90m, 1h30m or 20s, at least 1 second".to_owned());
+    let refuse = || Refused::MustBe("a time such as 90m, 1h30m or 20s, at least 1 second".into());
     let (mut all, mut digits) = (0_u64, String::new());
     for ch in text.chars() {
         let unit = match ch {

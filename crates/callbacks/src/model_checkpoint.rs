@@ -6,7 +6,7 @@ use crate::{
 };
 use checkpoint::{Mode, save_tensors};
 use core::str::FromStr;
-use options::{Kind, Refused, Table, hint, options};
+use options::{Kind, Refused, Table, hint, message, options};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ impl FromStr for SaveFreq {
         match text.parse().ok().filter(|batches| *batches > 0) {
             Some(batches) => Ok(SaveFreq::Batches(batches)),
             None if text == "epoch" => Ok(SaveFreq::Epoch),
-            None => Err(Refused::MustBe(format!("{}{}", SAVE_FREQ.accepted(), hint(text, ["epoch"])))),
+            None => Err(Refused::MustBe(format!("{}{}", SAVE_FREQ.accepted(), hint(text, ["epoch"])).into())),
         }
     }
 }
@@ -131,7 +131,11 @@ impl ModelCheckpointOptions {
     pub fn check(&self) -> Result<()> {
         options::check(self, &Self::TABLE)?;
         if let (SaveFreq::Batches(batches), true) = (self.save_freq, self.save_best_only) {
-            let accepted = "epoch with `model_checkpoint.save_best_only`: only whole epochs are evaluated";
+            let accepted = message!(
+                "epoch with ",
+                ["model_checkpoint.save_best_only"],
+                ": only whole epochs are evaluated"
+            );
             return Err(Error::option("model_checkpoint.save_freq", batches, accepted));
         }
         self.pattern().map(|_| ())

@@ -21,7 +21,7 @@ fn read_metric(text: &str) -> Result<Value, Refused> {
     let mut known = Vec::from_iter(ALWAYS.into_iter().chain(["accuracy", "val_accuracy"]).map(str::to_owned));
     known.extend(metrics::names().map(|name| format!("val_{name}")));
     let near = hint(text, known.iter().map(String::as_str));
-    Err(Refused::MustBe(format!("one of {}{near}", known.join(", "))))
+    Err(Refused::MustBe(format!("one of {}{near}", known.join(", ")).into()))
 }
 
 /// The metrics that can be measured on the validation data besides loss and accuracy.
@@ -33,7 +33,7 @@ fn read_measured(text: &str) -> Result<Value, Refused> {
         None => {
             let near = hint(text, metrics::names());
             let known = Vec::from_iter(metrics::names()).join(", ");
-            Err(Refused::MustBe(format!("one of {known}{near}")))
+            Err(Refused::MustBe(format!("one of {known}{near}").into()))
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     TensorBoardOptions, checkpoints, early_stopping, max_time,
 };
 use metrics::ALWAYS;
-use options::{Kind, Refused, Table, options};
+use options::{Kind, Refused, Table, message, options};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -121,7 +121,11 @@ impl Outputs {
         self.check_callbacks()?;
         match (&self.checkpoints.save_best, &self.early_stop) {
             (Some(_), Some(stop)) if stop.restore_best_weights => {
-                let accepted = "given without restore_best_weights where `checkpoints.save_best` says which network is kept";
+                let accepted = message!(
+                    "given without restore_best_weights where ",
+                    ["checkpoints.save_best"],
+                    " says which network is kept"
+                );
                 Err(Error::option("early_stop", format_args!("`{}`", stop.monitor), accepted))
             }
             _ => Ok(()),
@@ -138,15 +142,15 @@ impl Outputs {
     ///
     /// # Errors
     /// [`Error::Option`] if it doesn't.
-    pub fn check_metric(&self, key: &str, metric: &str) -> Result<()> {
+    pub fn check_metric(&self, key: &'static str, metric: &str) -> Result<()> {
         let name = metrics::canonical(metric);
         let measured = self.metric_names();
         if measured.iter().any(|own| *own == name) {
             return Ok(());
         }
         let add = name.strip_prefix("val_").unwrap_or(&name);
-        let accepted =
-            format!("a metric of the run: {}, or {metric} with `{add}` in `metrics`", measured.join(", "));
+        let known = measured.join(", ");
+        let accepted = message!("a metric of the run: {known}, or {metric} with `{add}` in ", ["metrics"]);
         Err(Error::option(key, format_args!("`{metric}`"), accepted))
     }
 

@@ -5,7 +5,7 @@ use crate::checkpoints::MODEL_FILE;
 use crate::format::Format;
 use crate::{EpochRecord, Error, Result};
 use metrics::Values;
-use options::hint;
+use options::{Message, hint, message};
 use std::path::PathBuf;
 
 const OPTION: &str = "model_checkpoint.path";
@@ -59,7 +59,7 @@ enum Piece {
 impl Pattern {
     /// Reads a pattern for files that are written after epochs, or after `batches`.
     pub(crate) fn parse(text: &str, batches: bool) -> Result<Pattern> {
-        let refuse = |accepted: String| Error::option(OPTION, format_args!("`{text}`"), accepted);
+        let refuse = |accepted: Message| Error::option(OPTION, format_args!("`{text}`"), accepted);
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some(at) = rest.find(['{', '}']) {
@@ -79,7 +79,7 @@ impl Pattern {
         }
         push(&mut pieces, rest);
         let pattern = Pattern(pieces);
-        pattern.check().map_err(refuse)?;
+        pattern.check().map_err(|accepted| refuse(accepted.into()))?;
         Ok(pattern)
     }
 
@@ -106,21 +106,21 @@ impl Pattern {
 
     /// For all figures, the path stays inside the run's folder and differs from the run's own files: a figure
     /// contains a digit or a letter, and never a slash.
-    fn check(&self) -> core::result::Result<(), String> {
+    fn check(&self) -> core::result::Result<(), &'static str> {
         let path = self.write(|_, _| "0".to_owned());
         let inside = |part: &str| !part.is_empty() && part != "." && part != "..";
         if path.contains(['\\', ':']) || path.chars().any(char::is_control) || !path.split('/').all(inside) {
-            return Err("a path inside of the run's folder, without `..`".to_owned());
+            return Err("a path inside of the run's folder, without `..`");
         }
         if !path.ends_with(".safetensors") || path.ends_with("/.safetensors") || path == ".safetensors" {
-            return Err("the name of a file that ends with .safetensors".to_owned());
+            return Err("the name of a file that ends with .safetensors");
         }
         let lower = path.to_ascii_lowercase();
         if lower == MODEL_FILE || lower.starts_with("checkpoints/") {
-            return Err("another name: model.safetensors and checkpoints/ are the run's own".to_owned());
+            return Err("another name: model.safetensors and checkpoints/ are the run's own");
         }
         if path.len() > 200 {
-            return Err("at most 200 bytes long".to_owned());
+            return Err("at most 200 bytes long");
         }
         Ok(())
     }
@@ -134,18 +134,20 @@ fn push(pieces: &mut Vec<Piece>, more: &str) {
 }
 
 /// The part between braces.
-fn figure(field: &str, batches: bool) -> core::result::Result<Piece, String> {
+fn figure(field: &str, batches: bool) -> core::result::Result<Piece, Message> {
     let (key, format) = field.split_once(':').unwrap_or((field, ""));
     let known: &[&'static str] = if batches { &AFTER_BATCHES } else { &AFTER_EPOCHS };
     let is_measured = |key: &str| key.strip_prefix("val_").is_some_and(|name| metrics::named(name).is_some());
     if !known.contains(&key) && (batches || !is_measured(key)) {
         let near = hint(key, known.iter().copied());
-        let when = if batches { " with `model_checkpoint.save_freq`" } else { "" };
-        return Err(format!("made with no other figures than {}{when}{near}", known.join(", ")));
+        let known = known.join(", ");
+        let when =
+            if batches { message!(" with ", ["model_checkpoint.save_freq"]) } else { Message::default() };
+        return Err(message!("made with no other figures than {known}").and(when).and(near));
     }
     let whole = ["epoch", "batch"].contains(&key);
     let example = if whole { format!("{{{key}:02d}}") } else { format!("{{{key}:.2f}}") };
-    let format = Format::parse(format, whole).ok_or(format!("formatted as in `{example}`"))?;
+    let format = Format::parse(format, whole).ok_or_else(|| message!("formatted as in `{example}`"))?;
     Ok(Piece::Figure(key.to_owned(), format))
 }
 

@@ -339,10 +339,13 @@ fn what_cannot_be_read_is_one_sentence() {
     assert_eq!(
         notes("kernel_regularizer", json!({"class_name": "L2", "config": {"l2": 0.1}})),
         [
-            "kernel_regularizer of c is not taken over: give --param-group 'NAME/kernel:l2=0.2', or '*/kernel:l2=0.2' for all layers"
+            "kernel_regularizer of c is not taken over: give the training a parameter group, 'NAME/kernel:l2=0.2', or '*/kernel:l2=0.2' for all layers"
         ]
     );
-    assert_eq!(notes("trainable", json!(false)), ["trainable of c is not taken over: give --freeze NAME"]);
+    assert_eq!(
+        notes("trainable", json!(false)),
+        ["trainable of c is not taken over: freeze the layer in the training instead"]
+    );
     assert!(notes("trainable", json!(true)).is_empty());
     let of = |key: &str| {
         format!("{key} of c is not taken over: the default takes its place in a training with new weights")
@@ -352,5 +355,5 @@ fn what_cannot_be_read_is_one_sentence() {
     assert!(notes("kernel_initializer", json!("he_normal")).is_empty());
     // The name is that of --freeze.
     let inside = read(sequential(&[conv("trainable", json!(false))])).unwrap().notes;
-    assert_eq!(inside, ["trainable of s_c is not taken over: give --freeze NAME"]);
+    assert_eq!(inside, ["trainable of s_c is not taken over: freeze the layer in the training instead"]);
 }

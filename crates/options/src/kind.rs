@@ -1,3 +1,4 @@
+use crate::Message;
 use crate::spelling::hint;
 use serde_json::{Number, Value};
 
@@ -40,7 +41,7 @@ pub enum Kind {
 /// If the path is empty.
 pub fn path(text: &str) -> Result<Value, Refused> {
     if text.is_empty() {
-        Err(Refused::MustBe("the path of a file or folder".to_owned()))
+        Err(Refused::MustBe("the path of a file or folder".into()))
     } else {
         Ok(text.into())
     }
@@ -50,9 +51,9 @@ pub fn path(text: &str) -> Result<Value, Refused> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The accepted values.
-    MustBe(String),
+    MustBe(Message),
     /// A whole sentence.
-    Because(String),
+    Because(Message),
 }
 
 impl Kind {
@@ -96,7 +97,7 @@ impl Kind {
     /// # Errors
     /// The accepted values.
     pub fn parse(&self, text: &str) -> Result<Value, Refused> {
-        let refuse = || Refused::MustBe(self.accepted());
+        let refuse = || Refused::MustBe(self.accepted().into());
         match self {
             Kind::Whole(_) | Kind::Between(..) => {
                 let number = text.trim().parse::<u64>().map_err(|_| refuse())?;
@@ -151,7 +152,7 @@ impl Kind {
                 Value::Array(values) => {
                     let read = values.iter().map(|value| kind.read(value)).collect::<Result<_, _>>();
                     return read.map(Value::Array).map_err(|refused| match refused {
-                        Refused::MustBe(_) => Refused::MustBe(self.accepted()),
+                        Refused::MustBe(_) => Refused::MustBe(self.accepted().into()),
                         because => because,
                     });
                 }
@@ -160,11 +161,11 @@ impl Kind {
         };
         match fits || value.is_null() {
             true => Ok(value.clone()),
-            false => Err(Refused::MustBe(self.accepted())),
+            false => Err(Refused::MustBe(self.accepted().into())),
         }
     }
 
     fn unknown_word(&self, text: &str, words: &[&str]) -> Refused {
-        Refused::MustBe(format!("{}{}", self.accepted(), hint(text, words.iter().copied())))
+        Refused::MustBe(format!("{}{}", self.accepted(), hint(text, words.iter().copied())).into())
     }
 }

@@ -10,10 +10,12 @@
 extern crate self as options;
 
 mod kind;
+mod message;
 mod spelling;
 mod table;
 
 pub use kind::{Kind, Refused, path};
+pub use message::Message;
 pub use spelling::{hint, nearest};
 pub use table::{Error, Opt, Table, check, find, parse_table, set, set_text, unknown};
 

@@ -1,8 +1,10 @@
+use crate::Message;
 use crate::kind::{Kind, Refused};
 use crate::spelling::hint;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::fmt;
 
 /// One option: a field of a struct that [`options!`](crate::options!) declares.
 #[derive(Clone, Copy, Debug)]
@@ -69,29 +71,29 @@ impl Table {
     }
 }
 
-/// The reason for refusing a key or a value.
+/// The reason for refusing a key or a value. Its [`message`](Error::message) has keys, which
+/// [`Display`](fmt::Display) shows in backticks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.message())]
+#[non_exhaustive]
 pub enum Error {
     /// The value makes no sense.
-    #[error("`{key}` is {value}, but must be {accepted}")]
     Value {
-        /// The option.
-        key: String,
+        /// The option: its key, or in words what has the value.
+        option: Message,
         /// The given value.
         value: String,
         /// The accepted values.
-        accepted: String,
+        accepted: Message,
     },
     /// The value can't be read.
-    #[error("`{key}`: {reason}")]
     Unreadable {
         /// The option.
         key: String,
         /// The reason.
-        reason: String,
+        reason: Message,
     },
     /// There is no such option.
-    #[error("there is no key `{key}`; there are {known}{meant}")]
     Unknown {
         /// The given key.
         key: String,
@@ -103,9 +105,33 @@ pub enum Error {
 }
 
 impl Error {
+    /// The option with this key has a value other than the accepted ones.
+    pub fn value(key: &'static str, value: impl fmt::Display, accepted: impl Into<Message>) -> Self {
+        Error::about(Message::key(key), value, accepted)
+    }
+
+    /// Something that is no option has a value other than the accepted ones, such as the number of classes of the data.
+    pub fn about(what: impl Into<Message>, value: impl fmt::Display, accepted: impl Into<Message>) -> Self {
+        Error::Value { option: what.into(), value: value.to_string(), accepted: accepted.into() }
+    }
+
+    /// The sentence.
+    pub fn message(&self) -> Message {
+        match self {
+            Error::Value { option, value, accepted } => {
+                option.clone().and(format!(" is {value}, but must be ")).and(accepted.clone())
+            }
+            Error::Unreadable { key, reason } => Message::key(key.clone()).and(": ").and(reason.clone()),
+            // The key is the user's own, and none of the table.
+            Error::Unknown { key, known, meant } => {
+                format!("there is no key `{key}`; there are {known}{meant}").into()
+            }
+        }
+    }
+
     fn of(key: String, value: String, refused: Refused) -> Self {
         match refused {
-            Refused::MustBe(accepted) => Error::Value { key, value, accepted },
+            Refused::MustBe(accepted) => Error::Value { option: Message::key(key), value, accepted },
             Refused::Because(reason) => Error::Unreadable { key, reason },
         }
     }
@@ -141,7 +167,7 @@ pub fn check<T: Serialize + Default>(options: &T, table: &Table) -> Result<(), E
         let value = &values[option.name];
         // JSON has no NaN and no infinities.
         let refused = match value.is_null() && !defaults[option.name].is_null() {
-            true => Err(Refused::MustBe(option.kind.accepted())),
+            true => Err(Refused::MustBe(option.kind.accepted().into())),
             false => option.kind.read(value).map(|_| ()),
         };
         let shown = if value.is_null() { "no finite number".to_owned() } else { value.to_string() };
@@ -169,7 +195,7 @@ pub fn set<C: Serialize + DeserializeOwned>(
             |value: &&Value| insert(config, table, option, Value::from_iter([(*value).clone()])).is_none();
         let values = value.as_array().filter(|_| matches!(option.kind, Kind::List(..)));
         let wrong = values.and_then(|values| values.iter().find(is_wrong));
-        refuse(wrong.unwrap_or(value), Refused::MustBe(option.kind.accepted()))
+        refuse(wrong.unwrap_or(value), Refused::MustBe(option.kind.accepted().into()))
     })
 }
 
@@ -202,7 +228,8 @@ pub fn set_text<C: Serialize + DeserializeOwned>(
         _ => texts.last().map(read).transpose()?.unwrap_or(Value::Null),
     };
     let text = texts.join(",");
-    insert(config, table, option, value).ok_or_else(|| refuse(&text, Refused::MustBe(option.kind.accepted())))
+    insert(config, table, option, value)
+        .ok_or_else(|| refuse(&text, Refused::MustBe(option.kind.accepted().into())))
 }
 
 fn insert<C: Serialize + DeserializeOwned>(
@@ -237,13 +264,15 @@ pub fn parse_table<T: Serialize + DeserializeOwned + Default>(
 ) -> Result<T, Refused> {
     let table = [Table { key: "", options, begins: None }];
     let (first, rest) = text.split_once(':').unwrap_or((text, ""));
+    // The options of one text are no keys.
     let error = |error| match error {
-        Error::Value { key, value, accepted } => {
-            Refused::Because(format!("{key} is {value}, but must be {accepted}"))
+        Error::Value { option, value, accepted } => {
+            let option = option.spelled(str::to_owned);
+            Refused::Because(Message::from(format!("{option} is {value}, but must be ")).and(accepted))
         }
         Error::Unreadable { reason, .. } => Refused::Because(reason),
         Error::Unknown { key, known, meant } => {
-            Refused::Because(format!("there is no option `{key}`; there are {known}{meant}"))
+            Refused::Because(format!("there is no option `{key}`; there are {known}{meant}").into())
         }
     };
     let mut given = vec![head.to_owned()];
@@ -252,7 +281,7 @@ pub fn parse_table<T: Serialize + DeserializeOwned + Default>(
         let (name, value) = pair.split_once('=').unwrap_or((pair, "true"));
         let name = name.trim().replace('-', "_");
         if given.contains(&name) {
-            return Err(Refused::MustBe(format!("given with {name} once")));
+            return Err(Refused::MustBe(format!("given with {name} once").into()));
         }
         read = set_text(&read, &table, &name, &[value.trim()]).map_err(error)?;
         given.push(name);
@@ -354,8 +383,9 @@ mod tests {
         let refused = |text| parse_table::<Stop>(Stop::OPTIONS, "monitor", text).unwrap_err();
         assert_eq!(refused("loss:patience=1,patience=2"), Refused::MustBe("given with patience once".into()));
         let Refused::Because(reason) = refused("loss:patient=1") else { panic!("a sentence") };
+        let reason = reason.to_string();
         assert!(reason.ends_with("did you mean `patience`?"), "{reason}");
         let Refused::Because(reason) = refused("loss:patience=x") else { panic!("a sentence") };
-        assert_eq!(reason, "patience is x, but must be a whole number, 0 or more");
+        assert_eq!(reason.to_string(), "patience is x, but must be a whole number, 0 or more");
     }
 }

@@ -1,5 +1,5 @@
+use callbacks::printable;
 use std::fmt;
-use train::printable;
 
 /// Text in HTML: names of runs, classes and files are somebody else's words.
 pub(crate) struct Escaped<'a>(pub &'a str);

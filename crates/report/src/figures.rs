@@ -3,11 +3,11 @@
 use crate::RunReport;
 use crate::escape::Escaped;
 use crate::numbers::{accuracy, time};
+use callbacks::{EpochRecord, printable};
 use callbacks::{Monitor, metric_names, scale};
 use metrics::{Group, grouped};
 use plot::{Curve, Panel, Scale, short};
 use std::fmt::Write;
-use train::{EpochRecord, printable};
 
 /// A row a run: its recipe, its epochs, its figures, its speed.
 pub(crate) fn summary(runs: &[RunReport], out: &mut String) {

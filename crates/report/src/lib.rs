@@ -9,7 +9,7 @@
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let run = folder.path();
-//! train::save_config(&train::recipe("keras-cnn")?, run)?;
+//! config::save_config(&config::recipe("keras-cnn")?, run)?;
 //! let mut about = RunReport::read(run, "a first try")?;
 //! about.without_test("The run is not over.");
 //! assert!(report(&[about]).starts_with("<!doctype html>"));
@@ -30,10 +30,10 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use config::{Error, Result};
 pub use live::{LIVE_POLICY, LIVE_SCRIPT, live_figures, live_page};
 pub use report::{page_file, report, save_report};
 pub use run_report::RunReport;
-pub use train::{Error, Result};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

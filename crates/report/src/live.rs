@@ -28,7 +28,7 @@ const EPOCHS: usize = 12;
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let run = folder.path();
-/// train::save_config(&train::recipe("keras-cnn")?, run)?;
+/// config::save_config(&config::recipe("keras-cnn")?, run)?;
 /// let page = live_page(run, "a first try", &RunStatus::default(), None)?;
 /// assert!(page.starts_with("<!doctype html>") && page.contains("<script src=\"live.js\""));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

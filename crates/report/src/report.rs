@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let run = folder.path();
-/// train::save_config(&train::recipe("keras-cnn")?, run)?;
+/// config::save_config(&config::recipe("keras-cnn")?, run)?;
 /// let mut about = RunReport::read(run, "a first try")?;
 /// about.without_test("The run is not over.");
 /// assert!(report(&[about]).starts_with("<!doctype html>"));
@@ -25,11 +25,11 @@ pub fn report(runs: &[RunReport]) -> String {
 ///
 /// assert_eq!(page_file("both.html".as_ref())?, std::path::Path::new("both.html"));
 /// assert!(page_file("runs/a/model.safetensors".as_ref()).is_err());
-/// # Ok::<(), train::Error>(())
+/// # Ok::<(), config::Error>(())
 /// ```
 ///
 /// # Errors
-/// [`Error::Option`] for a file that doesn't end in .html or .htm, so that no other file is replaced by a page. A pipe or a device
+/// [`config::Error::Option`] for a file that doesn't end in .html or .htm, so that no other file is replaced by a page. A pipe or a device
 /// may have any name.
 pub fn page_file(output: &Path) -> Result<PathBuf> {
     if output.is_dir() {
@@ -40,13 +40,13 @@ pub fn page_file(output: &Path) -> Result<PathBuf> {
     if is_page || (output.exists() && !output.is_file()) {
         return Ok(output.to_owned());
     }
-    Err(Error::option("--output", output.display(), "a folder, or a file that ends in .html or .htm"))
+    Err(Error::option("output", output.display(), "a folder, or a file that ends in .html or .htm"))
 }
 
 /// Writes the page about these runs to the [file](page_file) of `output`: whole or not at all. Its folder is made where it is missing.
 ///
 /// # Errors
-/// As [`page_file`]; [`Error::File`] if it can't be written.
+/// As [`page_file`]; [`config::Error::File`] if it can't be written.
 pub fn save_report(output: &Path, runs: &[RunReport]) -> Result<()> {
     let page = page_file(output)?;
     Ok(files::write_output(&page, report(runs).as_bytes())?)

@@ -1,10 +1,10 @@
 use crate::{Error, Result, pictures, settings};
+use callbacks::EpochRecord;
 use callbacks::read_history;
 use dataset::Dataset;
 use image::RgbImage;
 use plot::short;
 use std::path::Path;
-use train::EpochRecord;
 use trained::{Classifier, Evaluation, evaluate, measured_on, split_name, thousands};
 
 /// More mistakes than these tell little more.
@@ -41,12 +41,12 @@ impl RunReport {
     /// Reads the files of the run directory `run`. The page shows it under `name`.
     ///
     /// # Errors
-    /// [`Error::Run`] if it is no run directory, [`Error::File`] if one of its files can't be read.
+    /// [`config::Error::Run`] if it is no run directory, [`config::Error::File`] if one of its files can't be read.
     pub fn read(run: &Path, name: impl Into<String>) -> Result<Self> {
         let config = settings::read(&run.join("config.json"))?;
         let Some(config) = config else {
             let reason = "there is no run here; name a run's folder, as in runs/a".to_owned();
-            return Err(Error::Run { path: run.to_owned(), reason });
+            return Err(Error::run(run, reason));
         };
         let mut environment = settings::read(&run.join("environment.json"))?.unwrap_or_default();
         let about = about(&mut environment);

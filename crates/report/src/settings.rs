@@ -10,7 +10,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<Vec<(String, String)>>> {
     };
     let value: Value = serde_json::from_str(&text).map_err(|error| Error::Run {
         path: path.to_owned(),
-        reason: format!("the file is damaged: {error}"),
+        reason: format!("the file is damaged: {error}").into(),
     })?;
     let mut leaves = Vec::new();
     collect(String::new(), &value, &mut leaves);

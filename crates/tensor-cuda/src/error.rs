@@ -6,6 +6,9 @@ use std::path::PathBuf;
 /// The result of looking for a GPU, a library, or of compiling a kernel.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
+/// The name of the driver in errors.
+pub(crate) const DRIVER: &str = "the NVIDIA driver";
+
 /// A missing or broken part of the machine, in one sentence with a hint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -64,7 +67,7 @@ pub enum Error {
     },
     /// A GPU that is too old for our kernels, or for which NVRTC makes no code any more.
     #[error(
-        "{gpu} has compute capability {}.{}, but at least {}.{} is needed with NVRTC {nvrtc}; use a newer GPU, or `--device cpu`",
+        "{gpu} has compute capability {}.{}, but at least {}.{} is needed with NVRTC {nvrtc}; use a newer GPU",
         .capability / 10, .capability % 10, .oldest / 10, .oldest % 10
     )]
     OldGpu {
@@ -124,6 +127,16 @@ fn present(gpus: &[String]) -> String {
 }
 
 impl Error {
+    /// Whether no GPU can be used here, so that another device must do.
+    pub fn lacks_gpu(&self) -> bool {
+        match self {
+            Error::Missing { library, .. } => *library == DRIVER,
+            Error::Call { name, .. } => name == "CUDA_ERROR_NO_DEVICE",
+            Error::Unusable { .. } | Error::OldGpu { .. } => true,
+            _ => false,
+        }
+    }
+
     /// The same as an error of a device.
     pub(crate) fn of_device(self, device: impl Into<String>) -> program::Error {
         program::Error::Device { device: device.into(), message: self.to_string() }

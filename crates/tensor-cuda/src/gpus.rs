@@ -254,8 +254,7 @@ const HINTS: [(&[sys::CUresult], &str); 9] = {
     [
         (
             &[E::CUDA_ERROR_NO_DEVICE],
-            "`nvidia-smi` shows what the driver sees, CUDA_VISIBLE_DEVICES may hide a GPU, and a container needs `--gpus all`; \
-             or go on with `--device cpu`",
+            "`nvidia-smi` shows what the driver sees, CUDA_VISIBLE_DEVICES may hide a GPU, and a container needs `--gpus all`",
         ),
         (
             &[E::CUDA_ERROR_STUB_LIBRARY],

@@ -5,7 +5,7 @@
 
 mod wanted;
 
-use crate::error::Result;
+use crate::error::{self, Result};
 use crate::version::Version;
 use std::sync::OnceLock;
 pub use wanted::Found;
@@ -83,7 +83,7 @@ pub(crate) fn driver_version() -> Option<Version> {
 
 /// The GPU's driver. By its headers 12.4 has every function that is called, one of them under an older name.
 pub(crate) static DRIVER: Wanted = Wanted {
-    name: "the NVIDIA driver",
+    name: error::DRIVER,
     purpose: "runs everything",
     prefix: "cu",
     files: &[File::new(0, "libcuda.so.1", "nvcuda.dll")],
@@ -91,8 +91,8 @@ pub(crate) static DRIVER: Wanted = Wanted {
     driver: || None,
     hint: |_| {
         let hint = match cfg!(target_os = "macos") {
-            true => "NVIDIA has none to install on macOS: go on with `--device cpu`",
-            false => "install NVIDIA driver 550 or newer, or go on with `--device cpu`",
+            true => "NVIDIA has none to install on macOS",
+            false => "install NVIDIA driver 550 or newer",
         };
         hint.into()
     },

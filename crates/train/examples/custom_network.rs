@@ -2,14 +2,15 @@
 //! saved, opened again, exported. `cargo run --release -p towers-train --example custom_network` takes a folder of
 //! class folders as an optional argument.
 
+use callbacks::{Checkpoints, Curves, History, Progress};
+use config::recipe;
 use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, MaxPooling2D};
 use models::Model;
+use pictures::ClassFolders;
 use program::Activation::Relu;
 use std::path::{Path, PathBuf};
-use train::callbacks::{Checkpoints, Curves, History, Progress};
-use train::pictures::ClassFolders;
-use train::{Observer, StopFlag, recipe, train_model};
-use train::{cifar, dataset};
+use train::cifar;
+use train::{Observer, Training};
 use trained::{Classifier, Trained, evaluate, export};
 
 /// The architecture, for images of `[height, width, channels]`.
@@ -50,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Box::new(Curves::new(&run, "a network of my own")),
         Box::new(Checkpoints::new(&run, &config.outputs.checkpoints)?),
     ];
-    train_model(model, &config, data.clone(), None, &mut observers, &StopFlag::default())?;
+    Training::new(&config, data.clone()).model(model).observers(&mut observers).run()?;
 
     // In another program: the file has the parameters, the classes and the preprocessing; the code has the
     // layers.

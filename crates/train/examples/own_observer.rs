@@ -1,10 +1,10 @@
 //! A custom observer that stops a run after a time limit:
 //! `cargo run --release -p towers-train --example own_observer`
 
+use callbacks::{EpochRecord, Flow, Snapshot, TrainState};
+use config::recipe;
 use std::time::{Duration, Instant};
-use train::{
-    EpochRecord, Flow, Observer, Result, Snapshot, StopFlag, TrainState, callbacks, cifar, recipe, train,
-};
+use train::{Observer, Result, Training, cifar};
 
 /// Stops a run after the epoch in which its time is over.
 struct Deadline(Instant);
@@ -28,7 +28,7 @@ fn main() -> Result<()> {
     config.training.epochs = 1000;
     let deadline = Deadline(Instant::now() + Duration::from_secs(2));
     let data = cifar::synthetic(1, 1000, 200);
-    let outcome = train(&config, data, None, &mut [Box::new(deadline)], &StopFlag::default())?;
+    let outcome = Training::new(&config, data).observers(&mut [Box::new(deadline)]).run()?;
     println!("{:?}", outcome.end);
     Ok(())
 }
@@ -39,6 +39,6 @@ fn the_time_is_over() {
     config.placement.devices.threads = 1;
     let over = Deadline(Instant::now());
     let data = cifar::synthetic(1, 100, 10);
-    let outcome = train(&config, data, None, &mut [Box::new(over)], &StopFlag::default()).unwrap();
+    let outcome = Training::new(&config, data).observers(&mut [Box::new(over)]).run().unwrap();
     assert_eq!(outcome.end, train::End::Stopped("the time was over in epoch 1".into()));
 }

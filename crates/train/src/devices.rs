@@ -1,4 +1,5 @@
-use crate::{Arithmetic, DeviceKind, Devices, Error, Result, gpus};
+use crate::{Error, Result, gpus};
+use config::{Arithmetic, DeviceKind, Devices};
 use options::hint;
 use program::{Device, Precision};
 use tensor_cpu::{Cpu, SIMD_LEVELS};
@@ -15,7 +16,7 @@ enum StageDevices {
 /// Checks that [`open_devices`] will find the devices, without opening any. Returns their number of replicas.
 ///
 /// # Errors
-/// [`Error::Device`] if a device does not exist; [`Error::Option`] for numbers out of range.
+/// [`Error::Device`] if a device does not exist; [`config::Error::Option`] for numbers out of range.
 pub fn check_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<usize> {
     let devices = match stage_devices(options, gpus::usable)? {
         StageDevices::Cpu { stages, .. } => {
@@ -68,11 +69,11 @@ pub fn unused_gpu(options: &Devices) -> Option<String> {
 /// Refuses a `TOWERS_SIMD` that names no instruction set.
 ///
 /// # Errors
-/// [`Error::Option`] with the known names.
+/// [`config::Error::Option`] with the known names.
 pub fn check_simd() -> Result<()> {
     let Some(name) = tensor_cpu::unknown_simd_level() else { return Ok(()) };
     let accepted = format!("one of {}{}", SIMD_LEVELS.join(", "), hint(&name, SIMD_LEVELS));
-    Err(Error::option("TOWERS_SIMD", format!("`{name}`"), accepted))
+    Err(Error::about("TOWERS_SIMD", format!("`{name}`"), accepted))
 }
 
 fn stage_devices(options: &Devices, list: impl FnOnce() -> Result<Vec<String>>) -> Result<StageDevices> {
@@ -98,7 +99,7 @@ fn spread(options: &Devices, present: &[String]) -> Result<Vec<usize>> {
     let replicas = match options.replicas {
         0 if wanted.len() > stages && !wanted.len().is_multiple_of(stages) => {
             let accepted = format!("a number of GPUs that pipelines of {stages} stages can share out");
-            return Err(Error::option("`devices.gpus`", wanted.len(), accepted));
+            return Err(Error::option("devices.gpus", wanted.len(), accepted));
         }
         0 => (wanted.len() / stages).max(1),
         replicas => replicas,
@@ -120,7 +121,7 @@ fn check_cpu(options: &Devices, precision: Precision) -> Result<()> {
 }
 
 fn not_on_cpu(options: &Devices, precision: Precision) -> Error {
-    Error::option("`devices.precision`", precision, accepted_on_cpu(unused_gpu(options)))
+    Error::option("devices.precision", precision, accepted_on_cpu(unused_gpu(options)))
 }
 
 /// The precisions of the CPU. If there is a GPU that is not used, the user should mend that.

@@ -1,7 +1,8 @@
 //! GPUs, by the crate `tensor-cuda`. `no_gpus.rs` is in its place in a build without the feature `cuda`.
 
 use crate::mpi::Mpi;
-use crate::{Devices, Error, Kernels, Result};
+use crate::{Error, Result};
+use config::{Devices, Kernels};
 use parallel::{NcclProcess, Replica};
 use program::{Device, Precision};
 use rendezvous::{Agreement, ProcessGroup};

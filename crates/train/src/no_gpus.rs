@@ -1,14 +1,15 @@
 //! In place of `gpus.rs`, in a build without the feature `cuda`: there are no GPUs.
 
 use crate::mpi::Mpi;
-use crate::{Devices, Error, Result};
+use crate::{Error, Result};
+use config::Devices;
 use parallel::Replica;
 use program::{Device, Precision};
 use rendezvous::{Agreement, ProcessGroup};
 use std::path::PathBuf;
 use std::time::Duration;
 
-const WHY: &str = "this program was built without GPUs; build it with the feature `cuda` of towers-train, or go on with `--device cpu`";
+const WHY: &str = "this program was built without GPUs; build it with the feature `cuda` of towers-train";
 
 pub(crate) fn usable() -> Result<Vec<String>> {
     Err(Error::Device(WHY.into()))

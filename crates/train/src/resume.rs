@@ -1,25 +1,15 @@
 use crate::data::compare;
-use crate::{CHECKPOINTS, Config, Error, Result, TrainState, fingerprint};
+use crate::{Config, Error, Result, fingerprint};
 use augment::ImageDataGenerator;
 use callbacks::SAVED;
+use callbacks::{CHECKPOINTS, TrainState};
 use checkpoint::{Checkpoint, Listing, Store, Tensors, load_tensors};
+use config::Saved;
 use dataset::Dataset;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use options::{Message, message};
 use std::fs;
 use std::path::{Path, PathBuf};
 use trained::Input;
-
-/// The content of a checkpoint's `state.json`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Saved {
-    /// The run's configuration.
-    pub config: Config,
-    /// The state of the run.
-    pub state: TrainState,
-    /// The metadata of the model file. Its tensors are among those of the checkpoint.
-    pub model: BTreeMap<String, String>,
-}
 
 /// A checkpoint to resume from.
 pub struct Resume {
@@ -38,29 +28,29 @@ impl Resume {
     /// The newest valid checkpoint of the run directory `run`.
     ///
     /// # Errors
-    /// [`Error::Run`] if there is none.
+    /// [`config::Error::Run`] if there is none.
     pub fn newest(run: &Path) -> Result<Self> {
         let folder = run.join(CHECKPOINTS);
         if !folder.is_dir() {
             let around = run.ancestors().skip(1).find(|above| above.join(CHECKPOINTS).is_dir());
-            let reason = match around.filter(|_| run.exists()) {
+            let reason: Message = match around.filter(|_| run.exists()) {
                 Some(around) => {
                     let around = callbacks::shell_word(&around.to_string_lossy());
-                    format!("this is inside of a run's folder; name that: --resume {around}")
+                    message!("this is inside of a run's folder; name that: ", ["resume"], " {around}")
                 }
                 None if run.join("config.json").is_file() => {
                     "the run has no checkpoint: it ended before its first one, or they were deleted; start it again".into()
                 }
-                None => "no run to resume here; name the run's folder, as in --resume runs/a".into(),
+                None => message!("no run to resume here; name the run's folder, as in ", ["resume"], " runs/a"),
             };
-            return Err(Error::Run { path: run.to_owned(), reason });
+            return Err(Error::run(run, reason));
         }
         let search = Store::open(folder)?.newest_valid::<Saved>()?;
         let skipped: Vec<String> = search.skipped.iter().map(|skipped| skipped.why.to_string()).collect();
         let Some(found) = search.found else {
             let why = if skipped.is_empty() { String::new() } else { format!(" ({})", skipped.join("; ")) };
             let reason = format!("the run has no valid checkpoint to resume from{why}");
-            return Err(Error::Run { path: run.to_owned(), reason });
+            return Err(Error::run(run, reason));
         };
         Ok(Resume { skipped, ..found.into() })
     }
@@ -68,7 +58,7 @@ impl Resume {
     /// The checkpoint `name` of the run directory `run`.
     ///
     /// # Errors
-    /// [`Error::File`] if it is not there, or can't be read.
+    /// [`config::Error::File`] if it is not there, or can't be read.
     pub fn checkpoint(run: &Path, name: &str) -> Result<Self> {
         Ok(Store::open(run.join(CHECKPOINTS))?.load::<Saved>(name)?.into())
     }
@@ -76,7 +66,7 @@ impl Resume {
     /// As [`newest`](Resume::newest); `None` if the run has no checkpoint at all.
     ///
     /// # Errors
-    /// [`Error::Run`] if there are checkpoints, but none that can be read.
+    /// [`config::Error::Run`] if there are checkpoints, but none that can be read.
     pub fn newest_if_any(run: &Path) -> Result<Option<Self>> {
         let folder = run.join(CHECKPOINTS);
         if !folder.is_dir() {
@@ -94,16 +84,22 @@ impl Resume {
     /// The state of a run in a `file` of [`ModelCheckpoint`](callbacks::ModelCheckpoint).
     ///
     /// # Errors
-    /// [`Error::File`] if it can't be read; [`Error::Run`] if it holds only weights.
+    /// [`config::Error::File`] if it can't be read; [`config::Error::Run`] if it holds only weights.
     pub fn read(file: &Path) -> Result<Self> {
         let mut tensors = load_tensors(file)?;
-        let refuse = |reason: &str| Error::Run { path: file.to_owned(), reason: reason.to_owned() };
+        let refuse = |reason: Message| Error::run(file, reason);
         let text = tensors.metadata_mut().remove(SAVED).ok_or_else(|| {
-            refuse("it holds only weights, not the state of the run; files of `model_checkpoint.path` without `model_checkpoint.save_weights_only` do")
+            refuse(message!(
+                "it holds only weights, not the state of the run; files of ",
+                ["model_checkpoint.path"],
+                " without ",
+                ["model_checkpoint.save_weights_only"],
+                " do"
+            ))
         })?;
         let saved = serde_json::from_str(&text);
         let Saved { config, state, .. } =
-            saved.map_err(|_| refuse("its state of the run can't be read by this version"))?;
+            saved.map_err(|_| refuse("its state of the run can't be read by this version".into()))?;
         Ok(Resume { path: file.to_owned(), config, state, skipped: Vec::new(), tensors })
     }
 

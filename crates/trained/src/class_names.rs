@@ -38,7 +38,7 @@ impl ClassNames {
     /// # Errors
     /// [`Error::Run`] if it can't be read, has no names, or has an empty one.
     pub fn read(path: &Path) -> Result<Self> {
-        let refuse = |reason: String| Error::Run { path: path.to_owned(), reason };
+        let refuse = |reason: String| Error::run(path, reason);
         let about = std::fs::metadata(path).map_err(files::Error::io("read", path))?;
         if !about.is_file() || about.len() > LONGEST {
             return Err(refuse(
@@ -83,11 +83,7 @@ impl ClassNames {
             return Ok(self.names.clone());
         }
         let value = format!("{} with {} names", self.path.display(), self.names.len());
-        Err(Error::option(
-            "`data.class_names`",
-            value,
-            format!("a file with the {classes} classes of {what}"),
-        ))
+        Err(Error::option("data.class_names", value, format!("a file with the {classes} classes of {what}")))
     }
 
     /// Gives the classes of a data set their names: those of its folders where these are ids of ImageNet's classes, or else all of them,

@@ -56,7 +56,7 @@ impl Classifier {
     /// device.
     pub fn new(trained: &Trained, device: &Device, batch: usize) -> Result<Self> {
         if batch == 0 {
-            return Err(Error::option("the size of a batch", 0, "at least 1"));
+            return Err(Error::about("the size of a batch", 0, "at least 1"));
         }
         let mut network = trained.model()?.build(device, batch, Mode::Inference)?;
         for slot in network.arena().slots().to_vec() {

@@ -48,7 +48,7 @@ impl ColorMode {
             ColorMode::of(channels).map_or_else(|| format!("{channels} channels"), |mode| mode.to_string())
         };
         let accepted = format!("{}, since {name} takes images of {}", word(taken), counted(taken));
-        Err(Error::option("`data.color_mode`", word(given), accepted))
+        Err(Error::option("data.color_mode", word(given), accepted))
     }
 }
 

@@ -1,4 +1,6 @@
-use std::path::PathBuf;
+use options::Message;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -8,29 +10,16 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// The list is closed, so that other crates can convert each variant into one of theirs.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An option with a value that makes no sense.
-    #[error("{option} is {value}, but must be {accepted}")]
-    Option {
-        /// The option, as on the command line.
-        option: &'static str,
-        /// The given value.
-        value: String,
-        /// The accepted values.
-        accepted: String,
-    },
-    /// A name that none of the built-in networks has.
-    #[error("--network is `{name}`, but must be one of {}", models::NAMES.join(", "))]
-    UnknownNetwork {
-        /// The name.
-        name: String,
-    },
+    /// An option, or something about the data, with a value that makes no sense.
+    #[error(transparent)]
+    Option(#[from] options::Error),
     /// A run directory or model file that is incomplete or wrong.
     #[error("{}: {reason}", path.display())]
     Run {
         /// The file or folder.
         path: PathBuf,
         /// What is missing or wrong, and what to do.
-        reason: String,
+        reason: Message,
     },
     /// Pictures can't be decoded.
     #[error(transparent)]
@@ -53,8 +42,35 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn option(option: &'static str, value: impl ToString, accepted: impl Into<String>) -> Error {
-        Error::Option { option, value: value.to_string(), accepted: accepted.into() }
+    /// An [`Error::Option`] for a key.
+    pub(crate) fn option(key: &'static str, value: impl Display, accepted: impl Into<Message>) -> Error {
+        options::Error::value(key, value, accepted).into()
+    }
+
+    /// An [`Error::Run`] about this file or folder.
+    pub(crate) fn run(path: impl AsRef<Path>, reason: impl Into<Message>) -> Error {
+        Error::Run { path: path.as_ref().to_owned(), reason: reason.into() }
+    }
+
+    /// An [`Error::Option`] for something that is no option.
+    pub(crate) fn about(what: &'static str, value: impl Display, accepted: impl Into<Message>) -> Error {
+        options::Error::about(what, value, accepted).into()
+    }
+
+    /// An [`Error::Option`] for a name that none of [`models::NAMES`] has. `or` names what else is accepted.
+    pub fn unknown_network(key: &'static str, name: &str, or: &str) -> Error {
+        let accepted =
+            format!("one of {}{or}{}", models::NAMES.join(", "), options::hint(name, models::NAMES));
+        Error::option(key, format_args!("`{name}`"), accepted)
+    }
+
+    /// The sentence, with the keys of options in it.
+    pub fn message(&self) -> Message {
+        match self {
+            Error::Option(error) => error.message(),
+            Error::Run { path, reason } => Message::from(format!("{}: ", path.display())).and(reason.clone()),
+            other => other.to_string().into(),
+        }
     }
 }
 

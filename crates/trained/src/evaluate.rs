@@ -192,19 +192,19 @@ fn check(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
     let [given, taken] = [ImageSize::of(split.shape()), classifier.image_size()];
     if given != taken {
         let accepted = format!("of {taken} images, as the network takes them");
-        return Err(Error::option("`data.dataset`", format!("of {given} images"), accepted));
+        return Err(Error::option("data.dataset", format!("of {given} images"), accepted));
     }
     check_labels(split)?;
     let places = places(classifier, data)?;
     if let Some(&label) = split.labels.iter().find(|&&label| usize::from(label) >= places.len()) {
         let accepted = format!("below {}, the number of classes", places.len());
-        return Err(Error::option("a label of the data", label, accepted));
+        return Err(Error::about("a label of the data", label, accepted));
     }
     if split.is_empty() { Err(none("the number of test samples")) } else { Ok(places) }
 }
 
-fn none(option: &'static str) -> Error {
-    Error::option(option, 0, "at least 1")
+fn none(what: &'static str) -> Error {
+    Error::about(what, 0, "at least 1")
 }
 
 /// The classifier's label for each label of the data: that of the class with the same name.
@@ -214,7 +214,7 @@ fn places(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
         let accepted =
             format!("data with {}, since the model's file has no names for its classes", known.len());
         return Err(Error::option(
-            "`data.dataset`",
+            "data.dataset",
             format!("{} with {} classes", data.name, data.classes.len()),
             accepted,
         ));
@@ -230,7 +230,7 @@ fn places(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
     let kind = if unknown.len() == 1 { "class" } else { "classes" };
     let value = format!("{} with the unknown {kind} {}", data.name, listed(&unknown));
     let accepted = format!("data with the model's classes or some of them: {}", listed(known));
-    Err(Error::option("`data.dataset`", value, accepted))
+    Err(Error::option("data.dataset", value, accepted))
 }
 
 /// Names in a sentence: at most twenty of them, and the number of the others.

@@ -36,7 +36,7 @@ impl Format {
     /// [`Error::Option`] for any other ending, and for a `.py` that Python can't import.
     pub fn of(file: &Path) -> Result<Self> {
         let extension = file.extension().map(|extension| extension.to_ascii_lowercase());
-        let refuse = |accepted: String| Err(Error::option("--output", file.display(), accepted));
+        let refuse = |accepted: String| Err(Error::option("output", file.display(), accepted));
         match extension.as_ref().and_then(|extension| extension.to_str()) {
             Some("safetensors") => Ok(Format::Towers),
             Some("onnx") => Ok(Format::Onnx),
@@ -73,7 +73,8 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
             reason: format!(
                 "its network takes blue, green, red, and its layer `{layer}` can't take another order; it can only be written for \
                  towers (.safetensors)"
-            ),
+            )
+            .into(),
         })?),
     };
     let mut source = Source::of(&model, in_order.as_ref().unwrap_or(&trained.tensors))
@@ -95,7 +96,7 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
         let weights = weights.display();
         let accepted =
             format!("a file whose weights, {weights}, are not the model itself, nor that of another run");
-        return Err(Error::option("--output", output.display(), accepted));
+        return Err(Error::option("output", output.display(), accepted));
     }
     let name = weights.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let module = pytorch::module(&source, &name)?;
@@ -117,7 +118,7 @@ pub(crate) fn pixels(path: &Path, options: &ImageDataGenerator, image: [usize; 3
     let refuse = |what: &str| {
         let reason =
             format!("its {what} can't be written for other programs, only for towers (.safetensors)");
-        Err(Error::Run { path: path.to_owned(), reason })
+        Err(Error::run(path, reason))
     };
     if options.samplewise_center || options.samplewise_std_normalization {
         return refuse("samplewise standardization");

@@ -1,7 +1,7 @@
 //! Trained networks from weights of other programs, which don't say all that is needed.
 
 use crate::image_size::SIDES;
-use crate::model_file::SINGLE;
+use crate::model_file::single;
 use crate::pixels::{Measured, of_pixels, plain};
 use crate::{ColorMode, Error, ImageSize, Input, Preprocessing, Resizing, Result, Trained};
 use checkpoint::Tensors;
@@ -13,6 +13,7 @@ use interchange::onnx::OnnxNetwork;
 use interchange::pytorch::{Named, TorchWeights};
 use layers::Step;
 use models::Architecture;
+use options::{Message, message};
 use std::path::{Path, PathBuf};
 
 /// The classes of ImageNet.
@@ -46,7 +47,7 @@ impl Assumed {
             "left out with {}: only a model.json of Keras has its weights in another file",
             path.display()
         );
-        Err(Error::option("--weights", weights.display(), accepted))
+        Err(Error::option("weights", weights.display(), accepted))
     }
 
     /// Refuses an assumption that the file at `path` answers by itself.
@@ -55,10 +56,10 @@ impl Assumed {
     /// [`Error::Option`] for a network, a preprocessing or an image size.
     pub fn refuse_beside(&self, path: &Path) -> Result<()> {
         let (option, value) = match (&self.network, self.preprocessing) {
-            (Some(network), _) => ("--network", format!("`{network}`")),
-            (None, Some(preprocessing)) => ("--preprocessing", serde_json::json!(preprocessing).to_string()),
+            (Some(network), _) => ("network", format!("`{network}`")),
+            (None, Some(preprocessing)) => ("preprocessing", serde_json::json!(preprocessing).to_string()),
             (None, None) => match self.image_size {
-                Some(size) => ("`data.image_size`", size.to_string()),
+                Some(size) => ("data.image_size", size.to_string()),
                 None => return Ok(()),
             },
         };
@@ -103,7 +104,7 @@ impl ForeignWeights {
     /// The number of outputs: at most so many that a network of them is built before its weights are
     /// compared.
     pub(crate) fn checked_outputs(&self, path: &Path) -> Result<usize> {
-        let refuse = |reason: String| Error::Run { path: path.to_owned(), reason };
+        let refuse = |reason: String| Error::run(path, reason);
         let reason = "it has no dense layer at its end, which would tell the number of classes";
         match self.classes() {
             None => Err(refuse(reason.to_owned())),
@@ -181,11 +182,12 @@ impl ForeignWeights {
             && told != assumed
         {
             let accepted = format!("{told} or left out: the file says so");
-            return Err(Error::option("`data.image_size`", assumed, accepted));
+            return Err(Error::option("data.image_size", assumed, accepted));
         }
         if told.is_none() && assumed.is_none() && self.described().is_some() {
-            let reason = "its network takes images of any size; name the size by --image-size".to_owned();
-            return Err(Error::Run { path: path.to_owned(), reason });
+            let reason =
+                message!("its network takes images of any size; name the size by ", ["data.image_size"]);
+            return Err(Error::run(path, reason));
         }
         let size = told.or(assumed).unwrap_or_default();
         match size.check() {
@@ -194,7 +196,7 @@ impl ForeignWeights {
                 let reason = format!(
                     "its images are of {size} (height x width), but must have {least} to {most} pixels a side"
                 );
-                Err(Error::Run { path: path.to_owned(), reason })
+                Err(Error::run(path, reason))
             }
             checked => checked.map(|()| size.shape(channels)),
         }
@@ -218,12 +220,14 @@ impl ForeignWeights {
         };
         let Some(pixels) = pixels else { return Ok(None) };
         let reason = || {
-            "its pixel_scale must be one positive number a channel, and its pixel_shift one number a channel or a value of an \
-             image, all of them finite; or name what happens to pixels by --preprocessing"
-                .to_owned()
+            message!(
+                "its pixel_scale must be one positive number a channel, and its pixel_shift one number a channel or a value of \
+                 an image, all of them finite; or name what happens to pixels by ",
+                ["preprocessing"]
+            )
         };
         let measured = of_pixels(&pixels, image);
-        measured.map(Some).ok_or_else(|| Error::Run { path: path.to_owned(), reason: reason() })
+        measured.map(Some).ok_or_else(|| Error::run(path, reason()))
     }
 
     /// The network of these weights, which were read from `path`. `usual` is the preprocessing in training
@@ -231,7 +235,7 @@ impl ForeignWeights {
     /// measured on it.
     ///
     /// # Errors
-    /// [`Error::Interchange`] if the weights don't fit the network; [`Error::Option`] and [`Error::UnknownNetwork`] for what can't be
+    /// [`Error::Interchange`] if the weights don't fit the network; [`Error::Option`] for what can't be
     /// assumed of them; [`Error::Run`] for a file that is no network; and the errors of `load`.
     pub fn open<E: From<Error>>(
         self,
@@ -287,7 +291,7 @@ impl ForeignWeights {
         if names.len() != classes {
             let value = format!("{dataset} with {} classes", names.len());
             let accepted = format!("the data with the {classes} classes of {}", path.display());
-            return Err(Error::option("`data.dataset`", value, accepted).into());
+            return Err(Error::option("data.dataset", value, accepted).into());
         }
         let (path, dataset) = (path.to_owned(), of_own.unwrap_or(dataset));
         Ok(Trained {
@@ -365,9 +369,9 @@ impl ForeignWeights {
     ) -> Result<Fit> {
         if let Some(network) = &assumed.network {
             let accepted = format!("left out with {}: it has the layers of its network", path.display());
-            return Err(Error::option("--network", format!("`{network}`"), accepted));
+            return Err(Error::option("network", format!("`{network}`"), accepted));
         }
-        let refuse = |error: layers::Error| Error::Run { path: path.to_owned(), reason: error.to_string() };
+        let refuse = |error: layers::Error| Error::run(path, error.to_string());
         let Imported { name, architecture, classes, .. } = described.clone();
         several(path, classes.unwrap_or(2))?;
         let sigmoid = architecture.ends_in_sigmoid();
@@ -383,7 +387,7 @@ impl ForeignWeights {
 
     /// The built-in network with these weights: the assumed one, or the one that they fit.
     fn fit(&self, path: &Path, image: [usize; 3], assumed: &Assumed) -> Result<Fit> {
-        let refuse = |reason: String| Error::Run { path: path.to_owned(), reason };
+        let refuse = |reason: Message| Error::run(path, reason);
         let classes = self.checked_classes(path)?;
         let fit = |name: &str| -> Result<Option<Fit>> {
             let Some(model) = models::by_name_for(name, image, classes) else { return Ok(None) };
@@ -393,7 +397,7 @@ impl ForeignWeights {
         };
         if let Some(wanted) = &assumed.network {
             let built_in = models::built_in(wanted).unwrap_or(wanted);
-            return fit(built_in)?.ok_or_else(|| Error::UnknownNetwork { name: wanted.to_owned() });
+            return fit(built_in)?.ok_or_else(|| Error::unknown_network("network", wanted, ""));
         }
         // One that fits by its shapes may lack an order of its layers, which is told.
         let tried = models::NAMES.into_iter().find_map(|name| match fit(name) {
@@ -412,24 +416,29 @@ impl ForeignWeights {
     }
 
     /// That no built-in network has these weights, and what to do.
-    fn unfit(&self, image: [usize; 3]) -> String {
+    fn unfit(&self, image: [usize; 3]) -> Message {
         let (names, size) = (models::NAMES.join(", "), ImageSize::of(image));
         let why = match self {
             ForeignWeights::PyTorch(_) => {
-                format!("if they are not of towers export, {}", interchange::pytorch::BY_ONNX)
+                format!("if they are not of towers export, {}", interchange::pytorch::BY_ONNX).into()
             }
-            _ => "name the one that is meant by --network, or the file with its layers by `towers train --model`, to be told why; \
-                  or the size of its images by --image-size"
-                .to_owned(),
+            _ => message!(
+                "name the one that is meant by ",
+                ["network"],
+                ", or the file with its layers by ",
+                ["model"],
+                " of a training, to be told why; or the size of its images by ",
+                ["data.image_size"]
+            ),
         };
-        format!("its weights fit none of {names} for images of {size}; {why}")
+        Message::from(format!("its weights fit none of {names} for images of {size}; ")).and(why)
     }
 }
 
 /// A number of classes, unless it is one.
 fn several(path: &Path, classes: usize) -> Result<usize> {
     match classes {
-        1 => Err(Error::Run { path: path.to_owned(), reason: SINGLE.to_owned() }),
+        1 => Err(Error::run(path, single())),
         classes => Ok(classes),
     }
 }

@@ -53,10 +53,10 @@ impl ImageSize {
     }
 }
 
-fn refused(value: impl ToString) -> Error {
+fn refused(value: impl fmt::Display) -> Error {
     let (least, most) = (SIDES.start(), SIDES.end());
     let accepted = format!("N or HxW (height x width) of {least} to {most} pixels, as in 64 or 48x40");
-    Error::option("`data.image_size`", value, accepted)
+    Error::option("data.image_size", value, accepted)
 }
 
 impl Default for ImageSize {

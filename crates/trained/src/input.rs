@@ -53,7 +53,7 @@ impl Preprocessing {
             "one of none, divide-by-255, subtract-pixel-mean, standardize, tf for images of {channels} channels: it has numbers \
              for red, green and blue"
         );
-        Err(Error::option("`preprocessing`", format!("`{}`", self.name()), accepted))
+        Err(Error::option("preprocessing", format!("`{}`", self.name()), accepted))
     }
 }
 
@@ -244,7 +244,7 @@ impl InputFit {
             Sums::Constant(input) => Ok(input.clone()),
             Sums::Pixels(sums) => match sums.mean()? {
                 Mean::PerPixel { shape: image, values: mean } => Ok(Input::SubtractPixelMean { image, mean }),
-                other => Err(Error::option("the mean", format!("{other:?}"), "one number a pixel")),
+                other => Err(Error::about("the mean", format!("{other:?}"), "one number a pixel")),
             },
             Sums::Values(ValueSums { count: 0, .. }) => {
                 Err(augment::Error::EmptySet { op: "standardize" }.into())

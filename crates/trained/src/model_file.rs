@@ -5,6 +5,7 @@ use augment::ImageDataGenerator;
 use checkpoint::{Tensors, load_tensors};
 use interchange::{Imported, pytorch};
 use models::{Architecture, LayerSpec, Model};
+use options::{Message, message};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -36,8 +37,13 @@ const NO_MODEL: &str = "this is no model; name a run's folder, its model.safeten
                         (.keras, .h5) or PyTorch (.safetensors)";
 
 /// Why a network of a single output without a sigmoid is refused: nothing says that it tells two classes apart.
-pub(crate) const SINGLE: &str = "it has a single output without a sigmoid, which tells no classes apart; `towers train --model` gives \
-                                 its layers a new head with an output for each class";
+pub(crate) fn single() -> Message {
+    message!(
+        "it has a single output without a sigmoid, which tells no classes apart; a training with it as ",
+        ["model"],
+        " gives its layers a new head with an output for each class"
+    )
+}
 
 /// The most classes that a model may have.
 const MOST_CLASSES: usize = 65_536;
@@ -92,7 +98,7 @@ impl Trained {
     /// [`Error::Run`] if there is no model, or the file is not one of ours or damaged.
     pub fn read(path: &Path) -> Result<Self> {
         let file = if path.is_dir() { path.join(MODEL_FILE) } else { path.to_owned() };
-        let refuse = |reason: &str| Error::Run { path: file.clone(), reason: reason.to_owned() };
+        let refuse = |reason: &str| Error::run(&file, reason.to_owned());
         if path.join("saved_model.pb").is_file() {
             return Err(refuse(
                 "it is a SavedModel of TensorFlow; save the model by model.save(\"x.keras\")",
@@ -130,7 +136,7 @@ impl Trained {
     /// # Errors
     /// [`Error::Run`] if the description is incomplete or damaged.
     pub fn described(file: PathBuf, tensors: Tensors) -> Result<Self> {
-        let refuse = |reason: &str| Error::Run { path: file.clone(), reason: reason.to_owned() };
+        let refuse = |reason: &str| Error::run(&file, reason.to_owned());
         let about = |key| about(&file, &tensors, key);
         let classes: Vec<String> = serde_json::from_str(&about("towers.classes")?)
             .map_err(|_| refuse("the class names in its metadata can't be read"))?;
@@ -281,7 +287,7 @@ impl Trained {
             None => Ok(Trained { own: Some(model), ..self }),
             Some(what) => {
                 let reason = format!("this is another network than `{}`: {what}", self.network);
-                Err(Error::Run { path: self.path, reason })
+                Err(Error::run(&self.path, reason))
             }
         }
     }
@@ -317,7 +323,7 @@ impl Trained {
     /// of another shape, is NaN or infinite, or is a negative variance; and for a tensor that no layer takes.
     pub fn model(&self) -> Result<Model> {
         if self.classes.len() == 1 {
-            return Err(Error::Run { path: self.path.clone(), reason: SINGLE.to_owned() });
+            return Err(Error::run(&self.path, single()));
         }
         let model = match &self.own {
             Some(own) => own.clone(),
@@ -334,7 +340,7 @@ impl Trained {
         match surplus(&self.tensors, &names) {
             Some(name) => {
                 let reason = format!("it has the tensor `{name}`, which its network lacks");
-                Err(Error::Run { path: self.path.clone(), reason })
+                Err(Error::run(&self.path, reason))
             }
             None => Ok(model),
         }
@@ -342,7 +348,7 @@ impl Trained {
 
     /// The network of the layers in the file.
     fn described_model(&self) -> Result<Model> {
-        let refuse = |reason: String| Error::Run { path: self.path.clone(), reason };
+        let refuse = |reason: String| Error::run(&self.path, reason);
         let model = self.architecture.build(&self.network, self.image, self.classes.len());
         let model = model.map_err(|error| refuse(error.to_string()))?;
         let own = Task { image: self.image, classes: self.classes.len() };
@@ -354,7 +360,7 @@ impl Trained {
 
     /// The built-in architecture of this name.
     fn named_model(&self) -> Result<Model> {
-        let refuse = |reason: &str| Error::Run { path: self.path.clone(), reason: reason.to_owned() };
+        let refuse = |reason: &str| Error::run(&self.path, reason.to_owned());
         if self.classes.is_empty() || self.classes.len() > MOST_CLASSES {
             return Err(refuse("it must have between 2 and 65536 classes"));
         }
@@ -502,7 +508,7 @@ pub fn described_preprocessing(file: &Path, tensors: &Tensors) -> Result<(Input,
             let known: Option<Preprocessing> = serde_json::from_value(name.into()).ok();
             let input = known.filter(|known| known.check(image).is_ok());
             let reason = || "its preprocessing is unknown to this version".to_owned();
-            let unknown = || Error::Run { path: file.to_owned(), reason: reason() };
+            let unknown = || Error::run(file, reason());
             input.and_then(|known| Input::constant(known, image)).ok_or_else(unknown)?
         }
     };
@@ -513,7 +519,7 @@ pub fn described_preprocessing(file: &Path, tensors: &Tensors) -> Result<(Input,
 /// Height, width and channels of the images.
 fn image_of(file: &Path, tensors: &Tensors) -> Result<[usize; 3]> {
     let size = tensors.metadata().get(IMAGE_SIZE).map_or(Ok(ImageSize::default()), |text| text.parse());
-    let refuse = |reason: &str| Error::Run { path: file.to_owned(), reason: reason.to_owned() };
+    let refuse = |reason: &str| Error::run(file, reason.to_owned());
     let size = size.map_err(|_| refuse("the size of its images can't be read"))?;
     let channels = match tensors.metadata().get(CHANNELS) {
         None => dataset::CHANNELS,
@@ -528,7 +534,7 @@ fn image_of(file: &Path, tensors: &Tensors) -> Result<[usize; 3]> {
 /// An entry of the metadata.
 fn about(file: &Path, tensors: &Tensors, key: &str) -> Result<String> {
     let reason = "this is no model of `towers train`: its metadata are missing".to_owned();
-    let missing = || Error::Run { path: file.to_owned(), reason };
+    let missing = || Error::run(file, reason);
     tensors.metadata().get(key).cloned().ok_or_else(missing)
 }
 

@@ -43,7 +43,7 @@ pub fn check(options: &ImageDataGenerator, image: [usize; 3]) -> Result<()> {
     let value = format!("given for images of {}", ImageSize::of(image));
     let accepted =
         format!("left out for more than 64x64 pixels: its matrix would have {len} x {len} numbers");
-    Err(Error::option("`augmentation.zca_whitening`", value, accepted))
+    Err(Error::option("augmentation.zca_whitening", value, accepted))
 }
 
 /// Measures the numbers of the augmentation itself on the training images. `seen` is told of the pixels of some images at a
@@ -91,7 +91,7 @@ pub(crate) fn write(input: &Input, augmentation: &ImageDataGenerator, tensors: &
     }
     let text = serde_json::to_string(&options).map_err(|error| Error::Run {
         path: OPTIONS.into(),
-        reason: format!("the options can't be written: {error}"),
+        reason: format!("the options can't be written: {error}").into(),
     })?;
     tensors.metadata_mut().insert(OPTIONS.to_owned(), text);
     Ok(())
@@ -102,7 +102,7 @@ pub(crate) fn read(tensors: &Tensors, file: &Path, image: [usize; 3]) -> Result<
     let Some(text) = tensors.metadata().get(OPTIONS) else { return Ok(ImageDataGenerator::new()) };
     let mut options: ImageDataGenerator = serde_json::from_str(text).map_err(|_| Error::Run {
         path: file.to_owned(),
-        reason: "its standardization is unknown to this version".to_owned(),
+        reason: "its standardization is unknown to this version".into(),
     })?;
     let (channels, len) = (image[2], image.iter().product::<usize>());
     if options.centers() {

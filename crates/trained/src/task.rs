@@ -54,5 +54,5 @@ pub fn check_labels(split: &Split) -> Result<()> {
     if labels == images {
         return Ok(());
     }
-    Err(Error::option("the number of labels", labels, format!("{images}: one for each image")))
+    Err(Error::about("the number of labels", labels, format!("{images}: one for each image")))
 }

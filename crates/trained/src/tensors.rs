@@ -42,7 +42,7 @@ pub(crate) fn is_training_state(name: &str, parameters: &HashSet<String>) -> boo
 /// # Errors
 /// [`Error::Run`] if there is no such tensor, or it has another shape.
 pub fn values<'t>(tensors: &'t Tensors, path: &Path, name: &str, shape: &[usize]) -> Result<&'t [f32]> {
-    let refuse = |reason: String| Error::Run { path: path.to_owned(), reason };
+    let refuse = |reason: String| Error::run(path, reason);
     let tensor = tensors.get(name).ok_or_else(|| refuse(format!("there is no tensor `{name}`")))?;
     if tensor.shape() != shape {
         let found = tensor.shape();
@@ -64,7 +64,7 @@ pub(crate) fn parameter<'t>(
         None => Ok(values),
         Some(value) => {
             let reason = format!("the tensor `{name}` has the value {value}, which is no variance");
-            Err(Error::Run { path: path.to_owned(), reason })
+            Err(Error::run(path, reason))
         }
     }
 }
@@ -83,7 +83,7 @@ pub(crate) fn finite_values<'t>(
             let reason = format!(
                 "the tensor `{name}` has the value {value}, but must be finite; a training that failed leaves such values"
             );
-            Err(Error::Run { path: path.to_owned(), reason })
+            Err(Error::run(path, reason))
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::{ColorMode, Error, ForeignWeights, ImageSize, Input, Preprocessing, R
 use augment::ImageDataGenerator;
 use checkpoint::Tensors;
 use models::Model;
+use options::{Message, message};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -126,20 +127,22 @@ impl Weights {
         let [own, given] = [self.image[2], task.image[2]];
         if own != given {
             let (has, have) = (counted(own), counted(given));
-            let mode = ColorMode::of(own)
-                .map_or(String::new(), |mode| format!("; `data.color_mode` {mode} makes them fit"));
-            return Err(
-                self.refuse(format!("its network takes images of {has}, but the run's have {have}{mode}"))
-            );
+            let mode = ColorMode::of(own).map_or(Message::default(), |mode| {
+                message!("; ", ["data.color_mode"], " {mode} makes them fit")
+            });
+            let differs = message!("its network takes images of {has}, but the run's have {have}");
+            return Err(self.refuse(differs.and(mode)));
         }
         if !new_head && task.classes != self.classes {
             let own = match self.classes {
                 1 => "has a single output".to_owned(),
                 classes => format!("tells {classes} classes apart"),
             };
-            return Err(self.refuse(format!(
-                "its network {own}, but the data have {}; `new_head` begins its last layer anew",
-                task.classes
+            let classes = task.classes;
+            return Err(self.refuse(message!(
+                "its network {own}, but the data have {classes}; ",
+                ["new_head"],
+                " begins its last layer anew"
             )));
         }
         let steps = model.steps();
@@ -173,9 +176,10 @@ impl Weights {
         let differs = format!("its `{name}` has the shape {found:?}, the network's has {shape:?}");
         let (own, given) = (ImageSize::of(self.image), ImageSize::of(model.image()));
         if own != given && !self.is_of_another(model) {
-            return Err(self.refuse(format!(
-                "{differs}: this network grows with its images, and the weights are for images of {own}; give \
-                 `data.image_size` {own}, or take a network that ends with a global average"
+            return Err(self.refuse(message!(
+                "{differs}: this network grows with its images, and the weights are for images of {own}; give ",
+                ["data.image_size"],
+                " {own}, or take a network that ends with a global average"
             )));
         }
         Err(self.unlike(differs, model))
@@ -187,19 +191,19 @@ impl Weights {
     }
 
     fn unlike(&self, differs: String, model: &Model) -> Error {
-        let given = model.graph().name();
+        let (given, path) = (model.graph().name(), self.path.display());
         self.refuse(match &self.network {
-            Some(own) if self.is_of_another(model) => format!(
-                "these are weights of the network {own}, but the run trains {given} ({differs}); take their \
-                 network by `model` {}",
-                self.path.display()
+            Some(own) if self.is_of_another(model) => message!(
+                "these are weights of the network {own}, but the run trains {given} ({differs}); take their network by ",
+                ["model"],
+                " {path}"
             ),
-            _ => format!("these are not weights of the network {given}: {differs}"),
+            _ => message!("these are not weights of the network {given}: {differs}"),
         })
     }
 
-    fn refuse(&self, reason: String) -> Error {
-        Error::Run { path: self.path.clone(), reason }
+    fn refuse(&self, reason: impl Into<Message>) -> Error {
+        Error::run(&self.path, reason)
     }
 }
 

@@ -5,8 +5,10 @@ mod report;
 pub use report::{SelfTest, TestRow};
 
 use crate::{Error, Result, subject};
+use config::{Arithmetic, Config, Devices};
 use conformance::{Subject, checks};
 use layers::{Comparison, Initializer};
+use options::Message;
 use parallel::run_replicas;
 use program::{Device, Precision, Span};
 use std::panic::resume_unwind;
@@ -14,9 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 use tensor_cuda::Cuda;
-use train::{
-    Arithmetic, Config, Devices, REPLAY, SampleStep, comparison_device, count_gpus, open_devices, way_around,
-};
+use train::{REPLAY, SampleStep, comparison_device, count_gpus, open_devices, way_around};
 
 /// What a self-test runs.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +56,7 @@ impl SelfTestOptions {
 /// use bench::{SelfTestOptions, selftest};
 ///
 /// let only = ["pooling", "small_cnn", "sums"].map(str::to_owned).to_vec();
-/// let config = train::recipe("quick")?.with(|config| config.placement.devices.device = train::DeviceKind::Cpu);
+/// let config = config::recipe("quick")?.with(|config| config.placement.devices.device = config::DeviceKind::Cpu);
 /// let found = selftest(&config, &SelfTestOptions { only, ..SelfTestOptions::default() }, |_| ())?;
 /// assert!(found.rows.len() >= 3 && found.failures().count() == 0);
 /// # Ok::<(), bench::Error>(())
@@ -123,13 +123,13 @@ struct Tests<'a> {
 }
 
 /// What a test found: results, the largest difference as a part of the tolerance, and the failure.
-type Found = (usize, f32, Option<String>);
+type Found = (usize, f32, Option<Message>);
 
 impl Tests<'_> {
     /// Runs a test.
     fn test(&mut self, precision: Precision, name: &str, test: impl FnOnce() -> Result<Found>) {
         let began = Instant::now();
-        let failed = |error: Error| (0, f32::INFINITY, Some(error.to_string()));
+        let failed = |error: Error| (0, f32::INFINITY, Some(error.message()));
         let (results, worst, failure) = test().unwrap_or_else(failed);
         let (name, seconds) = (name.to_owned(), began.elapsed().as_secs_f64());
         let row = TestRow { precision, name, results, worst, seconds, failure };
@@ -155,8 +155,8 @@ impl Tests<'_> {
                     let checked = check.run(&subject);
                     (results, worst) = (results + checked.results, worst.max(checked.worst));
                     if let Some(why) = checked.failure {
-                        let why = format!("{}: {why}; {}", check.name, way_around(device, name));
-                        return Ok((results, worst, Some(why)));
+                        let why = Message::from(format!("{}: {why}; ", check.name));
+                        return Ok((results, worst, Some(why.and(way_around(device, name)))));
                     }
                 }
                 Ok((results, worst, None))
@@ -219,7 +219,7 @@ impl Tests<'_> {
             let (count, worst, failure) = judge(&opened[0], &results);
             let is_same =
                 sums.iter().all(|own| own.iter().zip(&sums[0]).all(|(a, b)| a.to_bits() == b.to_bits()));
-            let differ = || Some("replicas have sums with different bits".to_owned());
+            let differ = || Some("replicas have sums with different bits".into());
             Ok((count, worst, if is_same { failure } else { differ() }))
         });
     }
@@ -230,6 +230,6 @@ fn judge(device: &Device, results: &[Comparison]) -> Found {
     let part = |result: &Comparison| result.difference / result.tolerance;
     let worst = results.iter().map(part).fold(0.0, f32::max);
     let wrong = results.iter().find(|result| !result.agrees());
-    let failure = wrong.map(|wrong| format!("{wrong}; {}", way_around(device, &wrong.op)));
+    let failure = wrong.map(|wrong| Message::from(format!("{wrong}; ")).and(way_around(device, &wrong.op)));
     (results.len(), worst, failure)
 }

@@ -1,9 +1,10 @@
 //! The report of a self-test, to be attached to an issue: versions and results, and no paths.
 
+use config::Config;
 use core::fmt::Write as _;
+use options::Message;
 use program::{Device, Precision};
 use tensor_cuda::{Cuda, Error as CudaError};
-use train::Config;
 
 /// What a self-test found.
 #[derive(Clone, Debug)]
@@ -32,7 +33,7 @@ pub struct TestRow {
     /// The time that it took.
     pub seconds: f64,
     /// If a result is wrong: the op, both values, the tolerance, and what to try.
-    pub failure: Option<String>,
+    pub failure: Option<Message>,
 }
 
 /// The name of a device without its number.
@@ -106,8 +107,8 @@ impl TestRow {
 
 impl SelfTest {
     /// The tests that failed, each with the reason.
-    pub fn failures(&self) -> impl Iterator<Item = (&TestRow, &str)> {
-        self.rows.iter().filter_map(|row| Some((row, row.failure.as_deref()?)))
+    pub fn failures(&self) -> impl Iterator<Item = (&TestRow, &Message)> {
+        self.rows.iter().filter_map(|row| Some((row, row.failure.as_ref()?)))
     }
 
     /// A page in Markdown with all of it.
@@ -127,7 +128,8 @@ impl SelfTest {
                 writeln!(page, "| {precision} | {name} | {results} | {percent} | {seconds:.1} | {word} |");
         }
         for (row, why) in self.failures() {
-            let _ = writeln!(page, "\n**{}, {}**: {}", row.name, row.precision, without_paths(why));
+            let _ =
+                writeln!(page, "\n**{}, {}**: {}", row.name, row.precision, without_paths(&why.to_string()));
         }
         page
     }
@@ -149,7 +151,7 @@ mod tests {
         };
         let why =
             "libcudnn.so.9 in /elsewhere/lib: conv2d of conv2d_1: element 3 is 1e0, not 2e0; 5 images/s";
-        let failed = Some(why.to_owned());
+        let failed = Some(why.into());
         let rows = vec![row("pooling", 0.125, None), row("small_cnn", f32::INFINITY, failed)];
         let test = SelfTest { device: "a GPU".into(), facts: vec!["driver 13.0".into()], rows, seconds: 1.6 };
         let page = test.report();

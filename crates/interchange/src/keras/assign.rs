@@ -219,7 +219,7 @@ fn check_order(units: &[Unit], alike: &[&Group], named: bool) -> Result<(), Stri
         None => Ok(()),
         Some((a, b)) => Err(format!(
             "its layers `{}` and `{}` have the same shapes, and nothing says which comes first; save the whole model by \
-             model.save, or give its layers by model.to_json() too: towers export MODEL.json --weights FILE",
+             model.save, or give its layers by model.to_json() as the model, with this file as its weights",
             a.told(),
             b.told()
         )),

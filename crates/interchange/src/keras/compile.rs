@@ -29,7 +29,7 @@ pub(super) fn read(compile: &Value) -> Option<Result<Compiled, String>> {
         let inner = config.get("inner_optimizer").or(config.get("optimizer"))?;
         let of_inner = read(&json!({"optimizer": inner}))?;
         let scaled = |mut compiled: Compiled| {
-            compiled.left_out.push("the scale of its loss, which --precision fp16 has by itself".to_owned());
+            compiled.left_out.push("the scale of its loss, which training in fp16 has by itself".to_owned());
             compiled
         };
         return Some(of_inner.map(scaled));
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(told(&json!({"optimizer": "sgd"})), "sgd 0.01 constant []");
         let inner = json!({"class_name": "SGD", "config": {"learning_rate": 0.5}});
         let scaled = of("LossScaleOptimizer", json!({"inner_optimizer": inner}));
-        assert_eq!(scaled, "sgd 0.5 constant [the scale of its loss, which --precision fp16 has by itself]");
+        assert_eq!(scaled, "sgd 0.5 constant [the scale of its loss, which training in fp16 has by itself]");
     }
 
     #[test]

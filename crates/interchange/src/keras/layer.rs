@@ -131,7 +131,7 @@ impl<'a> Layer<'a> {
             "Identity" => return true,
             // At the end, a crop is the middle of the image.
             class if class.starts_with("Random") && class != "RandomCrop" => {
-                "give options of augmentation, such as --horizontal-flip"
+                "give options of augmentation, such as horizontal_flip"
             }
             class if FOR_TRAINING.contains(&class) => "it only matters in training, and is left out",
             _ => return false,
@@ -407,10 +407,12 @@ fn remedy(option: &str, value: &Value) -> String {
     // Keras adds the sum of the squares to the loss, whose gradient is twice the weight.
     let l2 = value["config"]["l2"].as_f64().map(|l2| 2.0 * l2);
     match (option, l2) {
-        ("trainable", _) => "give --freeze NAME".to_owned(),
-        ("synchronized", _) => "give --sync-batch-norm".to_owned(),
+        ("trainable", _) => "freeze the layer in the training instead".to_owned(),
+        ("synchronized", _) => "synchronize batch normalization in the training instead".to_owned(),
         ("kernel_regularizer", Some(l2)) => {
-            format!("give --param-group 'NAME/kernel:l2={l2}', or '*/kernel:l2={l2}' for all layers")
+            format!(
+                "give the training a parameter group, 'NAME/kernel:l2={l2}', or '*/kernel:l2={l2}' for all layers"
+            )
         }
         _ if option.ends_with("_initializer") => {
             "the default takes its place in a training with new weights".to_owned()

@@ -59,7 +59,9 @@ pub(super) fn read(config: &Value, weights: (&[Unit], bool)) -> Result<Read, Str
         (reader.image, reader.channels) = inner.input.image_shape(inner.input.name)?;
     }
     for policy in &reader.policies {
-        told.push(format!("its layers compute by the policy {policy} there; here --precision says how"));
+        told.push(format!(
+            "its layers compute by the policy {policy} there; here the precision of the run decides"
+        ));
     }
     let mut architecture = Architecture { layers: reader.layers };
     put_last(&mut architecture, &output)?;
@@ -290,7 +292,7 @@ impl Reader<'_> {
                 place.own_name()
             ));
         }
-        let remedy = "in a training, --freeze NAME keeps the averages of a batch normalization";
+        let remedy = "in a training, freezing the layer keeps the averages of its batch normalization";
         self.left_out.push((place.layer.clone(), "training=False".to_owned(), remedy.to_owned()));
         Ok(())
     }

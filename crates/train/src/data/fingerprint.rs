@@ -1,16 +1,14 @@
 use crate::{Error, Result};
 use callbacks::Fingerprint;
+use config::hex;
 use dataset::{Dataset, Split};
 use sha2::{Digest, Sha256};
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
-use std::path::Path;
 use trained::listed;
 
 /// The fingerprint of a data set.
 ///
 /// # Errors
-/// [`Error::Data`] if pictures can't be decoded.
+/// [`config::Error::Data`] if pictures can't be decoded.
 pub fn fingerprint(data: &Dataset) -> Result<Fingerprint> {
     Ok(described(data, digest_seen(&data.train, |_| Ok(()))?))
 }
@@ -52,30 +50,6 @@ pub(crate) fn digest_seen(split: &Split, mut see: impl FnMut(&[u8]) -> Result<()
         see(images)
     })?;
     Ok(hex(&digest.finalize()))
-}
-
-/// SHA-256 in hexadecimal.
-pub(crate) fn digest(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-/// SHA-256 of a file, in hexadecimal.
-pub(crate) fn digest_file(path: &Path) -> Result<String> {
-    let mut digest = Sha256::new();
-    let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(Error::io("read", path))?);
-    loop {
-        let bytes = file.fill_buf().map_err(Error::io("read", path))?;
-        let len = bytes.len();
-        if len == 0 {
-            return Ok(hex(&digest.finalize()));
-        }
-        digest.update(bytes);
-        file.consume(len);
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use super::cores;
-use crate::{Config, DeviceKind, Devices, Error, Result};
+use crate::{Config, Error, Result};
+use config::{DeviceKind, Devices};
 use rendezvous::{Place, Source};
 
 /// This process's part of the machine's devices; `present` is the number of GPUs that it sees.
@@ -7,7 +8,7 @@ pub(super) fn share(config: &Config, place: &Place, present: usize) -> Result<De
     let options = &config.placement.devices;
     if options.stages() > 1 {
         let accepted = format!("left out: the replicas of {} processes have no stages", place.world);
-        return Err(Error::option("`devices.pipeline_stages`", options.stages(), accepted));
+        return Err(Error::option("devices.pipeline_stages", options.stages(), accepted));
     }
     let threads = match options.threads {
         0 => cores::threads(place),
@@ -22,7 +23,7 @@ pub(super) fn share(config: &Config, place: &Place, present: usize) -> Result<De
     let most = gpus.as_ref().map_or(usize::MAX, Vec::len);
     if options.replicas > most {
         let accepted = format!("at most {most}, one on each GPU");
-        return Err(Error::option("`devices.replicas`", options.replicas, accepted));
+        return Err(Error::option("devices.replicas", options.replicas, accepted));
     }
     Ok(Devices { gpus, threads, ..options.clone() })
 }

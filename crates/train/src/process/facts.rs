@@ -1,7 +1,6 @@
 use crate::Config;
-use crate::config::agreed;
-use crate::data::digest;
 use crate::run::{PreparedRun, arithmetic};
+use config::{agreed, digest};
 use program::Device;
 use rendezvous::Agreement;
 
@@ -26,7 +25,7 @@ pub(super) fn facts(run: &PreparedRun<'_>, device: &Device) -> Agreement {
         true => "any device".to_owned(),
         false => arithmetic(device),
     };
-    let what = "arithmetic (TOWERS_SIMD chooses a CPU's; --mixed-devices lets it differ) of";
+    let what = "arithmetic (TOWERS_SIMD chooses a CPU's, and mixed devices may differ) of";
     facts = facts.with(what, arithmetic);
     facts = facts.with("training images of the digest", &run.data.fingerprint.sha256);
     let weights = run.first_values.as_ref().map_or("none", |values| &values.sha256);
@@ -39,7 +38,7 @@ pub(super) fn facts(run: &PreparedRun<'_>, device: &Device) -> Agreement {
 /// ```
 /// use rendezvous::Agreement;
 ///
-/// let config = train::recipe("quick")?;
+/// let config = config::recipe("quick")?;
 /// let facts = train::with_device_facts(Agreement::new(), &config);
 /// assert_ne!(facts, Agreement::new());
 /// # Ok::<(), train::Error>(())
@@ -53,14 +52,15 @@ pub fn with_device_facts(facts: Agreement, config: &Config) -> Agreement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe;
+    use crate::{Training, recipe};
 
     #[test]
     fn the_instruction_set_must_agree_unless_it_may_differ() {
         let (mut config, devices) = (recipe("quick").unwrap(), [tensor_cpu::device(1)]);
         let of = |config: &Config| {
             let (model, data) = (models::small_cnn(10).unwrap(), cifar::synthetic(1, 40, 20));
-            let run = PreparedRun::prepare(config, model, data, None, 1, &devices, &mut []);
+            let network = config.checked_with(model, [32, 32, 3]).unwrap();
+            let run = PreparedRun::prepare(Training::new(config, data), network, 1, &devices, &mut []);
             format!("{:?}", facts(&run.unwrap(), &devices[0]))
         };
         let arithmetic = format!("a CPU with {}", tensor_cpu::simd_level());
@@ -78,10 +78,9 @@ mod tests {
             let mut data = cifar::synthetic(1, 40, 20);
             change(&mut data);
             let (model, devices) = (models::small_cnn(10).unwrap(), [tensor_cpu::device(1)]);
-            facts(
-                &PreparedRun::prepare(&config, model, data, None, 1, &devices, &mut []).unwrap(),
-                &devices[0],
-            )
+            let network = config.checked_with(model, [32, 32, 3]).unwrap();
+            let run = PreparedRun::prepare(Training::new(&config, data), network, 1, &devices, &mut []);
+            facts(&run.unwrap(), &devices[0])
         };
         let own = of(|_| ());
         assert_eq!(own, of(|_| ()));

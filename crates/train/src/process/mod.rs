@@ -4,12 +4,10 @@ mod facts;
 mod recovery;
 mod transport;
 
-use crate::run::{PreparedRun, named};
-use crate::{
-    Config, Devices, Error, Observer, Outcome, Result, Resume, StopFlag, check_devices, count_gpus,
-    open_devices,
-};
-use dataset::Dataset;
+use crate::run::PreparedRun;
+use crate::{Config, Error, Observer, Outcome, Result, Training, check_devices, count_gpus, open_devices};
+use config::Devices;
+use options::{Message, message};
 use parallel::{Replica, Stage};
 use program::Device;
 use recovery::{Kept, Next};
@@ -137,7 +135,7 @@ impl Process {
         Ok(Some(path_of(name)))
     }
 
-    /// As [`train`](crate::train()), with this process's replicas.
+    /// As [`Training::run`], with this process's replicas. Devices and observers of the training are ignored.
     ///
     /// The devices are all GPUs of the machine, or the one of this process's local rank if the launcher started
     /// several processes there; without GPUs, shares of the CPU's threads.
@@ -147,22 +145,19 @@ impl Process {
     /// lost, the next one takes over its files, and makes its own observers.
     ///
     /// # Errors
-    /// As [`train`](crate::train()); and if another process failed, did not answer in time, or was started
+    /// As [`Training::run`]; and if another process failed, did not answer in time, or was started
     /// with other data or another configuration.
     pub fn train(
         mut self,
-        config: &Config,
-        data: Dataset,
-        resume: Option<&Resume>,
+        mut training: Training<'_>,
         mut observers: impl FnMut() -> callbacks::Result<Vec<Box<dyn Observer>>>,
-        stop: &StopFlag,
     ) -> Result<Outcome> {
-        config.check_for(data.train.shape())?;
+        let network = training.network()?;
+        let (config, resume, stop) = (training.config, training.resume, training.stop.clone());
         let world = self.connect(config)?;
         let devices = self.open(config)?;
-        let model = named(config, &data)?;
         let mut own = if self.is_first() { observers()? } else { Vec::new() };
-        let mut run = PreparedRun::prepare(config, model, data, resume, world, &devices, &mut own)?;
+        let mut run = PreparedRun::prepare(training, network, world, &devices, &mut own)?;
         let facts = facts::facts(&run, &devices[0]);
         let (mut kept, mut warning) = (None::<Box<Kept>>, None);
         loop {
@@ -179,9 +174,9 @@ impl Process {
             let incomplete = self.comes_back && warning.is_some();
             let last = Mutex::new(None);
             let body = |replica: Replica| {
-                let mut started = run.start(from, replica, Stage::whole(), &own, stop)?;
+                let mut started = run.start(from, replica, Stage::whole(), &own, &stop)?;
                 (started.end, started.incomplete) = (end.clone(), incomplete);
-                started.warnings.extend(warning.clone());
+                started.warnings.extend(warning.clone().map(Message::from));
                 let fitted = started.fit();
                 if tolerant && let Ok(mut last) = last.lock() {
                     let (resume, end) = started.keep()?;
@@ -234,10 +229,8 @@ impl Process {
         let devices = open_devices(&self.devices(config)?, &config.training.arithmetic)?;
         let expected = self.replicas[self.place.rank];
         if devices.is_empty() || devices.len() != expected {
-            return Err(Error::Device(format!(
-                "there are {} devices, not {expected} as before",
-                devices.len()
-            )));
+            let count = devices.len();
+            return Err(Error::Device(message!("there are {count} devices, not {expected} as before")));
         }
         Ok(devices)
     }
@@ -266,13 +259,13 @@ mod tests {
         // The network can't take images of 8x8.
         let mut config = crate::recipe("keras-cnn").unwrap();
         config.training.data.image_size = Some(trained::ImageSize { height: 8, width: 8 });
-        config.placement.devices.device = crate::DeviceKind::Cpu;
+        config.placement.devices.device = config::DeviceKind::Cpu;
         let settings = rendezvous::Settings::default();
         let transport = Transport::Nccl { settings, timeout: std::time::Duration::from_secs(1) };
         let (place, replicas) = (place(0, 1), Vec::new());
         let process = Process { place, transport, group: None, replicas, comes_back: false };
         let data = cifar::synthetic(1, 16, 8);
-        let trained = process.train(&config, data, None, || Ok(Vec::new()), &StopFlag::default());
+        let trained = process.train(Training::new(&config, data), || Ok(Vec::new()));
         let error = trained.err().unwrap().to_string();
         assert!(error.starts_with("MASTER_ADDR is not set"), "{error}");
     }

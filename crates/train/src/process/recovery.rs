@@ -3,7 +3,8 @@
 
 use crate::mpi::Mpi;
 use crate::run::{End, Outcome};
-use crate::{Error, Result, Resume, TrainState};
+use crate::{Error, Result, Resume};
+use callbacks::TrainState;
 use checkpoint::Tensors;
 
 /// What a process keeps of a run when its replicas have ended.
@@ -84,7 +85,7 @@ fn copy_state(mpi: &mut Mpi, kept: &mut Option<Box<Kept>>, root: usize) -> Resul
     let Some(Kept { resume, .. }) = kept.as_deref_mut() else {
         return Err(Error::Device("this process has no network yet, and others have trained theirs".into()));
     };
-    let refuse = |error: serde_json::Error| Error::Device(error.to_string());
+    let refuse = |error: serde_json::Error| Error::Device(error.to_string().into());
     let text = mpi.broadcast_bytes(&serde_json::to_vec(&resume.state).map_err(refuse)?, root)?;
     let state: TrainState = serde_json::from_slice(&text).map_err(refuse)?;
     let numbers: Vec<f32> = resume.tensors().iter().flat_map(|tensor| tensor.data).copied().collect();

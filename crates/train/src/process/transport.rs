@@ -1,5 +1,6 @@
 use crate::mpi::{Mpi, MpiOptions};
-use crate::{DeviceKind, Devices, Error, Result, gpus};
+use crate::{Error, Result, gpus};
+use config::{DeviceKind, Devices};
 use parallel::Replica;
 use program::Device;
 use rendezvous::{Agreement, Place, ProcessGroup, Settings, Source, connect, variable};
@@ -42,15 +43,14 @@ impl Transport {
         let unable =
             |why: String| Error::NoTransport(format!("{source} started {world} processes, but {why}"));
         if devices.device == DeviceKind::Cpu {
-            return Err(unable(on_cpus(place)));
+            return Err(unable(ON_CPUS.to_owned()));
         }
         match (gpus::usable(), devices.kind()) {
             (Ok(_), _) => {}
             (Err(why), kind) => {
-                let why = without_way_out(&why.to_string());
                 return Err(unable(match kind {
                     DeviceKind::Cuda => format!("no GPU can be used: {why}"),
-                    _ => format!("{} (no GPU is used: {why})", on_cpus(place)),
+                    _ => format!("{ON_CPUS} (no GPU is used: {why})"),
                 }));
             }
         }
@@ -102,21 +102,8 @@ impl Transport {
     }
 }
 
-/// The reason against GPUs, without the advice to train on the CPU, which joins no processes.
-fn without_way_out(why: &str) -> String {
-    let advice = "go on with `--device cpu`";
-    [", or ", ": ", "; "]
-        .iter()
-        .fold(why.to_owned(), |why, before| why.replace(&format!("{before}{advice}"), ""))
-}
-
 /// The remedy for processes without GPUs that MPI did not start.
-fn on_cpus(place: &Place) -> String {
-    let world = place.world;
-    format!(
-        "on CPUs MPI joins them: start them with `towers launch --processes {world} -- train ...` or mpirun"
-    )
-}
+const ON_CPUS: &str = "on CPUs MPI joins them: start them with `towers launch` or mpirun";
 
 #[cfg(test)]
 mod tests {
@@ -133,7 +120,7 @@ mod tests {
         let launched = Place { source: Source::Torchrun, ..place(0, 2) };
         let error = refused(&launched, DeviceKind::Cpu);
         assert!(error.starts_with("torchrun started 8 processes, but on CPUs "), "{error}");
-        assert!(error.contains("start them with `towers launch --processes 8 -- train ...`"), "{error}");
+        assert!(error.contains("start them with `towers launch` or mpirun"), "{error}");
     }
 
     #[cfg(not(feature = "mpi"))]

@@ -3,8 +3,10 @@
 use super::prepared_run::PreparedRun;
 use super::sample_step::{SampleStep, comparison_device, way_around};
 use super::worker::model_of;
-use crate::{Error, Result, When, gpus};
+use crate::{Error, Result, gpus};
+use config::When;
 use layers::{Comparison, Mode};
+use options::message;
 use program::Device;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write as _;
@@ -120,19 +122,19 @@ fn open_alone(passed: &Path, patience: Duration) -> Option<File> {
 }
 
 fn refusal(device: &Device, other: &Device, wrong: &Comparison) -> Error {
-    Error::Device(format!(
-        "the first step on {} is not that of {}: {wrong}; {}; `towers selftest` writes a report for an issue, and \
-         `devices.check_device` never trains without this check",
-        device.name(),
-        other.name(),
-        way_around(device, &wrong.op)
-    ))
+    let (name, other) = (device.name(), other.name());
+    let differs = message!("the first step on {name} is not that of {other}: {wrong}; ");
+    Error::Device(differs.and(way_around(device, &wrong.op)).and(message!(
+        "; `towers selftest` writes a report for an issue, and ",
+        ["devices.check_device"],
+        " never trains without this check"
+    )))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{StopFlag, recipe, train};
+    use crate::{Training, recipe};
 
     /// By default only GPUs are checked. What is always checked may be a CPU, and a run on it has the same bits.
     #[test]
@@ -142,14 +144,11 @@ mod tests {
             (config.training.epochs, config.training.batch_size) = (1, 8);
             let devices = &mut config.placement.devices;
             (devices.device, devices.threads, devices.check_device) =
-                (crate::DeviceKind::Cpu, 1, check_device);
-            train(&config, cifar::synthetic(1, 16, 8), None, &mut [], &StopFlag::default())
-                .unwrap()
-                .state
-                .history
+                (config::DeviceKind::Cpu, 1, check_device);
+            Training::new(&config, cifar::synthetic(1, 16, 8)).run().unwrap().state.history
         };
         let [always, never] = [When::Always, When::Never].map(of);
-        let loss = |history: &[crate::EpochRecord]| history[0].metrics.clone();
+        let loss = |history: &[callbacks::EpochRecord]| history[0].metrics.clone();
         assert_eq!(loss(&always), loss(&never));
     }
 

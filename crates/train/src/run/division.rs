@@ -1,6 +1,7 @@
 //! When shards move from slow replicas to fast ones in the middle of a run.
 
-use crate::{Config, DeviceWeights};
+use crate::Config;
+use config::DeviceWeights;
 use parallel::{Shards, Weights};
 
 /// The least gain in the time of a step, as predicted, for which shards move.

@@ -1,12 +1,13 @@
 //! The weights that a new run begins with, in place of random ones.
 
-use crate::data::digest_file;
-use crate::{Config, Error, Result, open_weights, skipped_checkpoints};
+use crate::{Config, Result};
 use augment::ImageDataGenerator;
 use checkpoint::Tensors;
+use config::{first_weights, skipped_checkpoints};
 use layers::Network;
 use models::Model;
-use trained::{Input, Preprocessing, Weights, head_of};
+use options::{Message, message};
+use trained::{Input, Preprocessing, head_of};
 
 /// The first values of a network's parameters and running averages, by name. Those of a new last layer are not among
 /// them.
@@ -20,14 +21,14 @@ pub(crate) struct FirstValues {
     /// A sentence about them for people.
     pub(crate) note: String,
     /// Warnings: they are for other classes, or those of an older checkpoint.
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<Message>,
 }
 
 impl FirstValues {
     /// The values of the configured file for a network and the classes of its data; `None` if the run begins with random
     /// ones.
     pub(crate) fn read(config: &Config, model: &Model, classes: &[String]) -> Result<Option<Self>> {
-        let Some((weights, sha256)) = read(config)? else { return Ok(None) };
+        let Some((weights, sha256)) = first_weights(config)? else { return Ok(None) };
         let new_head = config.training.new_head;
         let tensors = weights.fit(model, new_head)?;
         let head = head_of(model).filter(|_| new_head);
@@ -50,12 +51,14 @@ impl FirstValues {
         let told: String = weights.notes.iter().map(|told| format!("; {told}")).collect();
         let note = format!("beginning with the weights of {path}{anew}{pixels}{told}");
         let other = weights.names.as_ref().filter(|names| !new_head && names.as_slice() != classes);
-        let mut warnings = config.training.weights.as_deref().map_or_else(Vec::new, skipped_checkpoints);
+        let skipped = config.training.weights.as_deref().map_or_else(Vec::new, skipped_checkpoints);
+        let mut warnings: Vec<Message> = skipped.into_iter().map(Message::from).collect();
         warnings.extend(other.map(|names| {
-            format!(
-                "the weights of {path} are for the classes {}, not {}; `new_head` begins the last layer anew",
-                names.join(", "),
-                classes.join(", ")
+            let (theirs, own) = (names.join(", "), classes.join(", "));
+            message!(
+                "the weights of {path} are for the classes {theirs}, not {own}; ",
+                ["new_head"],
+                " begins the last layer anew"
             )
         }));
         let preprocessing = preprocessing.map(|(input, options)| (input.clone(), options.clone()));
@@ -71,56 +74,5 @@ impl FirstValues {
             }
         }
         Ok(())
-    }
-}
-
-/// The configured weights, and SHA-256 of their file.
-fn read(config: &Config) -> Result<Option<(Weights, String)>> {
-    let Some(path) = &config.training.weights else { return Ok(None) };
-    let (weights, file) = open_weights(path, config)?;
-    let sha256 = digest_file(&file)?;
-    Ok(Some((weights, sha256)))
-}
-
-impl Config {
-    /// Reads the weights that a new run begins with, if [`weights`](crate::Training::weights) names some. Then
-    /// `weights_sha256` and the preprocessing become those of the file, so that the configuration tells the whole run.
-    /// Returns a warning if the file is not the one with the configured digest. [`train`](crate::train()) reads the file by
-    /// itself.
-    ///
-    /// A new run on a file without a preprocessing gets that which its network [is known
-    /// for](Weights::assumed_preprocessing), unless somebody `named` the one of the configuration.
-    ///
-    /// # Errors
-    /// If the file can't be read, or holds no weights; [`Error::Option`] if the file has another preprocessing than the named one.
-    pub fn take_weights(&mut self, named: bool) -> Result<Option<String>> {
-        let Some((weights, sha256)) = read(self)? else { return Ok(None) };
-        let before = self.clone();
-        let own = self.training.preprocessing;
-        let known =
-            weights.assumed_preprocessing().filter(|_| !named && self.training.weights_sha256.is_none());
-        if let Some((kind, _)) = known {
-            self.training.preprocessing = kind;
-        }
-        if let Some(kind) = weights.preprocessing() {
-            if named && own != kind {
-                let accepted =
-                    format!("left out: {} was trained with {}", weights.path.display(), kind.name());
-                return Err(Error::option("`preprocessing`", own.name(), accepted));
-            }
-            let training = &mut self.training;
-            training.preprocessing = kind;
-            // Standardizations of the recipe make room for those of the weights.
-            training.augmentation = training.augmentation.clone().evaluated_as(&ImageDataGenerator::new());
-        }
-        let expected = self.training.weights_sha256.replace(sha256);
-        self.note_changes(&before);
-        let other = expected.is_some() && expected != self.training.weights_sha256;
-        Ok(other.then(|| {
-            format!(
-                "{} is not the file that the repeated run began with: its SHA-256 is another",
-                weights.path.display()
-            )
-        }))
     }
 }

@@ -7,9 +7,12 @@ use crate::run::long_run;
 use crate::run::observer_group::{ObserverGroup, first_reason};
 use crate::run::prepared_run::PreparedRun;
 use crate::run::stop_flag::{Request, StopFlag};
+use crate::run::training::Observers;
 use crate::run::worker::Worker;
-use crate::{EpochRecord, Error, Flow, Observer, Result, Resume, RunInfo, TrainState};
+use crate::{Error, Result, Resume};
+use callbacks::{EpochRecord, Flow, RunInfo, TrainState};
 use callbacks::{RunTime, Snapshot, figure};
+use options::{Message, message};
 use parallel::{Replica, Stage};
 use std::mem::take;
 use std::sync::Mutex;
@@ -38,8 +41,6 @@ pub struct Outcome {
     pub state: TrainState,
 }
 
-pub(crate) type Observers<'o> = &'o mut [Box<dyn Observer>];
-
 impl PreparedRun<'_> {
     /// One replica, or a stage of one. The first takes the observers.
     pub(crate) fn start<'o>(
@@ -53,7 +54,11 @@ impl PreparedRun<'_> {
         let mut group = ObserverGroup::default();
         if replica.rank() == 0 && stage.is_first() {
             let own = observers.lock().ok().and_then(|mut observers| observers.take());
-            group = ObserverGroup::new(own.unwrap_or_default(), callbacks::stopping(&self.config.outputs)?);
+            group = ObserverGroup::new(
+                own.unwrap_or_default(),
+                callbacks::stopping(&self.config.outputs)?,
+                self.spelling,
+            );
         }
         stop.mark_watched();
         // A run that continues without a lost process has its own weights.
@@ -65,7 +70,7 @@ impl PreparedRun<'_> {
         if resume.is_none() && first_values.is_none() {
             let [note, warning] = worker.unsettled_averages();
             notes.extend(note);
-            warnings.extend(warning);
+            warnings.extend(warning.map(Message::from));
         }
         warnings.extend(resume.and_then(|resume| worker.moves_rate(resume)));
         if let Some(values) = first_values {
@@ -81,7 +86,7 @@ impl PreparedRun<'_> {
             may_have_ended: resume.is_some_and(|resume| resume.may_have_ended(self.config)),
             end: None,
             incomplete: false,
-            notes,
+            notes: notes.into_iter().map(Message::from).collect(),
             warnings,
             warned: Vec::new(),
             unmeasured: None,
@@ -90,11 +95,16 @@ impl PreparedRun<'_> {
 }
 
 /// The warning of an epoch whose validation loss is NaN or infinite.
-const NOT_FINITE: &str = "the validation loss is not finite, though the training loss is; the run goes on, and the \
-     epoch is never the best; --terminate-on-nan ends such a run";
+fn not_finite() -> Message {
+    message!(
+        "the validation loss is not finite, though the training loss is; the run goes on, and the epoch is never the best; ",
+        ["terminate_on_nan"],
+        " ends such a run"
+    )
+}
 
 /// Warns the user of what lasts, at the first time.
-fn warn_once(observers: &mut ObserverGroup<'_>, warned: &mut Vec<String>, warning: String) {
+fn warn_once(observers: &mut ObserverGroup<'_>, warned: &mut Vec<Message>, warning: Message) {
     if !warned.contains(&warning) {
         observers.warn(&warning);
         warned.push(warning);
@@ -123,11 +133,11 @@ pub(crate) struct Run<'o> {
     /// Whether the run stops at the end of an epoch, because processes were lost.
     pub(crate) incomplete: bool,
     /// Sentences about the start of the run.
-    notes: Vec<String>,
+    notes: Vec<Message>,
     /// What the user should know before the first step.
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<Message>,
     /// The warnings so far that came after a step.
-    warned: Vec<String>,
+    warned: Vec<Message>,
     /// The time of a run on a CPU, until it is known.
     unmeasured: Option<RunTime>,
 }
@@ -146,7 +156,7 @@ impl Run<'_> {
                 // All replicas stop after the same step. The saved files remain the run's last state.
                 Err(error @ Error::NotFinite { .. }) if self.worker.run.config.outputs.terminate_on_nan => {
                     diverged = true;
-                    Some(End::Stopped(error.to_string()))
+                    Some(End::Stopped(error.message().spelled(self.worker.run.spelling)))
                 }
                 ended => ended?,
             };
@@ -204,7 +214,7 @@ impl Run<'_> {
             flops,
             metrics: config.outputs.metric_names(),
             options: hyperparameters(config, worker.state.replicas, worker.state.global_batch),
-            notes: take(&mut self.notes),
+            notes: take(&mut self.notes).iter().map(|note| note.spelled(worker.run.spelling)).collect(),
         };
         self.unmeasured = (worker.device.kind() == "cpu").then(|| RunTime::new(&run));
         observers.begin(|observer| observer.on_begin(&run))?;
@@ -214,8 +224,13 @@ impl Run<'_> {
         }
         let decisions = observers.begin(|observer| observer.on_resume(&worker.state))?;
         Ok(self.agree_on(decisions)?.map(|reason| {
-            let more = "it had stopped before; to continue, give a larger `epochs` or another `early_stop`";
-            End::Stopped(format!("{reason}; {more}"))
+            let more = message!(
+                "it had stopped before; to continue, give a larger ",
+                ["epochs"],
+                " or another ",
+                ["early_stop"]
+            );
+            End::Stopped(format!("{reason}; {}", more.spelled(self.worker.run.spelling)))
         }))
     }
 
@@ -240,7 +255,7 @@ impl Run<'_> {
         worker.read_losses()?;
         worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
         for warning in worker.fallbacks() {
-            warn_once(observers, warned, warning);
+            warn_once(observers, warned, warning.into());
         }
         self.end_epoch()
     }
@@ -306,7 +321,7 @@ impl Run<'_> {
                 let (epoch, step) = (worker.state.epoch + 1, worker.state.partial.steps);
                 return Err(Error::NotFinite { loss: val_loss, epoch, step });
             }
-            warn_once(observers, warned, NOT_FINITE.to_owned());
+            warn_once(observers, warned, not_finite());
         }
         let before = worker.state.clone();
         let partial = worker.end_epoch();

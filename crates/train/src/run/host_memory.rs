@@ -2,8 +2,10 @@
 
 use crate::run::memory::{gib, largest, size_of};
 use crate::run::prepared_run::PreparedRun;
-use crate::{Error, Result, memory};
+use crate::{Error, Result};
+use config::memory;
 use layers::Mode;
+use options::{Message, message};
 use parallel::in_flight;
 use program::{Device, OptimizerState};
 use tensor_cpu::Cpu;
@@ -53,23 +55,21 @@ impl PreparedRun<'_> {
         }
         let room = (total / 8 * 7).saturating_sub(taken + weights + copy + scratch);
         let fits = largest(each, |&batch| activations(batch).is_ok_and(|bytes| bytes <= room));
-        let flag = match config.training.global_batch_size {
-            Some(_) => format!("`global_batch_size` {}", fits * shards),
-            None => {
-                format!("`batch_size` {}", fits * shards / config.training.virtual_replicas.unwrap_or(*world))
-            }
+        let (key, count) = match config.training.global_batch_size {
+            Some(_) => ("global_batch_size", fits * shards),
+            None => ("batch_size", fits * shards / config.training.virtual_replicas.unwrap_or(*world)),
         };
-        let advice = match fits {
-            _ if self.resumes => "resume the run on a machine with more".to_owned(),
-            0 => "not even a batch of 1 would fit; use smaller images, or a smaller network".to_owned(),
-            _ => format!("{flag} would fit"),
+        let advice: Message = match fits {
+            _ if self.resumes => "resume the run on a machine with more".into(),
+            0 => "not even a batch of 1 would fit; use smaller images, or a smaller network".into(),
+            _ => message!([key], " {count} would fit"),
         };
         let on = if replicas > 1 { format!(" on each of {replicas} replicas") } else { String::new() };
-        Err(Error::Device(format!(
-            "a batch of {each}{on} needs about {:.1} GiB of memory, but there are {:.1} GiB; {advice}",
-            gib(needed),
-            gib(total)
-        )))
+        let (needed, total) = (gib(needed), gib(total));
+        let short = message!(
+            "a batch of {each}{on} needs about {needed:.1} GiB of memory, but there are {total:.1} GiB; "
+        );
+        Err(Error::Device(short.and(advice)))
     }
 
     /// Bytes of the parameters, gradients and optimizer states of all replicas, and of the copy of one
@@ -99,7 +99,7 @@ impl PreparedRun<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, recipe};
+    use crate::{Config, Training, recipe};
 
     /// Checks a run with a whole batch of 64 images against this much memory. The process has taken some of
     /// it.
@@ -107,7 +107,8 @@ mod tests {
         let (data, device) = (cifar::synthetic(1, 90, 10), tensor_cpu::device(1));
         let model = models::small_cnn(10).unwrap();
         let devices = vec![device.clone(); replicas];
-        let run = PreparedRun::prepare(config, model, data, None, replicas, &devices, &mut [])?;
+        let network = config.checked_with(model, [32, 32, 3])?;
+        let run = PreparedRun::prepare(Training::new(config, data), network, replicas, &devices, &mut [])?;
         run.check_within(&device, replicas, Room { total, taken: TAKEN, scratch: FREE })
     }
 

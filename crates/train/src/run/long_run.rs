@@ -1,24 +1,30 @@
 //! A hint for a run that will take hours on a CPU.
 
-use crate::StepInfo;
 use callbacks::RunTime;
+use callbacks::StepInfo;
+use options::{Message, message};
 
 /// The seconds of an epoch after which the time of a step is known, and a run of which length is long.
 const MEASURED: f64 = 10.0;
 const LONG: f64 = 2.0 * 3600.0;
 
 /// The hint after a step, if the run is long. `time` is that of a run on a CPU, until a step's time is known.
-pub(crate) fn hint(time: &mut Option<RunTime>, step: &StepInfo) -> Option<String> {
+pub(crate) fn hint(time: &mut Option<RunTime>, step: &StepInfo) -> Option<Message> {
     if step.seconds < MEASURED {
         return None;
     }
     let mut time = time.take()?;
     time.step(step);
     let left = time.left().filter(|left| *left >= LONG)?;
-    Some(format!(
-        "this run will take about {} on the CPU; Ctrl-C stops and saves it, and --resume continues it; for a trial \
-         give --epochs N, --limit-train N or --quick",
-        RunTime::words(left)
+    let left = RunTime::words(left);
+    Some(message!(
+        "this run will take about {left} on the CPU; a run that is stopped is saved, and ",
+        ["resume"],
+        " continues it; for a trial give less by ",
+        ["epochs"],
+        ", by ",
+        ["data.limit_train"],
+        ", or by the recipe quick"
     ))
 }
 
@@ -41,7 +47,8 @@ mod tests {
         };
         assert_eq!(of_run(30), None);
         let text = of_run(70).unwrap_or_default();
-        assert!(text.starts_with("this run will take about 3h5") && text.contains("--resume"), "{text}");
+        let text = text.to_string();
+        assert!(text.starts_with("this run will take about 3h5") && text.contains("`resume`"), "{text}");
         assert_eq!(hint(&mut None, &StepInfo { seconds: 99.0, ..step(0, 1, 9999) }), None);
     }
 }

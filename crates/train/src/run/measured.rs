@@ -18,11 +18,11 @@ pub(crate) struct Measured<'a> {
 /// No samples yet, for the metrics with these names.
 ///
 /// # Errors
-/// [`Error::Option`] for a metric that is not defined for so many classes.
+/// [`config::Error::Option`] for a metric that is not defined for so many classes.
 pub(crate) fn tally(names: &[String], classes: usize) -> Result<Tally> {
     Tally::named(names, classes).map_err(|error| {
         let accepted = format!("metrics that the data allow: {error}");
-        Error::option("`metrics`", names.join(", "), accepted)
+        Error::option("metrics", names.join(", "), accepted)
     })
 }
 

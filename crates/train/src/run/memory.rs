@@ -4,6 +4,7 @@ use crate::gpus::free_memory;
 use crate::{Error, Result};
 use layers::Mode;
 use models::Model;
+use options::{Message, message};
 use program::{Device, Precision};
 
 /// The memory that a device needs besides activations: scratch memory of libraries, the data, parameters and
@@ -24,17 +25,21 @@ pub(crate) fn explain(error: layers::Error, model: &Model, device: &Device, batc
     }
 }
 
-fn sentence(model: &Model, precision: Precision, batch: usize, free: u64) -> Option<String> {
+fn sentence(model: &Model, precision: Precision, batch: usize, free: u64) -> Option<Message> {
     let needed = bytes(model, precision, batch).ok()?;
     let advice = match largest_batch(model, precision, batch, free) {
-        0 => "not even a batch of 1 would fit; use a smaller network, or `devices.device` cpu".to_owned(),
-        fits => format!("`batch_size` {fits} would fit"),
+        0 => message!(
+            "not even a batch of 1 would fit; use a smaller network, or ",
+            ["devices.device"],
+            " cpu"
+        ),
+        fits => message!(["batch_size"], " {fits} would fit"),
     };
-    Some(format!(
-        "a batch of {batch} needs about {:.1} GiB of the GPU's memory, of which {:.1} GiB are free; {advice}",
-        gib(needed),
-        gib(free)
-    ))
+    let (needed, free) = (gib(needed), gib(free));
+    let short = message!(
+        "a batch of {batch} needs about {needed:.1} GiB of the GPU's memory, of which {free:.1} GiB are free; "
+    );
+    Some(short.and(advice))
 }
 
 pub(super) fn gib(bytes: u64) -> f64 {
@@ -83,9 +88,9 @@ mod tests {
         assert!(bytes(&model, Precision::Fp32, fits + 1).unwrap() > free);
         let half = largest_batch(&model, Precision::Bf16, 100_000, free);
         assert!((2 * fits..=2 * fits + 1).contains(&half), "{fits} {half}");
-        let said = sentence(&model, Precision::Fp32, 100_000, free).unwrap();
+        let said = sentence(&model, Precision::Fp32, 100_000, free).unwrap().to_string();
         assert!(said.contains(&format!("`batch_size` {fits} would fit")), "{said}");
-        let said = sentence(&model, Precision::Fp32, 64, 1 << 20).unwrap();
+        let said = sentence(&model, Precision::Fp32, 64, 1 << 20).unwrap().to_string();
         assert!(said.contains("not even a batch of 1"), "{said}");
     }
 }

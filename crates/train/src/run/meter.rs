@@ -1,4 +1,5 @@
-use crate::{Error, Partial, Result};
+use crate::{Error, Result};
+use callbacks::Partial;
 use layers::Network;
 use program::{Device, Storage};
 

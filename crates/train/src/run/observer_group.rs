@@ -1,7 +1,10 @@
 //! The observers of a run, on its first replica: who is called, and what happens when one fails.
 
-use crate::{Flow, Observer};
+use crate::Observer;
+use crate::run::training::Spelling;
+use callbacks::Flow;
 use callbacks::{Error, Result};
+use options::Message;
 
 /// The observers of the caller, then the callbacks of the configuration that may stop the run. Other replicas
 /// have none.
@@ -9,6 +12,7 @@ use callbacks::{Error, Result};
 pub(crate) struct ObserverGroup<'o> {
     own: &'o mut [Box<dyn Observer>],
     stopping: Vec<Box<dyn Observer>>,
+    spelling: Option<Spelling>,
     /// The numbers of the observers that failed and that the run does without.
     dropped: Vec<usize>,
     /// The first error that ends the run, once it is saved.
@@ -16,8 +20,12 @@ pub(crate) struct ObserverGroup<'o> {
 }
 
 impl<'o> ObserverGroup<'o> {
-    pub(crate) fn new(own: &'o mut [Box<dyn Observer>], stopping: Vec<Box<dyn Observer>>) -> Self {
-        ObserverGroup { own, stopping, dropped: Vec::new(), error: None }
+    pub(crate) fn new(
+        own: &'o mut [Box<dyn Observer>],
+        stopping: Vec<Box<dyn Observer>>,
+        spelling: Spelling,
+    ) -> Self {
+        ObserverGroup { own, stopping, spelling: Some(spelling), dropped: Vec::new(), error: None }
     }
 
     /// Calls all observers before the first step. There is nothing to save yet, so the first error is returned.
@@ -39,7 +47,7 @@ impl<'o> ObserverGroup<'o> {
         mut call: impl FnMut(usize, &mut dyn Observer) -> Option<Result<T>>,
     ) -> Vec<T> {
         let (mut answers, mut warnings) = (Vec::new(), Vec::new());
-        let ObserverGroup { own, stopping, dropped, error } = self;
+        let ObserverGroup { own, stopping, dropped, error, .. } = self;
         for (number, observer) in own.iter_mut().chain(stopping).enumerate() {
             if dropped.contains(&number) {
                 continue;
@@ -48,7 +56,7 @@ impl<'o> ObserverGroup<'o> {
                 Some(Ok(answer)) => answers.push(answer),
                 Some(Err(failed)) if observer.is_optional() => {
                     dropped.push(number);
-                    warnings.push(format!("{failed}; the run goes on, and writes no more there"));
+                    warnings.push(failed.message().and("; the run goes on, and writes no more there"));
                 }
                 Some(Err(failed)) => _ = error.get_or_insert(failed),
                 None => {}
@@ -59,8 +67,9 @@ impl<'o> ObserverGroup<'o> {
     }
 
     /// Warns the user.
-    pub(crate) fn warn(&mut self, warning: &str) {
-        self.ask(|observer| observer.on_warning(warning));
+    pub(crate) fn warn(&mut self, warning: &Message) {
+        let warning = self.spelling.map_or_else(|| warning.to_string(), |spelling| warning.spelled(spelling));
+        self.ask(|observer| observer.on_warning(&warning));
     }
 
     /// Whether an observer has failed that the run can't do without. The run then stops as if it were

@@ -2,14 +2,16 @@
 //! share.
 
 use crate::data::split as validation_split;
-use crate::data::{compare, described, digest_seen, samples};
+use crate::data::{compare, described, digest_seen};
 use crate::run::first_values::FirstValues;
 use crate::run::measured::tally;
-use crate::run::pipeline::{cut_names, split as split_stages};
+use crate::run::pipeline::split as split_stages;
 use crate::run::run_data::RunData;
+use crate::run::training::{Spelling, Training};
 use crate::{Config, Error, Observer, Result, Resume};
 use augment::ImageDataGenerator;
 use checkpoint::Tensors;
+use config::{Checked, cut_names, samples};
 use dataset::{Dataset, Split};
 use models::Model;
 use program::Device;
@@ -17,24 +19,19 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use trained::{Input, InputFit, Task, check_labels, standardization};
 
-/// The configured network.
-pub(crate) fn named(config: &Config, data: &Dataset) -> Result<Model> {
-    config.network(data.train.shape(), data.classes.len())
-}
-
 /// Refuses a network for images of another size, or with another number of classes; and data of a single
 /// class.
 fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
     if data.classes.len() == 1 {
         let accepted = "at least 2: a softmax of one score is 1 for any picture";
-        return Err(Error::option("the number of classes", 1, accepted));
+        return Err(Error::about("the number of classes", 1, accepted));
     }
     let own = Task::of(model);
     let wanted = Task { image: data.train.shape(), classes: data.classes.len() };
     if own == wanted {
         return Ok(());
     }
-    Err(Error::option("the network", own, format!("{wanted}: those of the data")))
+    Err(Error::about("the network", own, format!("{wanted}: those of the data")))
 }
 
 /// Tells observers how far the reading of a split's pictures is, if they are in files. The function that this gives is
@@ -97,6 +94,8 @@ pub(super) type StageTensors = BTreeMap<usize, (Tensors, Vec<Tensors>)>;
 /// The state that all replicas of a run share.
 pub(crate) struct PreparedRun<'a> {
     pub(crate) config: &'a Config,
+    /// The spelling of options in warnings.
+    pub(crate) spelling: Spelling,
     /// Replicas of all processes.
     pub(super) world: usize,
     /// Samples of a whole batch: at most those of the data.
@@ -136,14 +135,14 @@ impl<'a> PreparedRun<'a> {
     /// [`Error::Device`] if the devices have too little memory, or compute a wrong first step; the errors of the
     /// data and of the devices.
     pub(crate) fn prepare(
-        config: &'a Config,
-        model: Model,
-        data: Dataset,
-        resume: Option<&Resume>,
+        training: Training<'a>,
+        network: Checked,
         world: usize,
         devices: &[Device],
         observers: &mut [Box<dyn Observer>],
     ) -> Result<Self> {
+        let Training { config, data, resume, spelling, .. } = training;
+        let model = network.into_model();
         let device = devices.first().ok_or_else(no_device)?;
         config.check_replicas(world)?;
         let parts = [Some(&data.train), Some(&data.test), data.validation.as_ref()];
@@ -164,12 +163,10 @@ impl<'a> PreparedRun<'a> {
         trained_on.map_or(Ok(()), |trained_on| compare(trained_on, &fingerprint))?;
         if data.train.is_empty() || data.validation.as_ref().unwrap_or(&data.test).is_empty() {
             let accepted = "at least 1, for training and for validation";
-            return Err(Error::option("the number of samples", 0, accepted));
+            return Err(Error::about("the number of samples", 0, accepted));
         }
         check_fit(&model, &data)?;
         tally(&config.outputs.metrics, data.classes.len())?;
-        let model = config.frozen(model)?;
-        config.check_groups(model.graph())?;
         // A resumed run has its own weights.
         let first_values = match resume {
             None => FirstValues::read(config, &model, &data.classes)?,
@@ -185,6 +182,7 @@ impl<'a> PreparedRun<'a> {
         let stages = split_stages(config.stages(), split_at, model.clone(), device, micro_batch)?;
         let mut run = PreparedRun {
             config,
+            spelling,
             world,
             batch,
             resumes: resume.is_some(),

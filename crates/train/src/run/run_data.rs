@@ -1,5 +1,6 @@
-use crate::{Fingerprint, Result};
+use crate::Result;
 use augment::{Draws, ImageDataGenerator, Samples, Scratch};
+use callbacks::Fingerprint;
 use trained::Input;
 
 /// The data of a run, shared by its replicas.

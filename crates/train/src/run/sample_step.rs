@@ -4,6 +4,7 @@ use crate::Result;
 use layers::{Comparison, Draws, Initializer, Mode, Network, Tolerance};
 use models::Model;
 use optim::Optimizer;
+use options::{Message, message};
 use program::{Device, GraphCache, OptimizerState, ReplayArgs, Span};
 use tensor_cpu::Cpu;
 
@@ -155,12 +156,20 @@ pub fn comparison_device(device: &Device) -> Device {
 
 /// What may help where an op of a device gives a wrong result, by keys of the table of options. `op` may also be a
 /// topic of the suite `conformance`.
-pub fn way_around(device: &Device, op: &str) -> &'static str {
+pub fn way_around(device: &Device, op: &str) -> Message {
     let is_product = ["conv", "linear", "dense"].iter().any(|start| op.starts_with(start));
     match op {
-        _ if device.kind() == "cpu" => "try `devices.no_winograd`, or the variable TOWERS_SIMD=portable",
-        REPLAY => "try `devices.no_graph`, or `devices.one_stream`",
-        _ if is_product => "try `devices.kernels` own, or `devices.kernels` library",
-        _ => "try another version of the driver and of the libraries, or `devices.device` cpu",
+        _ if device.kind() == "cpu" => {
+            message!("try ", ["devices.no_winograd"], ", or the variable TOWERS_SIMD=portable")
+        }
+        REPLAY => message!("try ", ["devices.no_graph"], ", or ", ["devices.one_stream"]),
+        _ if is_product => {
+            message!("try ", ["devices.kernels"], " own, or ", ["devices.kernels"], " library")
+        }
+        _ => message!(
+            "try another version of the driver and of the libraries, or ",
+            ["devices.device"],
+            " cpu"
+        ),
     }
 }

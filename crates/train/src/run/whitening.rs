@@ -40,8 +40,8 @@ fn filters(data: &RunData, patch: [usize; 2], epsilon: f32) -> Result<Vec<f32>> 
 mod tests {
     use super::*;
     use crate::Error;
-    use crate::data::samples;
     use augment::ImageDataGenerator;
+    use config::samples;
     use layers::Mode;
     use parallel::run_replicas;
     use trained::{Input, Preprocessing};

@@ -13,10 +13,13 @@ use crate::run::prepared_run::{PreparedRun, global_batch};
 use crate::run::speed;
 use crate::run::throughput::Throughput;
 use crate::run::whitening;
-use crate::{Config, DeviceWeights, Error, Plateau, Result, Resume, TrainState};
+use crate::{Config, Error, Result, Resume};
 use augment::{ImageDataGenerator, LoaderOptions, Samples};
+use callbacks::{Plateau, TrainState};
+use config::DeviceWeights;
 use layers::Mode;
 use optim::Optimizer;
+use options::{Message, message};
 use parallel::{Replica, Shards, Stage};
 use program::Device;
 use std::mem::take;
@@ -26,15 +29,15 @@ use std::time::Instant;
 fn too_large(config: &Config, global: usize, world: usize, samples: usize) -> Error {
     let remedy = match samples / config.training.virtual_replicas.unwrap_or(world) {
         _ if config.training.global_batch_size.is_some() => {
-            format!("`global_batch_size` {samples} or less, or ")
+            message!(["global_batch_size"], " {samples} or less, or ")
         }
-        0 => String::new(),
-        each => format!("`batch_size` {each} or less, or "),
+        0 => Message::default(),
+        each => message!(["batch_size"], " {each} or less, or "),
     };
-    let accepted = format!(
-        "at most the {samples} training samples: this recipe leaves out short batches; give {remedy}a recipe with drop_last = false"
-    );
-    Error::option("the batch size", format_args!("{global} over all replicas"), accepted)
+    let accepted =
+        message!("at most the {samples} training samples: this recipe leaves out short batches; give ");
+    let accepted = accepted.and(remedy).and("a recipe with drop_last = false");
+    Error::about("the batch size", format_args!("{global} over all replicas"), accepted)
 }
 
 /// The most samples that a replica with these shards passes at once, in training or in evaluation.

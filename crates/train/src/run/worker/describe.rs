@@ -1,9 +1,12 @@
 //! Descriptions of the devices of a run, for observers.
 
 use super::Worker;
-use crate::{DeviceWeights, Resume, TrainState, gpus};
+use crate::{Resume, gpus};
+use callbacks::TrainState;
+use config::DeviceWeights;
 use layers::Role;
 use optim::Progress;
+use options::{Message, message};
 use program::Device;
 
 /// The share of their first values, zeros and ones, that running averages may still have.
@@ -12,7 +15,7 @@ const UNSETTLED: f64 = 0.05;
 impl Worker<'_> {
     /// Why the steps after a resume differ from those of a run that was never stopped: the run `before`
     /// computed elsewhere.
-    pub(crate) fn differs_from(&self, before: &TrainState) -> Vec<String> {
+    pub(crate) fn differs_from(&self, before: &TrainState) -> Vec<Message> {
         let TrainState { arithmetic, replicas, .. } = before;
         let mut warnings = Vec::new();
         if !arithmetic.is_empty() && *arithmetic != self.state.arithmetic {
@@ -20,19 +23,21 @@ impl Worker<'_> {
                 Some(level) => format!("; TOWERS_SIMD={level} keeps them, on a CPU that has it"),
                 None => String::new(),
             };
-            warnings.push(format!(
-                "the run was computed by {arithmetic} and continues on {}, so its last bits change{remedy}",
-                self.state.arithmetic
+            let now = &self.state.arithmetic;
+            warnings.push(message!(
+                "the run was computed by {arithmetic} and continues on {now}, so its last bits change{remedy}"
             ));
         }
         let normalizes_alone = !self.network.arena().running.is_empty()
             && !self.syncs_batch_norm
             && self.run.config.training.virtual_replicas.is_none();
         if *replicas > 0 && *replicas != self.state.replicas && normalizes_alone {
-            warnings.push(format!(
-                "the number of replicas changes from {replicas} to {}: each normalizes its own share of a batch, so \
-                 the results are those of another run; with --virtual-replicas they would not depend on it",
-                self.state.replicas
+            let now = self.state.replicas;
+            warnings.push(message!(
+                "the number of replicas changes from {replicas} to {now}: each normalizes its own share of a batch, so the \
+                 results are those of another run; with ",
+                ["virtual_replicas"],
+                " they would not depend on it"
             ));
         }
         warnings
@@ -49,7 +54,7 @@ impl Worker<'_> {
 
     /// A warning that another number of epochs than that of the run so far moves the learning rate: some curves
     /// run over all epochs.
-    pub(crate) fn moves_rate(&self, resume: &Resume) -> Option<String> {
+    pub(crate) fn moves_rate(&self, resume: &Resume) -> Option<Message> {
         let config = self.run.config;
         let (before, now) = (resume.config.training.epochs, config.training.epochs);
         let rate = |epochs| config.lr_at(self.state.global_batch, &Progress { epochs, ..self.progress() });
@@ -64,9 +69,11 @@ impl Worker<'_> {
         }
         let [schedule, kept] =
             [config.training.schedule.clone(), config.training.schedule.clone().over(before)];
-        Some(format!(
+        Some(message!(
             "the learning rate goes from {last} to {next}, since the schedule {schedule} runs over all epochs, now {now} \
-             and not {before}; --schedule {kept} keeps the curve of the run, which stays at its end"
+             and not {before}; ",
+            ["schedule"],
+            " {kept} keeps the curve of the run, which stays at its end"
         ))
     }
 

@@ -1,11 +1,13 @@
 //! Copies of a replica's tensors for checkpoints, and their restoration.
 
 use super::Worker;
-use crate::data::draw_batch as draw;
 use crate::run::prepared_run::StageTensors;
 use crate::run::run_data::RunData;
-use crate::{Picture, Plateau, Result, Resume, Saved, Snapshot, Training};
+use crate::{Error, Result, Resume};
+use callbacks::{Picture, Plateau, Snapshot};
 use checkpoint::Tensors;
+use config::draw_batch as draw;
+use config::{Saved, Training};
 use layers::Role;
 use serde_json::Value;
 use std::sync::{MutexGuard, PoisonError};
@@ -159,6 +161,7 @@ impl Snapshot for Worker<'_> {
     fn batch_picture(&self, count: usize) -> callbacks::Result<Option<Picture>> {
         let RunData { train, augmentation, .. } = &self.run.data;
         let epoch = self.state.epoch.saturating_sub(1);
-        Ok(Some(draw(train, augmentation, self.run.config.training.seed, epoch, count)?))
+        let picture = draw(train, augmentation, self.run.config.training.seed, epoch, count);
+        Ok(Some(picture.map_err(Error::from)?))
     }
 }

@@ -1,0 +1,58 @@
+use super::format::{Format, Request};
+use crate::Progress;
+use crate::{Result, When, memory};
+use dataset::Dataset;
+use rendezvous::{discover, variable};
+use std::path::Path;
+
+/// A folder of class folders with pictures.
+pub(crate) struct ClassFolders;
+
+impl Format for ClassFolders {
+    fn is_in(&self, folder: &Path) -> bool {
+        folder.is_dir()
+    }
+
+    fn streams(&self) -> bool {
+        true
+    }
+
+    fn read(&self, Request { set, files, whole, listener }: Request<'_>) -> Result<Dataset> {
+        let [height, width, channels] = set.image();
+        let folders = pictures::ClassFolders::new(&set.dataset).image_size(height, width).channels(channels);
+        let folders = folders.resize(set.resize.0).free_memory(memory::available);
+        // The limit is applied here: the first pictures of a set that is sorted by class are all of one class.
+        let folders = folders.limit_train(set.limit_train.unwrap_or(usize::MAX));
+        let folders = folders.limit_test(files.limit_test.unwrap_or(usize::MAX));
+        let folders = folders.on_demand_above(in_memory(files.stream, memory::available(), neighbours()));
+        let told = |progress: pictures::Progress<'_>| listener(Progress::Pictures(progress));
+        Ok(folders.whole(whole).skip_unreadable(set.skip_unreadable).progress(told).read()?)
+    }
+}
+
+/// The processes of this machine that a launcher started, all of which load the data: at least 1.
+fn neighbours() -> u64 {
+    discover(variable).ok().flatten().map_or(1, |place| place.local_world as u64)
+}
+
+/// The most bytes of pixels to keep in memory: half of the `free` memory, shared among so many processes.
+fn in_memory(stream: When, free: Option<u64>, processes: u64) -> u64 {
+    match stream {
+        When::Auto => free.map_or(u64::MAX, |free| free / 2 / processes),
+        When::Always => 0,
+        When::Never => u64::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processes_of_a_machine_share_its_memory() {
+        let half = |processes| in_memory(When::Auto, Some(8000), processes);
+        assert_eq!([1, 2, 4].map(half), [4000, 2000, 1000]);
+        assert_eq!(in_memory(When::Auto, None, 4), u64::MAX);
+        assert_eq!([When::Always, When::Never].map(|stream| in_memory(stream, Some(8000), 2)), [0, u64::MAX]);
+    }
+}

@@ -1,0 +1,76 @@
+//! The formats of data, a file each. A new one is its file, its `mod`, a line of [`FORMATS`], and a word in the help of `data.dataset`.
+
+mod class_folders;
+mod format;
+mod idx;
+mod official;
+mod synthetic;
+
+use crate::DataSet;
+use cifar::Kind;
+use class_folders::ClassFolders;
+pub(crate) use format::{Format, Request};
+use idx::Idx;
+use official::Official;
+use std::path::Path;
+use synthetic::Synthetic;
+
+/// Folders have the first of these formats that is in them.
+const FORMATS: [&dyn Format; 7] = [
+    &Official { names: &["auto", "cifar10"], kind: Kind::Cifar10 },
+    &Official { names: &["cifar100"], kind: Kind::Cifar100 },
+    &Official { names: &["mnist"], kind: Kind::Mnist },
+    &Official { names: &["fashion-mnist"], kind: Kind::FashionMnist },
+    &Synthetic,
+    &Idx,
+    &ClassFolders,
+];
+
+/// All names of data sets.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    FORMATS.into_iter().flat_map(Format::names).copied()
+}
+
+/// The format of this name, or of this folder.
+pub(crate) fn find(dataset: &str) -> Option<&'static dyn Format> {
+    let named = FORMATS.into_iter().find(|format| format.names().contains(&dataset));
+    named.or_else(|| FORMATS.into_iter().find(|format| format.is_in(Path::new(dataset))))
+}
+
+impl DataSet {
+    /// Its format: that of class folders if there is none.
+    pub(crate) fn format(&self) -> &'static dyn Format {
+        find(&self.dataset).unwrap_or(&ClassFolders)
+    }
+
+    /// Whether this is a named data set, not a folder.
+    pub(crate) fn is_named(&self) -> bool {
+        names().any(|name| name == self.dataset)
+    }
+
+    /// The recipe of a run that names none, and why it is not that of the tutorial.
+    pub(crate) fn default_recipe(&self) -> (&'static str, Option<&'static str>) {
+        self.format().recipe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_the_help_and_no_folder_takes_one() {
+        let place = tempfile::tempdir().unwrap();
+        let help = DataSet::OPTIONS.iter().find(|option| option.name == "dataset").unwrap().help();
+        for name in names() {
+            assert!(help.contains(name), "{name}");
+            assert_eq!(names().filter(|other| *other == name).count(), 1, "{name}");
+            assert!(find(name).is_some_and(|format| format.names().contains(&name)));
+        }
+        let folder = place.path().to_str().unwrap();
+        assert!(find(folder).is_some_and(|format| format.streams()), "class folders");
+        std::fs::write(place.path().join("t10k-labels-idx1-ubyte.gz"), "").unwrap();
+        assert!(find(folder).is_some_and(|format| !format.streams()), "idx files");
+        assert!(find("no/such/folder").is_none());
+    }
+}

@@ -1,0 +1,27 @@
+use super::format::{Format, Request};
+use crate::Result;
+use cifar::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};
+use dataset::Dataset;
+
+/// Drawn figures.
+pub(crate) struct Synthetic;
+
+/// The seed: the data set is the same in every run, and only training depends on the run's seed.
+const SEED: u64 = 0;
+
+impl Format for Synthetic {
+    fn names(&self) -> &'static [&'static str] {
+        &["synthetic"]
+    }
+
+    fn is_scaled(&self) -> bool {
+        false
+    }
+
+    fn read(&self, Request { set, files, .. }: Request<'_>) -> Result<Dataset> {
+        let limit = |limit: Option<usize>, all| limit.map_or(all, |limit| limit.min(all));
+        let (train, test) =
+            (limit(set.limit_train, SYNTHETIC_TRAIN), limit(files.limit_test, SYNTHETIC_TEST));
+        Ok(synthetic(SEED, train, test))
+    }
+}

@@ -1,0 +1,53 @@
+//! Frozen parameters: `freeze`.
+
+use crate::{Config, Error, Result};
+use models::Model;
+use optim::ParamGroup;
+
+/// The most names that an error lists.
+const SHOWN: usize = 12;
+
+impl Config {
+    /// The network with the parameters frozen that [`freeze`](crate::Training::freeze) names: by `LAYER/PARAMETER`, or by
+    /// their layer.
+    ///
+    /// ```
+    /// let config = config::read_recipe("like = 'quick'\nfreeze = ['conv*', '*/beta']", "mine")?;
+    /// let model = config.frozen(models::small_cnn(10)?)?;
+    /// assert_eq!(model.graph().trained()[..2], ["batch_normalization/gamma", "batch_normalization_1/gamma"]);
+    /// # Ok::<(), config::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a pattern without parameters, and if none is left to train.
+    pub fn frozen(&self, model: Model) -> Result<Model> {
+        let names = model.graph().freezable();
+        let layer_of =
+            |name: &str| name.rsplit_once('/').map_or(String::new(), |(layer, _)| layer.to_owned());
+        let takes = |pattern: &String, name: &str| {
+            let pattern = ParamGroup::new(pattern);
+            pattern.takes(name) || pattern.takes(&layer_of(name))
+        };
+        let refuse =
+            |value: &str, accepted: String| Err(Error::option("freeze", format!("`{value}`"), accepted));
+        let freeze = &self.training.freeze;
+        if let Some(pattern) = freeze.iter().find(|pattern| !names.iter().any(|name| takes(pattern, name))) {
+            let mut layers: Vec<String> = names.iter().map(|name| layer_of(name)).collect();
+            layers.dedup();
+            let more = if layers.len() > SHOWN { ", ..." } else { "" };
+            layers.truncate(SHOWN);
+            return refuse(
+                pattern,
+                format!(
+                    "the name of a layer or of its parameter, with * for anything: of {}{more}",
+                    layers.join(", ")
+                ),
+            );
+        }
+        let model = model.frozen(|name| freeze.iter().any(|pattern| takes(pattern, name)));
+        match model.graph().trained().is_empty() && !names.is_empty() {
+            true => refuse(&freeze.join(" "), "such that some layers are left to train".to_owned()),
+            false => Ok(model),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+use crate::augmentation;
+use crate::forms::MOST;
+use crate::forms::{self, of_optim};
+use crate::precision;
+use crate::{ColorMode, ImageSize, Preprocessing, Resizing};
+use augment::ImageDataGenerator;
+use callbacks::ReduceLrOnPlateau;
+use dataset::Resize;
+use models::Architecture;
+use optim::{Curve, Ema, LinearScaling, Optimizer, ParamGroup, Schedule, Sgd};
+use options::{Kind, Refused, Table, options};
+use program::Precision;
+use serde_json::json;
+use std::path::PathBuf;
+
+options! {
+    /// The options that decide the bits of a run. They are the same on all ranks and after a resume, except
+    /// for `epochs`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Training {
+        [""]
+        /// The network: a name, or the name of your own one, whose layers are in `layer`; for the flag also a file with layers, or a run
+        model: String = "minigooglenet".to_owned(), Kind::Text, "--model NAME|FILE";
+        /// The layers of a network of your own, as tables [[layer]] with Keras' names
+        layer: Architecture = Architecture::default(), Kind::List(&LAYER, None);
+        /// Passes over the training data; by default those of the recipe
+        epochs: u64 = 70, Kind::Whole(1), "--epochs N";
+        /// Samples per batch of each replica, or of each virtual replica
+        batch_size: usize = 64, Kind::Whole(1), "--batch-size N";
+        /// Samples per batch over all replicas
+        global_batch_size: Option<usize> = None, Kind::Whole(1), "--global-batch-size N";
+        /// Leave out the short batch at the end of an epoch
+        drop_last: bool = true, Kind::Switch;
+        /// The preprocessing of pixels, in training and in evaluation: by the training images' own mean, or as Keras' caffe, tf, torch
+        preprocessing: Preprocessing = Preprocessing::SubtractPixelMean, PREPROCESSING, "--preprocessing NAME";
+        /// The random seed; 1 in the built-in recipes
+        seed: u64 = 1, Kind::Whole(0), "--seed N";
+        ["Optimizer"]
+        /// The optimizer: sgd, rmsprop, adam or adamw, with options: sgd:momentum=0.9,nesterov or adamw:weight-decay=0.01
+        optimizer: Optimizer = Sgd::keras().momentum(0.9).into(), Kind::form(of_optim::<Optimizer>, "an optimizer, as in sgd:momentum=0.9"), "--optimizer SPEC";
+        /// The base learning rate, which the schedule changes
+        lr: f64 = 5e-3, LR, "--lr X";
+        /// The schedule: constant, poly, time, step, milestones, cosine or triangle, with options: cosine+warmup:epochs=5
+        schedule: Schedule = Curve::poly(1.0).into(), Kind::form(of_optim::<Schedule>, "a schedule, as in cosine+warmup:epochs=5"), "--schedule SPEC";
+        /// Scale the learning rate with the batch size: linear (--lr is for one replica's batch), or linear:base=256 (--lr is for batches of 256)
+        lr_scaling: Option<LinearScaling> = None, Kind::form(forms::scaling, "a table of base_batch and warmup_epochs"), "--lr-scaling RULE";
+        /// Label smoothing: the share of each target that is spread over all classes, from 0 to below 1
+        label_smoothing: f64 = 0.0, Kind::Such(|share| (0.0..1.0).contains(&share), "a number of at least 0 and below 1"), "--label-smoothing X";
+        /// Separate rules for the parameters whose names match PATTERN: '*/beta:lr-multiplier=64,l2=2e-5', 'conv2d/bias:epochs=3'; may be repeated
+        param_groups: Vec<ParamGroup> = Vec::new(), Kind::List(&GROUP, None), "--param-group PATTERN:OPTIONS";
+        /// A moving average that replaces the weights: momentum=0.99; or every=5,overwrite-frequency=5 for Lookahead
+        ema: Option<Ema> = None, Kind::form(of_optim::<Ema>, "options of an average, as in momentum=0.99"), "--ema OPTIONS";
+        ["Fine-tuning"]
+        /// Begin with the weights of FILE: a run, a model.safetensors, a checkpoint, or weights of Keras or PyTorch
+        weights: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--weights FILE";
+        /// SHA-256 of the file of `weights`, as the run has read it
+        weights_sha256: Option<String> = None, Kind::Text;
+        /// With --weights, begin the last layer anew, for other classes
+        new_head: bool = false, Kind::Switch, "--new-head";
+        /// Freeze the parameters or layers whose names match PATTERN, as in 'conv*'; may be repeated
+        freeze: Vec<String> = Vec::new(), Kind::List(&Kind::Text, None), "--freeze PATTERN";
+        ["Several replicas"]
+        /// Split every batch into V fixed shards, so that results do not depend on the number of devices
+        virtual_replicas: Option<usize> = None, Kind::Between(1, MOST as u64), "--virtual-replicas V";
+        /// Synchronize batch normalization: use the statistics of all replicas' samples, so that N replicas compute the same as one
+        sync_batch_norm: bool = false, Kind::Switch, "--sync-batch-norm";
+        /// Split the batch of every replica into M micro-batches; by default two per stage
+        micro_batches: Option<usize> = None, Kind::Between(1, MOST as u64), "--micro-batches M";
+        ["Callbacks"]
+        /// Reduce the learning rate when METRIC no longer improves: val_loss:factor=0.5,patience=3; also min_delta, mode, cooldown, min_lr
+        reduce_lr_on_plateau: Option<ReduceLrOnPlateau> = None, Kind::form(forms::plateau, "METRIC[:OPTIONS]"), "--reduce-lr-on-plateau METRIC[:OPTIONS]";
+        +
+        /// The augmentation of training images.
+        augmentation: ImageDataGenerator;
+        /// The data.
+        data: DataSet;
+        /// The arithmetic.
+        arithmetic: Arithmetic, as "devices";
+    }
+}
+
+options! {
+    /// The training data of a run.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct DataSet {
+        ["Data"]
+        /// The data: auto (CIFAR-10), cifar10, cifar100, mnist, fashion-mnist, synthetic, or a folder of class folders with pictures
+        dataset: String = "auto".to_owned(), Kind::Text, "--dataset NAME|DIR";
+        /// Scale the pictures of class folders, or the images of MNIST, to N x N, or to height x width, as in 48x40; by default 32, or 28
+        image_size: Option<ImageSize> = None, Kind::form(forms::image_size, ImageSize::ACCEPTED), "--image-size N|HxW";
+        /// The channels of the images: rgb or grayscale, as Keras names them; by default those of the model's file or of the data
+        color_mode: Option<ColorMode> = None, Kind::OneOf(&ColorMode::NAMES), "--color-mode MODE";
+        /// How pictures of class folders get that size: stretch, or shorter-side[:N] and a crop of the middle, as torchvision evaluates
+        resize: Resizing = Resizing::default(), Kind::form(forms::resize, Resize::ACCEPTED), "--resize HOW";
+        /// The names of the classes: a text with one a line, or Keras' imagenet_class_index.json; by default those of the folders
+        class_names: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--class-names FILE";
+        /// Use only the first N training samples; of class folders, as many of each class as can be
+        limit_train: Option<usize> = None, Kind::Whole(1), "--limit-train N";
+        /// Leave out pictures of class folders that can't be decoded, and list them in the run's unreadable.txt
+        skip_unreadable: bool = false, Kind::Switch, "--skip-unreadable";
+    }
+}
+
+options! {
+    /// The arithmetic: equal bits need equal arithmetic.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Arithmetic {
+        ["Devices"]
+        /// The number format: fp32; bf16 if the processor has AMX; on GPUs also tf32, bf16 or fp16
+        precision: Precision = Precision::Fp32, Kind::OneOf(&["fp32", "tf32", "bf16", "fp16"]), "--precision NAME", via "precision";
+        /// Compute convolutions on the CPU without Winograd transforms: slower, and about one digit more exact
+        no_winograd: bool = false, Kind::Switch, "--no-winograd";
+    }
+}
+
+const PREPROCESSING: Kind = Kind::OneOf(&Preprocessing::NAMES);
+/// Steps are computed in f32.
+const LR: Kind = Kind::Such(|lr| (lr as f32).is_finite() && lr >= 0.0, "a number from 0 to 3.4e38");
+const LAYER: Kind = Kind::form(|_| Err(Refused::MustBe(LAYER_TABLE.into())), LAYER_TABLE);
+const LAYER_TABLE: &str = "a table with a `class` and the options of that class";
+const GROUP: Kind =
+    Kind::form(of_optim::<ParamGroup>, "a pattern with options, as in */beta:lr-multiplier=64");
+
+/// The keys of a configuration that [`Training`] holds.
+pub(crate) const TABLES: [Table; 5] = [
+    Table { key: "", options: Training::OPTIONS, begins: None },
+    augmentation::TABLE,
+    Table { key: "data", options: DataSet::OPTIONS, begins: None },
+    Table { key: "devices", options: Arithmetic::OPTIONS, begins: None },
+    Table {
+        key: "reduce_lr_on_plateau",
+        options: ReduceLrOnPlateau::OPTIONS,
+        begins: Some(|| json!(ReduceLrOnPlateau::default())),
+    },
+];

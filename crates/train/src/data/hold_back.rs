@@ -1,0 +1,104 @@
+//! The validation data of a run: its own, or training samples that are held back.
+
+use crate::{Config, Error, Result};
+use dataset::{Dataset, Split};
+use ndarray::{Array, Axis, RemoveAxis, Slice};
+
+/// The data for a run. With a `validation_split` it validates on training samples, else on the validation or
+/// test samples of the data.
+pub(crate) fn split(config: &Config, mut data: Dataset) -> Result<Dataset> {
+    let validation = data.validation.take();
+    match config.training.augmentation.validation_split {
+        0.0 => Ok(Dataset { test: validation.unwrap_or(data.test), ..data }),
+        share => hold_back(data, share, config.training.seed),
+    }
+}
+
+/// Validates on a `share` of the training samples, which is held back from training. The seed chooses them,
+/// since a set may be sorted by class.
+fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
+    let cut = (data.train.len() as f64 * share) as usize;
+    if !(1..data.train.len()).contains(&cut) {
+        let accepted = format!("a share that leaves some of the {} samples for each part", data.train.len());
+        return Err(Error::option("augmentation.validation_split", share, accepted));
+    }
+    // No epoch has this number, so no epoch has this order.
+    let order = philox::permutation(seed, u64::MAX, data.train.len() as u32);
+    let mut order: Vec<usize> = order.into_iter().map(|sample| sample as usize).collect();
+    // In the order of the set, as without a split.
+    order[..cut].sort_unstable();
+    order[cut..].sort_unstable();
+    if data.train.files.is_some() {
+        let [test, train] = [&order[..cut], &order[cut..]].map(|samples| data.train.select(samples));
+        return Ok(Dataset { train, test, ..data });
+    }
+    let Split { images, labels, coarse, paths, .. } = data.train;
+    let [images, held_images] = partition(images, &order, cut);
+    let [labels, held_labels] = partition(labels, &order, cut);
+    let (coarse, held_coarse) = coarse.map(|coarse| partition(coarse, &order, cut).into()).unzip();
+    let of =
+        |places: &[usize]| paths.as_ref().map(|paths| places.iter().map(|&k| paths[k].clone()).collect());
+    let (held_paths, paths) = (of(&order[..cut]), of(&order[cut..]));
+    let train = Split { images, files: None, labels, coarse, paths };
+    let (images, labels) = (held_images, held_labels);
+    let test = Split { images, files: None, labels, coarse: held_coarse, paths: held_paths };
+    Ok(Dataset { train, test, ..data })
+}
+
+/// The rows of `order` from position `cut` on, and those before. The former stay in the array: there may be
+/// no memory for a copy.
+fn partition<T: Copy, D: RemoveAxis>(rows: Array<T, D>, order: &[usize], cut: usize) -> [Array<T, D>; 2] {
+    let taken = rows.select(Axis(0), &order[..cut]);
+    let mut rows = if rows.is_standard_layout() { rows } else { rows.as_standard_layout().into_owned() };
+    let len = rows.len() / order.len();
+    // The order is ascending, so each row moves to the front.
+    if let Some(values) = rows.as_slice_mut() {
+        for (to, from) in order[cut..].iter().enumerate() {
+            values.copy_within(from * len..(from + 1) * len, to * len);
+        }
+    }
+    rows.slice_axis_inplace(Axis(0), Slice::from(..order.len() - cut));
+    [rows, taken]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_held_back_once_each() {
+        let data = cifar::synthetic(1, 50, 5);
+        let own = data.clone();
+        let place = own.train.images.as_ptr();
+        let split = hold_back(own, 0.3, 7).unwrap();
+        assert_eq!((split.train.len(), split.test.len()), (35, 15));
+        assert_eq!(split.train.images.as_ptr(), place, "there is no second copy of all images");
+        // Images and labels stay together, in their order.
+        let at = |part: &Split| -> Vec<usize> {
+            let place = |image| data.train.images.outer_iter().position(|own| own == image).unwrap();
+            part.images.outer_iter().map(place).collect()
+        };
+        for part in [&split.train, &split.test] {
+            let places = at(part);
+            assert!(places.is_sorted(), "{places:?}");
+            assert_eq!(
+                part.labels.to_vec(),
+                places.iter().map(|&k| data.train.labels[k]).collect::<Vec<_>>()
+            );
+        }
+        let mut turned = data.clone();
+        turned.train.images.swap_axes(1, 2);
+        let turned = hold_back(turned, 0.3, 7).unwrap().train.images;
+        assert_eq!(turned, split.train.images.clone().permuted_axes([0, 2, 1, 3]), "another layout");
+        let images = |split: &Split| {
+            split.images.outer_iter().map(|i| i.iter().copied().collect::<Vec<u8>>()).collect::<Vec<_>>()
+        };
+        let mut parts = [images(&split.train), images(&split.test)].concat();
+        let mut all = images(&data.train);
+        parts.sort();
+        all.sort();
+        assert_eq!(parts, all);
+        assert_ne!(images(&split.test), images(&hold_back(data.clone(), 0.3, 8).unwrap().test));
+        assert!(hold_back(data, 0.001, 7).is_err());
+    }
+}
