@@ -347,7 +347,7 @@ fn announce(
         for skipped in &resume.skipped {
             note(format_args!("warning: a checkpoint was skipped: {skipped}"));
         }
-        let TrainState { epoch, partial, .. } = &resume.state;
+        let TrainState { epochs_done: epoch, partial, .. } = &resume.state;
         let at = match partial.steps {
             0 => format!("after epoch {epoch}"),
             steps => format!("in epoch {}, after {steps} of its steps", epoch + 1),

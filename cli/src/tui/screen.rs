@@ -60,7 +60,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &View) {
     frame.render_widget(Paragraph::new(head), title);
     let status = &view.status;
     let (share, words) = status.progress();
-    let epoch = format!("epoch {} of {}: {words}", status.epoch + 1, status.epochs);
+    let epoch = format!("epoch {} of {}: {words}", status.epoch.max(1), status.epochs);
     frame.render_widget(Gauge::default().ratio(share).label(epoch).gauge_style(TRAINING), progress);
     both_charts(frame, charts, area.height >= ROWS_FOR_TWO, view);
     let [now, rate] = match wide {
@@ -237,10 +237,10 @@ mod tests {
         let record =
             StepRecord { epoch: 4, lr: 0.05, images_per_second: 640.0, ..testing::step_record(65, 0.6, 0.7) };
         let step =
-            StepInfo { samples: 320, metrics: testing::means(0.6, 0.7), lr: 0.05, ..testing::step(3, 5, 20) };
+            StepInfo { samples: 320, metrics: testing::means(0.6, 0.7), lr: 0.05, ..testing::step(4, 5, 20) };
         let shown = [
             status.on_begin(&RunInfo { steps_per_epoch: 20, train_samples: 1280, ..run }),
-            status.on_epoch_begin(3),
+            status.on_epoch_begin(4),
             status.on_step(&step),
             status.on_record(&record),
             status.on_replica_rates(&[412.0, 388.4]),

@@ -57,7 +57,7 @@ pub struct Picture {
 /// up to the last reading, which is at most a tenth of a second old.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepInfo {
-    /// The epoch, from 0.
+    /// The epoch, from 1.
     pub epoch: u64,
     /// All epochs of the run.
     pub epochs: u64,
@@ -173,7 +173,7 @@ pub trait Observer: Send {
         Ok(Flow::Continue)
     }
 
-    /// At the beginning of an epoch (counted from 0), and at a resume in the middle of one.
+    /// At the beginning of an epoch (counted from 1), and at a resume in the middle of one.
     ///
     /// # Errors
     /// An error ends the run.

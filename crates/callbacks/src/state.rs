@@ -131,8 +131,9 @@ fn means(loss_sum: f64, correct: f64, samples: u64) -> Values {
 /// The state of a run: with the tensors, everything for a resume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrainState {
-    /// Epochs done.
-    pub epoch: u64,
+    /// Whole epochs done; the unfinished one is the next.
+    #[serde(rename = "epoch")]
+    pub epochs_done: u64,
     /// Steps done in the whole run.
     pub step: u64,
     /// The unfinished epoch after those.
@@ -163,4 +164,20 @@ pub struct Fingerprint {
     pub samples: usize,
     /// SHA-256 of their labels and pixels, in hexadecimal.
     pub sha256: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use serde_json::json;
+
+    /// Checkpoints of all versions have the same keys.
+    #[test]
+    fn a_checkpoint_calls_the_epochs_done_epoch() {
+        let state = testing::state(vec![testing::record(1, [0.5; 4]), testing::record(2, [0.5; 4])]);
+        let saved = serde_json::to_value(&state).unwrap();
+        assert_eq!((&saved["epoch"], &saved["epochs_done"]), (&json!(2), &json!(null)));
+        assert_eq!(serde_json::from_value::<TrainState>(saved).unwrap(), state);
+    }
 }

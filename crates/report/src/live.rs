@@ -64,7 +64,7 @@ pub fn live_figures(status: &RunStatus, ended: Option<&str>) -> String {
     let mut out = String::new();
     let (share, words) = status.progress();
     let epochs = status.epochs.max(1);
-    let epoch = (status.epoch + 1).min(epochs);
+    let epoch = status.epoch.clamp(1, epochs);
     match ended {
         Some(how) => {
             let _ = writeln!(out, "<p id=\"ended\" class=\"alert\">{}</p>", Escaped(how));

@@ -161,8 +161,8 @@ fn a_live_page_has_figures_and_settings() {
     let record = |step| StepRecord { epoch: 2, images_per_second: 99.0, ..step_record(step, 0.625, 0.5) };
     for seen in [
         status.on_begin(&begun),
-        status.on_epoch_begin(1),
-        status.on_step(&StepInfo { metrics: means(0.6875, 0.5), ..step(1, 5, 10) }),
+        status.on_epoch_begin(2),
+        status.on_step(&StepInfo { metrics: means(0.6875, 0.5), ..step(2, 5, 10) }),
         status.on_record(&record(12)),
         status.on_record(&record(15)),
         status.on_warning(markup),

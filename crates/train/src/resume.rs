@@ -119,7 +119,7 @@ impl Resume {
     /// `config` has neither more epochs nor other early stopping.
     pub(crate) fn may_have_ended(&self, config: &Config) -> bool {
         let Resume { config: saved, state, .. } = self;
-        let left = state.partial.steps == 0 && state.epoch < config.training.epochs;
+        let left = state.partial.steps == 0 && state.epochs_done < config.training.epochs;
         left && config.training.epochs <= saved.training.epochs
             && config.outputs.early_stop == saved.outputs.early_stop
     }

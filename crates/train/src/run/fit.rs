@@ -225,7 +225,7 @@ impl Run<'_> {
         if !worker.has_epochs_left() {
             return Ok(Some(End::Done));
         }
-        let (epoch, done) = (worker.state.epoch, worker.state.partial);
+        let (epoch, done) = (worker.state.epochs_done + 1, worker.state.partial);
         let began = Instant::now();
         worker.begin_epoch()?;
         observers.ask(|observer| observer.on_epoch_begin(epoch));
@@ -250,7 +250,7 @@ impl Run<'_> {
         let Run { worker, train, observers, stop, unmeasured, .. } = self;
         let snapshots = &worker.run.snapshots;
         let (device, done) = (worker.device.clone(), worker.state.partial.steps as usize);
-        for batch in train.epoch(&device, worker.state.epoch, done)? {
+        for batch in train.epoch(&device, worker.state.epochs_done, done)? {
             let asked = worker.step(&batch?, stop, observers.have_failed())?;
             worker.state.partial.seconds = seconds_before + began.elapsed().as_secs_f64();
             let step = worker.step_info(began.elapsed().as_secs_f64());
@@ -303,7 +303,7 @@ impl Run<'_> {
         let val_loss = values.get("val_loss").unwrap_or(f64::NAN);
         if !val_loss.is_finite() {
             if worker.run.config.outputs.terminate_on_nan {
-                let (epoch, step) = (worker.state.epoch + 1, worker.state.partial.steps);
+                let (epoch, step) = (worker.state.epochs_done + 1, worker.state.partial.steps);
                 return Err(Error::NotFinite { loss: val_loss, epoch, step });
             }
             warn_once(observers, warned, NOT_FINITE.to_owned());
@@ -313,7 +313,7 @@ impl Run<'_> {
         let mut metrics = partial.means();
         values.iter().for_each(|(name, value)| metrics.set(name.to_owned(), value));
         let record = EpochRecord {
-            epoch: worker.state.epoch,
+            epoch: worker.state.epochs_done,
             metrics,
             lr: partial.lr,
             seconds: partial.seconds + began.elapsed().as_secs_f64(),

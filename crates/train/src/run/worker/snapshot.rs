@@ -158,7 +158,7 @@ impl Snapshot for Worker<'_> {
 
     fn batch_picture(&self, count: usize) -> callbacks::Result<Option<Picture>> {
         let RunData { train, augmentation, .. } = &self.run.data;
-        let epoch = self.state.epoch.saturating_sub(1);
+        let epoch = self.state.epochs_done.saturating_sub(1);
         Ok(Some(draw(train, augmentation, self.run.config.training.seed, epoch, count)?))
     }
 }
