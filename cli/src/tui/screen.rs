@@ -214,7 +214,7 @@ mod tests {
     use callbacks::{LiveStatus, testing};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use train::{Observer, RunInfo, StepInfo, StepRecord};
+    use train::Observer;
 
     fn shown(view: &View, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
@@ -227,19 +227,22 @@ mod tests {
             let loss = 2.0 / epoch as f64;
             let (acc, val_acc) =
                 (0.2 * epoch as f64, if epoch == 2 { f64::NAN } else { 0.15 * epoch as f64 });
-            let record = testing::record(epoch, [loss, acc, loss, val_acc]);
-            EpochRecord { images_per_second: 640.0, ..record }
+            let mut record = testing::record(epoch, [loss, acc, loss, val_acc]);
+            record.images_per_second = 640.0;
+            record
         });
         let state = testing::state(history.collect());
         let devices = "2 replicas, each on the CPU (1 thread)".into();
-        let run = RunInfo { model: "minigooglenet", devices, replicas: 2, ..testing::run(10, &state) };
+        let mut run = testing::run(10, &state);
+        (run.model, run.devices, run.replicas) = ("minigooglenet", devices, 2);
+        (run.steps_per_epoch, run.train_samples) = (20, 1280);
         let mut status = LiveStatus::default();
-        let record =
-            StepRecord { epoch: 4, lr: 0.05, images_per_second: 640.0, ..testing::step_record(65, 0.6, 0.7) };
-        let step =
-            StepInfo { samples: 320, metrics: testing::means(0.6, 0.7), lr: 0.05, ..testing::step(4, 5, 20) };
+        let mut record = testing::step_record(65, 0.6, 0.7);
+        (record.epoch, record.lr, record.images_per_second) = (4, 0.05, 640.0);
+        let mut step = testing::step(4, 5, 20);
+        (step.samples, step.metrics, step.lr) = (320, testing::means(0.6, 0.7), 0.05);
         let shown = [
-            status.on_begin(&RunInfo { steps_per_epoch: 20, train_samples: 1280, ..run }),
+            status.on_begin(&run),
             status.on_epoch_begin(4),
             status.on_step(&step),
             status.on_record(&record),
@@ -315,8 +318,8 @@ mod tests {
     #[test]
     fn a_loss_that_spikes_does_not_flatten_the_rest() {
         let mut view = busy();
-        view.status.records =
-            (1..=40).map(|step| StepRecord { epoch: 1, ..testing::step_record(step, 2.0, 0.7) }).collect();
+        view.status.records = (1..=40).map(|step| testing::step_record(step, 2.0, 0.7)).collect();
+        view.status.records.iter_mut().for_each(|record| record.epoch = 1);
         view.status.records[3].metrics.set("loss", 7.6e18);
         view.status.history.clear();
         let text = shown(&view, 100, 40);

@@ -192,8 +192,10 @@ impl<'a> ClassFolders<'a> {
             });
         }
         let name = self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy();
-        let data = Dataset::new(name, train, test, listing.classes)?;
-        Ok(Dataset { validation, validation_from: Some(listing.validation_from), unreadable, ..data })
+        let mut data = Dataset::new(name, train, test, listing.classes)?;
+        (data.validation, data.validation_from) = (validation, Some(listing.validation_from));
+        data.unreadable = unreadable;
+        Ok(data)
     }
 
     /// Reports the files that belong to no class.

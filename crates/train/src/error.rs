@@ -106,6 +106,9 @@ pub enum Error {
     /// Weights of another program that don't fit, or a network that can't be exported.
     #[error(transparent)]
     Interchange(#[from] interchange::Error),
+    /// Another failure of a trained network.
+    #[error(transparent)]
+    Trained(trained::Error),
     /// A missing GPU or library.
     #[cfg(feature = "cuda")]
     #[error(transparent)]

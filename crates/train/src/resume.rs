@@ -82,7 +82,7 @@ impl Resume {
         if !folder.is_dir() {
             return Ok(None);
         }
-        let Listing { entries, skipped } = Store::open(folder)?.list()?;
+        let Listing { entries, skipped, .. } = Store::open(folder)?.list()?;
         // A checkpoint is renamed when all its files are complete. So an empty folder never was one.
         let empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut files| files.next().is_none());
         if entries.is_empty() && skipped.iter().all(|skipped| empty(&skipped.path)) {

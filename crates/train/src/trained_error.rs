@@ -1,4 +1,4 @@
-//! Conversion of errors of the crate `trained`: each variant has an equivalent in this crate.
+//! Conversion of errors of the crate `trained`: known variants have an equivalent in this crate.
 
 use crate::Error;
 use crate::config::unknown_network;
@@ -16,6 +16,7 @@ impl From<trained::Error> for Error {
             Lower::File(error) => error.into(),
             Lower::Interchange(error) => error.into(),
             Lower::Tensor(error) => error.into(),
+            other => Error::Trained(other),
         }
     }
 }

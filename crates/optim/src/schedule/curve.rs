@@ -16,6 +16,7 @@ pub enum Per {
 /// Curves that run from start to end do so over the run's epochs, or over their own `epochs`, and then stay
 /// at their end. With `t` from 0 to 1 as the finished part:
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub enum Curve {
     /// 1.
     #[default]

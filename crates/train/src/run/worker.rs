@@ -96,17 +96,14 @@ impl Worker<'_> {
     /// The information for observers after a step.
     pub(crate) fn step_info(&self, seconds: f64) -> StepInfo {
         let TrainState { epochs_done, partial, .. } = &self.state;
-        let metrics = Partial { samples: self.read_samples, ..*partial }.means();
-        StepInfo {
-            epoch: epochs_done + 1,
-            epochs: self.run.config.training.epochs,
-            steps_done: partial.steps,
-            steps_per_epoch: self.steps_per_epoch,
-            samples: partial.samples,
-            metrics,
-            lr: partial.lr,
-            seconds,
-        }
+        let mut read = *partial;
+        read.samples = self.read_samples;
+        let mut info = StepInfo::default();
+        (info.epoch, info.epochs) = (epochs_done + 1, self.run.config.training.epochs);
+        (info.steps_done, info.steps_per_epoch) = (partial.steps, self.steps_per_epoch);
+        (info.samples, info.metrics) = (partial.samples, read.means());
+        (info.lr, info.seconds) = (partial.lr, seconds);
+        info
     }
 
     /// Prepares an epoch, or the rest of one: copies its sums so far to the device.

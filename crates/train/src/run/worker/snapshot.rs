@@ -126,10 +126,9 @@ impl Worker<'_> {
     fn description(&self) -> Result<Tensors> {
         let RunData { classes, dataset, input, augmentation, train, .. } = &self.run.data;
         let Training { model: network, layer, .. } = &self.run.config.training;
-        let (layers, image, options) = (&layer.layers[..], train.shape(), augmentation);
-        let about = Description { network, layers, classes, dataset, image, input, options };
+        let about = Description::new(network, train.shape(), classes).layers(&layer.layers).dataset(dataset);
         let mut tensors = Tensors::new();
-        about.add_to(&mut tensors)?;
+        about.input(input).options(augmentation).add_to(&mut tensors)?;
         self.run.config.training.data.resize.add_to(&mut tensors);
         Ok(tensors)
     }
