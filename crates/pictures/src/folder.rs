@@ -41,7 +41,7 @@ const SIDE: usize = 32;
 /// [`Error::ClassFolders`] if the folder has another structure. [`Error::Splits`] for folders that look like
 /// splits. [`Error::Image`] for a picture that can't be decoded, or that would take absurdly much memory;
 /// [`Error::Pictures`] for several. [`Error::Data`] for a size that no picture can be scaled to.
-/// [`Error::Memory`] if the pictures need more than [is free](ClassFolders::free_memory). [`Error::Io`].
+/// [`Error::Memory`] if the pictures need more than [is free](ClassFolders::free_memory). [`Error::File`].
 ///
 /// ```no_run
 /// let pets = pictures::read("pets")?;
