@@ -84,7 +84,7 @@ fn pictures(path: &Path, refuse: &mut impl FnMut(&anyhow::Error)) -> Vec<PathBuf
     if !path.is_dir() {
         return vec![path.to_owned()];
     }
-    let Found { pictures, others, unlisted } = Found::below(path);
+    let Found { pictures, others, unlisted, .. } = Found::below(path);
     if pictures.is_empty() && unlisted.is_empty() {
         let endings = ENDINGS.map(|ending| format!(".{ending}")).join(", ");
         refuse(&anyhow!("{}: the folder has no picture: {endings}", path.display()));

@@ -226,7 +226,7 @@ impl TrainArgs {
         let before = config.clone();
         self.apply(&mut config)?;
         config.note_changes(&before);
-        let done = resume.state.epoch;
+        let done = resume.state.epochs_done;
         if self.options.has("epochs") && config.training.epochs < done {
             return Err(usage(format!(
                 "--epochs is {}, but epoch {done} of this run is done already",

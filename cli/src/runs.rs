@@ -102,7 +102,7 @@ impl Row {
         let best = Monitor::default().best_of(&history);
         (row.best_val_acc, row.best_epoch) = best.map(|best| (best.metrics["val_acc"], best.epoch)).unzip();
         match Status::read(run) {
-            Ok(Some(Status { started, processes, ended, end, reason })) => {
+            Ok(Some(Status { started, processes, ended, end, reason, .. })) => {
                 (row.started, row.ended, row.end, row.reason) = (Some(started), ended, end, reason);
                 // Older runs did not record it.
                 row.processes = Some(processes).filter(|processes| *processes > 0);

@@ -356,7 +356,7 @@ fn announce(
         for skipped in &resume.skipped {
             note(format_args!("warning: a checkpoint was skipped: {skipped}"));
         }
-        let TrainState { epoch, partial, .. } = &resume.state;
+        let TrainState { epochs_done: epoch, partial, .. } = &resume.state;
         let at = match partial.steps {
             0 => format!("after epoch {epoch}"),
             steps => format!("in epoch {}, after {steps} of its steps", epoch + 1),
@@ -401,8 +401,7 @@ fn observers(
 ) -> anyhow::Result<Vec<Box<dyn Observer>>> {
     // The progress comes first, so that its bar is cleared before other output.
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Progress::new(!args.keep.no_progress))];
-    let resumed = output.resumed || output.restarted;
-    let run = Run { folder: &output.run, title, resumed };
+    let run = Run::new(&output.run, title).resumed(output.resumed || output.restarted);
     observers.extend(from_config(&config.outputs, &run).map_err(train::Error::from)?);
     Ok(observers)
 }

@@ -71,7 +71,7 @@ fn a_resumed_plateau_has_the_same_bits() {
         // 4 steps an epoch: the request to stop takes effect at the 19th, in the middle of the fifth.
         let devices = cpus(replicas, 1);
         let (resume, resumed) = in_two_parts([&devices, &devices], &config, &data(), 18);
-        assert_eq!((resume.state.epoch, resume.state.partial.steps), (4, 3));
+        assert_eq!((resume.state.epochs_done, resume.state.partial.steps), (4, 3));
         assert_same(&straight, &resumed, &format!("{replicas} replicas"));
         let unreduced =
             ends(&config.with(|config| config.training.reduce_lr_on_plateau = None), None, Vec::new());
@@ -164,7 +164,7 @@ fn the_best_weights_are_restored() {
             Box::new(ModelCheckpoint::new(folder.path(), files).unwrap()),
         ],
     );
-    assert!(matches!(finished.outcome.end, End::Stopped(_)) && finished.outcome.state.epoch == 3);
+    assert!(matches!(finished.outcome.end, End::Stopped(_)) && finished.outcome.state.epochs_done == 3);
     let kernel = |file: &str| {
         let tensors = checkpoint::load_tensors(folder.path().join(file)).unwrap();
         let first = tensors.iter().find(|tensor| tensor.name.ends_with("kernel")).unwrap();
@@ -199,7 +199,7 @@ fn a_run_that_stops_early_ends_with_the_average() {
         let finished = ends(&config, None, observers());
         let model = || checkpoint::load_tensors(folder.path().join("model.safetensors")).unwrap();
         let End::Stopped(reason) = &finished.outcome.end else { panic!("{:?}", finished.outcome.end) };
-        assert_eq!(finished.outcome.state.epoch, 3);
+        assert_eq!(finished.outcome.state.epochs_done, 3);
         assert_eq!(reason.contains("; the average of the weights has val_loss "), !restores, "{reason}");
         let averages = finished.tensors.iter().filter_map(|t| Some((t.name.strip_prefix("ema/")?, t.data)));
         let averages: Vec<_> = averages.collect();
@@ -259,7 +259,7 @@ fn a_run_may_end_when_its_loss_is_no_number() {
         let Finished { outcome, .. } = ends(&config, None, vec![checkpoints(folder.path(), &config)]);
         let End::Stopped(reason) = outcome.end else { panic!("{:?}", outcome.end) };
         assert!(reason.starts_with("the loss became ") && reason.contains("in epoch 2, step "), "{reason}");
-        assert_eq!(Resume::newest(folder.path()).unwrap().state.epoch, 1);
+        assert_eq!(Resume::newest(folder.path()).unwrap().state.epochs_done, 1);
         assert!(folder.path().join("model.safetensors").exists());
     }
 }

@@ -158,7 +158,7 @@ fn gpus_end_together_at_a_loss_that_is_no_number() {
             "{:?}",
             outcome.end
         );
-        assert_eq!(outcome.state.epoch, 0);
+        assert_eq!(outcome.state.epochs_done, 0);
     });
 }
 

@@ -26,7 +26,7 @@ fn a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint() {
         let error = run_in(dir.path(), &cpus(replicas, 1), &config, &data, None, None).err().unwrap();
         assert!(matches!(&error, Error::NotFinite { epoch: 2, .. }), "{error}");
         let kept = Resume::newest(dir.path()).unwrap();
-        assert_eq!(kept.state.epoch, 1);
+        assert_eq!(kept.state.epochs_done, 1);
     }
 }
 
@@ -48,7 +48,7 @@ fn an_observer_ends_all_towers() {
     let error = ends(|| Err(callbacks::Error::other("the disk is gone"))).err().unwrap();
     assert_eq!(error.to_string(), "the disk is gone");
     let outcome = ends(|| Ok(Flow::Stop("enough".into()))).unwrap().outcome;
-    assert_eq!((outcome.end, outcome.state.epoch), (End::Stopped("enough".into()), 1));
+    assert_eq!((outcome.end, outcome.state.epochs_done), (End::Stopped("enough".into()), 1));
 }
 
 /// Fails at a step of the second epoch, or at the end of the first one. It keeps the warnings that it hears.
@@ -70,7 +70,7 @@ impl Observer for Failing {
     }
 
     fn on_step(&mut self, step: &StepInfo) -> callbacks::Result<()> {
-        let fails = self.at_step && (step.epoch, step.steps_done) == (1, 2);
+        let fails = self.at_step && (step.epoch, step.steps_done) == (2, 2);
         if fails { Err(callbacks::Error::other("the log broke")) } else { Ok(()) }
     }
 
@@ -148,10 +148,10 @@ fn a_validation_loss_that_is_no_number_is_kept_and_told() {
     let warnings = listener.warnings.lock().unwrap().concat();
     assert!(warnings.contains("the validation loss is not finite"), "{warnings}");
     let resume = Resume::newest(dir.path()).unwrap();
-    assert!(resume.state.epoch == 1 && resume.state.history[0].metrics["val_loss"].is_nan());
+    assert!(resume.state.epochs_done == 1 && resume.state.history[0].metrics["val_loss"].is_nan());
     config.outputs.terminate_on_nan = true;
     let outcome = run(&config, &few_images(), None, None, vec![]).unwrap().outcome;
-    assert!(matches!(outcome.end, End::Stopped(_)) && outcome.state.epoch == 0, "{outcome:?}");
+    assert!(matches!(outcome.end, End::Stopped(_)) && outcome.state.epochs_done == 0, "{outcome:?}");
 }
 
 /// The last batch has fewer samples than replicas: some get none of it.

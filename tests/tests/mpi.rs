@@ -273,7 +273,7 @@ mod training {
         assert_eq!([step(1), step(2)], [step(0), step(0)]);
         let (resume, _) = newest(&ended.folder);
         assert_eq!(resume.state.step.to_string(), step(0));
-        let epochs = resume.state.epoch + 1;
+        let epochs = resume.state.epochs_done + 1;
         on_threads(config(epochs, Some(3)), 1, &ended.folder);
         let straight = tempfile::tempdir().unwrap();
         on_threads(config(epochs, Some(3)), 1, straight.path());
@@ -292,7 +292,7 @@ mod training {
             signal(name, ranks[victim]);
             let ended = job.wait();
             assert!(!ended.success, "{}", ended.text);
-            let epochs = newest(&ended.folder).0.state.epoch + 1;
+            let epochs = newest(&ended.folder).0.state.epochs_done + 1;
             on_threads(config(epochs, Some(4)), 1, &ended.folder);
             let straight = tempfile::tempdir().unwrap();
             on_threads(config(epochs, Some(4)), 1, straight.path());

@@ -73,11 +73,13 @@ fn of_layers(
 /// Training images of a size that no named data set has.
 fn cropped() -> cifar::Dataset {
     let crop = |split: &cifar::Split| {
-        let images = split.images.slice(ndarray::s![.., 4..28, 2..30, ..]).to_owned();
-        cifar::Split { images, ..split.clone() }
+        let mut cropped = split.clone();
+        cropped.images = split.images.slice(ndarray::s![.., 4..28, 2..30, ..]).to_owned();
+        cropped
     };
-    let whole = cifar::synthetic(1, 60, 20);
-    cifar::Dataset { train: crop(&whole.train), test: crop(&whole.test), ..whole }
+    let mut data = cifar::synthetic(1, 60, 20);
+    (data.train, data.test) = (crop(&data.train), crop(&data.test));
+    data
 }
 
 /// Trains `mine` into a folder.

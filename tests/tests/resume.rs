@@ -31,7 +31,7 @@ fn two_and_two_epochs_are_four() {
     let parts = tempfile::tempdir().unwrap();
     in_folder(&quick(2), parts.path(), None);
     let resume = Resume::newest(parts.path()).unwrap();
-    assert_eq!((resume.state.epoch, resume.state.step), (2, 12));
+    assert_eq!((resume.state.epochs_done, resume.state.step), (2, 12));
     let resumed = in_folder(&quick(4), parts.path(), Some(&resume));
     assert_same(&trained(&cpus(1, 2), &quick(4), &data()), &resumed, "resumed");
 }
@@ -107,7 +107,7 @@ fn an_interrupted_evaluation_begins_again() {
         ];
         let outcome =
             Training::new(&config, data.clone()).observers(&mut observers).stop(&stop).run().unwrap();
-        assert_eq!((outcome.end, outcome.state.epoch), (End::Interrupted, 0), "{replicas} replicas");
+        assert_eq!((outcome.end, outcome.state.epochs_done), (End::Interrupted, 0), "{replicas} replicas");
         assert_eq!(outcome.state.partial.samples, 90);
         let resume = Resume::newest(parts.path()).unwrap();
         assert_eq!(resume.state.partial.steps, outcome.state.partial.steps);
@@ -172,7 +172,7 @@ fn a_damaged_checkpoint_is_passed_over() {
     bytes[middle] ^= 1;
     std::fs::write(&file, bytes).unwrap();
     let older = Resume::newest(dir.path()).unwrap();
-    assert_eq!((newest.state.epoch, older.state.epoch, older.skipped.len()), (3, 2, 1));
+    assert_eq!((newest.state.epochs_done, older.state.epochs_done, older.skipped.len()), (3, 2, 1));
 }
 
 /// Digests prove that a file is complete, not that its tensors belong to the network.

@@ -60,7 +60,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &View) {
     frame.render_widget(Paragraph::new(head), title);
     let status = &view.status;
     let (share, words) = status.progress();
-    let epoch = format!("epoch {} of {}: {words}", status.epoch + 1, status.epochs);
+    let epoch = format!("epoch {} of {}: {words}", status.epoch.max(1), status.epochs);
     frame.render_widget(Gauge::default().ratio(share).label(epoch).gauge_style(TRAINING), progress);
     both_charts(frame, charts, area.height >= ROWS_FOR_TWO, view);
     let [now, rate] = match wide {
@@ -212,7 +212,6 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
 mod tests {
     use super::*;
     use callbacks::{LiveStatus, testing};
-    use callbacks::{RunInfo, StepInfo, StepRecord};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use train::Observer;
@@ -228,20 +227,23 @@ mod tests {
             let loss = 2.0 / epoch as f64;
             let (acc, val_acc) =
                 (0.2 * epoch as f64, if epoch == 2 { f64::NAN } else { 0.15 * epoch as f64 });
-            let record = testing::record(epoch, [loss, acc, loss, val_acc]);
-            EpochRecord { images_per_second: 640.0, ..record }
+            let mut record = testing::record(epoch, [loss, acc, loss, val_acc]);
+            record.images_per_second = 640.0;
+            record
         });
         let state = testing::state(history.collect());
         let devices = "2 replicas, each on the CPU (1 thread)".into();
-        let run = RunInfo { model: "minigooglenet", devices, replicas: 2, ..testing::run(10, &state) };
+        let mut run = testing::run(10, &state);
+        (run.model, run.devices, run.replicas) = ("minigooglenet", devices, 2);
+        (run.steps_per_epoch, run.train_samples) = (20, 1280);
         let mut status = LiveStatus::default();
-        let record =
-            StepRecord { epoch: 4, lr: 0.05, images_per_second: 640.0, ..testing::step_record(65, 0.6, 0.7) };
-        let step =
-            StepInfo { samples: 320, metrics: testing::means(0.6, 0.7), lr: 0.05, ..testing::step(3, 5, 20) };
+        let mut record = testing::step_record(65, 0.6, 0.7);
+        (record.epoch, record.lr, record.images_per_second) = (4, 0.05, 640.0);
+        let mut step = testing::step(4, 5, 20);
+        (step.samples, step.metrics, step.lr) = (320, testing::means(0.6, 0.7), 0.05);
         let shown = [
-            status.on_begin(&RunInfo { steps_per_epoch: 20, train_samples: 1280, ..run }),
-            status.on_epoch_begin(3),
+            status.on_begin(&run),
+            status.on_epoch_begin(4),
             status.on_step(&step),
             status.on_record(&record),
             status.on_replica_rates(&[412.0, 388.4]),
@@ -316,8 +318,8 @@ mod tests {
     #[test]
     fn a_loss_that_spikes_does_not_flatten_the_rest() {
         let mut view = busy();
-        view.status.records =
-            (1..=40).map(|step| StepRecord { epoch: 1, ..testing::step_record(step, 2.0, 0.7) }).collect();
+        view.status.records = (1..=40).map(|step| testing::step_record(step, 2.0, 0.7)).collect();
+        view.status.records.iter_mut().for_each(|record| record.epoch = 1);
         view.status.records[3].metrics.set("loss", 7.6e18);
         view.status.history.clear();
         let text = shown(&view, 100, 40);

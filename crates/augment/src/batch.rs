@@ -32,7 +32,7 @@ pub struct Batch {
     pub other_labels: Vec<u32>,
     /// With mixup or cutmix how much each image's own label counts, the other one having the rest; empty otherwise.
     pub weights: Vec<f32>,
-    /// The epoch that the images were drawn for.
+    /// The number of epochs before this one: the key that the images were drawn with.
     pub epoch: u64,
     /// The number of the batch in the epoch, from 0.
     pub step: usize,

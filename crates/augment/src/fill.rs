@@ -14,6 +14,7 @@ use std::str::FromStr;
 ///   shift by one pixel to the right gives `cabc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
+#[non_exhaustive]
 pub enum FillMode {
     /// `kkkk|abcd|kkkk` with k the option `cval`.
     Constant,

@@ -23,7 +23,7 @@ use std::sync::Arc;
 ///     let batch = batch?;
 ///     assert_eq!(batch.x.len(), batch.len() * 4 * 4 * 3);
 /// }
-/// // Goes on exactly where a run stopped: with step 2 of epoch 5.
+/// // Goes on exactly where a run stopped: after 5 epochs and 2 steps.
 /// assert_eq!(loader.epoch(5, 2)?.count(), 1);
 /// # Ok::<(), augment::Error>(())
 /// ```
@@ -117,7 +117,7 @@ impl Loader {
         &self.plan.options
     }
 
-    /// The batches of `epoch` from `step` on. Workers begin at once; dropping the iterator calls them off.
+    /// The batches from `step` on of the epoch after `epoch` others: the first epoch has the key 0. Workers begin at once; dropping the iterator calls them off.
     ///
     /// # Errors
     /// [`Error::Step`] if the epoch has fewer than `step` steps.

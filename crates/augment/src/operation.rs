@@ -4,6 +4,7 @@ use std::fmt;
 
 /// One operation of RandAugment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub enum Operation {
     /// Nothing.
     #[default]

@@ -112,8 +112,8 @@ impl Pipeline {
         self.shape.iter().product()
     }
 
-    /// What is drawn for `sample` (its index in the whole training set) in `epoch`: a pure function of the
-    /// options and the three numbers.
+    /// What is drawn for `sample` (its index in the whole training set) after `epoch` whole epochs: a pure
+    /// function of the options and the three numbers.
     pub fn draw(&self, seed: u64, epoch: u64, sample: u32) -> Draws {
         Draws::new(&self.options, self.shape, seed, epoch, sample)
     }

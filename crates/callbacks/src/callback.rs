@@ -39,6 +39,7 @@ pub(crate) trait Callback: Default + Serialize {
 
 /// A file or folder that a run writes outside of its folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Outside<'a> {
     /// The key of the option that names it.
     pub key: &'static str,
@@ -50,6 +51,7 @@ pub struct Outside<'a> {
 
 /// The run whose files the callbacks write.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Run<'a> {
     /// Its folder.
     pub folder: &'a Path,
@@ -57,4 +59,16 @@ pub struct Run<'a> {
     pub title: &'a str,
     /// Whether the run in the folder is resumed, and its files are continued.
     pub resumed: bool,
+}
+
+impl<'a> Run<'a> {
+    /// A new run in this folder. The title of its curves names the network and the data set.
+    pub fn new(folder: &'a Path, title: &'a str) -> Self {
+        Run { folder, title, resumed: false }
+    }
+
+    /// The same run, whose files are continued if it is resumed.
+    pub fn resumed(self, resumed: bool) -> Self {
+        Run { resumed, ..self }
+    }
 }

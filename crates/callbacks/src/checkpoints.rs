@@ -162,7 +162,7 @@ impl Checkpoints {
     fn save(&mut self, name: &str, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
         self.store.save(name, &snapshot.all_tensors()?, &snapshot.saved()?)?;
         self.store.prune(&self.policy, self.best.as_ref().map(|best| best.name.as_str()))?;
-        self.saved = Some((state.epoch, state.step));
+        self.saved = Some((state.epochs_done, state.step));
         Ok(())
     }
 
@@ -203,7 +203,7 @@ impl Observer for Checkpoints {
         }
         self.restore_model(snapshot)?;
         if decision.save() {
-            self.save(&epoch_name(state.epoch), state, snapshot)?;
+            self.save(&epoch_name(state.epochs_done), state, snapshot)?;
         }
         Ok(Flow::Continue)
     }
@@ -222,7 +222,7 @@ impl Observer for Checkpoints {
 
     fn on_interrupt(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
         self.restore_model(snapshot)?;
-        if self.saved == Some((state.epoch, state.step)) {
+        if self.saved == Some((state.epochs_done, state.step)) {
             return Ok(());
         }
         self.save(&step_name(state.step), state, snapshot)
@@ -239,10 +239,10 @@ impl Observer for Checkpoints {
         if self.best.is_none() || !self.model.exists() {
             self.save_model(snapshot)?;
         }
-        if self.saved == Some((state.epoch, state.step)) {
+        if self.saved == Some((state.epochs_done, state.step)) {
             return Ok(());
         }
-        self.save(&epoch_name(state.epoch), state, snapshot)
+        self.save(&epoch_name(state.epochs_done), state, snapshot)
     }
 }
 
@@ -260,9 +260,9 @@ mod tests {
     fn epochs(observer: &mut Checkpoints, state: &mut TrainState, accuracies: &[f64]) {
         observer.on_begin(&run(20, state)).unwrap();
         for &val_acc in accuracies {
-            state.epoch += 1;
+            state.epochs_done += 1;
             state.step += 10;
-            let record = record(state.epoch, [1.0, 0.5, 1.0, val_acc]);
+            let record = record(state.epochs_done, [1.0, 0.5, 1.0, val_acc]);
             state.history.push(record.clone());
             observer.on_epoch_end(&record, state, &Fake(state.step as f32)).unwrap();
         }
@@ -415,14 +415,14 @@ mod tests {
         let mut observer = Checkpoints::new(folder.path(), &config).unwrap();
         let mut state = state(vec![]);
         observer.on_begin(&run(20, &state)).unwrap();
-        let info = step(0, 0, 10);
+        let info = step(1, 0, 10);
         for step in [5, 10] {
             state.step = step;
             observer.on_snapshot(&info, &state, &Fake(step as f32)).unwrap();
         }
         assert_eq!(observer.snapshot_every(), Some(5));
         assert_eq!(names(&observer), ["step-00000005", "step-00000010"]);
-        state.epoch = 1;
+        state.epochs_done = 1;
         observer.on_end(&state, &Fake(10.0)).unwrap();
         assert_eq!(names(&observer), ["step-00000005", "step-00000010", "epoch-0001"]);
         assert_eq!(model(folder.path()), Some(10.0));

@@ -5,7 +5,7 @@ use crate::{
     printable,
 };
 use metrics::{Group, Unit, grouped};
-use plot::{Chart, Curve, Highlight, Panel, Scale};
+use plot::{Chart, Curve, Panel, Scale};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -121,21 +121,21 @@ fn chart(title: &str, history: &[EpochRecord]) -> Chart {
     let best = Monitor::default().best_of(history).and_then(|best| Some((best.epoch, best.get(BEST)?)));
     let groups = grouped(metric_names(history));
     let panels = groups.into_iter().map(|Group { about, training, validation, .. }| {
-        let curve = |name: &str| {
-            let values =
-                history.iter().map(|record| (record.epoch as f64, record.get(name).unwrap_or(f64::NAN)));
-            Curve { points: values.collect(), ..Curve::new("training", []) }
+        let values = |name: &str| -> Vec<(f64, f64)> {
+            let value = |record: &EpochRecord| record.get(name).unwrap_or(f64::NAN);
+            history.iter().map(|record| (record.epoch as f64, value(record))).collect()
         };
-        let of_validation =
-            |name| Curve { name: "validation".to_owned(), colour: 1, dashed: true, ..curve(name) };
-        let curves = training.map(curve).into_iter().chain(validation.map(of_validation)).collect();
-        let highlight = best
-            .filter(|_| validation == Some(BEST))
-            .map(|(epoch, value)| Highlight { name: format!("best {value:.4}"), at: (epoch as f64, value) });
-        Panel { highlight, ..Panel::new(about.title, scale(about.unit), curves) }
+        let training = training.map(|name| Curve::of_points("training", values(name)));
+        let of_validation = |name| Curve::of_points("validation", values(name)).colour(1).dashed(true);
+        let curves = training.into_iter().chain(validation.map(of_validation)).collect();
+        let panel = Panel::new(about.title, scale(about.unit), curves);
+        match best.filter(|_| validation == Some(BEST)) {
+            Some((epoch, value)) => panel.highlight(format!("best {value:.4}"), (epoch as f64, value)),
+            None => panel,
+        }
     });
     let subtitle = best.map(|(epoch, value)| format!("best validation accuracy {value:.4} in epoch {epoch}"));
-    Chart { title: printable(title), subtitle: subtitle.unwrap_or_default(), panels: panels.collect() }
+    Chart::new(printable(title), panels.collect()).subtitle(subtitle.unwrap_or_default())
 }
 
 /// The metric whose best epoch is marked.

@@ -106,7 +106,7 @@ impl Observer for LearningRateLogger {
         self.steps += 1;
         let is_due = self.steps.is_multiple_of(self.options.every);
         let Some(file) = self.file.as_mut().filter(|_| is_due) else { return Ok(()) };
-        let line = format!("{},{},{:?}\n", self.steps, step.epoch + 1, step.lr);
+        let line = format!("{},{},{:?}\n", self.steps, step.epoch, step.lr);
         file.write_all(line.as_bytes()).map_err(Error::io("write", &self.options.path))
     }
 }
@@ -118,7 +118,7 @@ mod tests {
     use crate::{Partial, TrainState};
 
     fn step(epoch: u64, steps_done: u64) -> StepInfo {
-        StepInfo { lr: 0.5 / (epoch + 1) as f64, ..testing::step(epoch, steps_done, 2) }
+        StepInfo { lr: 0.5 / epoch as f64, ..testing::step(epoch, steps_done, 2) }
     }
 
     #[test]
@@ -131,14 +131,14 @@ mod tests {
             observer
         };
         let mut observer = begin(&state(vec![]), 1);
-        for (epoch, done) in [(0, 1), (0, 2), (1, 1)] {
+        for (epoch, done) in [(1, 1), (1, 2), (2, 1)] {
             observer.on_step(&step(epoch, done)).unwrap();
         }
         let text = || fs::read_to_string(&path).unwrap();
         assert_eq!(text(), "step,epoch,lr\n1,1,0.5\n2,1,0.5\n3,2,0.25\n");
         // The checkpoint is that of the first epoch: the third step comes again.
-        let mut observer = begin(&TrainState { epoch: 1, step: 2, ..state(vec![]) }, 2);
-        for (epoch, done) in [(1, 1), (1, 2)] {
+        let mut observer = begin(&TrainState { epochs_done: 1, step: 2, ..state(vec![]) }, 2);
+        for (epoch, done) in [(2, 1), (2, 2)] {
             observer.on_step(&step(epoch, done)).unwrap();
         }
         assert_eq!(text(), "step,epoch,lr\n1,1,0.5\n2,1,0.5\n4,2,0.25\n");
@@ -153,7 +153,7 @@ mod tests {
         let partial = Partial { steps: 2, ..Partial::default() };
         let mut observer = LearningRateLogger::new(LrLogOptions { path: path.clone(), every: 1 });
         observer.on_begin(&run(3, &TrainState { step: 2, partial, ..state(vec![]) })).unwrap();
-        observer.on_step(&step(1, 1)).unwrap();
+        observer.on_step(&step(2, 1)).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "step,epoch,lr\n1,1,0.5\n2,1,0.5\n3,2,0.25\n");
     }
 

@@ -223,7 +223,7 @@ impl Observer for ModelCheckpoint {
 
     fn on_snapshot(&mut self, step: &StepInfo, _: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
         let StepInfo { epoch, steps_done, metrics, lr, .. } = step;
-        self.write(&Figures { epoch: epoch + 1, batch: *steps_done, metrics, lr: *lr }, snapshot)
+        self.write(&Figures { epoch: *epoch, batch: *steps_done, metrics, lr: *lr }, snapshot)
     }
 
     fn on_epoch_end(
@@ -308,9 +308,9 @@ mod tests {
         let mut observer = ModelCheckpoint::new(folder.path(), options).unwrap();
         assert_eq!(observer.snapshot_every(), Some(4));
         for step in [4, 8, 12] {
-            let epoch = (step - 1) / 10;
-            let info = testing::step(epoch, (step - 1) % 10 + 1, 10);
-            let state = TrainState { epoch, step, ..TrainState::default() };
+            let epochs_done = (step - 1) / 10;
+            let info = testing::step(epochs_done + 1, (step - 1) % 10 + 1, 10);
+            let state = TrainState { epochs_done, step, ..TrainState::default() };
             observer.on_snapshot(&info, &state, &Fake(step as f32)).unwrap();
         }
         for (file, value) in [("1/004-0.5", 4.0), ("1/008-0.5", 8.0), ("2/002-0.5", 12.0)] {

@@ -5,6 +5,7 @@ use metrics::Values;
 use serde_json::Value;
 
 /// The information for an observer at the start of a run.
+#[non_exhaustive]
 pub struct RunInfo<'a> {
     /// The recipe.
     pub recipe: &'a str,
@@ -42,6 +43,38 @@ pub struct RunInfo<'a> {
     pub notes: Vec<String>,
 }
 
+impl<'a> RunInfo<'a> {
+    /// A run with this state. All else is empty or 0: set the fields that are known.
+    ///
+    /// ```
+    /// use callbacks::{RunInfo, TrainState};
+    ///
+    /// let state = TrainState::default();
+    /// let mut run = RunInfo::new(&state);
+    /// (run.recipe, run.epochs) = ("quick", 4);
+    /// ```
+    pub fn new(state: &'a TrainState) -> Self {
+        RunInfo {
+            recipe: "",
+            model: "",
+            epochs: 0,
+            state,
+            train_samples: 0,
+            val_samples: 0,
+            steps_per_epoch: 0,
+            metrics: Vec::new(),
+            replicas: 0,
+            devices: String::new(),
+            simd: "",
+            bf16: None,
+            parameters: 0,
+            flops: 0,
+            options: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// A picture as a PNG.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
@@ -55,9 +88,10 @@ pub struct Picture {
 
 /// The information for an observer after a step. Losses and accuracies are means over the epoch so far; on a GPU,
 /// up to the last reading, which is at most a tenth of a second old.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct StepInfo {
-    /// The epoch, from 0.
+    /// The epoch, from 1.
     pub epoch: u64,
     /// All epochs of the run.
     pub epochs: u64,
@@ -173,7 +207,7 @@ pub trait Observer: Send {
         Ok(Flow::Continue)
     }
 
-    /// At the beginning of an epoch (counted from 0), and at a resume in the middle of one.
+    /// At the beginning of an epoch (counted from 1), and at a resume in the middle of one.
     ///
     /// # Errors
     /// An error ends the run.

@@ -194,7 +194,7 @@ pub fn stopping(outputs: &Outputs) -> Result<Vec<Box<dyn Observer>>> {
 /// use callbacks::{Outputs, Run};
 ///
 /// # let folder = tempfile::tempdir()?;
-/// let run = Run { folder: folder.path(), title: "minigooglenet on CIFAR-10", resumed: false };
+/// let run = Run::new(folder.path(), "minigooglenet on CIFAR-10");
 /// assert_eq!(callbacks::from_config(&Outputs::default(), &run)?.len(), 5);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -258,7 +258,7 @@ mod tests {
             plot: Some("plot.svg".into()),
             ..Outputs::default()
         };
-        let run = Run { folder: folder.path(), title: "", resumed: false };
+        let run = Run::new(folder.path(), "");
         let callbacks = from_config(&outputs, &run).unwrap();
         let optional: Vec<bool> = callbacks.iter().map(|callback| callback.is_optional()).collect();
         // Checkpoints, history, environment, steps; CSV, learning rates, TensorBoard, two times curves.

@@ -219,8 +219,8 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
 
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         self.epochs = run.epochs;
-        let TrainState { epoch, partial, .. } = run.state;
-        self.resumed = Done { epoch: *epoch, steps: partial.steps, samples: partial.samples };
+        let TrainState { epochs_done, partial, .. } = run.state;
+        self.resumed = Done { epoch: epochs_done + 1, steps: partial.steps, samples: partial.samples };
         self.steps_per_epoch = run.steps_per_epoch;
         self.time = RunTime::new(run);
         let RunInfo { train_samples, val_samples, devices, .. } = run;
@@ -236,7 +236,7 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
     fn on_epoch_begin(&mut self, epoch: u64) -> Result<()> {
         let fresh = Done { epoch, ..Done::default() };
         self.before = if self.resumed.epoch == epoch { self.resumed } else { fresh };
-        say(&mut self.out, &format!("Epoch {}/{}\n", epoch + 1, self.epochs));
+        say(&mut self.out, &format!("Epoch {epoch}/{}\n", self.epochs));
         match &mut self.live {
             Live::Bar { bar, last, columns } => {
                 bar.set_style(style(bar_for(*columns)));
@@ -265,7 +265,7 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
             }
             Live::Lines { err, last } => {
                 *last = step.seconds;
-                let (epoch, epochs) = (step.epoch + 1, step.epochs);
+                let (epoch, epochs) = (step.epoch, step.epochs);
                 let (done, all) = (step.steps_done, step.steps_per_epoch);
                 say(err, &format!("Epoch {epoch}/{epochs}: {done}/{all} {figures}\n"));
             }

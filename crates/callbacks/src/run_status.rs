@@ -32,7 +32,7 @@ pub struct RunStatus {
     pub epochs: u64,
     /// Steps of an epoch.
     pub steps_per_epoch: u64,
-    /// The current epoch, from 0.
+    /// The current epoch, from 1; 0 before the run begins.
     pub epoch: u64,
     /// The newest step, if there was one in this epoch.
     pub step: Option<StepInfo>,
@@ -170,7 +170,7 @@ impl Observer for LiveStatus {
             replicas: run.replicas,
             epochs: run.epochs,
             steps_per_epoch: run.steps_per_epoch,
-            epoch: run.state.epoch,
+            epoch: run.state.epochs_done + 1,
             history: run.state.history.clone(),
             time: RunTime::new(run),
             ..RunStatus::default()
@@ -244,7 +244,7 @@ mod tests {
     use crate::testing::{self, Fake, record, run, state, step_record};
 
     fn step(steps_done: u64, seconds: f64) -> StepInfo {
-        StepInfo { samples: steps_done * 100, seconds, ..testing::step(1, steps_done, 10) }
+        StepInfo { samples: steps_done * 100, seconds, ..testing::step(2, steps_done, 10) }
     }
 
     /// Ten steps an epoch, after the epochs of `history`.
@@ -257,14 +257,14 @@ mod tests {
     #[test]
     fn throughput_is_that_of_the_newest_half_second() {
         let mut status = begun(vec![record(1, [1.0; 4])]);
-        status.on_epoch_begin(1).unwrap();
+        status.on_epoch_begin(2).unwrap();
         for (done, seconds) in [(1, 2.0), (2, 2.25), (3, 2.5), (4, 2.75), (5, 6.5)] {
             status.on_step(&step(done, seconds)).unwrap();
         }
         assert_eq!(status.now().rates, [400.0, 200.0 / 4.0]);
         assert_eq!(status.now().progress(), (0.5, "step 5 of 10, 7s left".to_owned()));
         // Another epoch counts from its beginning.
-        status.on_epoch_begin(2).unwrap();
+        status.on_epoch_begin(3).unwrap();
         status.on_step(&step(1, 0.1)).unwrap();
         assert_eq!(status.now().rate(), Some(50.0));
     }

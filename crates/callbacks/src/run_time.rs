@@ -31,7 +31,7 @@ pub struct RunTime {
     /// Finished epochs, and their seconds.
     done: u64,
     seconds_done: f64,
-    /// The unfinished epoch at the resume: its number, steps and seconds.
+    /// The unfinished epoch at the resume: the epochs done before it, its steps and seconds.
     resumed: (u64, u64, f64),
     last: Option<EpochRecord>,
     step: Option<StepInfo>,
@@ -40,15 +40,15 @@ pub struct RunTime {
 impl RunTime {
     /// At the beginning of a run, or at its resume.
     pub fn new(run: &RunInfo<'_>) -> Self {
-        let TrainState { epoch, partial, history, .. } = run.state;
+        let TrainState { epochs_done, partial, history, .. } = run.state;
         RunTime {
             epochs: run.epochs,
             steps_per_epoch: run.steps_per_epoch,
             val_share: run.val_samples as f64 / run.train_samples.max(1) as f64,
             samples: run.train_samples as f64,
-            done: *epoch,
+            done: *epochs_done,
             seconds_done: history.iter().map(|record| record.seconds).sum(),
-            resumed: (*epoch, partial.steps, partial.seconds),
+            resumed: (*epochs_done, partial.steps, partial.seconds),
             last: history.last().cloned(),
             step: None,
         }
@@ -68,8 +68,8 @@ impl RunTime {
 
     /// The steps and seconds of the current epoch before this process.
     fn before(&self) -> (u64, f64) {
-        let (epoch, steps, seconds) = self.resumed;
-        if epoch == self.done { (steps, seconds) } else { (0, 0.0) }
+        let (done, steps, seconds) = self.resumed;
+        if done == self.done { (steps, seconds) } else { (0, 0.0) }
     }
 
     /// Seconds spent on training and evaluation, those before a resume included.
@@ -153,15 +153,15 @@ mod tests {
     fn a_new_run_is_timed_by_its_steps_and_then_by_its_epochs() {
         let mut time = begin(3, &state(vec![]));
         assert_eq!((time.elapsed(), time.left(), time.to_string().as_str()), (0.0, None, "0s elapsed"));
-        time.step(&step(0, 20, 20.0));
+        time.step(&step(1, 20, 20.0));
         // An evaluation takes a tenth of an epoch: 0.3 of the samples, a third of the time.
         assert_eq!((time.elapsed(), time.left_in_epoch(), time.left()), (20.0, Some(80.0), Some(310.0)));
         time.epoch(&EpochRecord { seconds: 150.0, images_per_second: 10.0, ..record(1, [1.0; 4]) });
         assert_eq!((time.elapsed(), time.left()), (150.0, Some(300.0)));
         // The first step of an epoch is slow: the last epoch tells better.
-        time.step(&step(1, 1, 4.0));
+        time.step(&step(2, 1, 4.0));
         assert_eq!((time.elapsed(), time.left()), (154.0, Some(99.0 + 50.0 + 150.0)));
-        time.step(&step(1, 50, 100.0));
+        time.step(&step(2, 50, 100.0));
         assert_eq!((time.elapsed(), time.left()), (250.0, Some(100.0 + 50.0 + 250.0)));
         time.epoch(&record(2, [1.0; 4]));
         time.epoch(&record(3, [1.0; 4]));
@@ -176,7 +176,7 @@ mod tests {
         let mut time = begin(3, &state);
         assert_eq!((time.elapsed(), time.left()), (180.0, Some(60.0 + 50.0 + 150.0)));
         // The seconds of a step are those since the resume.
-        time.step(&step(1, 60, 40.0));
+        time.step(&step(2, 60, 40.0));
         assert_eq!((time.elapsed(), time.left()), (220.0, Some(80.0 + 50.0 + 250.0)));
     }
 

@@ -2,7 +2,8 @@ use metrics::{ALWAYS, Values};
 use serde::{Deserialize, Serialize};
 
 /// The figures of one epoch: a row of `history.csv`, an object of `history.jsonl`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct EpochRecord {
     /// The epoch, from 1.
     pub epoch: u64,
@@ -23,10 +24,8 @@ impl EpochRecord {
     /// `images_per_second`.
     pub fn get(&self, name: &str) -> Option<f64> {
         match name {
-            "lr" | "learning_rate" => Some(self.lr),
             "seconds" => Some(self.seconds),
-            "images_per_second" => Some(self.images_per_second),
-            _ => self.metrics.get(name),
+            _ => figure_of(&self.metrics, self.lr, self.images_per_second, name),
         }
     }
 }
@@ -44,6 +43,7 @@ pub fn metric_names<'h>(history: impl IntoIterator<Item = &'h EpochRecord>) -> V
 
 /// The sums of an unfinished epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Partial {
     /// Steps done in this epoch.
     pub steps: u64,
@@ -64,6 +64,7 @@ pub struct Partial {
 
 /// The sums of an unfinished epoch at its last step with a [`StepRecord`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Recorded {
     /// Samples seen.
     pub samples: u64,
@@ -77,7 +78,8 @@ pub struct Recorded {
 
 /// The figures of the steps since the record before, or since the beginning of the epoch: an object of
 /// `history-steps.jsonl`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct StepRecord {
     /// The last of the steps, counted from 1 over the whole run.
     pub step: u64,
@@ -95,11 +97,16 @@ pub struct StepRecord {
 impl StepRecord {
     /// The figure with this name: a metric, by our name or Keras', `lr` (or `learning_rate`) or `images_per_second`.
     pub fn get(&self, name: &str) -> Option<f64> {
-        match name {
-            "lr" | "learning_rate" => Some(self.lr),
-            "images_per_second" => Some(self.images_per_second),
-            _ => self.metrics.get(name),
-        }
+        figure_of(&self.metrics, self.lr, self.images_per_second, name)
+    }
+}
+
+/// The figure with this name, of those that epochs and steps have.
+fn figure_of(metrics: &Values, lr: f64, images_per_second: f64, name: &str) -> Option<f64> {
+    match name {
+        "lr" | "learning_rate" => Some(lr),
+        "images_per_second" => Some(images_per_second),
+        _ => metrics.get(name),
     }
 }
 
@@ -130,9 +137,11 @@ fn means(loss_sum: f64, correct: f64, samples: u64) -> Values {
 
 /// The state of a run: with the tensors, everything for a resume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TrainState {
-    /// Epochs done.
-    pub epoch: u64,
+    /// Whole epochs done; the unfinished one is the next.
+    #[serde(rename = "epoch")]
+    pub epochs_done: u64,
     /// Steps done in the whole run.
     pub step: u64,
     /// The unfinished epoch after those.
@@ -163,4 +172,20 @@ pub struct Fingerprint {
     pub samples: usize,
     /// SHA-256 of their labels and pixels, in hexadecimal.
     pub sha256: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use serde_json::json;
+
+    /// Checkpoints of all versions have the same keys.
+    #[test]
+    fn a_checkpoint_calls_the_epochs_done_epoch() {
+        let state = testing::state(vec![testing::record(1, [0.5; 4]), testing::record(2, [0.5; 4])]);
+        let saved = serde_json::to_value(&state).unwrap();
+        assert_eq!((&saved["epoch"], &saved["epochs_done"]), (&json!(2), &json!(null)));
+        assert_eq!(serde_json::from_value::<TrainState>(saved).unwrap(), state);
+    }
 }

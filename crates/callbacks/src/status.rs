@@ -20,6 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Status {
     /// The number of processes that train together; 0 in runs of earlier versions.
     #[serde(default)]

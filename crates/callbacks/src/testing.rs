@@ -29,8 +29,8 @@ pub fn step_record(step: u64, loss: f64, acc: f64) -> StepRecord {
 
 /// The state after the epochs of `history`, ten steps each.
 pub fn state(history: Vec<EpochRecord>) -> TrainState {
-    let epoch = history.len() as u64;
-    TrainState { epoch, step: 10 * epoch, history, ..TrainState::default() }
+    let epochs_done = history.len() as u64;
+    TrainState { epochs_done, step: 10 * epochs_done, history, ..TrainState::default() }
 }
 
 /// A run of `epochs` epochs with this state.

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// A folder that is no valid checkpoint, and why.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Skipped {
     /// The folder.
     pub path: PathBuf,

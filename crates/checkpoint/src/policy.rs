@@ -71,6 +71,7 @@ pub struct BestSoFar {
 
 /// What to do after an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Decision {
     /// A checkpoint is due by the number of the epoch.
     pub periodic: bool,

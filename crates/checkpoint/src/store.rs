@@ -16,6 +16,7 @@ pub const MAX_STATE: u64 = 64 << 20;
 
 /// A checkpoint read from the disk, every byte of it verified.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Checkpoint<S> {
     /// The name it was saved under.
     pub name: String,
@@ -36,6 +37,7 @@ impl<S> Checkpoint<S> {
 
 /// A completed checkpoint in a list; its files are not verified yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry {
     /// The name it was saved under.
     pub name: String,
@@ -49,6 +51,7 @@ pub struct Entry {
 
 /// All checkpoints of a store.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Listing {
     /// The completed ones, oldest first.
     pub entries: Vec<Entry>,
@@ -58,6 +61,7 @@ pub struct Listing {
 
 /// The outcome of a search for the newest valid checkpoint.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Search<S> {
     /// The newest valid one.
     pub found: Option<Checkpoint<S>>,

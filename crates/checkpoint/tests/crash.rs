@@ -23,7 +23,7 @@ fn filled(value: u64) -> Tensors {
 
 /// The newest checkpoint's number, after a look whether all of it is of that number; 0 if there is none.
 fn newest(store: &Store) -> u64 {
-    let Search { found, skipped } = store.newest_valid::<u64>().unwrap();
+    let Search { found, skipped, .. } = store.newest_valid::<u64>().unwrap();
     assert!(skipped.is_empty(), "{skipped:?}");
     found.map_or(0, |found| {
         assert!(found.tensors == filled(found.state), "{} is not what was saved", found.name);

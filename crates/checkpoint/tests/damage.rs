@@ -21,7 +21,7 @@ fn store(root: &Path) -> (Store, PathBuf) {
 
 /// Asserts that `old` is found and `new` is skipped for a reason that contains `why`.
 fn falls_back(store: &Store, new: &Path, why: &str) {
-    let Search { found, skipped } = store.newest_valid::<i32>().unwrap();
+    let Search { found, skipped, .. } = store.newest_valid::<i32>().unwrap();
     let found = found.unwrap();
     assert_eq!((found.name.as_str(), found.state, found.tensors), ("old", 1, filled(1.0)));
     assert_eq!(skipped.len(), 1);

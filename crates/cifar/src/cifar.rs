@@ -77,7 +77,7 @@ impl<'a> Cifar<'a> {
     ///
     /// # Errors
     /// [`Error::NotFound`] if it isn't there and fetching is off, [`Error::NoSource`] if no source has it,
-    /// [`Error::Io`] if the data folder can't be written.
+    /// [`Error::File`] if the data folder can't be written.
     pub fn load(mut self) -> Result<Dataset> {
         self.obtain().map(|(_, data)| data)
     }

@@ -20,16 +20,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused to `action` a file or folder.
-    #[error("can't {action} {}: {source}", path.display())]
-    Io {
-        /// What was tried, e.g. `read`.
-        action: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The operating system's reason.
-        source: io::Error,
-    },
+    /// The operating system refused to read or write a file or folder.
+    #[error(transparent)]
+    File(#[from] files::Error),
 
     /// A batch file is truncated, too long, or no file at all.
     #[error("{} has {found} bytes, expected {expected}; it is truncated or not a CIFAR file", path.display())]
@@ -217,14 +210,7 @@ fn by_reason(failures: &[String]) -> String {
 impl Error {
     /// For `map_err`: the action and the file.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-        let path = path.to_path_buf();
-        move |source| Error::Io { action, path, source }
-    }
-}
-
-impl From<files::Error> for Error {
-    fn from(files::Error { action, path, source }: files::Error) -> Self {
-        Error::Io { action, path, source }
+        move |source| files::Error::io(action, path)(source).into()
     }
 }
 

@@ -50,7 +50,7 @@ impl Fetch<'_> {
         fs::create_dir_all(self.root).map_err(Error::io("create", self.root))?;
         let _lock = match self.lock() {
             // An archive in a folder that can't be written is read, and nothing is written.
-            Err(Error::Io { source, .. }) if is_read_only(&source) && !self.local_archives().is_empty() => {
+            Err(Error::File(error)) if is_read_only(&error.source) && !self.local_archives().is_empty() => {
                 return self.read_local_archive();
             }
             lock => lock?,

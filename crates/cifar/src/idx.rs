@@ -56,7 +56,7 @@ pub fn is_in(dir: impl AsRef<Path>) -> bool {
 /// Nothing is taken on trust: the sizes, the length of each file, and that both splits have images of one size with a label each.
 ///
 /// # Errors
-/// [`Error::Array`] for a file that is something else, or does not fit the others; [`Error::Io`].
+/// [`Error::Array`] for a file that is something else, or does not fit the others; [`Error::File`].
 ///
 /// ```no_run
 /// let characters = cifar::idx::read_dir("data/KMNIST/raw")?;

@@ -47,8 +47,9 @@ impl Records {
     }
 
     pub fn into_split(self) -> Result<Split> {
-        let coarse = (!self.kind.official().coarse.is_empty()).then(|| self.coarse.into());
-        Ok(Split { coarse, ..Split::of_pixels([SIDE, SIDE, CHANNELS], self.images, self.labels)? })
+        let mut split = Split::of_pixels([SIDE, SIDE, CHANNELS], self.images, self.labels)?;
+        split.coarse = (!self.kind.official().coarse.is_empty()).then(|| self.coarse.into());
+        Ok(split)
     }
 }
 

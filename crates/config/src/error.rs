@@ -67,6 +67,9 @@ pub enum Error {
     /// Weights of another program that don't fit, or a network that can't be exported.
     #[error(transparent)]
     Interchange(#[from] interchange::Error),
+    /// Another failure of a trained network.
+    #[error(transparent)]
+    Trained(trained::Error),
     /// A device failed.
     #[error(transparent)]
     Tensor(#[from] program::Error),
@@ -154,6 +157,7 @@ impl From<trained::Error> for Error {
             Lower::File(error) => error.into(),
             Lower::Interchange(error) => error.into(),
             Lower::Tensor(error) => error.into(),
+            other => Error::Trained(other),
         }
     }
 }

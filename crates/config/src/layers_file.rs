@@ -135,5 +135,5 @@ fn from_toml(path: &Path) -> Result<Imported> {
         reason: format!("its [[layer]] tables can't be read: {}", error.message()).into(),
     };
     let File { model: name, layer: architecture } = toml::from_str(&text).map_err(refuse)?;
-    Ok(Imported { name, architecture, ..Imported::default() })
+    Ok(Imported::new(name, architecture))
 }

@@ -51,7 +51,7 @@ pub fn skipped_checkpoints(path: &Path) -> Vec<String> {
         return Vec::new();
     }
     let search = Store::open(path).and_then(|store| store.newest_valid::<IgnoredAny>());
-    let Ok(Search { found: Some(found), skipped }) = search else { return Vec::new() };
+    let Ok(Search { found: Some(found), skipped, .. }) = search else { return Vec::new() };
     let warning = |skipped: Skipped| {
         format!("a checkpoint was skipped: {}; {} is taken instead", skipped.why, found.path.display())
     };

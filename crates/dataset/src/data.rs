@@ -8,6 +8,7 @@ use crate::split::Split;
 
 /// A data set: a training split, a test split, maybe one to validate on, and the names of the classes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Dataset {
     /// `cifar10`, `cifar100`, `mnist`, `fashion-mnist`, `synthetic`, or the name of a folder.
     pub name: String,

@@ -17,6 +17,7 @@ const TOGETHER: (usize, usize) = (64 << 20, 1024);
 
 /// Labelled images, for training or for testing.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Split {
     /// `[n, height, width, channels]`: image, row, column, channel (red, green and blue, or grey alone), 0..=255, in standard (C)
     /// order. `[0, height, width, channels]` where `files` has the images. CIFAR has 32 x 32 x 3, MNIST 28 x 28 x 1.

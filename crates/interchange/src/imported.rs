@@ -3,6 +3,7 @@ use models::Architecture;
 
 /// A network as a file of another program describes it, without its weights.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Imported {
     /// The network's name.
     pub name: String,
@@ -20,4 +21,11 @@ pub struct Imported {
     pub notes: Vec<String>,
     /// The optimizer that the file names, or why it can't be taken. `None` if it names none.
     pub compiled: Option<Result<Compiled, String>>,
+}
+
+impl Imported {
+    /// A network with these layers, of which nothing else is known.
+    pub fn new(name: impl Into<String>, architecture: Architecture) -> Self {
+        Imported { name: name.into(), architecture, ..Imported::default() }
+    }
 }

@@ -5,6 +5,7 @@ use models::Model;
 
 /// A network of another program with its weights.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Loaded {
     /// The network, to be built on a device.
     pub model: Model,

@@ -5,6 +5,7 @@ use philox::{Philox, domain};
 /// For convolutions `fan_in = kh * kw * c` and `fan_out = kh * kw * k`. The draws are a pure function of the seed and the
 /// parameter's name.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Initializer {
     /// All 0.
     Zeros,

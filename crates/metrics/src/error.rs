@@ -3,6 +3,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// The reasons for refusing metrics.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// No metric has this name.
     #[error("the metric is `{name}`, but must be one of {known}")]

@@ -136,8 +136,8 @@ proptest! {
     /// No progress, however odd, makes a valid schedule panic or leave the numbers.
     #[test]
     fn factors_are_numbers(schedule in schedule(), at in any::<[u64; 4]>()) {
-        let [step, epoch, steps_per_epoch, epochs] = at;
-        let factor = schedule.factor(&Progress { step, epoch, steps_per_epoch, epochs });
+        let [step, epochs_done, steps_per_epoch, epochs] = at;
+        let factor = schedule.factor(&Progress { step, epochs_done, steps_per_epoch, epochs });
         prop_assert!(factor >= 0.0, "{}", factor);
     }
 }

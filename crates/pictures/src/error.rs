@@ -16,16 +16,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused to `action` a file or folder.
-    #[error("can't {action} {}: {source}", path.display())]
-    Io {
-        /// What was tried, e.g. `read`.
-        action: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The operating system's reason.
-        source: io::Error,
-    },
+    /// The operating system refused to read or write a file or folder.
+    #[error(transparent)]
+    File(#[from] files::Error),
 
     /// Pictures of a folder that would take more memory than there is.
     #[error(
@@ -97,21 +90,14 @@ impl Error {
                 let why = why(source);
                 (path.clone(), why.split(';').next().unwrap_or_default().to_owned())
             }
-            Error::Io { path, source, .. } => (path.clone(), source.to_string()),
+            Error::File(files::Error { path, source, .. }) => (path.clone(), source.to_string()),
             other => (PathBuf::new(), other.to_string()),
         }
     }
 
     /// For `map_err`: the action and the file.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-        let path = path.to_path_buf();
-        move |source| Error::Io { action, path, source }
-    }
-}
-
-impl From<files::Error> for Error {
-    fn from(files::Error { action, path, source }: files::Error) -> Self {
-        Error::Io { action, path, source }
+        move |source| files::Error::io(action, path)(source).into()
     }
 }
 

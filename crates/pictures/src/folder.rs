@@ -41,7 +41,7 @@ const SIDE: usize = 32;
 /// [`Error::ClassFolders`] if the folder has another structure. [`Error::Splits`] for folders that look like
 /// splits. [`Error::Image`] for a picture that can't be decoded, or that would take absurdly much memory;
 /// [`Error::Pictures`] for several. [`Error::Data`] for a size that no picture can be scaled to.
-/// [`Error::Memory`] if the pictures need more than [is free](ClassFolders::free_memory). [`Error::Io`].
+/// [`Error::Memory`] if the pictures need more than [is free](ClassFolders::free_memory). [`Error::File`].
 ///
 /// ```no_run
 /// let pets = pictures::read("pets")?;
@@ -192,8 +192,10 @@ impl<'a> ClassFolders<'a> {
             });
         }
         let name = self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy();
-        let data = Dataset::new(name, train, test, listing.classes)?;
-        Ok(Dataset { validation, validation_from: Some(listing.validation_from), unreadable, ..data })
+        let mut data = Dataset::new(name, train, test, listing.classes)?;
+        (data.validation, data.validation_from) = (validation, Some(listing.validation_from));
+        data.unreadable = unreadable;
+        Ok(data)
     }
 
     /// Reports the files that belong to no class.

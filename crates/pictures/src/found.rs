@@ -25,6 +25,7 @@ pub const ENDINGS: [&str; 6] = ["bmp", "gif", "jpeg", "jpg", "png", "webp"];
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Found {
     /// The files with one of the [`ENDINGS`], in capitals or not.
     pub pictures: Vec<PathBuf>,

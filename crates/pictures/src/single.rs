@@ -13,7 +13,7 @@ impl Decoder {
     /// Decodes one picture: the bytes of its pixels, row by row.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) or [`Error::Image`](crate::Error::Image) if it can't be read or decoded, or is too large.
+    /// [`Error::File`](crate::Error::File) or [`Error::Image`](crate::Error::Image) if it can't be read or decoded, or is too large.
     pub fn decode(&self, file: impl AsRef<Path>) -> Result<Vec<u8>> {
         let mut pixels = vec![0; decode::bytes_of(self.shape)];
         decode::one(file.as_ref(), self, &mut pixels)?;

@@ -48,12 +48,12 @@ impl SplitDecoder<'_, '_> {
             pictures = kept;
         }
         let (paths, labels): (Vec<_>, Vec<_>) = pictures.into_iter().unzip();
-        Ok(match on_demand {
-            true => Split::of_files(Files::new(paths, self.decoder.shape, self.decoder)?, labels)?,
-            false => {
-                Split { paths: Some(paths.into()), ..Split::of_pixels(self.decoder.shape, images, labels)? }
-            }
-        })
+        if on_demand {
+            return Ok(Split::of_files(Files::new(paths, self.decoder.shape, self.decoder)?, labels)?);
+        }
+        let mut split = Split::of_pixels(self.decoder.shape, images, labels)?;
+        split.paths = Some(paths.into());
+        Ok(split)
     }
 
     /// Decodes all of them into `images`. Returns the places of the bad ones.

@@ -7,6 +7,7 @@ const SHORT: usize = 16;
 
 /// The kind of a panel's values, which decides the range of the [axis](Scale::axis).
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Scale {
     /// Losses. The axis leaves out the few that stand far above the rest. It begins at 0 unless that would
     /// waste half of it; for one epoch, always.

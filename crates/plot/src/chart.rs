@@ -25,6 +25,7 @@ const HEADER: f64 = 92.0;
 
 /// Panels under a title, at most three in a row: 800 x 608 pixels each, and 92 for the title.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Chart {
     /// The title, as in "MODEL on DATASET".
     pub title: String,
@@ -36,6 +37,7 @@ pub struct Chart {
 
 /// Curves over the epochs with one axis.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Panel {
     /// Its title, such as "Loss".
     pub title: String,
@@ -51,6 +53,7 @@ pub struct Panel {
 
 /// A value over the epochs.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Curve {
     /// The name for the legend.
     pub name: String,
@@ -64,6 +67,7 @@ pub struct Curve {
 
 /// A point with a ring around it, such as the best epoch.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Highlight {
     /// The name for the legend.
     pub name: String,
@@ -72,6 +76,16 @@ pub struct Highlight {
 }
 
 impl Chart {
+    /// These panels under a title.
+    pub fn new(title: impl Into<String>, panels: Vec<Panel>) -> Chart {
+        Chart { title: title.into(), subtitle: String::new(), panels }
+    }
+
+    /// The same with a line below the title.
+    pub fn subtitle(self, subtitle: impl Into<String>) -> Chart {
+        Chart { subtitle: subtitle.into(), ..self }
+    }
+
     /// The picture as an SVG file.
     pub fn svg(&self) -> String {
         let (size @ [width, height], marks) = self.layout();
@@ -153,6 +167,11 @@ impl Panel {
         let x = Axis::epochs(first.unwrap_or(1.0).floor() as u64..=last.unwrap_or(1.0).ceil() as u64);
         let y = scale.axis(points().map(|&(_, value)| value));
         Panel { title: title.into(), x, y, curves, highlight: None }
+    }
+
+    /// The same with a ring around the point (epoch, value), which the legend names.
+    pub fn highlight(self, name: impl Into<String>, at: (f64, f64)) -> Panel {
+        Panel { highlight: Some(Highlight { name: name.into(), at }), ..self }
     }
 
     /// The plot alone as an SVG element for a web page. It has no title and no legend: HTML has them.
@@ -244,12 +263,26 @@ impl Curve {
     /// ```
     /// use plot::Curve;
     ///
-    /// let validation = Curve { colour: 1, dashed: true, ..Curve::new("validation", [0.9, 0.7]) };
+    /// let validation = Curve::new("validation", [0.9, 0.7]).colour(1).dashed(true);
     /// assert_eq!(validation.points, [(1.0, 0.9), (2.0, 0.7)]);
     /// ```
     pub fn new(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Curve {
-        let points = values.into_iter().zip(1..).map(|(value, epoch)| (f64::from(epoch), value)).collect();
-        Curve { name: name.into(), colour: 0, dashed: false, points }
+        Curve::of_points(name, values.into_iter().zip(1..).map(|(value, epoch)| (f64::from(epoch), value)))
+    }
+
+    /// The same through these points: epochs, in order, and values.
+    pub fn of_points(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Curve {
+        Curve { name: name.into(), colour: 0, dashed: false, points: points.into_iter().collect() }
+    }
+
+    /// The same in another of six colours, which repeat.
+    pub fn colour(self, colour: usize) -> Curve {
+        Curve { colour, ..self }
+    }
+
+    /// The same with a dashed line, as validation has.
+    pub fn dashed(self, dashed: bool) -> Curve {
+        Curve { dashed, ..self }
     }
 
     /// A short piece of the line as an SVG element, for the legend of a [panel](Panel::svg) in a web page.

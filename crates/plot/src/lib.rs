@@ -8,8 +8,7 @@
 //! use plot::{Chart, Curve, Panel, Scale};
 //!
 //! let loss = vec![Curve::new("training", [2.3, 1.1, 0.6]), Curve::new("validation", [2.0, 1.3, 0.9])];
-//! let mut chart = Chart { title: "a small CNN".into(), ..Chart::default() };
-//! chart.panels.push(Panel::new("Loss", Scale::Loss, loss));
+//! let chart = Chart::new("a small CNN", vec![Panel::new("Loss", Scale::Loss, loss)]);
 //! assert!(chart.svg().starts_with("<svg xmlns="));
 //! ```
 #![forbid(unsafe_code)]

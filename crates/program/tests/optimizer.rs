@@ -320,7 +320,7 @@ fn ten_steps_in_groups() {
             let mut history = Vec::new();
             for (step, grad) in (0..).zip(grads.chunks(whole.len)) {
                 device.upload(grad, &mut dparams, 0).unwrap();
-                state.begin_epoch(at(step).epoch);
+                state.begin_epoch(at(step).epochs_done);
                 let lr = schedule.lr(case["lr"].as_f64().unwrap(), &at(step));
                 state.step(&device, lr, &mut params, &mut dparams, whole).unwrap();
                 history.extend(params.to_vec(&device, 0, whole.len).unwrap());

@@ -94,13 +94,10 @@ fn curves(runs: &[RunReport], figures: &[(&str, Option<&str>)]) -> Vec<Curve> {
         let curve = |(f, (name, figure)): (usize, &(&str, Option<&str>))| {
             let figure = (*figure)?;
             let value = |record: &EpochRecord| record.get(figure).unwrap_or(f64::NAN);
-            Some(Curve {
-                // Tooltips show it too, and do not escape control characters.
-                name: if several { printable(&format!("{} {name}", run.name)) } else { (*name).to_owned() },
-                colour: if several { k } else { f },
-                dashed: f == 1,
-                points: run.history.iter().map(|record| (record.epoch as f64, value(record))).collect(),
-            })
+            // Tooltips show it too, and do not escape control characters.
+            let name = if several { printable(&format!("{} {name}", run.name)) } else { (*name).to_owned() };
+            let points = run.history.iter().map(|record| (record.epoch as f64, value(record)));
+            Some(Curve::of_points(name, points).colour(if several { k } else { f }).dashed(f == 1))
         };
         figures.iter().enumerate().filter_map(curve).collect::<Vec<_>>()
     };

@@ -64,7 +64,7 @@ pub fn live_figures(status: &RunStatus, ended: Option<&str>) -> String {
     let mut out = String::new();
     let (share, words) = status.progress();
     let epochs = status.epochs.max(1);
-    let epoch = (status.epoch + 1).min(epochs);
+    let epoch = status.epoch.clamp(1, epochs);
     match ended {
         Some(how) => {
             let _ = writeln!(out, "<p id=\"ended\" class=\"alert\">{}</p>", Escaped(how));
@@ -129,16 +129,16 @@ fn tiles(status: &RunStatus, ended: bool, out: &mut String) {
 /// Training within the epochs, validation after each.
 fn charts(status: &RunStatus, out: &mut String) {
     let x = Axis::epochs(0..=status.epochs_shown());
-    let curve = |name: &str, points| Curve { points, ..Curve::new(name, []) };
-    let panel = |title: &str, scale, curves| Panel { x: x.clone(), ..Panel::new(title, scale, curves) };
+    let panel = |title: &str, scale, curves| {
+        let mut panel = Panel::new(title, scale, curves);
+        panel.x = x.clone();
+        panel
+    };
     let metrics = grouped(metric_names(&status.history));
     let metrics = metrics.into_iter().map(|Group { about, training, validation, .. }| {
-        let training = training.map(|name| curve("training", status.by_step(name)));
-        let validation = validation.map(|name| Curve {
-            colour: 1,
-            dashed: true,
-            ..curve("validation", status.by_epoch(name))
-        });
+        let training = training.map(|name| Curve::of_points("training", status.by_step(name)));
+        let of_validation = |name| Curve::of_points("validation", status.by_epoch(name));
+        let validation = validation.map(|name| of_validation(name).colour(1).dashed(true));
         panel(&about.title, scale(about.unit), training.into_iter().chain(validation).collect())
     });
     let others = [
@@ -146,7 +146,7 @@ fn charts(status: &RunStatus, out: &mut String) {
         ("Training images a second", "images a second", "images_per_second"),
     ];
     let others = others.map(|(title, name, figure)| {
-        panel(title, Scale::FromZero, vec![curve(name, status.by_step(figure))])
+        panel(title, Scale::FromZero, vec![Curve::of_points(name, status.by_step(figure))])
     });
     figures::figures(metrics.chain(others), out);
 }

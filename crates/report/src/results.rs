@@ -42,7 +42,7 @@ fn by_class(Tested { classes, evaluation, .. }: &Tested, out: &mut String) {
     out.push_str("<section><h3>Accuracy by class</h3><div class=\"scroll\"><table class=\"bars\">\n");
     out.push_str("<tr><td><td><th>recall<th>precision<th>F1<th>images</tr>\n");
     for (class, scores) in classes.iter().zip(evaluation.class_scores()) {
-        let ClassScores { samples, precision, recall, f1 } = scores;
+        let ClassScores { samples, precision, recall, f1, .. } = scores;
         let percent =
             |share: f64| if share.is_finite() { format!("{:.1}%", 100.0 * share) } else { "–".into() };
         let width = 100.0 * if recall.is_finite() { recall } else { 0.0 };

@@ -2,7 +2,7 @@ use crate::run_report::Tested;
 use crate::{Error, RunReport, live_figures, live_page, page, report, save_report};
 use callbacks::Observer;
 use callbacks::testing::{means, record, run, state, step, step_record};
-use callbacks::{Environment, History, LiveStatus, RunInfo, RunStatus, StepInfo, StepRecord};
+use callbacks::{Environment, History, LiveStatus, RunStatus};
 use config::{recipe, save_config};
 use image::RgbImage;
 use trained::{Evaluation, Mistake};
@@ -27,14 +27,10 @@ fn tested(classes: usize) -> Tested {
     let mut confusion = vec![vec![0; classes]; classes];
     (confusion[0][0], confusion[0][1], confusion[1][1]) = (7, 3, 5);
     let mistakes = vec![Mistake { sample: 4, label: 0, taken_for: 1, probability: 0.75 }];
-    let evaluation = Evaluation {
-        samples: 15,
-        loss: 0.5,
-        acc: 0.8,
-        metrics: [("f1", 0.75)].into_iter().collect(),
-        confusion,
-        mistakes,
-    };
+    let mut evaluation = Evaluation::default();
+    (evaluation.samples, evaluation.loss, evaluation.acc) = (15, 0.5, 0.8);
+    evaluation.metrics = [("f1", 0.75)].into_iter().collect();
+    (evaluation.confusion, evaluation.mistakes) = (confusion, mistakes);
     let classes = (0..classes).map(|k| format!("<class {k}>")).collect();
     let picture = || RgbImage::from_pixel(2, 2, image::Rgb([9, 8, 7]));
     let images = "the first 15 of the 90 test images of <set>".into();
@@ -156,14 +152,20 @@ fn a_live_page_has_figures_and_settings() {
     save_config(&recipe("quick").unwrap(), folder.path()).unwrap();
     let state = state(vec![record(1, [0.75, 0.5, 0.9, 0.375])]);
     let mut status = LiveStatus::default();
-    let begun = run(70, &state);
-    let begun =
-        RunInfo { model: markup, recipe: markup, devices: markup.into(), steps_per_epoch: 10, ..begun };
-    let record = |step| StepRecord { epoch: 2, images_per_second: 99.0, ..step_record(step, 0.625, 0.5) };
+    let mut begun = run(70, &state);
+    (begun.model, begun.recipe, begun.devices) = (markup, markup, markup.into());
+    begun.steps_per_epoch = 10;
+    let record = |step| {
+        let mut record = step_record(step, 0.625, 0.5);
+        (record.epoch, record.images_per_second) = (2, 99.0);
+        record
+    };
+    let mut seen = step(2, 5, 10);
+    seen.metrics = means(0.6875, 0.5);
     for seen in [
         status.on_begin(&begun),
-        status.on_epoch_begin(1),
-        status.on_step(&StepInfo { metrics: means(0.6875, 0.5), ..step(1, 5, 10) }),
+        status.on_epoch_begin(2),
+        status.on_step(&seen),
         status.on_record(&record(12)),
         status.on_record(&record(15)),
         status.on_warning(markup),

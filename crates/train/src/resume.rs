@@ -72,7 +72,7 @@ impl Resume {
         if !folder.is_dir() {
             return Ok(None);
         }
-        let Listing { entries, skipped } = Store::open(folder)?.list()?;
+        let Listing { entries, skipped, .. } = Store::open(folder)?.list()?;
         // A checkpoint is renamed when all its files are complete. So an empty folder never was one.
         let empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut files| files.next().is_none());
         if entries.is_empty() && skipped.iter().all(|skipped| empty(&skipped.path)) {
@@ -115,7 +115,7 @@ impl Resume {
     /// `config` has neither more epochs nor other early stopping.
     pub(crate) fn may_have_ended(&self, config: &Config) -> bool {
         let Resume { config: saved, state, .. } = self;
-        let left = state.partial.steps == 0 && state.epoch < config.training.epochs;
+        let left = state.partial.steps == 0 && state.epochs_done < config.training.epochs;
         left && config.training.epochs <= saved.training.epochs
             && config.outputs.early_stop == saved.outputs.early_stop
     }

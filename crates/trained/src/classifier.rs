@@ -25,6 +25,7 @@ pub struct Classifier {
 
 /// What a classifier thinks of one picture.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Prediction {
     /// A probability for each class, by label; they sum to 1.
     pub probabilities: Vec<f32>,

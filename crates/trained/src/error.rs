@@ -9,6 +9,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 ///
 /// The list is closed, so that other crates can convert each variant into one of theirs.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// An option, or something about the data, with a value that makes no sense.
     #[error(transparent)]

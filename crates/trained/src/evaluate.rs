@@ -5,7 +5,8 @@ use metrics::{Tally, Values};
 use std::slice;
 
 /// How well a classifier does on labelled pictures.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Evaluation {
     /// How many pictures.
     pub samples: usize,
@@ -44,6 +45,7 @@ impl Evaluation {
 
 /// How well one class is told from the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ClassScores {
     /// The number of pictures of the class.
     pub samples: u64,
@@ -59,9 +61,8 @@ impl Evaluation {
     /// Precision, recall and F1 score of each class.
     ///
     /// ```
-    /// let confusion = vec![vec![3, 1], vec![2, 4]];
-    /// let evaluation =
-    ///     trained::Evaluation { samples: 10, loss: 0.5, acc: 0.7, metrics: Default::default(), confusion, mistakes: vec![] };
+    /// let mut evaluation = trained::Evaluation::default();
+    /// evaluation.confusion = vec![vec![3, 1], vec![2, 4]];
     /// let scores = evaluation.class_scores();
     /// assert_eq!((scores[0].precision, scores[0].recall, scores[0].f1), (0.6, 0.75, 2.0 / 3.0));
     /// ```

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// What a network is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Format {
     /// A model file like that of a run: `.safetensors`.
     Towers,

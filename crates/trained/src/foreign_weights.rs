@@ -325,14 +325,9 @@ impl ForeignWeights {
         let Fit { network, architecture, classes, .. } = self.fit(path, image, &Assumed::default())?;
         let [height, width, channels] = image;
         let (image, channels) = (Some([height, width]), Some(channels));
-        Ok(Imported {
-            name: network,
-            architecture,
-            classes: Some(classes),
-            image,
-            channels,
-            ..Imported::default()
-        })
+        let mut imported = Imported::new(network, architecture);
+        (imported.classes, imported.image, imported.channels) = (Some(classes), image, channels);
+        Ok(imported)
     }
 
     /// The preprocessing that networks of this name or origin have, and why, as a sentence.

@@ -9,6 +9,7 @@ pub(crate) const EPSILON: f64 = 1e-6;
 /// What happens to pixels first, in training and in evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Preprocessing {
     /// Nothing: the network takes values from 0 to 255.
     None,
@@ -65,6 +66,7 @@ const CAFFE: [f32; 3] = [103.939, 116.779, 123.68];
 
 /// A [`Preprocessing`] with its measurements of the training data. It turns a picture into a network's input.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Input {
     /// `x`, from 0 to 255.
     None,

@@ -5,7 +5,6 @@
 //! and ONNX. The crate knows nothing of training.
 //!
 //! ```
-//! use augment::ImageDataGenerator;
 //! use layers::Mode;
 //! use trained::{Classifier, Description, Input, Trained, evaluate};
 //!
@@ -16,9 +15,7 @@
 //! let tensors = interchange::tensors(&network)?;
 //!
 //! let data = cifar::synthetic(1, 10, 20);
-//! let (network, classes, dataset, image) = ("small_cnn", &data.classes[..], &data.name[..], data.test.shape());
-//! let (input, options) = (&Input::DivideBy255, &Input::DivideBy255.options(ImageDataGenerator::new()));
-//! let about = Description { network, layers: &[], classes, dataset, image, input, options };
+//! let about = Description::new("small_cnn", data.test.shape(), &data.classes).input(&Input::DivideBy255);
 //! let mut classifier = Classifier::new(&Trained::new("memory", &about, tensors), &device, 20)?;
 //! let evaluation = evaluate(&mut classifier, &data, |_, _| {})?;
 //! assert_eq!(evaluation.samples, 20);

@@ -6,6 +6,7 @@ use checkpoint::{Tensors, load_tensors};
 use interchange::{Imported, pytorch};
 use models::{Architecture, LayerSpec, Model};
 use options::{Message, message};
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -87,7 +88,9 @@ impl From<Trained> for Imported {
     fn from(trained: Trained) -> Self {
         let Trained { network: name, architecture, classes, image: [height, width, channels], .. } = trained;
         let (classes, image, channels) = (Some(classes.len()), Some([height, width]), Some(channels));
-        Imported { name, architecture, classes, image, channels, ..Imported::default() }
+        let mut imported = Imported::new(name, architecture);
+        (imported.classes, imported.image, imported.channels) = (classes, image, channels);
+        imported
     }
 }
 
@@ -176,11 +179,9 @@ impl Trained {
     /// A network whose parameters are among `tensors`, under the names of its slots; `path` is where they came from.
     ///
     /// ```
-    /// # use augment::ImageDataGenerator;
     /// # use trained::{Description, Input, Trained};
-    /// let (input, options) = (&Input::DivideBy255, &ImageDataGenerator::new().rescale(1.0 / 255.0));
-    /// let (classes, image) = (&["cat".to_owned(), "dog".to_owned()], [32, 32, 3]);
-    /// let about = Description { network: "small_cnn", layers: &[], classes, dataset: "pets", image, input, options };
+    /// let classes = ["cat".to_owned(), "dog".to_owned()];
+    /// let about = Description::new("small_cnn", [32, 32, 3], &classes).input(&Input::DivideBy255);
     /// let trained = Trained::new("memory", &about, checkpoint::Tensors::new());
     /// let error = trained.model().unwrap_err().to_string();
     /// assert_eq!(error, "memory: there is no tensor `conv2d/kernel`");
@@ -195,7 +196,7 @@ impl Trained {
             dataset: about.dataset.to_owned(),
             image: about.image,
             input: about.input.clone(),
-            options: about.options.evaluation(),
+            options: about.generator().evaluation(),
             resize: Resizing::default(),
             told: Vec::new(),
             assumed: None,
@@ -250,7 +251,6 @@ impl Trained {
     /// can be [brought onto a device](crate::Classifier::new) and [exported](crate::export()) as any other.
     ///
     /// ```
-    /// # use augment::ImageDataGenerator;
     /// # use checkpoint::{Tensors, save_tensors};
     /// # use layers::{Dense, Flatten, Graph};
     /// # use models::Model;
@@ -267,9 +267,8 @@ impl Trained {
     /// # let mut tensors = Tensors::new();
     /// # tensors.insert("dense/kernel", [3072, 2], vec![0.5; 6144])?;
     /// # tensors.insert("dense/bias", [2], vec![0.5; 2])?;
-    /// # let (input, options) = (&Input::DivideBy255, &Input::DivideBy255.options(ImageDataGenerator::new()));
-    /// # let (classes, image) = (&["cat".to_owned(), "dog".to_owned()], [32, 32, 3]);
-    /// # Description { network: "mine", layers: &[], classes, dataset: "pets", image, input, options }.add_to(&mut tensors)?;
+    /// # let classes = ["cat".to_owned(), "dog".to_owned()];
+    /// # Description::new("mine", [32, 32, 3], &classes).input(&Input::DivideBy255).add_to(&mut tensors)?;
     /// # save_tensors(file, &tensors, tensors.metadata())?;
     /// let trained = Trained::read(file)?.with_model(mine(2)?)?;
     /// let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 1)?;
@@ -394,12 +393,12 @@ impl Trained {
     /// Adds the description that inference needs.
     fn describe(&self, tensors: &mut Tensors) -> Result<()> {
         let Trained { network, architecture, classes, dataset, image, input, options, .. } = self;
-        let (layers, image) = (&architecture.layers[..], *image);
         if !self.named {
             tensors.metadata_mut().insert(ASSUMED.to_owned(), "true".to_owned());
         }
         self.resize.add_to(tensors);
-        Description { network, layers, classes, dataset, image, input, options }.add_to(tensors)
+        let about = Description::new(network, *image, classes).layers(&architecture.layers).dataset(dataset);
+        about.input(input).options(options).add_to(tensors)
     }
 }
 
@@ -418,37 +417,68 @@ pub(crate) fn surplus<'t>(tensors: &'t Tensors, names: &HashSet<String>) -> Opti
 /// What inference needs beside the parameters.
 ///
 /// ```
-/// use augment::ImageDataGenerator;
 /// use checkpoint::Tensors;
 /// use trained::{Description, Input};
 ///
 /// let mut tensors = Tensors::new();
-/// let (input, options) = (&Input::DivideBy255, &Input::DivideBy255.options(ImageDataGenerator::new()));
-/// let classes = &["cat".to_owned(), "dog".to_owned()];
-/// let image = [32, 32, 3];
-/// Description { network: "small_cnn", layers: &[], classes, dataset: "pets", image, input, options }.add_to(&mut tensors)?;
+/// let classes = ["cat".to_owned(), "dog".to_owned()];
+/// let about = Description::new("small_cnn", [32, 32, 3], &classes).dataset("pets");
+/// about.input(&Input::DivideBy255).add_to(&mut tensors)?;
 /// assert_eq!(tensors.metadata()["towers.classes"], r#"["cat","dog"]"#);
 /// # Ok::<(), trained::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
     /// The network's name: one of [`models::NAMES`], or any other for a custom network.
-    pub network: &'a str,
+    network: &'a str,
     /// The layers of a custom network, if they are known; none for a built-in one.
-    pub layers: &'a [LayerSpec],
+    layers: &'a [LayerSpec],
     /// The class names, by label.
-    pub classes: &'a [String],
+    classes: &'a [String],
     /// The name of the training data set.
-    pub dataset: &'a str,
+    dataset: &'a str,
     /// Height, width and channels of the images.
-    pub image: [usize; 3],
+    image: [usize; 3],
     /// What turns a picture into the network's input.
-    pub input: &'a Input,
+    input: &'a Input,
     /// The augmentation, with the steps of `input` and the measurements of its standardization.
-    pub options: &'a ImageDataGenerator,
+    options: Option<&'a ImageDataGenerator>,
 }
 
-impl Description<'_> {
+impl<'a> Description<'a> {
+    /// A network for images of this height, width and channels, which tells these classes apart. By default pixels go in as
+    /// they are, and the data set has no name.
+    pub fn new(network: &'a str, image: [usize; 3], classes: &'a [String]) -> Self {
+        let (layers, dataset, input) = (&[][..], "", &Input::None);
+        Description { network, layers, classes, dataset, image, input, options: None }
+    }
+
+    /// The layers of a custom network.
+    pub fn layers(self, layers: &'a [LayerSpec]) -> Self {
+        Description { layers, ..self }
+    }
+
+    /// The name of the training data set.
+    pub fn dataset(self, dataset: &'a str) -> Self {
+        Description { dataset, ..self }
+    }
+
+    /// What turns a picture into the network's input.
+    pub fn input(self, input: &'a Input) -> Self {
+        Description { input, ..self }
+    }
+
+    /// The augmentation of training, with the steps of the input and the measurements of its standardization. By default it has
+    /// the steps of the input alone.
+    pub fn options(self, options: &'a ImageDataGenerator) -> Self {
+        Description { options: Some(options), ..self }
+    }
+
+    fn generator(&self) -> Cow<'a, ImageDataGenerator> {
+        let own = || Cow::Owned(self.input.options(ImageDataGenerator::new()));
+        self.options.map_or_else(own, Cow::Borrowed)
+    }
+
     /// Adds it to the tensors and metadata of a model file.
     ///
     /// # Errors
@@ -484,7 +514,7 @@ impl Description<'_> {
         if !self.layers.is_empty() {
             metadata.insert(ARCHITECTURE.to_owned(), serde_json::json!(self.layers).to_string());
         }
-        standardization::write(self.input, self.options, tensors)
+        standardization::write(self.input, &self.generator(), tensors)
     }
 }
 

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 /// A trained network's values as the first ones of a new run: from a file of ours, of Keras or of PyTorch.
 ///
 /// ```
-/// # use augment::ImageDataGenerator;
 /// # use checkpoint::Tensors;
 /// # use layers::{Dense, Flatten, Graph};
 /// # use models::Model;
@@ -24,9 +23,8 @@ use std::path::{Path, PathBuf};
 ///     let logits = graph.add(Dense::new(classes), x)?;
 ///     Ok(Model::new(graph, logits))
 /// }
-/// # let (input, options) = (&Input::DivideBy255, &Input::DivideBy255.options(ImageDataGenerator::new()));
-/// # let (classes, image) = (&["cat".to_owned(), "dog".to_owned()], [8, 8, 3]);
-/// # let about = Description { network: "linear", layers: &[], classes, dataset: "pets", image, input, options };
+/// # let classes = ["cat".to_owned(), "dog".to_owned()];
+/// # let about = Description::new("linear", [8, 8, 3], &classes).input(&Input::DivideBy255);
 /// # let mut tensors = Tensors::new();
 /// # tensors.insert("dense/kernel", [192, 2], vec![0.5; 384])?;
 /// # tensors.insert("dense/bias", [2], vec![0.5; 2])?;

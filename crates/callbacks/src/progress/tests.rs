@@ -66,16 +66,16 @@ impl TermLike for Tape {
 
 fn step(steps_done: u64, seconds: f64) -> StepInfo {
     let metrics = testing::means(1.1012345, 0.60434);
-    StepInfo { metrics, lr: 0.005, seconds, ..testing::step(2, steps_done, 1563) }
+    StepInfo { metrics, lr: 0.005, seconds, ..testing::step(3, steps_done, 1563) }
 }
 
-/// `before`: the steps of epoch 2 that were done before a resume.
+/// `before`: the steps of epoch 3 that were done before a resume.
 fn begin<O: Write + Send, E: Write + Send>(progress: &mut Progress<O, E>, before: u64) {
     let epochs = 70;
     let mut start = state((1..=2).map(|epoch| record(epoch, [1.0; 4])).collect());
     (start.partial.steps, start.partial.samples) = (before, 32 * before);
     progress.on_begin(&run(epochs, &start)).unwrap();
-    progress.on_epoch_begin(2).unwrap();
+    progress.on_epoch_begin(3).unwrap();
 }
 
 fn end<O: Write + Send, E: Write + Send>(progress: &mut Progress<O, E>) {
@@ -121,7 +121,7 @@ fn a_log_shows_life_every_half_minute() {
     let expected = "Epoch 3/70: 150/1563 - ETA: 4:43 - 160 img/s - loss: 1.1012 - acc: 0.6043 - run: 3m<5h53m\n\
                     Epoch 3/70: 300/1563 - ETA: 4:13 - 160 img/s - loss: 1.1012 - acc: 0.6043 - run: 3m<5h53m\n";
     assert_eq!(err.take(), expected);
-    progress.on_epoch_begin(3).unwrap();
+    progress.on_epoch_begin(4).unwrap();
     progress.on_step(&step(1, 30.0)).unwrap();
     assert!(err.take().contains("- 1.1 img/s"), "the clock starts anew, and slow speeds have a digit more");
 }
@@ -163,7 +163,7 @@ fn a_terminal_has_a_bar_that_goes_away() {
         out.take().ends_with(" - 63s - loss: 0.8554 - acc: 0.6997 - val_loss: 1.5473 - val_acc: 0.5592\n")
     );
 
-    progress.on_epoch_begin(3).unwrap();
+    progress.on_epoch_begin(4).unwrap();
     progress.on_step(&step(8, 0.1)).unwrap();
     assert!(screen.take().contains("8/1563 [>......"));
     drop(progress);

@@ -69,7 +69,7 @@ impl Fetch<'_> {
 
     /// Downloads from one source, as often as its connection breaks, and installs the archive or the files.
     ///
-    /// # Errors [`Error::Io`] alone: no other source mends an error of this machine.
+    /// # Errors [`Error::File`] alone: no other source mends an error of this machine.
     fn try_source(&mut self, download: &Download<'_>) -> Result<Outcome> {
         let source = download.source;
         if let Some(md5) = source.md5.as_ref().filter(|md5| !is_md5(md5)) {
@@ -114,7 +114,7 @@ impl Fetch<'_> {
                     self.remove_leftovers(PART)?;
                     return Ok(Outcome::Fetched(Box::new(found)));
                 }
-                Err(reason @ Error::Io { .. }) => return Err(reason),
+                Err(reason @ Error::File(_)) => return Err(reason),
                 Err(reason) => reason,
             };
             (self.listener)(Progress::Failed { reason: &reason });

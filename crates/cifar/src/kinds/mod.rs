@@ -11,6 +11,7 @@ use crate::official::Official;
 
 /// Which of the known data sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Kind {
     /// 50,000 + 10,000 images of 10 classes.
     Cifar10,

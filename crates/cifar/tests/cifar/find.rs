@@ -69,9 +69,9 @@ fn a_damaged_folder_is_not_trusted() {
     assert!(matches!(error(), Error::Label { record: 5, label: 10, classes: 10, .. }));
 
     fs::remove_file(&batch).unwrap();
-    assert!(matches!(error(), Error::Io { .. }));
+    assert!(matches!(error(), Error::File(_)));
     fs::create_dir(&batch).unwrap();
-    assert!(matches!(error(), Error::Io { .. }), "a folder in place of a file");
+    assert!(matches!(error(), Error::File(_)), "a folder in place of a file");
 
     fs::remove_dir(&batch).unwrap();
     fs::write(&batch, &good).unwrap();

@@ -19,6 +19,7 @@ const MOST_TEXT: usize = 8 << 20;
 
 /// What a state dict that was exported here says about its classes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Named {
     /// Their names, by label.
     pub classes: Vec<String>,

@@ -14,6 +14,7 @@ const MOST_THREADS: usize = 16;
 
 /// One parameter tensor: its name, shape and place.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Slot {
     /// `LAYER/PARAMETER`, e.g. `conv2d_1/kernel`.
     pub name: String,

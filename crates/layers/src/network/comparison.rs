@@ -11,6 +11,7 @@ use program::{
 
 /// A result of a step, from the device under test and from another one, with the same operands.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Comparison {
     /// The layer, or another part of a training step.
     pub layer: String,

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 /// The work of a layer for one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Work {
     /// The layer's name.
     pub name: String,

@@ -6,6 +6,7 @@ use program::Shape;
 
 /// A graph's layers with their shapes and parameters. Prints as Keras' `summary()`.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Summary {
     /// The graph's name.
     pub name: String,
@@ -19,6 +20,7 @@ pub struct Summary {
 
 /// One layer of a [`Summary`].
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SummaryRow {
     /// The layer's name.
     pub name: String,

@@ -16,6 +16,7 @@ pub enum Per {
 /// Curves that run from start to end do so over the run's epochs, or over their own `epochs`, and then stay
 /// at their end. With `t` from 0 to 1 as the finished part:
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub enum Curve {
     /// 1.
     #[default]
@@ -69,7 +70,7 @@ pub enum Curve {
         /// How fast it falls: after `1 / decay` steps the rate is half.
         decay: f64,
     },
-    /// `factor^(epoch / every)`, the quotient rounded down: PyTorch's `StepLR`.
+    /// `factor^(epochs done / every)`, the quotient rounded down: PyTorch's `StepLR`.
     Step {
         /// The epochs between two drops.
         every: u64,
@@ -78,7 +79,7 @@ pub enum Curve {
     },
     /// `factor^k` once `k` of the milestones are reached: PyTorch's `MultiStepLR`.
     Milestones {
-        /// The epochs with which a new rate begins, counted from 0.
+        /// The numbers of epochs after which a new rate begins.
         at: Vec<u64>,
         /// What a drop leaves.
         factor: f64,
@@ -153,10 +154,10 @@ impl Curve {
             }
             Curve::Time { decay } => 1.0 / (1.0 + decay * progress.step as f64),
             Curve::Step { every, factor } => {
-                factor.powf(progress.epoch.checked_div(every).unwrap_or(0) as f64)
+                factor.powf(progress.epochs_done.checked_div(every).unwrap_or(0) as f64)
             }
             Curve::Milestones { ref at, factor } => {
-                factor.powf(at.iter().filter(|&&epoch| epoch <= progress.epoch).count() as f64)
+                factor.powf(at.iter().filter(|&&epochs| epochs <= progress.epochs_done).count() as f64)
             }
         }
     }
@@ -203,7 +204,7 @@ impl Curve {
 fn done(progress: &Progress, per: Per, epochs: Option<u64>) -> f64 {
     let epochs = epochs.unwrap_or(progress.epochs) as f64;
     let (at, end) = match per {
-        Per::Epoch => (progress.epoch as f64, epochs),
+        Per::Epoch => (progress.epochs_done as f64, epochs),
         Per::Step => (progress.step as f64, epochs * progress.steps_per_epoch as f64),
     };
     if at < end { at / end } else { 1.0 }

@@ -46,7 +46,7 @@ pub struct OptimizerState {
     /// `None` if all parameters follow the same rule.
     groups: Option<Grouped>,
     clipping: Option<Clipping>,
-    epoch: u64,
+    epochs_done: u64,
     /// The runs of the next step, kept so that a step allocates nothing.
     runs: Vec<ParamRun>,
 }
@@ -65,7 +65,14 @@ impl OptimizerState {
         let mut arena = || device.alloc(lens.next().unwrap_or(0));
         let state = [arena()?, arena()?, arena()?];
         let clipping = optimizer.clip.map(|clip| Clipping::whole(clip, len));
-        Ok(OptimizerState { optimizer, state, groups: None, clipping, epoch: 0, runs: Vec::with_capacity(1) })
+        Ok(OptimizerState {
+            optimizer,
+            state,
+            groups: None,
+            clipping,
+            epochs_done: 0,
+            runs: Vec::with_capacity(1),
+        })
     }
 
     /// The same with groups of parameters, which are told by their names and places in the arena. With groups, places that no
@@ -82,8 +89,8 @@ impl OptimizerState {
     ///
     /// let (mut weights, mut grads) = (device.alloc(3)?, device.alloc(3)?);
     /// device.fill(1.0, &mut grads, Span::new(0, 3))?;
-    /// for epoch in 0..2 {
-    ///     state.begin_epoch(epoch);
+    /// for epochs_done in 0..2 {
+    ///     state.begin_epoch(epochs_done);
     ///     state.step(&device, 0.5, &mut weights, &mut grads, Span::new(0, 3))?;
     /// }
     /// assert_eq!(weights.to_vec(&device, 0, 3)?, [-1.0, -1.0, -1.0]);
@@ -113,14 +120,16 @@ impl OptimizerState {
         Ok(self)
     }
 
-    /// Tells the epoch, counted from 0, which decides which groups are still trained.
-    pub fn begin_epoch(&mut self, epoch: u64) {
-        self.epoch = epoch;
+    /// Tells how many epochs are done, which decides which groups are still trained.
+    pub fn begin_epoch(&mut self, epochs_done: u64) {
+        self.epochs_done = epochs_done;
     }
 
     /// How many runs of the arena a step moves in this epoch: as long as the number stays, it moves the same.
     pub fn runs(&self) -> usize {
-        self.groups.as_ref().map_or(1, |groups| groups.runs(self.epoch, Span::new(0, usize::MAX)).count())
+        self.groups
+            .as_ref()
+            .map_or(1, |groups| groups.runs(self.epochs_done, Span::new(0, usize::MAX)).count())
     }
 
     /// The optimizer.
@@ -164,12 +173,12 @@ impl OptimizerState {
     ) -> Result<()> {
         let rate = Optimizer::rate(lr)?;
         if let Some(clipping) = &mut self.clipping {
-            clipping.run(device, self.epoch, grads)?;
+            clipping.run(device, self.epochs_done, grads)?;
         }
         let rule = &self.optimizer.rule;
         self.runs.clear();
         match &self.groups {
-            Some(groups) => self.runs.extend(groups.runs(self.epoch, at)),
+            Some(groups) => self.runs.extend(groups.runs(self.epochs_done, at)),
             None => self.runs.push(ParamRun::new(at, rule.weight_decay())),
         }
         let state = &mut self.state.each_mut()[..rule.arrays()];

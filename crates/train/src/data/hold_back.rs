@@ -9,14 +9,17 @@ use ndarray::{Array, Axis, RemoveAxis, Slice};
 pub(crate) fn split(config: &Config, mut data: Dataset) -> Result<Dataset> {
     let validation = data.validation.take();
     match config.training.augmentation.validation_split {
-        0.0 => Ok(Dataset { test: validation.unwrap_or(data.test), ..data }),
+        0.0 => {
+            data.test = validation.unwrap_or(data.test);
+            Ok(data)
+        }
         share => hold_back(data, share, config.training.seed),
     }
 }
 
 /// Validates on a `share` of the training samples, which is held back from training. The seed chooses them,
 /// since a set may be sorted by class.
-fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
+fn hold_back(mut data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
     let cut = (data.train.len() as f64 * share) as usize;
     if !(1..data.train.len()).contains(&cut) {
         let accepted = format!("a share that leaves some of the {} samples for each part", data.train.len());
@@ -29,8 +32,8 @@ fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
     order[..cut].sort_unstable();
     order[cut..].sort_unstable();
     if data.train.files.is_some() {
-        let [test, train] = [&order[..cut], &order[cut..]].map(|samples| data.train.select(samples));
-        return Ok(Dataset { train, test, ..data });
+        [data.test, data.train] = [&order[..cut], &order[cut..]].map(|samples| data.train.select(samples));
+        return Ok(data);
     }
     let Split { images, labels, coarse, paths, .. } = data.train;
     let [images, held_images] = partition(images, &order, cut);
@@ -39,10 +42,10 @@ fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
     let of =
         |places: &[usize]| paths.as_ref().map(|paths| places.iter().map(|&k| paths[k].clone()).collect());
     let (held_paths, paths) = (of(&order[..cut]), of(&order[cut..]));
-    let train = Split { images, files: None, labels, coarse, paths };
-    let (images, labels) = (held_images, held_labels);
-    let test = Split { images, files: None, labels, coarse: held_coarse, paths: held_paths };
-    Ok(Dataset { train, test, ..data })
+    (data.train, data.test) = (Split::new(images, labels)?, Split::new(held_images, held_labels)?);
+    (data.train.coarse, data.train.paths) = (coarse, paths);
+    (data.test.coarse, data.test.paths) = (held_coarse, held_paths);
+    Ok(data)
 }
 
 /// The rows of `order` from position `cut` on, and those before. The former stay in the array: there may be

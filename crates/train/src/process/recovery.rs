@@ -69,8 +69,9 @@ fn take_most_advanced(
 ) -> Result<Vec<[f64; FIGURES]>> {
     let finished = kept.as_ref().is_some_and(|kept| kept.finished);
     let resume = kept.as_ref().map(|kept| &kept.resume).or(resume);
-    let (epoch, steps) = resume.map_or((0, 0), |resume| (resume.state.epoch, resume.state.partial.steps));
-    let own: [f64; FIGURES] = [epoch as f64, steps as f64, f64::from(u8::from(finished))];
+    let (epochs, steps) =
+        resume.map_or((0, 0), |resume| (resume.state.epochs_done, resume.state.partial.steps));
+    let own: [f64; FIGURES] = [epochs as f64, steps as f64, f64::from(u8::from(finished))];
     let all = mpi.gather(&own)?;
     let all = all.as_chunks().0.to_vec();
     let most = (1..all.len()).fold(0, |most, rank| if all[rank] > all[most] { rank } else { most });

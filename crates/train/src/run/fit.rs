@@ -197,25 +197,16 @@ impl Run<'_> {
     fn begin(&mut self) -> Result<Option<End>> {
         let Run { worker, train, observers, .. } = self;
         let PreparedRun { config, data, .. } = worker.run;
-        let [parameters, flops] = worker.run.size();
-        let run = RunInfo {
-            recipe: &config.recipe,
-            model: &config.training.model,
-            epochs: config.training.epochs,
-            state: &worker.state,
-            train_samples: data.train.len(),
-            val_samples: data.val.len(),
-            steps_per_epoch: train.steps() as u64,
-            replicas: worker.state.replicas,
-            devices: worker.describe(),
-            simd: tensor_cpu::simd_level(),
-            bf16: tensor_cpu::bf16_level(),
-            parameters,
-            flops,
-            metrics: config.outputs.metric_names(),
-            options: hyperparameters(config, worker.state.replicas, worker.state.global_batch),
-            notes: take(&mut self.notes).iter().map(|note| note.spelled(worker.run.spelling)).collect(),
-        };
+        let mut run = RunInfo::new(&worker.state);
+        (run.recipe, run.model) = (&config.recipe, &config.training.model);
+        (run.epochs, run.steps_per_epoch) = (config.training.epochs, train.steps() as u64);
+        (run.train_samples, run.val_samples) = (data.train.len(), data.val.len());
+        (run.replicas, run.devices) = (worker.state.replicas, worker.describe());
+        (run.simd, run.bf16) = (tensor_cpu::simd_level(), tensor_cpu::bf16_level());
+        [run.parameters, run.flops] = worker.run.size();
+        run.metrics = config.outputs.metric_names();
+        run.options = hyperparameters(config, worker.state.replicas, worker.state.global_batch);
+        run.notes = take(&mut self.notes).iter().map(|note| note.spelled(worker.run.spelling)).collect();
         self.unmeasured = (worker.device.kind() == "cpu").then(|| RunTime::new(&run));
         observers.begin(|observer| observer.on_begin(&run))?;
         take(&mut self.warnings).iter().for_each(|warning| observers.warn(warning));
@@ -240,7 +231,7 @@ impl Run<'_> {
         if !worker.has_epochs_left() {
             return Ok(Some(End::Done));
         }
-        let (epoch, done) = (worker.state.epoch, worker.state.partial);
+        let (epoch, done) = (worker.state.epochs_done + 1, worker.state.partial);
         let began = Instant::now();
         worker.begin_epoch()?;
         observers.ask(|observer| observer.on_epoch_begin(epoch));
@@ -265,7 +256,7 @@ impl Run<'_> {
         let Run { worker, train, observers, stop, unmeasured, .. } = self;
         let snapshots = &worker.run.snapshots;
         let (device, done) = (worker.device.clone(), worker.state.partial.steps as usize);
-        for batch in train.epoch(&device, worker.state.epoch, done)? {
+        for batch in train.epoch(&device, worker.state.epochs_done, done)? {
             let asked = worker.step(&batch?, stop, observers.have_failed())?;
             worker.state.partial.seconds = seconds_before + began.elapsed().as_secs_f64();
             let step = worker.step_info(began.elapsed().as_secs_f64());
@@ -318,7 +309,7 @@ impl Run<'_> {
         let val_loss = values.get("val_loss").unwrap_or(f64::NAN);
         if !val_loss.is_finite() {
             if worker.run.config.outputs.terminate_on_nan {
-                let (epoch, step) = (worker.state.epoch + 1, worker.state.partial.steps);
+                let (epoch, step) = (worker.state.epochs_done + 1, worker.state.partial.steps);
                 return Err(Error::NotFinite { loss: val_loss, epoch, step });
             }
             warn_once(observers, warned, not_finite());
@@ -327,13 +318,10 @@ impl Run<'_> {
         let partial = worker.end_epoch();
         let mut metrics = partial.means();
         values.iter().for_each(|(name, value)| metrics.set(name.to_owned(), value));
-        let record = EpochRecord {
-            epoch: worker.state.epoch,
-            metrics,
-            lr: partial.lr,
-            seconds: partial.seconds + began.elapsed().as_secs_f64(),
-            images_per_second: partial.samples as f64 / partial.seconds,
-        };
+        let mut record = EpochRecord::default();
+        (record.epoch, record.metrics, record.lr) = (worker.state.epochs_done, metrics, partial.lr);
+        record.seconds = partial.seconds + began.elapsed().as_secs_f64();
+        record.images_per_second = partial.samples as f64 / partial.seconds;
         worker.record(record.clone());
         worker.meet_for_snapshot()?;
         let decisions = observers.ask(|observer| observer.on_epoch_end(&record, &worker.state, worker));

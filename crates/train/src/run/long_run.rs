@@ -36,10 +36,15 @@ mod tests {
     #[test]
     fn a_run_of_hours_is_announced_once() {
         let state = state(vec![]);
+        let at = |seconds, steps_done| {
+            let mut step = step(1, steps_done, 1563);
+            step.seconds = seconds;
+            step
+        };
         // Of 1563 steps of an epoch, 100 take 12 seconds.
         let of_run = |epochs| {
             let mut time = Some(RunTime::new(&run(epochs, &state)));
-            let mut after = |seconds| hint(&mut time, &StepInfo { seconds, ..step(0, 100, 1563) });
+            let mut after = |seconds| hint(&mut time, &at(seconds, 100));
             assert_eq!(after(9.0), None, "it is not measured yet");
             let hint = after(12.0);
             assert_eq!(after(12.5), None, "once");
@@ -49,6 +54,6 @@ mod tests {
         let text = of_run(70).unwrap_or_default();
         let text = text.to_string();
         assert!(text.starts_with("this run will take about 3h5") && text.contains("`resume`"), "{text}");
-        assert_eq!(hint(&mut None, &StepInfo { seconds: 99.0, ..step(0, 1, 9999) }), None);
+        assert_eq!(hint(&mut None, &at(99.0, 1)), None);
     }
 }

@@ -21,12 +21,12 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Refuses a loss that is NaN or infinite, in an epoch from 0.
+    /// Refuses a loss that is NaN or infinite, in this epoch, from 1.
     pub(crate) fn check(&self, epoch: u64) -> Result<()> {
         if self.loss_sum.is_finite() {
             return Ok(());
         }
-        Err(Error::NotFinite { loss: self.loss_sum, epoch: epoch + 1, step: self.steps as u64 + 1 })
+        Err(Error::NotFinite { loss: self.loss_sum, epoch, step: self.steps as u64 + 1 })
     }
 }
 

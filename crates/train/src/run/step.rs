@@ -18,7 +18,7 @@ pub struct StepOptions {
     pub lr: f64,
     /// Samples of the whole batch, over all replicas.
     pub global_batch: usize,
-    /// The epoch, from 0, for error messages.
+    /// The epoch, from 1, for error messages.
     pub epoch: u64,
 }
 
@@ -40,7 +40,7 @@ pub struct StepOptions {
 /// network.set_input(&vec![0.5; 8 * network.sample_len()], &[0, 1, 2, 3, 4, 5, 6, 7])?;
 /// for step in 0..3 {
 ///     let draws = Draws { seed: 1, step, first_sample: 0 };
-///     let options = StepOptions { draws, label_smoothing: 0.0, lr: 0.01, global_batch: 8, epoch: 0 };
+///     let options = StepOptions { draws, label_smoothing: 0.0, lr: 0.01, global_batch: 8, epoch: 1 };
 ///     train_step(&mut network, &mut optimizer, &mut meter, &options)?;
 /// }
 /// let totals = meter.read(&device)?;

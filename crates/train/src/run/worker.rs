@@ -74,15 +74,15 @@ impl Worker<'_> {
 
     /// Whether an epoch is left.
     pub(crate) fn has_epochs_left(&self) -> bool {
-        self.state.epoch < self.run.config.training.epochs
+        self.state.epochs_done < self.run.config.training.epochs
     }
 
     /// The progress of the run.
     fn progress(&self) -> Progress {
-        let TrainState { epoch, step, .. } = self.state;
+        let TrainState { epochs_done, step, .. } = self.state;
         Progress {
             step,
-            epoch,
+            epochs_done,
             steps_per_epoch: self.steps_per_epoch,
             epochs: self.run.config.training.epochs,
         }
@@ -96,23 +96,20 @@ impl Worker<'_> {
 
     /// The information for observers after a step.
     pub(crate) fn step_info(&self, seconds: f64) -> StepInfo {
-        let TrainState { epoch, partial, .. } = &self.state;
-        let metrics = Partial { samples: self.read_samples, ..*partial }.means();
-        StepInfo {
-            epoch: *epoch,
-            epochs: self.run.config.training.epochs,
-            steps_done: partial.steps,
-            steps_per_epoch: self.steps_per_epoch,
-            samples: partial.samples,
-            metrics,
-            lr: partial.lr,
-            seconds,
-        }
+        let TrainState { epochs_done, partial, .. } = &self.state;
+        let mut read = *partial;
+        read.samples = self.read_samples;
+        let mut info = StepInfo::default();
+        (info.epoch, info.epochs) = (epochs_done + 1, self.run.config.training.epochs);
+        (info.steps_done, info.steps_per_epoch) = (partial.steps, self.steps_per_epoch);
+        (info.samples, info.metrics) = (partial.samples, read.means());
+        (info.lr, info.seconds) = (partial.lr, seconds);
+        info
     }
 
     /// Prepares an epoch, or the rest of one: copies its sums so far to the device.
     pub(crate) fn begin_epoch(&mut self) -> Result<()> {
-        self.optimizer.begin_epoch(self.state.epoch);
+        self.optimizer.begin_epoch(self.state.epochs_done);
         self.read_samples = self.state.partial.samples;
         self.meter.set(&self.device, &self.state.partial)
     }
@@ -128,7 +125,8 @@ impl Worker<'_> {
         }
         let (lr, global, split) = (self.lr(), batch.global(), self.stage.stages() > 1);
         let alone = self.passes.is_single() && !split;
-        let (training, step, epoch) = (&self.run.config.training, self.state.step, self.state.epoch);
+        let (training, step) = (&self.run.config.training, self.state.step);
+        let epoch = self.state.epochs_done + 1;
         let turn = ReplayArgs { step, lr: lr as f32, first: 0 };
         let draws = Draws { seed: training.seed, step, first_sample: 0 };
         let label_smoothing = training.label_smoothing as f32;
@@ -206,8 +204,8 @@ impl Worker<'_> {
     /// The record that the last step ends, if it ends one.
     pub(crate) fn record_steps(&mut self) -> Option<StepRecord> {
         let is_due = self.is_recorded() && !self.diverged;
-        let TrainState { epoch, step, partial, .. } = &mut self.state;
-        is_due.then(|| partial.record(*epoch + 1, *step)).flatten()
+        let TrainState { epochs_done, step, partial, .. } = &mut self.state;
+        is_due.then(|| partial.record(*epochs_done + 1, *step)).flatten()
     }
 
     /// As [`read_losses`](Self::read_losses), but returns whether the losses are finite. With other replicas,
@@ -253,7 +251,7 @@ impl Worker<'_> {
     pub(crate) fn read_losses(&mut self) -> Result<()> {
         let totals = self.meter.read(&self.device)?;
         (self.read, self.read_samples) = (Instant::now(), self.state.partial.samples);
-        totals.check(self.state.epoch)?;
+        totals.check(self.state.epochs_done + 1)?;
         (self.state.partial.loss_sum, self.state.partial.correct) = (totals.loss_sum, totals.correct);
         Ok(())
     }
@@ -384,7 +382,7 @@ impl Worker<'_> {
 
     /// Ends an epoch: the next one starts with empty sums.
     pub(crate) fn end_epoch(&mut self) -> Partial {
-        self.state.epoch += 1;
+        self.state.epochs_done += 1;
         take(&mut self.state.partial)
     }
 

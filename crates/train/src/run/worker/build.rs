@@ -122,13 +122,9 @@ impl<'a> Worker<'a> {
         }
         let in_order = config.training.virtual_replicas.is_some() || own.total() > world;
         let passes = Passes::new(&network, own, in_order, lanes)?;
-        let state = TrainState {
-            global_batch: global,
-            device_weights: weights.to_string(),
-            replicas: world,
-            arithmetic: arithmetic(&device),
-            ..TrainState::default()
-        };
+        let mut state = TrainState::default();
+        (state.global_batch, state.replicas) = (global, world);
+        (state.device_weights, state.arithmetic) = (weights.to_string(), arithmetic(&device));
         let mut worker = Worker {
             run,
             state,
@@ -155,7 +151,8 @@ impl<'a> Worker<'a> {
             let here = take(&mut worker.state);
             worker.restore(resume)?;
             let TrainState { device_weights, replicas, arithmetic, .. } = here;
-            worker.state = TrainState { device_weights, replicas, arithmetic, ..worker.state };
+            let state = &mut worker.state;
+            (state.device_weights, state.replicas, state.arithmetic) = (device_weights, replicas, arithmetic);
         }
         worker.state.data = Some(data.fingerprint.clone());
         // Before any file of the run is written.

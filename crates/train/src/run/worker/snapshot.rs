@@ -128,10 +128,9 @@ impl Worker<'_> {
     fn description(&self) -> Result<Tensors> {
         let RunData { classes, dataset, input, augmentation, train, .. } = &self.run.data;
         let Training { model: network, layer, .. } = &self.run.config.training;
-        let (layers, image, options) = (&layer.layers[..], train.shape(), augmentation);
-        let about = Description { network, layers, classes, dataset, image, input, options };
+        let about = Description::new(network, train.shape(), classes).layers(&layer.layers).dataset(dataset);
         let mut tensors = Tensors::new();
-        about.add_to(&mut tensors)?;
+        about.input(input).options(augmentation).add_to(&mut tensors)?;
         self.run.config.training.data.resize.add_to(&mut tensors);
         Ok(tensors)
     }
@@ -160,7 +159,7 @@ impl Snapshot for Worker<'_> {
 
     fn batch_picture(&self, count: usize) -> callbacks::Result<Option<Picture>> {
         let RunData { train, augmentation, .. } = &self.run.data;
-        let epoch = self.state.epoch.saturating_sub(1);
+        let epoch = self.state.epochs_done.saturating_sub(1);
         let picture = draw(train, augmentation, self.run.config.training.seed, epoch, count);
         Ok(Some(picture.map_err(Error::from)?))
     }
