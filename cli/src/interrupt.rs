@@ -1,12 +1,22 @@
 //! The effect of signals on a run.
 
-use crate::error::INTERRUPTED;
-use crate::launch;
 use crate::print::note;
-use crate::signals::{SAME, Signal, SignalAction, end_process, on_signals};
+use clap::ValueEnum;
+use launch::INTERRUPTED;
+use launch::signals::{ONE_REQUEST, Signal, end_process, on_signals};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use train::{Process, StopFlag};
+
+/// What SIGUSR1 and SIGUSR2 do to a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SignalAction {
+    /// Save a checkpoint, and continue
+    #[default]
+    Save,
+    /// Save a checkpoint, and stop
+    Stop,
+}
 
 /// The signals of a run.
 pub struct Interrupts {
@@ -39,7 +49,7 @@ impl Interrupts {
             if signal.is_of_user() && action == SignalAction::Save {
                 return voice.save(&stop);
             }
-            let apart = first.is_none_or(|first| first.elapsed() >= SAME);
+            let apart = first.is_none_or(|first| first.elapsed() >= ONE_REQUEST);
             if !stop.is_raised() || (signal == Signal::Interrupt && apart && !voice.launched) {
                 first.get_or_insert_with(Instant::now);
                 voice.stop(&stop);

@@ -3,7 +3,7 @@
 use crate::args::TrainArgs;
 use crate::created_paths::{CreatedPaths, FirstStepFlag};
 use crate::device::warn_of_unused_gpu;
-use crate::error::{INCOMPLETE, INTERRUPTED, usage};
+use crate::error::usage;
 use crate::flags::default_dir;
 use crate::interrupt::Interrupts;
 use crate::kept_devices::{Here, kept};
@@ -13,9 +13,10 @@ use crate::print::note;
 use crate::resume::Start;
 use crate::serve::{Page, Server};
 use crate::tui::{self, Tui};
-use crate::{classes, data, error, launch, print};
+use crate::{classes, data, error, print};
 use anyhow::Context;
 use callbacks::{LiveStatus, Outputs, Outside, Progress, Run, Status, from_config, shell_word};
+use launch::{INCOMPLETE, INTERRUPTED};
 use std::mem::take;
 use std::path::Path;
 use std::process::ExitCode;
@@ -36,7 +37,8 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let interrupts = Interrupts::listen(args.keep.signal_action, view)?;
     let start = args.start(args.owns_output()?)?;
     let process = Process::join(&start.config.placement.devices)?;
-    let process = process.map(|process| process.comes_back(launch::restarts()).telling(|text| note(text)));
+    let process = process
+        .map(|process| process.comes_back(launch::is_restarted_on_failure()).telling(|text| note(text)));
     if process.is_none() {
         // A missing device is reported before the data are read.
         let Placement { devices, .. } = &start.config.placement;
