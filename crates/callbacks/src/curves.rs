@@ -2,10 +2,10 @@
 
 use crate::{
     EpochRecord, Error, Flow, Monitor, Observer, Result, RunInfo, Snapshot, TrainState, metric_names,
-    printable,
+    metric_panels, points_by_epoch, printable,
 };
-use metrics::{Group, Unit, grouped};
-use plot::{Chart, Curve, Highlight, Panel, Scale};
+use metrics::about;
+use plot::{Chart, Highlight};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -119,35 +119,19 @@ impl Observer for Curves {
 /// A panel for each metric, with a ring around the best epoch by the validation accuracy.
 fn chart(title: &str, history: &[EpochRecord]) -> Chart {
     let best = Monitor::default().best_of(history).and_then(|best| Some((best.epoch, best.get(BEST)?)));
-    let groups = grouped(metric_names(history));
-    let panels = groups.into_iter().map(|Group { about, training, validation, .. }| {
-        let curve = |name: &str| {
-            let values =
-                history.iter().map(|record| (record.epoch as f64, record.get(name).unwrap_or(f64::NAN)));
-            Curve { points: values.collect(), ..Curve::new("training", []) }
-        };
-        let of_validation =
-            |name| Curve { name: "validation".to_owned(), colour: 1, dashed: true, ..curve(name) };
-        let curves = training.map(curve).into_iter().chain(validation.map(of_validation)).collect();
-        let highlight = best
-            .filter(|_| validation == Some(BEST))
-            .map(|(epoch, value)| Highlight { name: format!("best {value:.4}"), at: (epoch as f64, value) });
-        Panel { highlight, ..Panel::new(about.title, scale(about.unit), curves) }
-    });
+    let points = |figure: &str| points_by_epoch(history, figure);
+    let mut panels = metric_panels(&metric_names(history), &[("", &points)]);
+    let title_of_best = about(BEST).title;
+    for panel in panels.iter_mut().filter(|panel| panel.title == title_of_best) {
+        let mark = |(epoch, value)| Highlight { name: format!("best {value:.4}"), at: (epoch as f64, value) };
+        panel.highlight = best.map(mark);
+    }
     let subtitle = best.map(|(epoch, value)| format!("best validation accuracy {value:.4} in epoch {epoch}"));
-    Chart { title: printable(title), subtitle: subtitle.unwrap_or_default(), panels: panels.collect() }
+    Chart { title: printable(title), subtitle: subtitle.unwrap_or_default(), panels }
 }
 
 /// The metric whose best epoch is marked.
 const BEST: &str = "val_acc";
-
-/// The axis that suits a metric with values of this unit.
-pub fn scale(unit: Unit) -> Scale {
-    match unit {
-        Unit::Share => Scale::Unit,
-        Unit::None => Scale::Loss,
-    }
-}
 
 #[cfg(test)]
 mod tests;

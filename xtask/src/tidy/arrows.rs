@@ -116,6 +116,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-trained",
         ]),
     ),
+    ("towers-live", Only(&["towers-callbacks", "towers-metrics", "towers-plot", "towers-report"])),
     (
         "towers",
         Only(&[
@@ -123,6 +124,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-callbacks",
             "towers-files",
             "towers-launch",
+            "towers-live",
             "towers-report",
             "towers-train",
             "towers-trained",
