@@ -3,9 +3,9 @@
 use crate::device::{Gpus, SingleArgs, gpus};
 use crate::export::ExportArgs;
 use crate::flags::{All, Flags, Limit, Origin, Pictures, Several, TestData, one_of};
+use crate::interrupt::SignalAction;
 use crate::model::ClassifierArgs;
 use crate::network::NetworkArgs;
-use crate::signals::SignalAction;
 use crate::summary::SummaryArgs;
 use bench::BenchMode;
 use clap::{Parser, Subcommand, ValueEnum};

@@ -3,18 +3,12 @@
 use crate::print::note;
 use crate::spelling::flag_of;
 use clap::error::{ContextKind, ContextValue};
+use launch::BAD_USAGE;
 use std::error::Error as _;
 use std::fmt::Display;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::process::ExitCode;
 use train::cifar;
-
-/// The exit status of bad usage.
-pub const BAD_USAGE: u8 = 2;
-/// The exit status after Ctrl-C, as shells count it: 128 + SIGINT.
-pub const INTERRUPTED: u8 = 130;
-/// Processes were lost, and the run is saved: `towers launch` starts all of them again. `EX_TEMPFAIL` of sysexits.h.
-pub const INCOMPLETE: u8 = 75;
 
 /// Bad usage: the command line must change. Exit status [`BAD_USAGE`].
 #[derive(Debug, thiserror::Error)]

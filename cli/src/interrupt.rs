@@ -1,12 +1,23 @@
 //! The effect of signals on a run.
 
-use crate::error::INTERRUPTED;
-use crate::launch;
 use crate::print::note;
-use crate::signals::{SAME, Signal, SignalAction, end_process, on_signals};
+use clap::ValueEnum;
+use launch::INTERRUPTED;
+use launch::signals::{ONE_REQUEST, Signal, end_process, on_signals};
+use live::tui;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use train::{Process, StopFlag};
+
+/// What SIGUSR1 and SIGUSR2 do to a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SignalAction {
+    /// Save a checkpoint, and continue
+    #[default]
+    Save,
+    /// Save a checkpoint, and stop
+    Stop,
+}
 
 /// The signals of a run.
 pub struct Interrupts {
@@ -19,18 +30,18 @@ pub struct Interrupts {
 struct Voice {
     /// Whether it prints its answers.
     prints: bool,
-    /// Asks the run to stop where it has a live view.
-    view: Option<fn(&StopFlag)>,
+    /// Whether the run has a live view in the terminal, which says that it stops.
+    has_view: bool,
     /// Whether a launcher ends the process if it does not end by itself.
     launched: bool,
 }
 
 impl Interrupts {
-    /// Listens to signals from now on. Before the run begins, each ends the process. Where the terminal may
-    /// have a live view, `view` asks the run to stop.
-    pub fn listen(action: SignalAction, view: Option<fn(&StopFlag)>) -> anyhow::Result<Interrupts> {
+    /// Listens to signals from now on. Before the run begins, each ends the process. `has_view`
+    /// says that the run has a live view in the terminal.
+    pub fn listen(action: SignalAction, has_view: bool) -> anyhow::Result<Interrupts> {
         let (stop, launched) = (StopFlag::default(), launch::is_launched());
-        let voice = Arc::new(Mutex::new(Voice { prints: view.is_none(), view, launched }));
+        let voice = Arc::new(Mutex::new(Voice { prints: !has_view, has_view, launched }));
         let interrupts = Interrupts { stop, voice };
         let (stop, voice, mut first) =
             (interrupts.stop.clone(), Arc::clone(&interrupts.voice), None::<Instant>);
@@ -39,7 +50,7 @@ impl Interrupts {
             if signal.is_of_user() && action == SignalAction::Save {
                 return voice.save(&stop);
             }
-            let apart = first.is_none_or(|first| first.elapsed() >= SAME);
+            let apart = first.is_none_or(|first| first.elapsed() >= ONE_REQUEST);
             if !stop.is_raised() || (signal == Signal::Interrupt && apart && !voice.launched) {
                 first.get_or_insert_with(Instant::now);
                 voice.stop(&stop);
@@ -63,8 +74,8 @@ impl Interrupts {
 
 impl Voice {
     fn stop(self, stop: &StopFlag) {
-        if let Some(view) = self.view {
-            view(stop);
+        if self.has_view {
+            interrupt_view(stop);
         } else if self.launched && stop.is_watched() {
             self.note("stopping after this step, then saving");
             stop.raise();
@@ -98,8 +109,17 @@ fn interrupt(stop: &StopFlag) {
     note("stopping after this step, then saving; press Ctrl-C again to stop at once");
 }
 
+/// The same, and for the keys of the view, where the terminal has a live view, which says that the run stops.
+pub fn interrupt_view(stop: &StopFlag) {
+    if stop.is_raised() || !stop.is_watched() {
+        tui::give_back();
+        end_at_once();
+    }
+    stop.raise();
+}
+
 /// Ends the process in the middle of a step.
-pub fn end_at_once() -> ! {
+fn end_at_once() -> ! {
     note("stopped at once; the checkpoints saved before are kept");
     end_process(i32::from(INTERRUPTED))
 }

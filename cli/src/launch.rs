@@ -1,84 +1,78 @@
 //! `towers launch`: several processes of this program on this machine.
 
-mod channel;
-mod environment;
-mod heard;
-mod launched;
-mod launcher_death;
-mod mpi;
-mod process_group;
-mod worker;
-
 use crate::args::LaunchArgs;
-use crate::error::{BAD_USAGE, INCOMPLETE, INTERRUPTED, at_least_one, usage};
+use crate::error::usage;
 use crate::print::note;
-use environment::Launch;
-pub use environment::restarts;
-use heard::Heard;
-pub use launched::{farewell, on_orders, ready};
-pub use launcher_death::{follow_launcher, is_launched};
-use process_group::{Outcome, ProcessGroup};
+use anyhow::anyhow;
+use launch::{End, Error, Launch};
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 use train::rendezvous;
 
-/// An upper limit, above what any machine can use.
-const MOST: usize = 1024;
-
 pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
     refuse_nesting()?;
     refuse_own_name(&args)?;
-    let launch = Launch::new(processes(&args)?, &args)?;
-    let mut heard = Heard::listen()?;
-    let grace = Duration::from_secs(args.grace);
-    for restart in 0.. {
-        let mut group = ProcessGroup::start(&launch, restart, args.verbose)?;
-        let failure = match group.supervise(&mut heard, grace)? {
-            Outcome::Done => break,
-            Outcome::Interrupted { killed } => {
-                // Otherwise the first process says that it has saved, and how to continue.
-                if killed {
-                    note("the processes were stopped at once; the checkpoints saved before are kept");
-                }
-                return Ok(ExitCode::from(INTERRUPTED));
-            }
-            Outcome::Failed(failure) => failure,
-        };
-        if failure.status != INCOMPLETE {
-            failure.report(&launch);
-        }
-        // Another start would not help after bad usage, and is not wanted after Ctrl-C.
-        let unwanted = failure.status == BAD_USAGE || heard.stops();
-        if unwanted || restart >= args.max_restarts {
-            return Ok(ExitCode::from(failure.status));
-        }
-        let (next, most) = (restart + 1, args.max_restarts);
-        note(format_args!("restarting all processes (restart {next} of {most})"));
+    let (processes, gpus) = (processes(&args)?, args.gpus.map(|gpus| gpus.0));
+    let launch = Launch::new(processes)
+        .by_mpi(processes > 1 && gpus.is_none() && trains_on_cpus(&args.command))
+        .arguments(args.command)
+        .gpus(gpus)
+        .port(args.master_port)
+        .restarts(args.max_restarts)
+        .grace(Duration::from_secs(args.grace))
+        .verbose(args.verbose)
+        .telling(|line| note(line));
+    let end = launch.run().map_err(|error| in_flags(error, processes))?;
+    // Otherwise the first process says that it has saved, and how to continue.
+    if end == (End::Interrupted { killed: true }) {
+        note("the processes were stopped at once; the checkpoints saved before are kept");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(end.status()))
 }
 
 /// The number of processes to start.
 fn processes(args: &LaunchArgs) -> anyhow::Result<usize> {
-    let count = match (&args.processes, &args.gpus) {
-        (Some(count), _) => *count,
-        (None, Some(gpus)) => gpus.0.len(),
+    match (&args.processes, &args.gpus) {
+        (Some(count), _) => Ok(*count),
+        (None, Some(gpus)) => Ok(gpus.0.len()),
         (None, None) => match train::count_gpus() {
-            0 => {
-                return Err(usage(
-                    "no GPU can be used here, so the number of processes is not clear: give --processes N; \
-                     `towers devices` says what is missing",
-                ));
-            }
-            count => count,
+            0 => Err(usage(
+                "no GPU can be used here, so the number of processes is not clear: give --processes N; \
+                 `towers devices` says what is missing",
+            )),
+            count => Ok(count),
         },
-    };
-    at_least_one("--processes", count)?;
-    if count > MOST {
-        return Err(usage(format!("--processes is {count}, but must be at most {MOST}")));
     }
-    Ok(count)
+}
+
+/// Whether a command trains on CPUs, where only MPI joins processes.
+fn trains_on_cpus(command: &[OsString]) -> bool {
+    let names_cpu = command.windows(2).any(|words| words[0] == "--device" && words[1] == "cpu")
+        || command.iter().any(|word| word == "--device=cpu");
+    command.first().is_some_and(|word| word == "train") && (names_cpu || train::count_gpus() == 0)
+}
+
+/// An error in the words of the command line.
+fn in_flags(error: Error, processes: usize) -> anyhow::Error {
+    match error {
+        Error::Processes(count) => usage(format!(
+            "--processes is {count}, but must be at least 1 and at most {}",
+            launch::MOST_PROCESSES
+        )),
+        Error::Gpu { id, visible } => {
+            usage(format!("--gpus names GPU {id}, but CUDA_VISIBLE_DEVICES is `{visible}`"))
+        }
+        Error::NoMpi => usage(format!(
+            "processes on CPUs are joined by MPI, and {error}, or train in one process: towers train --replicas {processes}"
+        )),
+        Error::Port { port, source } => {
+            anyhow!("--master-port is {port}, but the next port can't be used for rank 0: {source}")
+        }
+        Error::NoPorts => anyhow!("{error}; --master-port names one"),
+        _ => error.into(),
+    }
 }
 
 /// The command must not begin with the name of this program, which `launch` adds itself.

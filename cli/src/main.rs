@@ -20,6 +20,7 @@ mod flags;
 mod interrupt;
 mod kept_devices;
 mod launch;
+mod live;
 mod model;
 mod network;
 mod output;
@@ -34,13 +35,10 @@ mod resume;
 mod roofline;
 mod runs;
 mod selftest;
-mod serve;
 mod short_help;
-mod signals;
 mod spelling;
 mod summary;
 mod train;
-mod tui;
 mod usage;
 
 use args::Command;
@@ -58,7 +56,7 @@ fn report_panics() {
 }
 
 fn main() -> ExitCode {
-    launch::follow_launcher();
+    ::launch::follow_launcher();
     report_panics();
     let args = usage::parse().unwrap_or_else(|error| error::refuse(&usage::advised(error)));
     let result = match args.command {
@@ -80,7 +78,7 @@ fn main() -> ExitCode {
         Command::Selftest(args) => selftest::run(args),
         Command::Launch(args) => launch::run(args),
     };
-    let code = launch::farewell(result.unwrap_or_else(|error| error::report(&error)));
+    let code = ::launch::farewell(result.unwrap_or_else(|error| error::report(&error)));
     ::train::end_failed_job();
     code
 }

@@ -3,22 +3,21 @@
 use crate::args::TrainArgs;
 use crate::created_paths::{CreatedPaths, FirstStepFlag};
 use crate::device::warn_of_unused_gpu;
-use crate::error::{INCOMPLETE, INTERRUPTED, usage};
+use crate::error::usage;
 use crate::flags::default_dir;
 use crate::interrupt::Interrupts;
 use crate::kept_devices::{Here, kept};
+use crate::live::Views;
 use crate::output::{Output, prepare_outside, shown};
 use crate::print::note;
 use crate::resume::Start;
-use crate::serve::{Page, Server};
 use crate::spelling::flag_of;
-use crate::tui::{self, Tui};
-use crate::{classes, data, error, launch, print};
-use anyhow::Context;
+use crate::{classes, data, error, print};
 use callbacks::TrainState;
-use callbacks::{LiveStatus, Outputs, Outside, Progress, Run, Status, from_config, shell_word};
+use callbacks::{Outputs, Outside, Progress, Run, Status, from_config, shell_word};
 use config::{Config, Placement};
 use dataset::Dataset;
+use launch::{INCOMPLETE, INTERRUPTED};
 use std::mem::take;
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,12 +32,12 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     // Early: the first process of a container ignores signals without a handler, and others end by some.
-    let live = args.keep.tui && tui::is_possible();
-    let view = live.then_some(tui::interrupt as fn(&StopFlag));
-    let interrupts = Interrupts::listen(args.keep.signal_action, view)?;
+    let in_terminal = args.keep.tui && live::tui::is_possible();
+    let interrupts = Interrupts::listen(args.keep.signal_action, in_terminal)?;
     let start = args.start(args.owns_output()?)?;
     let process = Process::join(&start.config.placement.devices)?;
-    let process = process.map(|process| process.comes_back(launch::restarts()).telling(|text| note(text)));
+    let process = process
+        .map(|process| process.comes_back(launch::is_restarted_on_failure()).telling(|text| note(text)));
     if process.is_none() {
         // A missing device is reported before the data are read.
         let Placement { devices, .. } = &start.config.placement;
@@ -50,7 +49,7 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     }
     match process {
         Some(process) if !process.is_first() => run_other(process, start, &args, &interrupts.stop),
-        process => run_first(process, start, &args, live, &interrupts.stop),
+        process => run_first(process, start, &args, in_terminal, &interrupts.stop),
     }
 }
 
@@ -59,10 +58,10 @@ fn run_first(
     mut process: Option<Process>,
     mut start: Start,
     args: &TrainArgs,
-    live: bool,
+    in_terminal: bool,
     stop: &StopFlag,
 ) -> anyhow::Result<ExitCode> {
-    let server = args.keep.serve.as_ref().map(|address| Server::bind(address.as_deref())).transpose()?;
+    let mut views = Views::bind(&args.keep, in_terminal)?;
     if let Some(process) = &mut process {
         start = args.agree(process, start)?;
     }
@@ -72,7 +71,6 @@ fn run_first(
     output.check_folder()?;
     let data = load(&mut config, args, resume, true)?;
     let (mut created, mut lock, mut status) = (CreatedPaths::default(), None, None);
-    let mut page: Option<Page> = None;
     let first_step_done = Arc::new(AtomicBool::new(false));
     let processes = process.as_ref().map_or(1, Process::world);
     let begin = || {
@@ -84,18 +82,7 @@ fn run_first(
         status = Some(Status::begin(&output.run, output.resumed || output.restarted, processes)?);
         announce(&config, &data, output, resume, args)?;
         let mut observers = observers(&config, &title(&config, &data), output, args)?;
-        let (address, live_status) = (server.as_ref().map(Server::url), LiveStatus::default());
-        if let Some(server) = server {
-            let served = server.page(output.run.clone(), live_status.clone());
-            // Last, since it shows the files of the others.
-            observers.push(Box::new(served.clone()));
-            page = Some(served);
-        }
-        if live {
-            let view = Tui::observers(&output.run, address, live_status.clone(), stop.clone());
-            observers.splice(..1, view.context("the terminal can't be drawn on")?);
-        }
-        observers.insert(0, Box::new(live_status));
+        views.observe(&output.run, &mut observers, stop)?;
         observers.push(Box::new(FirstStepFlag(Arc::clone(&first_step_done))));
         // The view restores the terminal when the observers are dropped, before any message.
         Ok::<_, anyhow::Error>(match process {
@@ -119,9 +106,7 @@ fn run_first(
     if let Some(status) = status {
         ending.record(status, &output.run);
     }
-    if let Some(page) = &page {
-        page.end(&ending.sentence);
-    }
+    views.end(&ending.sentence);
     // A run that is refused before its first step leaves no files.
     if outcome.is_err() && !first_step_done.load(Ordering::Relaxed) {
         created.remove(lock.take(), &output.lock_path());

@@ -17,7 +17,7 @@ struct Project {
     with_features: usize,
 }
 
-const PROJECTS: [Project; 12] = [
+const PROJECTS: [Project; 13] = [
     Project {
         crates: &["optim"],
         features: "",
@@ -101,6 +101,14 @@ const PROJECTS: [Project; 12] = [
         prints: &["rank 0 of 2 may begin", "rank 1 (127.0.0.1) has ended unexpectedly (last step 0)"],
         packages: 28,
         with_features: 28,
+    },
+    Project {
+        crates: &["launch"],
+        features: "",
+        program: include_str!("../../crates/launch/examples/two_ranks.rs"),
+        prints: &["rank 0 of 2, restart 1"],
+        packages: 34,
+        with_features: 34,
     },
     Project {
         crates: &["parallel", "tensor-cpu"],

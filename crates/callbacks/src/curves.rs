@@ -2,10 +2,10 @@
 
 use crate::{
     EpochRecord, Error, Flow, Monitor, Observer, Result, RunInfo, Snapshot, TrainState, metric_names,
-    printable,
+    metric_panels, points_by_epoch, printable,
 };
-use metrics::{Group, Unit, grouped};
-use plot::{Chart, Curve, Panel, Scale};
+use metrics::about;
+use plot::Chart;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -119,35 +119,20 @@ impl Observer for Curves {
 /// A panel for each metric, with a ring around the best epoch by the validation accuracy.
 fn chart(title: &str, history: &[EpochRecord]) -> Chart {
     let best = Monitor::default().best_of(history).and_then(|best| Some((best.epoch, best.get(BEST)?)));
-    let groups = grouped(metric_names(history));
-    let panels = groups.into_iter().map(|Group { about, training, validation, .. }| {
-        let values = |name: &str| -> Vec<(f64, f64)> {
-            let value = |record: &EpochRecord| record.get(name).unwrap_or(f64::NAN);
-            history.iter().map(|record| (record.epoch as f64, value(record))).collect()
-        };
-        let training = training.map(|name| Curve::of_points("training", values(name)));
-        let of_validation = |name| Curve::of_points("validation", values(name)).colour(1).dashed(true);
-        let curves = training.into_iter().chain(validation.map(of_validation)).collect();
-        let panel = Panel::new(about.title, scale(about.unit), curves);
-        match best.filter(|_| validation == Some(BEST)) {
-            Some((epoch, value)) => panel.highlight(format!("best {value:.4}"), (epoch as f64, value)),
-            None => panel,
+    let points = |figure: &str| points_by_epoch(history, figure);
+    let mut panels = metric_panels(&metric_names(history), &[("", &points)]);
+    let title_of_best = about(BEST).title;
+    for panel in panels.iter_mut().filter(|panel| panel.title == title_of_best) {
+        if let Some((epoch, value)) = best {
+            *panel = panel.clone().highlight(format!("best {value:.4}"), (epoch as f64, value));
         }
-    });
+    }
     let subtitle = best.map(|(epoch, value)| format!("best validation accuracy {value:.4} in epoch {epoch}"));
-    Chart::new(printable(title), panels.collect()).subtitle(subtitle.unwrap_or_default())
+    Chart::new(printable(title), panels).subtitle(subtitle.unwrap_or_default())
 }
 
 /// The metric whose best epoch is marked.
 const BEST: &str = "val_acc";
-
-/// The axis that suits a metric with values of this unit.
-pub fn scale(unit: Unit) -> Scale {
-    match unit {
-        Unit::Share => Scale::Unit,
-        Unit::None => Scale::Loss,
-    }
-}
 
 #[cfg(test)]
 mod tests;

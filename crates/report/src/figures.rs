@@ -1,12 +1,9 @@
 //! The figures of the epochs: a table of the runs, and the curves.
 
 use crate::RunReport;
-use crate::escape::Escaped;
-use crate::numbers::{accuracy, time};
-use callbacks::{EpochRecord, printable};
-use callbacks::{Monitor, metric_names, scale};
-use metrics::{Group, grouped};
-use plot::{Curve, Panel, Scale, short};
+use crate::html::{self, Escaped, accuracy, time};
+use callbacks::{EpochRecord, Monitor, Points, metric_names, metric_panels, points_by_epoch, speed_panels};
+use plot::short;
 use std::fmt::Write;
 
 /// A row a run: its recipe, its epochs, its figures, its speed.
@@ -53,55 +50,12 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 /// A chart for each metric, one for the learning rate and one for the throughput.
 pub(crate) fn charts(runs: &[RunReport], out: &mut String) {
-    let history = runs.iter().flat_map(|run| &run.history);
-    let metrics =
-        grouped(metric_names(history)).into_iter().map(|Group { about, training, validation, .. }| {
-            let of = [("training", training), ("validation", validation)];
-            Panel::new(about.title, scale(about.unit), curves(runs, &of))
-        });
-    let others = [
-        ("Learning rate", "learning rate", "lr"),
-        ("Training images a second", "images a second", "images_per_second"),
-    ];
-    let others = others.map(|(title, name, figure)| {
-        Panel::new(title, Scale::FromZero, curves(runs, &[(name, Some(figure))]))
-    });
-    figures(metrics.chain(others), out);
-}
-
-/// Charts side by side, each with a legend where there are several curves.
-pub(crate) fn figures(panels: impl IntoIterator<Item = Panel>, out: &mut String) {
-    out.push_str("<div class=\"charts\">\n");
-    for panel in panels {
-        let title = Escaped(&panel.title);
-        let _ = writeln!(out, "<figure class=\"chart\"><figcaption>{title}</figcaption>");
-        if panel.curves.len() > 1 {
-            out.push_str("<p class=\"legend\">");
-            for curve in &panel.curves {
-                let _ = write!(out, "<span>{}{}</span> ", curve.sample_svg(), Escaped(&curve.name));
-            }
-            out.push_str("</p>\n");
-        }
-        let _ = writeln!(out, "{}</figure>", panel.svg());
-    }
-    out.push_str("</div>\n");
-}
-
-/// A run alone has a colour for training and one for validation; several have a colour each, with validation dashed.
-fn curves(runs: &[RunReport], figures: &[(&str, Option<&str>)]) -> Vec<Curve> {
-    let several = runs.len() > 1;
-    let of_run = |(k, run): (usize, &RunReport)| {
-        let curve = |(f, (name, figure)): (usize, &(&str, Option<&str>))| {
-            let figure = (*figure)?;
-            let value = |record: &EpochRecord| record.get(figure).unwrap_or(f64::NAN);
-            // Tooltips show it too, and do not escape control characters.
-            let name = if several { printable(&format!("{} {name}", run.name)) } else { (*name).to_owned() };
-            let points = run.history.iter().map(|record| (record.epoch as f64, value(record)));
-            Some(Curve::of_points(name, points).colour(if several { k } else { f }).dashed(f == 1))
-        };
-        figures.iter().enumerate().filter_map(curve).collect::<Vec<_>>()
-    };
-    runs.iter().enumerate().flat_map(of_run).collect()
+    let names = metric_names(runs.iter().flat_map(|run| &run.history));
+    let points = runs.iter().map(|run| |figure: &str| points_by_epoch(&run.history, figure));
+    let points: Vec<_> = points.collect();
+    let runs: Vec<(&str, &Points<'_>)> =
+        runs.iter().zip(&points).map(|(run, points)| (run.name.as_str(), points as &Points<'_>)).collect();
+    html::charts(metric_panels(&names, &runs).into_iter().chain(speed_panels(&runs)), out);
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! One page about one or several runs, to be opened in a browser.
 //!
 //! The page is a single file of HTML with its style, its curves as SVG and its pictures within; it loads nothing and runs no
-//! script. It follows the reader's choice of light or dark, and fits a phone. [`live_page`] makes a page of the same style about a
-//! run in progress, for a server.
+//! script. It follows the reader's choice of light or dark, and fits a phone. [`html`] has the parts of such pages.
 //!
 //! ```
 //! use report::{RunReport, report};
@@ -17,10 +16,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod escape;
 mod figures;
-mod live;
-mod numbers;
+pub mod html;
 mod page;
 mod pictures;
 mod report;
@@ -31,7 +28,7 @@ mod settings;
 mod tests;
 
 pub use config::{Error, Result};
-pub use live::{LIVE_POLICY, LIVE_SCRIPT, live_figures, live_page};
+pub use page::run_settings;
 pub use report::{page_file, report, save_report};
 pub use run_report::RunReport;
 

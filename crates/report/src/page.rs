@@ -1,38 +1,20 @@
-use crate::escape::Escaped;
+use crate::html::{self, Escaped};
 use crate::{RunReport, figures, results, settings};
 use std::fmt::Write;
-
-static STYLE: &str = include_str!("style.css");
 
 /// A browser may show the page's content, and load or run nothing.
 pub(crate) const POLICY: &str =
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// A page up to its body, with something more in the head.
-pub(crate) fn head(title: &str, more: &str) -> String {
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
-         content=\"width=device-width, initial-scale=1\">\n{more}<title>{} – towers</title>\n<style>\n{STYLE}</style>\n</head>\n\
-         <body>\n",
-        Escaped(title)
-    )
-}
-
-/// The end of a page.
-pub(crate) fn foot(out: &mut String) {
-    // Writing to a string cannot fail, here and below.
-    let _ = writeln!(out, "</main>\n<footer>towers {}</footer>\n</body>\n</html>", env!("CARGO_PKG_VERSION"));
-}
-
 pub(crate) fn page(runs: &[RunReport]) -> String {
     let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
     let title = names.join(", ");
     let policy = format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n");
-    let mut out = head(&title, &policy);
-    let _ = writeln!(out, "<header><h1>{}</h1></header>\n<main>", Escaped(&title));
+    let mut out = String::new();
     figures::summary(runs, &mut out);
     figures::charts(runs, &mut out);
     for run in runs {
+        // Writing to a string cannot fail, here and below.
         let _ = writeln!(
             out,
             "<h2>{}</h2>",
@@ -49,16 +31,17 @@ pub(crate) fn page(runs: &[RunReport]) -> String {
             }
         }
     }
-    settings_of(runs, &mut out);
-    foot(&mut out);
-    out
+    out += &run_settings(runs);
+    html::document(&title, &policy, &out)
 }
 
-/// How the runs were started, on what, and with which options.
-pub(crate) fn settings_of(runs: &[RunReport], out: &mut String) {
-    heading("Run", runs, |run| &run.about, out);
-    heading("Environment", runs, |run| &run.environment, out);
-    configuration(runs, out);
+/// The part of a page that says how the runs were started, on what, and with which options.
+pub fn run_settings(runs: &[RunReport]) -> String {
+    let mut out = String::new();
+    heading("Run", runs, |run| &run.about, &mut out);
+    heading("Environment", runs, |run| &run.environment, &mut out);
+    configuration(runs, &mut out);
+    out
 }
 
 type Settings = fn(&RunReport) -> &Vec<(String, String)>;

@@ -1,6 +1,6 @@
 //! A network on test images: accuracy by class, confusions, the surest mistakes, the first layer's filters.
 
-use crate::escape::Escaped;
+use crate::html::Escaped;
 use crate::pictures;
 use crate::run_report::Tested;
 use plot::short;

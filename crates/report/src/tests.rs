@@ -1,8 +1,7 @@
 use crate::run_report::Tested;
-use crate::{Error, RunReport, live_figures, live_page, page, report, save_report};
-use callbacks::Observer;
-use callbacks::testing::{means, record, run, state, step, step_record};
-use callbacks::{Environment, History, LiveStatus, RunStatus};
+use crate::{Error, RunReport, page, report, save_report};
+use callbacks::testing::{record, run, state};
+use callbacks::{Environment, History, Observer};
 use config::{recipe, save_config};
 use image::RgbImage;
 use trained::{Evaluation, Mistake};
@@ -142,57 +141,6 @@ fn pictures_to_validate_on_are_no_test_images() {
     ] {
         assert!(page.contains(expected), "{expected}");
     }
-}
-
-/// The page of a run in progress.
-#[test]
-fn a_live_page_has_figures_and_settings() {
-    let folder = tempfile::tempdir().unwrap();
-    let markup = "<script>alert(1)</script>\u{202e}";
-    save_config(&recipe("quick").unwrap(), folder.path()).unwrap();
-    let state = state(vec![record(1, [0.75, 0.5, 0.9, 0.375])]);
-    let mut status = LiveStatus::default();
-    let mut begun = run(70, &state);
-    (begun.model, begun.recipe, begun.devices) = (markup, markup, markup.into());
-    begun.steps_per_epoch = 10;
-    let record = |step| {
-        let mut record = step_record(step, 0.625, 0.5);
-        (record.epoch, record.images_per_second) = (2, 99.0);
-        record
-    };
-    let mut seen = step(2, 5, 10);
-    seen.metrics = means(0.6875, 0.5);
-    for seen in [
-        status.on_begin(&begun),
-        status.on_epoch_begin(2),
-        status.on_step(&seen),
-        status.on_record(&record(12)),
-        status.on_record(&record(15)),
-        status.on_warning(markup),
-        status.on_replica_rates(&[3.0, 4.0]),
-    ] {
-        seen.unwrap();
-    }
-    let status = status.now();
-    let page = live_page(folder.path(), markup, &status, None).unwrap();
-    for expected in [
-        "<p>Epoch 2 of 70: step 5 of 10, ",
-        "<span>training loss</span><b>0.688</b><span>this epoch so far</span>",
-        "<span>val. accuracy</span><b>0.3750</b><span>best, epoch 1</span>",
-        "<title>epoch 1.5, training: 0.625</title>",
-        "<tr><th>1<td>0.750<td>0.5000<td>0.900<td>0.3750<td>0.00500<td>792<td>63.2 s</tr>",
-        "Images/s of each replica while it computes: 3, 4",
-        "Warning: &lt;script&gt;",
-        "<summary>All ",
-        "<p id=\"lost\" class=\"alert\" hidden>",
-    ] {
-        assert!(page.contains(expected), "{expected} in {page}");
-    }
-    assert_eq!(page.matches("<script").count(), 1, "its own");
-    assert!(!page.contains("id=\"ended\"") && !page.contains('\u{202e}'));
-    let ended = live_figures(&status, Some(markup));
-    assert!(ended.starts_with("<p id=\"ended\" class=\"alert\">&lt;script&gt;alert(1)"), "{ended}");
-    assert!(live_figures(&RunStatus::default(), None).contains("</svg></figure>"));
 }
 
 /// A page replaces pages alone.

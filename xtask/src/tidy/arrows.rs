@@ -40,6 +40,7 @@ const ARROWS: &[(&str, Allowed)] = &[
         Only(&["towers-layers", "towers-program", "towers-rendezvous", "towers-tensor-cuda"]),
     ),
     ("towers-rendezvous", Only(&[])),
+    ("towers-launch", Only(&["towers-rendezvous"])),
     ("towers-mpi", Only(&["towers-parallel", "towers-program", "towers-rendezvous", "towers-tensor-cpu"])),
     ("towers-options", Only(&[])),
     ("towers-plot", Only(&[])),
@@ -138,6 +139,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-trained",
         ]),
     ),
+    ("towers-live", Only(&["towers-callbacks", "towers-metrics", "towers-plot", "towers-report"])),
     (
         "towers",
         Only(&[
@@ -150,6 +152,8 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-optim",
             "towers-options",
             "towers-pictures",
+            "towers-launch",
+            "towers-live",
             "towers-report",
             "towers-train",
             "towers-trained",

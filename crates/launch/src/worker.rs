@@ -1,8 +1,8 @@
 //! One process of a launch.
 
-use crate::print::note;
+use crate::launch::Tell;
 use crate::signals::Signal;
-use anyhow::Context;
+use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -36,18 +36,19 @@ pub enum Request {
 }
 
 impl Worker {
-    /// Starts a process. The first one prints its output; the output of the others is shown only with
-    /// `verbose`.
-    pub fn start(rank: usize, mut command: Command, verbose: bool) -> anyhow::Result<Worker> {
+    /// Starts a process. The first one prints its output; the output of the others goes to `verbose`, or nowhere.
+    pub fn start(rank: usize, mut command: Command, verbose: Option<&Tell>) -> Result<Worker> {
         command.stdin(Stdio::null());
         if rank > 0 {
-            command.stdout(if verbose { Stdio::piped() } else { Stdio::null() }).stderr(Stdio::piped());
+            command
+                .stdout(if verbose.is_some() { Stdio::piped() } else { Stdio::null() })
+                .stderr(Stdio::piped());
         }
         // A new process group: Ctrl-C in a terminal reaches only the launcher, which forwards it once.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let child =
-            command.spawn().with_context(|| format!("the process of rank {rank} can't be started"))?;
+        let failed = Error::system(format!("the process of rank {rank} can't be started"));
+        let child = command.spawn().map_err(failed)?;
         let mut worker = Worker { rank, child, status: None, reader: None, kept: Arc::default() };
         if let Some(out) = worker.child.stdout.take() {
             worker.read_output(out, verbose)?;
@@ -58,12 +59,16 @@ impl Worker {
         Ok(worker)
     }
 
-    fn read_output(&self, pipe: impl Read + Send + 'static, verbose: bool) -> anyhow::Result<JoinHandle<()>> {
-        let (rank, kept) = (self.rank, Arc::clone(&self.kept));
+    fn read_output(
+        &self,
+        pipe: impl Read + Send + 'static,
+        verbose: Option<&Tell>,
+    ) -> Result<JoinHandle<()>> {
+        let (rank, kept, tell) = (self.rank, Arc::clone(&self.kept), verbose.cloned());
         let read_output = move || {
             read_lines(pipe, |line| {
-                if verbose {
-                    return note(format_args!("[rank {rank}] {line}"));
+                if let Some(tell) = &tell {
+                    return tell(&format!("[rank {rank}] {line}"));
                 }
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.push_back(line);
@@ -73,13 +78,14 @@ impl Worker {
             });
         };
         let started = std::thread::Builder::new().name(format!("rank-{rank}")).spawn(read_output);
-        started.context("can't start a thread to read a process's output")
+        started.map_err(Error::system("can't start a thread to read a process's output"))
     }
 
     /// The exit status, if the process has ended.
-    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         if self.status.is_none() {
-            self.status = self.child.try_wait()?;
+            let failed = Error::system(format!("rank {} can't be watched", self.rank));
+            self.status = self.child.try_wait().map_err(failed)?;
         }
         Ok(self.status)
     }

@@ -5,8 +5,8 @@
 //! It says when it has come together with the others, and with which status it ends. The launcher sends the
 //! names of signals.
 
-use crate::error::INTERRUPTED;
 use crate::signals::Signal;
+use crate::status::INTERRUPTED;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -1,13 +1,13 @@
 //! All processes of a launch, from start to end.
 
-use super::channel::Channel;
-use super::environment::Launch;
-use super::heard::{Heard, Order};
-use super::worker::{Request, Worker};
-use crate::error::INTERRUPTED;
-use crate::print::note;
+use crate::Result;
+use crate::channel::Channel;
+use crate::heard::{Heard, Order};
+use crate::job::Job;
+use crate::launch::Launch;
 use crate::signals::Signal;
-use anyhow::Context;
+use crate::status::INTERRUPTED;
+use crate::worker::{Request, Worker};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const MOMENT: Duration = Duration::from_millis(300);
 /// How long MPI's launcher has to end after all processes have ended, or after it was asked to.
 const MPI_END: Duration = Duration::from_secs(5);
 
-pub struct ProcessGroup {
+pub struct Processes {
     workers: Vec<Worker>,
     /// The number of processes. With MPI's launcher that is the only worker.
     processes: usize,
@@ -68,19 +68,19 @@ impl Course {
     }
 }
 
-impl ProcessGroup {
-    pub fn start(launch: &Launch<'_>, restart: u32, verbose: bool) -> anyhow::Result<ProcessGroup> {
-        let (port, channel) = (launch.port()?, launch.channel()?);
-        let start =
-            |rank| Worker::start(rank, launch.command(rank, port, restart, channel.as_ref())?, verbose);
+impl Processes {
+    pub fn start(job: &Job<'_>, restart: u32) -> Result<Processes> {
+        let (port, channel, launch) = (job.port()?, job.channel()?, job.launch);
+        let verbose = launch.verbose.then_some(&launch.tell);
+        let start = |rank| Worker::start(rank, job.command(rank, port, restart, channel.as_ref()), verbose);
         // If one process can't be started, the others are dropped, which ends them.
-        let workers = (0..launch.started()).map(start).collect::<anyhow::Result<_>>()?;
-        Ok(ProcessGroup { workers, processes: launch.processes, channel, asked: None })
+        let workers = (0..job.started()).map(start).collect::<Result<_>>()?;
+        Ok(Processes { workers, processes: launch.processes, channel, asked: None })
     }
 
     /// Waits for all processes. When one fails, the others are asked to end, and killed after `grace`. Signals
     /// are passed on; a second Ctrl-C kills.
-    pub fn supervise(&mut self, heard: &mut Heard, grace: Duration) -> anyhow::Result<Outcome> {
+    pub fn supervise(&mut self, heard: &mut Heard, grace: Duration) -> Result<Outcome> {
         let mut course = Course::default();
         while self.running()? {
             while let Some(order) = heard.next() {
@@ -106,12 +106,7 @@ impl ProcessGroup {
     }
 
     /// Notices the first failure.
-    fn look_for_failure(
-        &mut self,
-        heard: &Heard,
-        grace: Duration,
-        course: &mut Course,
-    ) -> anyhow::Result<()> {
+    fn look_for_failure(&mut self, heard: &Heard, grace: Duration, course: &mut Course) -> Result<()> {
         let Some(failure) = self.failure_while_running(heard)? else { return Ok(()) };
         if failure.is_by_signal() && !course.waited {
             // The launcher may get the same signal a moment later.
@@ -132,7 +127,7 @@ impl ProcessGroup {
 
     /// Sets the time at which MPI's launcher and its processes have had enough. Returns whether all these
     /// processes are done.
-    fn look_at_mpi(&mut self, heard: &Heard, grace: Duration, course: &mut Course) -> anyhow::Result<bool> {
+    fn look_at_mpi(&mut self, heard: &Heard, grace: Duration, course: &mut Course) -> Result<bool> {
         let launcher_runs = self.workers_run()?;
         let Some(channel) = &self.channel else { return Ok(false) };
         let done = channel.all_done(self.processes);
@@ -150,7 +145,7 @@ impl ProcessGroup {
     }
 
     /// How all ended.
-    fn outcome(&mut self, heard: &Heard, course: Course) -> anyhow::Result<Outcome> {
+    fn outcome(&mut self, heard: &Heard, course: Course) -> Result<Outcome> {
         let failure = match course.failure {
             None => self.failure_at_end(heard, course.killed)?,
             failure => failure,
@@ -166,7 +161,7 @@ impl ProcessGroup {
     }
 
     /// The first failure, while others may still run. Once the launch was asked to stop, processes end anyway.
-    fn failure_while_running(&mut self, heard: &Heard) -> anyhow::Result<Option<Failure>> {
+    fn failure_while_running(&mut self, heard: &Heard) -> Result<Option<Failure>> {
         if let Some(channel) = &self.channel {
             let failed = channel.failed().map(|(rank, status)| Failure::of_rank(rank, status));
             let lost = || channel.lost_at_start().filter(|_| !heard.stops()).map(Failure::lost);
@@ -180,7 +175,7 @@ impl ProcessGroup {
     }
 
     /// The first failure, once all have ended.
-    fn failure_at_end(&mut self, heard: &Heard, killed: bool) -> anyhow::Result<Option<Failure>> {
+    fn failure_at_end(&mut self, heard: &Heard, killed: bool) -> Result<Option<Failure>> {
         let Some(channel) = &self.channel else {
             // A process that can't save, or fails for another reason, is reported.
             let may_interrupt = heard.may_interrupt();
@@ -244,21 +239,20 @@ impl ProcessGroup {
     }
 
     /// Whether anything runs that this launch has started.
-    fn running(&mut self) -> anyhow::Result<bool> {
+    fn running(&mut self) -> Result<bool> {
         Ok(self.workers_run()? || self.channel.as_ref().is_some_and(Channel::is_connected))
     }
 
-    fn workers_run(&mut self) -> anyhow::Result<bool> {
+    fn workers_run(&mut self) -> Result<bool> {
         let mut running = false;
         for worker in &mut self.workers {
-            running |=
-                worker.ended().with_context(|| format!("rank {} can't be watched", worker.rank))?.is_none();
+            running |= worker.ended()?.is_none();
         }
         Ok(running)
     }
 
     /// The first failed worker, by rank.
-    fn failed_worker(&mut self, failed: impl Fn(&ExitStatus) -> bool) -> anyhow::Result<Option<Failure>> {
+    fn failed_worker(&mut self, failed: impl Fn(&ExitStatus) -> bool) -> Result<Option<Failure>> {
         for worker in &mut self.workers {
             if let Some(status) = worker.ended()?.filter(&failed) {
                 let (end, status) = describe(status);
@@ -289,14 +283,14 @@ impl Failure {
         Failure { rank: Some(rank), end, status: 1, last_lines: Vec::new() }
     }
 
-    pub fn report(&self, launch: &Launch<'_>) {
-        let (Failure { rank, end, last_lines, .. }, processes) = (self, launch.processes);
+    pub fn report(&self, launch: &Launch) {
+        let (Failure { rank, end, last_lines, .. }, processes, tell) = (self, launch.processes, &launch.tell);
         let Some(rank) = rank else {
-            return note(format_args!("error: the launcher of {processes} processes {end}"));
+            return tell(&format!("error: the launcher of {processes} processes {end}"));
         };
-        last_lines.iter().for_each(|line| note(format_args!("[rank {rank}] {line}")));
+        last_lines.iter().for_each(|line| tell(&format!("[rank {rank}] {line}")));
         let others = if processes > 1 { "; the others were ended" } else { "" };
-        note(format_args!("error: rank {rank} of {processes} {end}{others}"));
+        tell(&format!("error: rank {rank} of {processes} {end}{others}"));
     }
 }
 

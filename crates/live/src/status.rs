@@ -1,8 +1,8 @@
-use crate::{
+use callbacks::{
     EpochRecord, Flow, Monitor, Observer, Result, RunInfo, RunTime, Snapshot, StepInfo, StepRecord,
-    TrainState, printable,
+    TrainState, metric_names, metric_panels, points_by_epoch, printable, speed_panels,
 };
-use plot::{Axis, Scale};
+use plot::{Axis, Panel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The seconds between two values of the throughput.
@@ -59,20 +59,22 @@ pub struct RunStatus {
 impl RunStatus {
     /// The finished share of the epoch, and a description.
     pub fn progress(&self) -> (f64, String) {
-        if let Some((done, all)) = self.reading {
-            return (share(done as f64, all as f64), format!("reading, {done} of {all} images"));
-        }
-        if let Some((done, all)) = self.evaluating {
-            return (share(done as f64, all as f64), format!("validating, {done} of {all} images"));
-        }
-        match &self.step {
-            Some(step) => {
+        let (done, all, words) = match (self.reading, self.evaluating, &self.step) {
+            (Some((done, all)), ..) => (done as f64, all as f64, format!("reading, {done} of {all} images")),
+            (_, Some((done, all)), _) => {
+                (done as f64, all as f64, format!("validating, {done} of {all} images"))
+            }
+            (.., Some(step)) => {
                 let (done, all) = (step.steps_done, step.steps_per_epoch);
                 let left = self.time.left_in_epoch().map(RunTime::words).unwrap_or_default();
-                (share(done as f64, all as f64), format!("step {done} of {all}, {left} left"))
+                (done as f64, all as f64, format!("step {done} of {all}, {left} left"))
             }
-            None => (0.0, "begins".to_owned()),
-        }
+            _ => (0.0, 0.0, "begins".to_owned()),
+        };
+        let epochs = self.epochs.max(1);
+        let epoch = self.epoch.clamp(1, epochs);
+        let share = if all > 0.0 { (done / all).clamp(0.0, 1.0) } else { 0.0 };
+        (share, format!("Epoch {epoch} of {epochs}: {words}"))
     }
 
     /// The newest throughput, or that of the last epoch if there is none yet.
@@ -80,53 +82,48 @@ impl RunStatus {
         self.rates.last().copied().or_else(|| Some(self.history.last()?.images_per_second))
     }
 
-    /// The epoch with the highest validation accuracy.
-    pub fn best(&self) -> Option<&EpochRecord> {
-        Monitor::default().best_of(&self.history)
+    /// The epoch with the highest validation accuracy, and that accuracy.
+    pub fn best(&self) -> Option<(u64, f64)> {
+        let best = Monitor::default().best_of(&self.history)?;
+        Some((best.epoch, best.get("val_acc")?))
     }
 
-    /// The [figure](EpochRecord::get) with this name of each epoch over the number of epochs; values that are not finite
-    /// are left out.
-    pub fn by_epoch(&self, name: &str) -> Vec<(f64, f64)> {
-        let points = self.history.iter().filter_map(|record| Some((record.epoch as f64, record.get(name)?)));
-        points.filter(|(_, y)| y.is_finite()).collect()
-    }
-
-    /// The [figure](StepRecord::get) with this name within the epochs over the number of epochs, with fractions. Epochs
-    /// without records, such as those of before a resume, have one value.
-    pub fn by_step(&self, name: &str) -> Vec<(f64, f64)> {
-        let first = self.records.first().map_or(u64::MAX, |record| record.epoch);
+    /// The points of a [figure](EpochRecord::get) over the number of epochs. Those of training are within the epochs, with
+    /// fractions; epochs without such records, as before a resume, have one value. Values that are not finite are left out.
+    pub fn points(&self, figure: &str) -> Vec<(f64, f64)> {
         let all = self.steps_per_epoch.max(1) as f64;
-        let mut points = self.by_epoch(name);
-        points.retain(|(epoch, _)| *epoch < first as f64);
-        let within =
-            self.records.iter().filter_map(|record| Some((record.step as f64 / all, record.get(name)?)));
-        points.extend(within.filter(|(_, y)| y.is_finite()));
+        let within = || self.records.iter().filter_map(|record| Some((record, record.get(figure)?)));
+        let first = within().next().map_or(f64::INFINITY, |(record, _)| record.epoch as f64);
+        let mut points = points_by_epoch(&self.history, figure);
+        points.retain(|(epoch, _)| *epoch < first);
+        points.extend(within().map(|(record, value)| (record.step as f64 / all, value)));
+        points.retain(|(_, value)| value.is_finite());
         points
-    }
-}
-
-impl RunStatus {
-    /// Losses within the epochs, and those of validation, each over the number of epochs.
-    pub fn losses(&self) -> [Vec<(f64, f64)>; 2] {
-        [self.by_step("loss"), self.by_epoch("val_loss")]
-    }
-
-    /// The axis of the [losses](Self::losses), which leaves out the few that stand far above the rest.
-    pub fn loss_axis(&self) -> Axis {
-        Scale::Loss.axis(self.losses().concat().into_iter().map(|(_, loss)| loss))
     }
 
     /// The number of epochs that the curves span: what has run, in whole epochs, and at least one.
     pub fn epochs_shown(&self) -> u64 {
-        let ends = self.losses();
+        let ends = ["loss", "val_loss"].map(|figure| self.points(figure));
         let last = ends.iter().filter_map(|points| points.last()).fold(1.0_f64, |last, (x, _)| x.max(last));
         last.ceil() as u64
     }
-}
 
-fn share(done: f64, all: f64) -> f64 {
-    if all > 0.0 { (done / all).clamp(0.0, 1.0) } else { 0.0 }
+    /// A chart of each metric. The first two are those of loss and accuracy.
+    pub fn metric_panels(&self) -> Vec<Panel> {
+        let panels =
+            metric_panels(&metric_names(&self.history), &[("", &|figure: &str| self.points(figure))]);
+        panels.into_iter().map(|panel| self.spanned(panel)).collect()
+    }
+
+    /// Charts of the learning rate and of the throughput.
+    pub fn speed_panels(&self) -> [Panel; 2] {
+        speed_panels(&[("", &|figure: &str| self.points(figure))]).map(|panel| self.spanned(panel))
+    }
+
+    fn spanned(&self, mut panel: Panel) -> Panel {
+        panel.x = Axis::epochs(0..=self.epochs_shown());
+        panel
+    }
 }
 
 /// Makes one record of each pair.
@@ -136,7 +133,9 @@ fn halve(records: &mut Vec<StepRecord>) {
         let mean =
             |name: &str| pair.iter().filter_map(|record| record.get(name)).sum::<f64>() / pair.len() as f64;
         let metrics = last.metrics.names().map(|name| (name.to_owned(), mean(name))).collect();
-        StepRecord { metrics, images_per_second: mean("images_per_second"), ..last.clone() }
+        let mut joined = last.clone();
+        (joined.metrics, joined.images_per_second) = (metrics, mean("images_per_second"));
+        joined
     });
     *records = joined.collect();
 }
@@ -241,16 +240,20 @@ impl Observer for LiveStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{self, Fake, record, run, state, step_record};
+    use callbacks::testing::{self, Fake, record, run, state, step_record};
 
     fn step(steps_done: u64, seconds: f64) -> StepInfo {
-        StepInfo { samples: steps_done * 100, seconds, ..testing::step(2, steps_done, 10) }
+        let mut step = testing::step(2, steps_done, 10);
+        (step.samples, step.seconds) = (steps_done * 100, seconds);
+        step
     }
 
     /// Ten steps an epoch, after the epochs of `history`.
     fn begun(history: Vec<EpochRecord>) -> LiveStatus {
         let (mut status, state) = (LiveStatus::default(), state(history));
-        status.on_begin(&RunInfo { steps_per_epoch: 10, ..run(9, &state) }).unwrap();
+        let mut run = run(9, &state);
+        run.steps_per_epoch = 10;
+        status.on_begin(&run).unwrap();
         status
     }
 
@@ -262,7 +265,7 @@ mod tests {
             status.on_step(&step(done, seconds)).unwrap();
         }
         assert_eq!(status.now().rates, [400.0, 200.0 / 4.0]);
-        assert_eq!(status.now().progress(), (0.5, "step 5 of 10, 7s left".to_owned()));
+        assert_eq!(status.now().progress(), (0.5, "Epoch 2 of 9: step 5 of 10, 7s left".to_owned()));
         // Another epoch counts from its beginning.
         status.on_epoch_begin(3).unwrap();
         status.on_step(&step(1, 0.1)).unwrap();
@@ -273,16 +276,17 @@ mod tests {
     fn images_are_read_before_the_first_step() {
         let (mut status, state) = (LiveStatus::default(), state(vec![]));
         status.on_read(5, 10).unwrap();
-        assert_eq!(status.now().progress(), (0.5, "reading, 5 of 10 images".to_owned()));
+        assert_eq!(status.now().progress(), (0.5, "Epoch 1 of 1: reading, 5 of 10 images".to_owned()));
         status.on_begin(&run(9, &state)).unwrap();
-        assert_eq!(status.now().progress(), (0.0, "begins".to_owned()));
+        assert_eq!(status.now().progress(), (0.0, "Epoch 1 of 9: begins".to_owned()));
     }
 
     #[test]
     fn the_best_epoch_is_the_first_of_the_highest() {
-        let record = |epoch, val_acc| EpochRecord {
-            images_per_second: 50.0,
-            ..record(epoch, [1.0, 0.5, f64::NAN, val_acc])
+        let record = |epoch, val_acc| {
+            let mut record = record(epoch, [1.0, 0.5, f64::NAN, val_acc]);
+            record.images_per_second = 50.0;
+            record
         };
         let mut status = begun(vec![]);
         assert_eq!((status.now().best(), status.now().rate()), (None, None));
@@ -290,9 +294,9 @@ mod tests {
             status.on_epoch_end(&record, &state(vec![]), &Fake(0.0)).unwrap();
         }
         let status = status.now();
-        assert_eq!((status.best().unwrap().epoch, status.rate()), (2, Some(50.0)));
-        assert_eq!(status.by_epoch("val_loss"), []);
-        assert_eq!(status.by_epoch("val_acc").len(), 3);
+        assert_eq!((status.best(), status.rate()), (Some((2, 0.7)), Some(50.0)));
+        assert_eq!(status.points("val_loss"), []);
+        assert_eq!(status.points("val_acc").len(), 3);
     }
 
     /// The epochs of before a resume have one point each.
@@ -303,7 +307,7 @@ mod tests {
         for (step, loss) in [(25, 1.5), (30, f64::NAN), (35, 1.0)] {
             status.on_record(&record(step, loss)).unwrap();
         }
-        let loss = |status: &LiveStatus| status.now().by_step("loss");
+        let loss = |status: &LiveStatus| status.now().points("loss");
         assert_eq!(loss(&status), [(1.0, 3.0), (2.0, 2.0), (2.5, 1.5), (3.5, 1.0)]);
         let mut status = begun(vec![]);
         for step in 1..=RECORDS as u64 {
@@ -317,7 +321,9 @@ mod tests {
     fn texts_have_no_control_characters() {
         let (state, devices) = (state(vec![]), "3 replicas, each on the CPU (1 thread)\u{1b}".to_owned());
         let mut status = LiveStatus::default();
-        status.on_begin(&RunInfo { replicas: 3, devices, ..run(7, &state) }).unwrap();
+        let mut run = run(7, &state);
+        (run.replicas, run.devices) = (3, devices);
+        status.on_begin(&run).unwrap();
         status.on_warning("slow\u{202e}").unwrap();
         let status = status.now();
         assert_eq!((status.replicas, status.epochs, status.warnings[0].as_str()), (3, 7, "slow\\u202e"));

@@ -1,20 +1,25 @@
-//! The side of a process that a launcher has started by way of MPI's launcher: see [`channel`](super::channel).
+//! The side of a process that a launcher has started by way of MPI's launcher: see `channel.rs`.
 
-use super::channel::{ADDRESS, ENDED, READY, TOKEN, each_line};
-use crate::error::{INCOMPLETE, INTERRUPTED};
+use crate::channel::{ADDRESS, ENDED, READY, TOKEN, each_line};
+use crate::job::RESTARTS_LEFT;
 use crate::signals::Signal;
+use crate::status::{INCOMPLETE, INTERRUPTED};
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
-use train::rendezvous;
 
 /// The connection to the launcher.
 static LAUNCHER: OnceLock<TcpStream> = OnceLock::new();
 
 /// The launcher is on this machine.
 const CONNECTING: Duration = Duration::from_secs(10);
+
+/// Whether the launcher of this process would start all processes again after a failure.
+pub fn is_restarted_on_failure() -> bool {
+    std::env::var(RESTARTS_LEFT).is_ok_and(|left| left != "0")
+}
 
 /// Connects to the launcher, if there is one that listens. Calls `handler` with each signal that it sends, and
 /// with SIGTERM if it dies.

@@ -46,7 +46,7 @@ pub fn follow_launcher() {
     let mut command = Command::new(&program);
     // `exec` keeps all this, and returns only on failure.
     let error = command.args(env::args_os().skip(1)).env_remove(LAUNCHER).env_remove(PROGRAM).exec();
-    crate::print::note(format_args!("error: can't start {}: {error}", program.display()));
+    eprintln!("error: can't start {program:?}: {error}");
     std::process::exit(1);
 }
 

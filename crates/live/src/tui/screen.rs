@@ -2,7 +2,9 @@
 
 mod text;
 
-use callbacks::{EpochRecord, RunStatus, figure};
+use crate::RunStatus;
+use callbacks::figure;
+use plot::Panel;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Styled, Stylize};
@@ -30,7 +32,7 @@ const MOST_REPLICA_LINES: usize = 3;
 pub struct View {
     /// The run's folder.
     pub run: String,
-    /// The address of the page of `--serve`.
+    /// The address of the page.
     pub address: Option<String>,
     pub status: RunStatus,
     /// The lines that a run without the view would print.
@@ -59,8 +61,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &View) {
     let [title, progress, charts, below, each, log] = Layout::vertical(rows).areas(area);
     frame.render_widget(Paragraph::new(head), title);
     let status = &view.status;
-    let (share, words) = status.progress();
-    let epoch = format!("epoch {} of {}: {words}", status.epoch.max(1), status.epochs);
+    let (share, epoch) = status.progress();
     frame.render_widget(Gauge::default().ratio(share).label(epoch).gauge_style(TRAINING), progress);
     both_charts(frame, charts, area.height >= ROWS_FOR_TWO, view);
     let [now, rate] = match wide {
@@ -102,10 +103,9 @@ fn figures(view: &View, width: usize) -> Vec<Line<'static>> {
         let metrics = step.metrics.iter().map(|(name, value)| format!("{name} {}", figure(value)));
         metrics.chain([format!("lr {:.3e}", step.lr)])
     });
-    let of_best = |best: &EpochRecord| Some((best.epoch, best.get("val_acc")?));
-    let best = status.best().and_then(of_best);
-    let best =
-        best.map_or_else(String::new, |(epoch, acc)| format!("best val_acc {acc:.4} in epoch {epoch}"));
+    let best = status
+        .best()
+        .map_or_else(String::new, |(epoch, acc)| format!("best val_acc {acc:.4} in epoch {epoch}"));
     let mut lines = packed(step.map(Span::raw), width);
     lines.extend(
         [best, status.time.to_string()].into_iter().flat_map(|text| fold(&text, width)).map(Line::raw),
@@ -124,13 +124,12 @@ fn both_charts(frame: &mut Frame<'_>, area: Rect, high: bool, view: &View) {
         false if high => Layout::vertical(halves).areas(area),
         false => Layout::vertical([Constraint::Fill(1), Constraint::Length(0)]).areas(area),
     };
-    let status = &view.status;
-    let (acc, val_acc) = (status.by_step("acc"), status.by_epoch("val_acc"));
-    let range = bounds(acc.iter().chain(&val_acc).map(|(_, y)| *y));
-    chart(frame, first, view, "accuracy", range, [acc, val_acc]);
+    let (panels, last) = (view.status.metric_panels(), view.status.epochs_shown());
+    let [loss, accuracy, ..] = &panels[..] else { return };
+    let range = bounds(accuracy.curves.iter().flat_map(|curve| &curve.points).map(|(_, y)| *y));
+    chart(frame, first, accuracy, range, last);
     if second.height > 0 {
-        let range = status.loss_axis().range;
-        chart(frame, second, view, "loss", (range.start, range.end), status.losses());
+        chart(frame, second, loss, (loss.y.range.start, loss.y.range.end), last);
     }
 }
 
@@ -165,28 +164,23 @@ fn throughput(frame: &mut Frame<'_>, area: Rect, view: &View) {
     frame.render_widget(bars.block(Block::bordered().title(title)), area);
 }
 
-/// Two curves over the epochs that have run. Values above the range are drawn at its end.
-fn chart(
-    frame: &mut Frame<'_>,
-    area: Rect,
-    view: &View,
-    name: &str,
-    (low, high): (f64, f64),
-    mut curves: [Vec<(f64, f64)>; 2],
-) {
-    curves.iter_mut().flatten().for_each(|(_, y)| *y = y.min(high));
-    let line = |color, data| {
-        Dataset::default().marker(Marker::Braille).graph_type(GraphType::Line).style(color).data(data)
+/// Curves over the epochs that have run, from 0 to `last`. Values above the range are drawn at its end.
+fn chart(frame: &mut Frame<'_>, area: Rect, panel: &Panel, (low, high): (f64, f64), last: u64) {
+    const COLOURS: [Color; 2] = [TRAINING, VALIDATION];
+    let low_enough = |points: &Vec<(f64, f64)>| Vec::from_iter(points.iter().map(|(x, y)| (*x, y.min(high))));
+    let curves: Vec<_> = panel.curves.iter().map(|curve| low_enough(&curve.points)).collect();
+    let line = |(data, colour)| {
+        let line = Dataset::default().marker(Marker::Braille).graph_type(GraphType::Line);
+        line.style(colour).data(data)
     };
-    let [training, validation] = &curves;
-    let lines = vec![line(TRAINING, training.as_slice()), line(VALIDATION, validation.as_slice())];
-    let last = view.status.epochs_shown();
+    let lines = curves.iter().map(Vec::as_slice).zip(COLOURS).map(line).collect();
     let x = Axis::default().bounds([0.0, last as f64]).labels(["0".to_owned(), format!("epoch {last}")]);
     let y = Axis::default().bounds([low, high]).labels([short(low), short(high)]);
-    let title =
-        vec![name.into(), " ".into(), "training".fg(TRAINING), " ".into(), "validation".fg(VALIDATION)];
+    let names = panel.curves.iter().zip(COLOURS);
+    let names = names.flat_map(|(curve, colour)| [" ".into(), curve.name.as_str().fg(colour)]);
+    let title = Line::from_iter([Span::raw(panel.title.to_lowercase())].into_iter().chain(names));
     let chart = Chart::new(lines).x_axis(x).y_axis(y).legend_position(None);
-    frame.render_widget(chart.block(Block::bordered().title(Line::from(title))), area);
+    frame.render_widget(chart.block(Block::bordered().title(title)), area);
 }
 
 /// An end of an axis, in few characters.
@@ -211,10 +205,10 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbacks::{LiveStatus, testing};
+    use crate::LiveStatus;
+    use callbacks::{Observer, testing};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use train::Observer;
 
     fn shown(view: &View, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
@@ -259,7 +253,7 @@ mod tests {
         for expected in [
             "minigooglenet into runs/a",
             "2 replicas, each on the CPU",
-            "epoch 4 of 10: step 5 of 20, 2s left",
+            "Epoch 4 of 10: step 5 of 20, 2s left",
             "accuracy",
             "loss 0.6000   acc 0.7000   lr 5.000e-2",
             "best val_acc 0.4500 in epoch 3",

@@ -1,6 +1,7 @@
 //! The signals that a launcher has heard.
 
-use crate::signals::{SAME, Signal, on_signals};
+use crate::Result;
+use crate::signals::{ONE_REQUEST, Signal, on_signals};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
@@ -24,7 +25,7 @@ pub enum Order {
 
 impl Heard {
     /// Listens from now on.
-    pub fn listen() -> anyhow::Result<Heard> {
+    pub fn listen() -> Result<Heard> {
         let (sender, signals) = channel();
         on_signals(move |signal| _ = sender.send(signal))?;
         Ok(Heard { signals, stopped: None, of_user: false })
@@ -49,7 +50,7 @@ impl Heard {
         let again = self.stopped.replace(self.stopped.unwrap_or_else(Instant::now));
         match again {
             None => Some(Order::PassOn(signal)),
-            Some(first) if signal == Signal::Interrupt && first.elapsed() >= SAME => Some(Order::Kill),
+            Some(first) if signal == Signal::Interrupt && first.elapsed() >= ONE_REQUEST => Some(Order::Kill),
             Some(_) => None,
         }
     }
@@ -81,7 +82,7 @@ mod tests {
         ] {
             assert_eq!(heard.order(signal), order, "{signal:?}");
         }
-        heard.stopped = Instant::now().checked_sub(SAME);
+        heard.stopped = Instant::now().checked_sub(ONE_REQUEST);
         assert_eq!(heard.order(Signal::Terminate), None);
         assert_eq!(heard.order(Signal::Interrupt), Some(Order::Kill));
     }

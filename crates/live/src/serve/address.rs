@@ -1,6 +1,7 @@
 //! Where the page is, and who may see it: on this machine everybody, from elsewhere those who know the token.
 
 use super::http::Answer;
+use crate::{Error, Result};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
@@ -16,14 +17,15 @@ pub(super) struct Address {
 
 impl Address {
     /// Listens at an address. Without one any port will do if the usual one is taken.
-    pub fn bind(at: Option<SocketAddr>) -> Result<(TcpListener, Self), String> {
+    pub fn bind(at: Option<SocketAddr>) -> Result<(TcpListener, Self)> {
         let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
         let bound = match at {
             Some(at) => TcpListener::bind(at),
             None => TcpListener::bind(usual).or_else(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))),
         };
-        let listener = bound.map_err(|error| refusal(at.unwrap_or(usual), &error))?;
-        let at = listener.local_addr().map_err(|error| format!("--serve: {error}"))?;
+        let refused = |error| refusal(at.unwrap_or(usual), &error);
+        let listener = bound.map_err(refused)?;
+        let at = listener.local_addr().map_err(refused)?;
         let token = if at.ip().is_loopback() { None } else { Some(token()?) };
         Ok((listener, Address { at, token }))
     }
@@ -56,10 +58,10 @@ impl Address {
     }
 }
 
-/// The address of `--serve`: a port, a host or both.
-pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
-    let form =
-        || format!("--serve is {text}, but must be a port or an address, as in 8080, 0.0.0.0 or [::1]:8080");
+/// Reads an address: a port, a host or both.
+pub(super) fn parse(text: &str) -> Result<SocketAddr> {
+    let error = |reason| Error::Address { given: text.to_owned(), reason };
+    let form = || error("must be a port or an address, as in 8080, 0.0.0.0 or [::1]:8080".to_owned());
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
@@ -78,34 +80,27 @@ pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
         return Err(form());
     }
     let found = (host, port).to_socket_addrs().ok().and_then(|mut all| all.next());
-    found.ok_or_else(|| {
-        format!("--serve is {text}, but no machine is called {host}; give an address, as in 0.0.0.0:{port}")
-    })
+    found.ok_or_else(|| error(format!("no machine is called {host}; give an address, as in 0.0.0.0:{port}")))
 }
 
-fn refusal(at: SocketAddr, error: &std::io::Error) -> String {
-    match error.kind() {
+fn refusal(at: SocketAddr, error: &std::io::Error) -> Error {
+    let reason = match error.kind() {
         ErrorKind::AddrInUse => {
-            format!(
-                "--serve is {at}, but another program has this port; give another one, or 0 for any free one"
-            )
+            "another program has this port; give another one, or 0 for any free one".to_owned()
         }
         ErrorKind::AddrNotAvailable => {
-            format!(
-                "--serve is {at}, but this machine does not have this address; 0.0.0.0 stands for all that it has"
-            )
+            "this machine does not have this address; 0.0.0.0 stands for all that it has".to_owned()
         }
-        ErrorKind::PermissionDenied => {
-            format!("--serve is {at}, but this port is for the system alone; give one above 1023")
-        }
-        _ => format!("--serve is {at}, but nothing can listen there: {error}"),
-    }
+        ErrorKind::PermissionDenied => "this port is for the system alone; give one above 1023".to_owned(),
+        _ => format!("nothing can listen there: {error}"),
+    };
+    Error::Listen { at, reason }
 }
 
 /// 128 random bits in hexadecimal.
-fn token() -> Result<String, String> {
+fn token() -> Result<String> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| format!("--serve: there is no random token: {error}"))?;
+    getrandom::fill(&mut bytes).map_err(|error| Error::Token(error.to_string()))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -147,10 +142,10 @@ mod tests {
             ("::1", "[::1]:8686"),
             ("[::1]:80", "[::1]:80"),
         ] {
-            assert_eq!(parse(text).map(|at| at.to_string()).as_deref(), Ok(expected), "{text}");
+            assert_eq!(parse(text).unwrap().to_string(), expected, "{text}");
         }
         for text in ["", "80800", "host:port", "http://localhost/", ":", "1.2.3.4:x"] {
-            assert!(parse(text).is_err_and(|error| error.contains("as in")), "{text}");
+            assert!(parse(text).is_err_and(|error| error.to_string().contains("as in")), "{text}");
         }
     }
 
@@ -175,6 +170,6 @@ mod tests {
         for path in ["/", "", "/abd/", "/ab/", "/abcd/", "abc2/", "//abc/"] {
             assert_eq!(admit(path), Err(403), "{path}");
         }
-        assert!(token().is_ok_and(|token| token.len() == 32 && Ok(token) != self::token()));
+        assert!(token().is_ok_and(|one| one.len() == 32 && one != token().unwrap()));
     }
 }

@@ -1,22 +1,18 @@
-//! `--serve`: the live view of a run as a web page. A thread for each connection draws it.
+//! The live view as a web page. A thread for each connection draws it.
 
 mod address;
 mod http;
 
-use crate::error::usage;
-use crate::output::run_name;
-use crate::print::note;
+use crate::page::{POLICY, SCRIPT, figures, page};
+use crate::{LiveStatus, Result};
 use address::Address;
-use callbacks::RunInfo;
-use callbacks::{LiveStatus, Result};
+use callbacks::{Observer, RunInfo};
 use http::{Answer, Request};
-use report::{LIVE_POLICY, LIVE_SCRIPT, live_figures, live_page};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use train::Observer;
 
 /// Connections at a time; more are closed at once.
 const CONNECTIONS: usize = 16;
@@ -34,29 +30,31 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds the address of `--serve`, or the default one.
-    pub fn bind(text: Option<&str>) -> anyhow::Result<Self> {
-        let at = text.map(address::parse).transpose().map_err(usage)?;
-        let (listener, address) = Address::bind(at).map_err(anyhow::Error::msg)?;
+    /// Binds an address: a port of this machine, a host, or HOST:PORT. Without one it is port 8686 of this machine, or
+    /// any free port if that is taken.
+    ///
+    /// # Errors
+    /// [`Error::Address`](crate::Error::Address) and [`Error::Listen`](crate::Error::Listen).
+    pub fn bind(text: Option<&str>) -> Result<Self> {
+        let (listener, address) = Address::bind(text.map(address::parse).transpose()?)?;
         Ok(Server { listener, address })
     }
 
-    /// The URL of the page.
+    /// The URL of the page. It has a token unless only this machine can reach the address.
     pub fn url(&self) -> String {
         self.address.url()
     }
 
-    /// The page about the run in this folder. Answers begin with the run.
-    pub fn page(self, run: PathBuf, status: LiveStatus) -> Page {
-        let name = run_name(&run);
+    /// The page about the run in a folder, under a name. Answers begin with the run.
+    pub fn page(self, run: PathBuf, name: String, status: LiveStatus) -> Page {
         let Server { listener, address } = self;
-        note(format_args!("the live view is at {}", address.url()));
         let listener = Mutex::new(Some(listener));
         Page(Arc::new(Shared { run, name, address, listener, status, now: Mutex::default() }))
     }
 }
 
-/// The page: an observer of the run, shared with the threads that answer.
+/// The page of a run: an [`Observer`], shared with the threads that answer. It comes after the observers whose files it
+/// shows.
 #[derive(Clone)]
 pub struct Page(Arc<Shared>);
 
@@ -114,8 +112,8 @@ impl Page {
         match path {
             "/" => {
                 let (ended, status) = (self.now().ended.clone(), self.0.status.now());
-                match live_page(&self.0.run, &self.0.name, &status, ended.as_deref()) {
-                    Ok(page) => Answer::html(page).policy(LIVE_POLICY),
+                match page(&self.0.run, &self.0.name, &status, ended.as_deref()) {
+                    Ok(page) => Answer::html(page).policy(POLICY),
                     Err(error) => Answer::text(500, &error.to_string()),
                 }
             }
@@ -125,9 +123,9 @@ impl Page {
                     (now.asked, now.told) = (Some(Instant::now()), now.ended.is_some());
                     now.ended.clone()
                 };
-                Answer::html(live_figures(&self.0.status.now(), ended.as_deref()))
+                Answer::html(figures(&self.0.status.now(), ended.as_deref()))
             }
-            "/live.js" => Answer::script(LIVE_SCRIPT),
+            "/live.js" => Answer::script(SCRIPT),
             _ => Answer::text(404, "There is no such page."),
         }
     }
@@ -150,7 +148,7 @@ impl Page {
 }
 
 impl Observer for Page {
-    fn on_begin(&mut self, _: &RunInfo<'_>) -> Result<()> {
+    fn on_begin(&mut self, _: &RunInfo<'_>) -> callbacks::Result<()> {
         let listener = self.0.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(listener) = listener else { return Ok(()) };
         let page = self.clone();

@@ -1,11 +1,9 @@
-//! `--tui`: a live view of the run in the terminal, which is restored when the run ends.
+//! A live view of the run in the terminal, which is restored when the run ends.
 
 mod screen;
 
-use crate::interrupt::end_at_once;
-use crate::print;
-use callbacks::printable;
-use callbacks::{LiveStatus, Progress, Result};
+use crate::{Error, LiveStatus, Result};
+use callbacks::{Observer, Progress, printable};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -17,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
-use train::{Observer, StopFlag};
 
 /// The time between two drawings.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
@@ -46,15 +43,10 @@ fn is_in_foreground() -> bool {
     true
 }
 
-/// Handles Ctrl-C, SIGTERM and `q` while there is a view. The first one stops the run after the step; the
-/// second, or one before the run, ends it immediately.
-pub fn interrupt(stop: &StopFlag) {
-    if stop.is_raised() || !stop.is_watched() {
-        let _drawing = DRAWING.lock();
-        restore();
-        end_at_once();
-    }
-    stop.raise();
+/// Gives the terminal back for good, for a process that ends at once. Nothing is drawn after it.
+pub fn give_back() {
+    std::mem::forget(DRAWING.lock());
+    restore();
 }
 
 /// Gives the terminal back, and shows its cursor again, which drawing has hidden.
@@ -77,26 +69,33 @@ impl Tui {
     /// Takes over the terminal; dropping this restores it. The other observer comes before this one: it writes the
     /// lines that a run without the view prints.
     ///
+    /// The view shows the folder `run` and perhaps the `address` of its page. Both functions are called by its thread:
+    /// `stopping` tells whether the run was asked to stop, and `interrupt` is called for the keys `q` and Ctrl-C.
+    ///
     /// # Errors
-    /// If the terminal can't be prepared.
+    /// [`Error::Terminal`] if the terminal can't be prepared.
     pub fn observers(
         run: &Path,
         address: Option<String>,
         status: LiveStatus,
-        stop: StopFlag,
-    ) -> io::Result<[Box<dyn Observer>; 2]> {
+        stopping: impl Fn() -> bool + Send + 'static,
+        interrupt: impl Fn() + Send + 'static,
+    ) -> Result<[Box<dyn Observer>; 2]> {
         let (printed, ended) = (Lines::default(), Arc::<AtomicBool>::default());
         let lines = Progress::plain(printed.clone(), io::sink());
-        let view = View { run: printable(&run.display().to_string()), address, ..View::default() };
         let mut tui = Tui { printed: printed.clone(), ended: Arc::clone(&ended), thread: None };
-        let mut screen = Screen { terminal: ratatui::try_init()?, view, status, printed, stop };
+        let mut terminal = ratatui::try_init().map_err(Error::Terminal)?;
+        let mut view = View { run: printable(&run.display().to_string()), address, ..View::default() };
         let show = move || {
             while !ended.load(Ordering::Relaxed) {
-                screen.draw();
-                screen.read_keys();
+                view.stopping = stopping();
+                view.status = status.now();
+                view.log = printable(&printed.text()).lines().map(str::to_owned).collect();
+                draw(&mut terminal, &view);
+                read_keys(&interrupt);
             }
         };
-        tui.thread = Some(Builder::new().name("view".to_owned()).spawn(show)?);
+        tui.thread = Some(Builder::new().name("view".to_owned()).spawn(show).map_err(Error::Terminal)?);
         Ok([Box::new(lines), Box::new(tui)])
     }
 }
@@ -107,53 +106,40 @@ impl Drop for Tui {
         // A view that has panicked does not end the run.
         let _ = self.thread.take().map(JoinHandle::join);
         restore();
-        let _ = print::text(&self.printed.text());
+        // A closed pipe does not end the run.
+        let _ = io::stdout().lock().write_all(printable(&self.printed.text()).as_bytes());
     }
 }
 
 impl Observer for Tui {
-    fn on_warning(&mut self, warning: &str) -> Result<()> {
+    fn on_warning(&mut self, warning: &str) -> callbacks::Result<()> {
         let _ = writeln!(self.printed, "warning: {warning}");
         Ok(())
     }
 }
 
-/// The terminal and what it shows.
-struct Screen {
-    terminal: DefaultTerminal,
-    view: View,
-    status: LiveStatus,
-    printed: Lines,
-    stop: StopFlag,
+/// Draws. A closed terminal does not end the run.
+fn draw(terminal: &mut DefaultTerminal, view: &View) {
+    let _drawing = DRAWING.lock();
+    let _ = terminal.draw(|frame| screen::draw(frame, view));
 }
 
-impl Screen {
-    /// Draws. A closed terminal does not end the run.
-    fn draw(&mut self) {
-        self.view.stopping = self.stop.is_raised();
-        self.view.status = self.status.now();
-        self.view.log = printable(&self.printed.text()).lines().map(str::to_owned).collect();
-        let _drawing = DRAWING.lock();
-        let _ = self.terminal.draw(|frame| screen::draw(frame, &self.view));
-    }
-
-    /// Waits for keys until the next drawing. In raw mode, Ctrl-C is a key.
-    fn read_keys(&self) {
-        let next = Instant::now() + DRAW_EVERY;
-        loop {
-            let left = next.saturating_duration_since(Instant::now());
-            match event::poll(left) {
-                Ok(true) => {}
-                Ok(false) => return,
-                // Without a terminal there are no keys.
-                Err(_) => return sleep(left),
-            }
-            let Ok(Event::Key(key)) = event::read() else { continue };
-            let control = key.modifiers.contains(KeyModifiers::CONTROL);
-            let asked = key.code == KeyCode::Char('q') || (control && key.code == KeyCode::Char('c'));
-            if asked && key.kind == KeyEventKind::Press {
-                interrupt(&self.stop);
-            }
+/// Waits for keys until the next drawing. In raw mode, Ctrl-C is a key.
+fn read_keys(interrupt: impl Fn()) {
+    let next = Instant::now() + DRAW_EVERY;
+    loop {
+        let left = next.saturating_duration_since(Instant::now());
+        match event::poll(left) {
+            Ok(true) => {}
+            Ok(false) => return,
+            // Without a terminal there are no keys.
+            Err(_) => return sleep(left),
+        }
+        let Ok(Event::Key(key)) = event::read() else { continue };
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let asked = key.code == KeyCode::Char('q') || (control && key.code == KeyCode::Char('c'));
+        if asked && key.kind == KeyEventKind::Press {
+            interrupt();
         }
     }
 }

