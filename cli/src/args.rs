@@ -53,6 +53,10 @@ pub enum Command {
     Selftest(SelfTestArgs),
     /// Start several processes of a command on this machine: towers launch -- train ...
     Launch(LaunchArgs),
+    /// Print a script for a shell, which completes commands, flags and their values
+    Completions(CompletionsArgs),
+    /// Print a manual page
+    Man(ManArgs),
 }
 
 /// The heading of the optimizer's flags.
@@ -79,9 +83,6 @@ pub struct TrainArgs {
     /// Keras' time decay: lr / (1 + decay * step)
     #[arg(long, help_heading = OPTIMIZER, value_name = "X", allow_hyphen_values = true, conflicts_with_all = ["schedule", "power"])]
     pub decay: Option<f64>,
-    /// Scale the learning rate with the batch size: linear (--lr is for one replica's batch), or linear:base=256 (--lr is for batches of 256)
-    #[arg(long, help_heading = OPTIMIZER, value_name = "RULE")]
-    pub lr_scaling: Option<String>,
     /// With --lr-scaling, the epochs of warm-up; by default 5, or 0 if the schedule has its own warm-up
     #[arg(long, help_heading = OPTIMIZER, value_name = "E", allow_hyphen_values = true)]
     pub warmup_epochs: Option<u64>,
@@ -372,4 +373,20 @@ pub struct LaunchArgs {
     /// The command and its flags, after --
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,
+}
+
+/// `towers completions`.
+#[derive(Debug, clap::Args)]
+pub struct CompletionsArgs {
+    /// The shell: bash, zsh, fish, powershell or elvish
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+/// `towers man`.
+#[derive(Debug, clap::Args)]
+pub struct ManArgs {
+    /// The page of this command, such as train; by default that of towers
+    #[arg(value_name = "COMMAND")]
+    pub command: Option<String>,
 }

@@ -152,10 +152,6 @@ impl TrainArgs {
             let schedule = curve.parse().map_err(|error| usage(format!("--power or --decay: {error}")))?;
             config.training.schedule = schedule;
         }
-        // After the batch size and the schedule, which decide its default.
-        if let Some(rule) = &self.lr_scaling {
-            config.set_lr_scaling(rule)?;
-        }
         if let Some(epochs) = self.warmup_epochs {
             config.set_warmup_epochs(epochs)?;
         }

@@ -3,22 +3,13 @@
 
 use crate::error::usage;
 use crate::spelling::flag_of;
-use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use config::{Config, DeviceKind, tables};
-use options::{Kind, Opt, Table};
+use options::{Kind, Opt, Refused, Table};
 use serde::de::DeserializeOwned;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-
-/// Other names of flags.
-const ALIASES: [(&str, &str); 5] = [
-    ("--image-size", "crop"),
-    ("--batch-size", "batch"),
-    ("--lr", "learning-rate"),
-    ("--schedule", "lr-schedule"),
-    ("--early-stop", "early-stopping"),
-];
 
 /// The groups of flags in the help, in their order.
 const HEADINGS: [&str; 9] = [
@@ -32,13 +23,6 @@ const HEADINGS: [&str; 9] = [
     "Output",
     "Callbacks",
 ];
-
-/// Flags that exclude each other.
-const CONFLICTS: [(&str, &str); 2] =
-    [("--batch-size", "--global-batch-size"), ("--micro-batches", "--virtual-replicas")];
-
-/// Numbers that default to 0, and must be at least 1 if given.
-const FROM_ONE: [&str; 2] = ["devices.replicas", "devices.threads"];
 
 /// The keys that a command has flags for.
 pub trait Keys: Clone + std::fmt::Debug + Default + Send + Sync + 'static {
@@ -122,12 +106,12 @@ pub struct Flags<K> {
     keys: PhantomData<K>,
 }
 
-/// The options in `K` that have a flag, except for those that the command declares itself.
+/// The options in `K` that have a flag.
 fn options<K: Keys>() -> impl Iterator<Item = (&'static Table, &'static Opt, &'static str)> {
     let of = |table: &'static Table| table.options.iter().map(move |option| (table, option));
     let flagged =
         tables().iter().flat_map(of).filter_map(|(table, option)| Some((table, option, option.flag()?)));
-    flagged.filter(|(table, option, flag)| K::has(&table.key_of(option)) && *flag != "--lr-scaling")
+    flagged.filter(|(table, option, _)| K::has(&table.key_of(option)))
 }
 
 /// The clap id of a flag.
@@ -149,31 +133,27 @@ fn arg<K: Keys>(option: &'static Opt, flag: &'static str) -> Arg {
         }
         None => arg.allow_hyphen_values(!matches!(option.kind, Kind::Text | Kind::OneOf(_))),
     };
-    // As in the tutorial's script.
-    if flag == "--gpus" {
-        arg = arg.short('g');
+    if let Some(letter) = option.short {
+        arg = arg.short(letter);
     }
-    if flag == "--data-dir" {
-        arg = arg.env("TOWERS_DATA_DIR").value_parser(NonEmptyStringValueParser::new());
+    if let Some(variable) = option.env {
+        // An error of this parser names the variable.
+        let kind = option.kind;
+        let read = move |text: &str| match kind.parse(text) {
+            Ok(_) => Ok(text.to_owned()),
+            Err(Refused::MustBe(accepted)) => Err(format!("it must be {accepted}")),
+            Err(Refused::Because(reason)) => Err(reason.to_string()),
+        };
+        arg = arg.env(variable).value_parser(read);
     }
-    if flag == "--collective-timeout" {
-        arg = arg.env("TOWERS_COLLECTIVE_TIMEOUT").value_parser(seconds);
+    if let Some(alias) = option.alias {
+        arg = arg.alias(alias);
     }
-    for (_, alias) in ALIASES.iter().filter(|(of, _)| *of == flag) {
-        arg = arg.alias(*alias);
-    }
-    for (_, other) in CONFLICTS.iter().filter(|(of, _)| *of == flag) {
-        if options::<K>().any(|(_, _, flag)| flag == *other) {
-            arg = arg.conflicts_with(id(other));
-        }
+    let other = options::<K>().find(|(table, other, _)| option.conflict == Some(&table.key_of(other)));
+    if let Some((.., flag)) = other {
+        arg = arg.conflicts_with(id(flag));
     }
     arg
-}
-
-/// A time in whole seconds. An error names the variable if the text is from the environment.
-fn seconds(text: &str) -> Result<String, &'static str> {
-    let is_time = text.parse().is_ok_and(|seconds: u64| seconds > 0);
-    is_time.then(|| text.to_owned()).ok_or("it takes a whole number of seconds, 1 or more")
 }
 
 /// Reads a choice by one of its names in files.
@@ -246,9 +226,11 @@ impl<K: Keys> Flags<K> {
                 return Err(usage(format!("{flag} is given, but must be left out without {head}")));
             }
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            if FROM_ONE.contains(&key.as_str()) && texts.last() == Some(&"0") {
-                let flag = flag_of(key);
-                return Err(usage(format!("{flag} is 0, but must be at least 1")));
+            let least = options::find(tables(), key).and_then(|(_, option)| option.least);
+            let given = texts.last().and_then(|text| text.trim().parse::<u64>().ok());
+            if let Some(least) = least.filter(|least| given.is_some_and(|given| given < *least)) {
+                let (flag, given) = (flag_of(key), given.unwrap_or_default());
+                return Err(usage(format!("{flag} is {given}, but must be at least {least}")));
             }
             config.set_text(key, &texts)?;
         }

@@ -6,6 +6,7 @@
 mod args;
 mod bench;
 mod classes;
+mod completions;
 mod configure;
 mod created_paths;
 mod data;
@@ -77,6 +78,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Selftest(args) => selftest::run(args),
         Command::Launch(args) => launch::run(args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => completions::man(&args),
     };
     let code = ::launch::farewell(result.unwrap_or_else(|error| error::report(&error)));
     ::train::end_failed_job();

@@ -1,36 +1,30 @@
 //! `towers train -h`: the flags that most runs need, on one screen. `--help` explains all.
 
 use clap::Command;
+use config::tables;
 
-/// The flags of the short help, each with its text on one line.
-const FLAGS: [(&str, &str); 20] = [
+/// The flags of the short help that are no options of a run, each with its text on one line. Those of options are in their table.
+const FLAGS: [(&str, &str); 6] = [
     ("recipe", "A name of `towers recipes`, a file, or a run to repeat"),
     ("quick", "A two-minute trial of a small network"),
-    ("model", "The network: a name, or a file of Keras, ONNX or TOML"),
-    ("epochs", "Passes over the training images"),
-    ("batch_size", "Images per batch of each replica"),
-    ("optimizer", "As in sgd:momentum=0.9 or adamw:weight-decay=0.01"),
-    ("lr", "The base learning rate"),
-    ("schedule", "As in constant, poly or cosine+warmup:epochs=5"),
-    ("weights", "Begin with the weights of a run or a file"),
-    ("new_head", "Begin the last layer anew, for other classes"),
-    ("dataset", "auto (CIFAR-10), mnist, synthetic, or a folder of class folders"),
-    ("image_size", "Scale the pictures of a folder to N x N"),
-    ("device", "auto, cpu or cuda"),
-    ("gpus", "The GPUs: a number, or their ids as in 0,2"),
-    ("precision", "fp32, tf32, bf16 or fp16"),
     ("output", "The run's folder, or a picture for its curves"),
     ("resume", "Continue the newest run, or that in DIR"),
     ("tui", "A live view in the terminal"),
     ("serve", "The live view as a web page"),
-    ("early_stop", "Stop when METRIC no longer improves"),
 ];
+
+/// The short help of a flag.
+fn brief(id: &str) -> Option<&'static str> {
+    let mut options = tables().iter().flat_map(|table| table.options);
+    let option = options.find(|option| option.flag().is_some_and(|flag| flag.strip_prefix("--") == Some(id)));
+    let own = FLAGS.iter().find(|(flag, _)| *flag == id).map(|(_, help)| *help);
+    own.or_else(|| option?.brief)
+}
 
 /// The command with these flags alone in its help.
 pub fn shortened(command: Command) -> Command {
-    let named = |id: &str| FLAGS.iter().find(|(flag, _)| *flag == id.replace('-', "_"));
-    let command = command.mut_args(|arg| match named(arg.get_id().as_str()) {
-        Some((_, short)) => arg.help(*short),
+    let command = command.mut_args(|arg| match arg.get_long().and_then(brief) {
+        Some(short) => arg.help(short),
         None => arg.hide(true),
     });
     command.after_help("`towers train --help` explains all flags.")
@@ -46,8 +40,7 @@ mod tests {
     fn the_short_help_is_one_screen_of_flags_that_exist() {
         let train = Args::command().find_subcommand("train").unwrap().clone();
         for (flag, _) in FLAGS {
-            let known = train.get_arguments().any(|arg| arg.get_id().as_str().replace('-', "_") == flag);
-            assert!(known, "{flag}");
+            assert!(train.get_arguments().any(|arg| arg.get_long() == Some(flag)), "{flag}");
         }
         let short = shortened(train).render_help().to_string();
         assert!(short.lines().count() <= 42 && short.lines().all(|line| line.len() <= 100), "{short}");

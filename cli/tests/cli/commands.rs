@@ -298,3 +298,34 @@ fn fetch_knows_the_synthetic_set() {
     let ran = Place::new().run("fetch --dataset synthetic").ends(0);
     ran.says("10000 training and 2000 test images of 10 classes");
 }
+
+/// Each is made of the declared flags.
+#[test]
+fn shells_complete_flags_and_there_are_manual_pages() {
+    let place = Place::new();
+    for shell in ["zsh", "fish", "powershell", "elvish"] {
+        place.prints(&format!("completions {shell}"), "early-stop");
+    }
+    let script = place.run("completions bash").ends(0).out();
+    place.write("towers.bash", script);
+    // Bash completes a value of `--precision` and a command.
+    let ask = |words: &str, cursor: usize| {
+        let line = format!(
+            "source towers.bash; COMP_WORDS=({words}); COMP_CWORD={cursor}; _towers towers ${{COMP_WORDS[{cursor}]}} \
+             ${{COMP_WORDS[{}]}}; echo ${{COMPREPLY[@]}}",
+            cursor - 1
+        );
+        std::process::Command::new("bash").args(["-c", &line]).current_dir(place.path()).output()
+    };
+    match ask("towers train --precision bf", 3) {
+        Ok(output) => {
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "bf16\n", "{output:?}");
+            let commands = ask("towers eval", 1).unwrap();
+            assert_eq!(String::from_utf8_lossy(&commands.stdout), "evaluate\n", "{commands:?}");
+        }
+        Err(why) => println!("SKIPPED: the script for bash: {why}"),
+    }
+    place.prints("man train", ".TH towers-train 1");
+    place.prints("man", "towers\\-evaluate");
+    place.refuses("man tran", "did you mean `train`?");
+}

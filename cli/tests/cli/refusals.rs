@@ -165,7 +165,9 @@ fn failures_say_what_to_do() {
     }
     if place.run("devices").ends(0).out().contains("cuda: none") {
         let ran = place.fails("train --gpus 3 --quick", "--device cpu");
-        ran.complains("hint: without GPUs, leave --gpus out; for several replicas on the CPU");
+        ran.complains(
+            "hint: to compute on the CPU, give --device cpu in place of --gpus; for several replicas there",
+        );
     }
     place.fails("train --resume", "no run");
     place.fails("evaluate", "no run");
@@ -273,10 +275,14 @@ fn bad_values_of_the_environment_name_the_variable() {
         (
             "TOWERS_COLLECTIVE_TIMEOUT",
             "soon",
-            "invalid value 'soon' for 'TOWERS_COLLECTIVE_TIMEOUT': it takes a whole number of seconds, 1 or more",
+            "invalid value 'soon' for 'TOWERS_COLLECTIVE_TIMEOUT': it must be a whole number from 1 to 604800",
         ),
         ("TOWERS_COLLECTIVE_TIMEOUT", "0", "invalid value '0' for 'TOWERS_COLLECTIVE_TIMEOUT'"),
-        ("TOWERS_DATA_DIR", "", "a value is required for 'TOWERS_DATA_DIR' but none was supplied"),
+        (
+            "TOWERS_DATA_DIR",
+            "",
+            "invalid value '' for 'TOWERS_DATA_DIR': it must be the path of a file or folder",
+        ),
     ] {
         place.run_with("train --quick --dataset synthetic", &[(variable, value)]).ends(2).complains(says);
     }

@@ -20,7 +20,7 @@ macro_rules! outputs {
             pub struct Outputs {
                 ["Callbacks"]
                 /// Stop when METRIC no longer improves: val_loss:patience=10,restore_best_weights; also min_delta, mode, baseline, start_from_epoch
-                early_stop: Option<EarlyStop> = None, Kind::form(read_early_stop, "METRIC[:OPTIONS]"), "--early-stop METRIC[:OPTIONS]";
+                early_stop: Option<EarlyStop> = None, Kind::form(read_early_stop, "METRIC[:OPTIONS]"), "--early-stop METRIC[:OPTIONS]", with alias("early-stopping"), with brief("Stop when METRIC no longer improves");
                 /// End the run without an error when the loss is NaN or infinite
                 terminate_on_nan: bool = false, Kind::Switch, "--terminate-on-nan";
                 /// Stop at the end of the epoch in which the run reaches this time: 90m, 1h30m or 20s

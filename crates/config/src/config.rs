@@ -132,6 +132,10 @@ impl Config {
     /// # Errors
     /// As [`set`](Config::set).
     pub fn set_text(&mut self, key: &str, texts: &[&str]) -> Result<()> {
+        // A rule depends on the batch size and the schedule.
+        if let ("lr_scaling", Some(rule)) = (key, texts.last()) {
+            return self.set_lr_scaling(rule);
+        }
         *self = options::set_text(self, tables(), key, texts)?;
         self.spell_model();
         Ok(())

@@ -31,7 +31,7 @@ options! {
     pub struct DataFiles {
         ["Data"]
         /// The folder of the data; by default data/ in the workspace of towers, or else in the user's cache
-        data_dir: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--data-dir DIR";
+        data_dir: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--data-dir DIR", with env("TOWERS_DATA_DIR");
         /// The URL of an archive to download instead of the official one; may be repeated
         data_url: Vec<String> = Vec::new(), Kind::List(&Kind::Text, None), "--data-url URL";
         /// Never download anything
@@ -49,13 +49,13 @@ options! {
     pub struct Devices {
         ["Devices"]
         /// The devices: auto (CUDA if a GPU works, else the CPU), cpu or cuda
-        device: DeviceKind = DeviceKind::Auto, Kind::OneOf(&["auto", "cpu", "cuda"]), "--device NAME";
+        device: DeviceKind = DeviceKind::Auto, Kind::OneOf(&["auto", "cpu", "cuda"]), "--device NAME", with brief("auto, cpu or cuda");
         /// The GPUs: a number or a list of ids, as in 3 or 0,2,3; implies --device cuda
-        gpus: Option<Vec<usize>> = None, Kind::form(forms::gpus, "a number of GPUs, as in 3, or a list of their ids, as in [0, 2]"), "--gpus N|IDS";
+        gpus: Option<Vec<usize>> = None, Kind::form(forms::gpus, "a number of GPUs, as in 3, or a list of their ids, as in [0, 2]"), "--gpus N|IDS", with short('g'), with brief("The GPUs: a number, or their ids as in 0,2");
         /// The number of replicas, copies of the network that share every batch; by default one per device
-        replicas: usize = 0, Kind::Between(0, MOST as u64), "--replicas N";
+        replicas: usize = 0, Kind::Between(0, MOST as u64), "--replicas N", with least(1);
         /// CPU threads in total; by default one per core
-        threads: usize = 0, Kind::Between(0, MOST as u64), "--threads N";
+        threads: usize = 0, Kind::Between(0, MOST as u64), "--threads N", with least(1);
         /// What computes convolutions and dense layers on a GPU: auto (the faster of both), own (our own kernels) or library (cuDNN and cuBLASLt)
         kernels: Kernels = Kernels::Auto, Kind::OneOf(&["auto", "own", "library"]), "--kernels NAME";
         /// Start the ops of a step one by one, and not as a CUDA graph
@@ -70,7 +70,7 @@ options! {
         /// The last layer of each stage but the last; by default layers are timed, so that all stages take about the same time
         split_at: Vec<String> = Vec::new(), Kind::List(&Kind::Text, Some(',')), "--split-at LAYER,...";
         /// Fail when another replica or process has kept the others waiting for this long, or a process has sent no heartbeat for a tenth of it
-        collective_timeout: u64 = 300, Kind::Between(1, A_WEEK), "--collective-timeout SECONDS";
+        collective_timeout: u64 = 300, Kind::Between(1, A_WEEK), "--collective-timeout SECONDS", with env("TOWERS_COLLECTIVE_TIMEOUT");
         /// Let processes train together on different models of GPUs or instruction sets of CPUs, though their sums differ in the last bits
         mixed_devices: bool = false, Kind::Switch, "--mixed-devices";
         /// The file of the MPI library, such as libmpi.so.40; by default the one that fits the launcher

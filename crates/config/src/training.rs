@@ -20,13 +20,13 @@ options! {
     pub struct Training {
         [""]
         /// The network: a name, or the name of your own one, whose layers are in `layer`; for the flag also a file with layers, or a run
-        model: String = "minigooglenet".to_owned(), Kind::Text, "--model NAME|FILE";
+        model: String = "minigooglenet".to_owned(), Kind::Text, "--model NAME|FILE", with brief("The network: a name, or a file of Keras, ONNX or TOML");
         /// The layers of a network of your own, as tables [[layer]] with Keras' names
         layer: Architecture = Architecture::default(), Kind::List(&LAYER, None);
         /// Passes over the training data; by default those of the recipe
-        epochs: u64 = 70, Kind::Whole(1), "--epochs N";
+        epochs: u64 = 70, Kind::Whole(1), "--epochs N", with brief("Passes over the training images");
         /// Samples per batch of each replica, or of each virtual replica
-        batch_size: usize = 64, Kind::Whole(1), "--batch-size N";
+        batch_size: usize = 64, Kind::Whole(1), "--batch-size N", with alias("batch"), with conflict("global_batch_size"), with brief("Images per batch of each replica");
         /// Samples per batch over all replicas
         global_batch_size: Option<usize> = None, Kind::Whole(1), "--global-batch-size N";
         /// Leave out the short batch at the end of an epoch
@@ -37,11 +37,11 @@ options! {
         seed: u64 = 1, Kind::Whole(0), "--seed N";
         ["Optimizer"]
         /// The optimizer: sgd, rmsprop, adam or adamw, with options: sgd:momentum=0.9,nesterov or adamw:weight-decay=0.01
-        optimizer: Optimizer = Sgd::keras().momentum(0.9).into(), Kind::form(of_optim::<Optimizer>, "an optimizer, as in sgd:momentum=0.9"), "--optimizer SPEC";
+        optimizer: Optimizer = Sgd::keras().momentum(0.9).into(), Kind::form(of_optim::<Optimizer>, "an optimizer, as in sgd:momentum=0.9"), "--optimizer SPEC", with brief("As in sgd:momentum=0.9 or adamw:weight-decay=0.01");
         /// The base learning rate, which the schedule changes
-        lr: f64 = 5e-3, LR, "--lr X";
+        lr: f64 = 5e-3, LR, "--lr X", with alias("learning-rate"), with brief("The base learning rate");
         /// The schedule: constant, poly, time, step, milestones, cosine or triangle, with options: cosine+warmup:epochs=5
-        schedule: Schedule = Curve::poly(1.0).into(), Kind::form(of_optim::<Schedule>, "a schedule, as in cosine+warmup:epochs=5"), "--schedule SPEC";
+        schedule: Schedule = Curve::poly(1.0).into(), Kind::form(of_optim::<Schedule>, "a schedule, as in cosine+warmup:epochs=5"), "--schedule SPEC", with alias("lr-schedule"), with brief("As in constant, poly or cosine+warmup:epochs=5");
         /// Scale the learning rate with the batch size: linear (--lr is for one replica's batch), or linear:base=256 (--lr is for batches of 256)
         lr_scaling: Option<LinearScaling> = None, Kind::form(forms::scaling, "a table of base_batch and warmup_epochs"), "--lr-scaling RULE";
         /// Label smoothing: the share of each target that is spread over all classes, from 0 to below 1
@@ -52,11 +52,11 @@ options! {
         ema: Option<Ema> = None, Kind::form(of_optim::<Ema>, "options of an average, as in momentum=0.99"), "--ema OPTIONS";
         ["Fine-tuning"]
         /// Begin with the weights of FILE: a run, a model.safetensors, a checkpoint, or weights of Keras or PyTorch
-        weights: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--weights FILE";
+        weights: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--weights FILE", with brief("Begin with the weights of a run or a file");
         /// SHA-256 of the file of `weights`, as the run has read it
         weights_sha256: Option<String> = None, Kind::Text;
         /// With --weights, begin the last layer anew, for other classes
-        new_head: bool = false, Kind::Switch, "--new-head";
+        new_head: bool = false, Kind::Switch, "--new-head", with brief("Begin the last layer anew, for other classes");
         /// Freeze the parameters or layers whose names match PATTERN, as in 'conv*'; may be repeated
         freeze: Vec<String> = Vec::new(), Kind::List(&Kind::Text, None), "--freeze PATTERN";
         ["Several replicas"]
@@ -65,7 +65,7 @@ options! {
         /// Synchronize batch normalization: use the statistics of all replicas' samples, so that N replicas compute the same as one
         sync_batch_norm: bool = false, Kind::Switch, "--sync-batch-norm";
         /// Split the batch of every replica into M micro-batches; by default two per stage
-        micro_batches: Option<usize> = None, Kind::Between(1, MOST as u64), "--micro-batches M";
+        micro_batches: Option<usize> = None, Kind::Between(1, MOST as u64), "--micro-batches M", with conflict("virtual_replicas");
         ["Callbacks"]
         /// Reduce the learning rate when METRIC no longer improves: val_loss:factor=0.5,patience=3; also min_delta, mode, cooldown, min_lr
         reduce_lr_on_plateau: Option<ReduceLrOnPlateau> = None, Kind::form(forms::plateau, "METRIC[:OPTIONS]"), "--reduce-lr-on-plateau METRIC[:OPTIONS]";
@@ -85,9 +85,9 @@ options! {
     pub struct DataSet {
         ["Data"]
         /// The data: auto (CIFAR-10), cifar10, cifar100, mnist, fashion-mnist, synthetic, or a folder of class folders with pictures
-        dataset: String = "auto".to_owned(), Kind::Text, "--dataset NAME|DIR";
+        dataset: String = "auto".to_owned(), Kind::Text, "--dataset NAME|DIR", with brief("auto (CIFAR-10), mnist, synthetic, or a folder of class folders");
         /// Scale the pictures of class folders, or the images of MNIST, to N x N, or to height x width, as in 48x40; by default 32, or 28
-        image_size: Option<ImageSize> = None, Kind::form(forms::image_size, ImageSize::ACCEPTED), "--image-size N|HxW";
+        image_size: Option<ImageSize> = None, Kind::form(forms::image_size, ImageSize::ACCEPTED), "--image-size N|HxW", with alias("crop"), with brief("Scale the pictures of a folder to N x N");
         /// The channels of the images: rgb or grayscale, as Keras names them; by default those of the model's file or of the data
         color_mode: Option<ColorMode> = None, Kind::OneOf(&ColorMode::NAMES), "--color-mode MODE";
         /// How pictures of class folders get that size: stretch, or shorter-side[:N] and a crop of the middle, as torchvision evaluates
@@ -107,7 +107,7 @@ options! {
     pub struct Arithmetic {
         ["Devices"]
         /// The number format: fp32; bf16 if the processor has AMX; on GPUs also tf32, bf16 or fp16
-        precision: Precision = Precision::Fp32, Kind::OneOf(&["fp32", "tf32", "bf16", "fp16"]), "--precision NAME", via "precision";
+        precision: Precision = Precision::Fp32, Kind::OneOf(&["fp32", "tf32", "bf16", "fp16"]), "--precision NAME", with brief("fp32, tf32, bf16 or fp16"), via "precision";
         /// Compute convolutions on the CPU without Winograd transforms: slower, and about one digit more exact
         no_winograd: bool = false, Kind::Switch, "--no-winograd";
     }

@@ -25,7 +25,8 @@ pub use serde;
 /// Declares a struct whose fields are options.
 ///
 /// Each field has a documentation comment, which is also its help; a type and a default; a [`Kind`]; and
-/// optionally a flag with the name of its value. A heading in brackets comes before each group. Fields after
+/// optionally a flag with the name of its value, and `with` more about it: a method of [`Opt`], such as `with short('g')`. A heading
+/// in brackets comes before each group. Fields after
 /// a `+` are separate tables; `as` gives a table another key.
 ///
 /// The struct implements `Default`, `Serialize` and `Deserialize`, and has a constant `OPTIONS`. For a struct of
@@ -43,7 +44,7 @@ macro_rules! options {
                 $(
                     $(#[doc = $doc:literal])+
                     $field:ident: $type:ty = $default:expr, $kind:expr
-                    $(, $flag:literal)? $(, via $with:literal)?;
+                    $(, $flag:literal)? $(, with $more:ident($($of:expr),*))* $(, via $via:literal)?;
                 )*
             )*
             $( + $( $(#[doc = $table_doc:literal])+ $table:ident: $table_type:ty $(, as $key:literal)?; )+ )?
@@ -55,7 +56,7 @@ macro_rules! options {
         $vis struct $name {
             $($(
                 $(#[doc = $doc])+
-                $(#[serde(with = $with)])?
+                $(#[serde(with = $via)])?
                 pub $field: $type,
             )*)*
             $($(
@@ -75,7 +76,7 @@ macro_rules! options {
             $crate::options! {
                 /// The options, in the order of the fields.
                 pub const OPTIONS {
-                    $( [$heading] $( $(#[doc = $doc])+ $field: $kind $(, $flag)?; )* )*
+                    $( [$heading] $( $(#[doc = $doc])+ $field: $kind $(, $flag)? $(, with $more($($of),*))*; )* )*
                 }
             }
         }
@@ -83,12 +84,18 @@ macro_rules! options {
     (
         $(#[$meta:meta])*
         $vis:vis const $name:ident {
-            $( [$heading:literal] $( $(#[doc = $doc:literal])+ $field:ident: $kind:expr $(, $flag:literal)?; )* )*
+            $(
+                [$heading:literal]
+                $(
+                    $(#[doc = $doc:literal])+
+                    $field:ident: $kind:expr $(, $flag:literal)? $(, with $more:ident($($of:expr),*))*;
+                )*
+            )*
         }
     ) => {
         $(#[$meta])*
         $vis const $name: &'static [$crate::Opt] = &[$($(
-            $crate::Opt::new(stringify!($field), $kind, concat!($($doc),+)).under($heading)$(.with_flag($flag))?,
+            $crate::Opt::new(stringify!($field), $kind, concat!($($doc),+)).under($heading)$(.with_flag($flag))?$(.$more($($of),*))*,
         )*)*];
     };
 }

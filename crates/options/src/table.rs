@@ -15,6 +15,18 @@ pub struct Opt {
     pub kind: Kind,
     /// Its group in a list of flags; may be empty.
     pub heading: &'static str,
+    /// Another name of its flag, without dashes.
+    pub alias: Option<&'static str>,
+    /// The letter of its flag.
+    pub short: Option<char>,
+    /// The environment variable that stands for its flag.
+    pub env: Option<&'static str>,
+    /// The key of an option that can't be given beside it.
+    pub conflict: Option<&'static str>,
+    /// The least number that its flag takes, where the default is less.
+    pub least: Option<u64>,
+    /// Its help on a page of the most important flags, if it is among them.
+    pub brief: Option<&'static str>,
     flag: &'static str,
     doc: &'static str,
 }
@@ -22,7 +34,8 @@ pub struct Opt {
 impl Opt {
     /// An option without a flag.
     pub const fn new(name: &'static str, kind: Kind, doc: &'static str) -> Self {
-        Opt { name, kind, heading: "", flag: "", doc }
+        let (alias, short, env, conflict, least, brief) = (None, None, None, None, None, None);
+        Opt { name, kind, heading: "", alias, short, env, conflict, least, brief, flag: "", doc }
     }
 
     /// Adds a flag and the name of its value, as in `--epochs N`.
@@ -35,6 +48,42 @@ impl Opt {
     #[must_use]
     pub const fn under(self, heading: &'static str) -> Self {
         Opt { heading, ..self }
+    }
+
+    /// Gives the flag another name, without dashes.
+    #[must_use]
+    pub const fn alias(self, alias: &'static str) -> Self {
+        Opt { alias: Some(alias), ..self }
+    }
+
+    /// Gives the flag a letter.
+    #[must_use]
+    pub const fn short(self, letter: char) -> Self {
+        Opt { short: Some(letter), ..self }
+    }
+
+    /// Lets an environment variable stand for the flag.
+    #[must_use]
+    pub const fn env(self, variable: &'static str) -> Self {
+        Opt { env: Some(variable), ..self }
+    }
+
+    /// Excludes the flag of another key.
+    #[must_use]
+    pub const fn conflict(self, key: &'static str) -> Self {
+        Opt { conflict: Some(key), ..self }
+    }
+
+    /// Lets the flag take no number below this one, though the default is.
+    #[must_use]
+    pub const fn least(self, least: u64) -> Self {
+        Opt { least: Some(least), ..self }
+    }
+
+    /// Puts the flag on the page of the most important ones, with this help.
+    #[must_use]
+    pub const fn brief(self, help: &'static str) -> Self {
+        Opt { brief: Some(help), ..self }
     }
 
     /// The flag, as in `--epochs`.
@@ -302,7 +351,7 @@ mod tests {
             monitor: String = "val_loss".to_owned(), Kind::OneOf(&["loss", "val_loss"]);
             /// Epochs without improvement before
             /// the run stops
-            patience: u64 = 5, Kind::Whole(0), "--patience N";
+            patience: u64 = 5, Kind::Whole(0), "--patience N", with short('p'), with conflict("stop.restore");
             /// Restore the best
             restore: bool = false, Kind::Switch;
         }
@@ -331,6 +380,10 @@ mod tests {
     fn an_option_is_its_field_its_flag_and_its_help() {
         let patience = &Stop::OPTIONS[1];
         assert_eq!((patience.flag(), patience.value_name()), (Some("--patience"), Some("N")));
+        assert_eq!(
+            (patience.short, patience.conflict, patience.env),
+            (Some('p'), Some("stop.restore"), None)
+        );
         assert_eq!(patience.help(), "Epochs without improvement before the run stops");
         assert_eq!((Stop::OPTIONS[0].flag(), Stop::OPTIONS[0].heading), (None, "Callbacks"));
     }
