@@ -302,31 +302,78 @@ pub struct ProgramArgs {
 
 /// `towers bench`.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct BenchArgs {
-    /// The network.
+    /// Another measurement.
+    #[command(subcommand)]
+    pub other: Option<OtherBench>,
+    /// The throughput.
     #[command(flatten)]
-    pub network: NetworkArgs,
+    pub throughput: ThroughputArgs,
+}
+
+/// The commands of `towers bench`.
+#[derive(Debug, Subcommand)]
+pub enum OtherBench {
+    /// Measure each layer instead: forward, backward, share of the step
+    Profile(ProfileArgs),
+    /// Measure the limits of the processor instead: multiply-adds and memory traffic, on one thread and on all
+    Roofline(RooflineArgs),
+    /// Measure the time from the start of the process to its first training step instead
+    FirstStep(StepArgs),
+}
+
+/// The throughput of `towers bench`.
+#[derive(Debug, clap::Args)]
+pub struct ThroughputArgs {
     /// train (forward, backward, optimizer) or infer (forward)
     #[arg(long, value_name = "MODE", value_parser = one_of::<BenchMode>(&BenchMode::NAMES), hide_possible_values = true, default_value = "train")]
     pub mode: BenchMode,
-    /// Samples per batch and replica; by default 128 (keras-cnn) or 64 in training, 256 in inference
-    #[arg(long, alias = "batch-size", value_name = "N", allow_hyphen_values = true)]
-    pub batch: Option<usize>,
     /// The minimum duration of each repeat, in seconds
     #[arg(long, value_name = "S", allow_hyphen_values = true, default_value_t = 10.0)]
     pub seconds: f64,
     /// The number of repeats; the result is their median
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 3)]
     pub repeats: usize,
-    /// Instead, measure each layer: forward, backward, share of the step
+    /// The step.
+    #[command(flatten)]
+    pub step: StepArgs,
+}
+
+/// `towers bench profile`.
+#[derive(Debug, clap::Args)]
+pub struct ProfileArgs {
+    /// train (forward, backward, optimizer) or infer (forward)
+    #[arg(long, value_name = "MODE", value_parser = one_of::<BenchMode>(&BenchMode::NAMES), hide_possible_values = true, default_value = "train")]
+    pub mode: BenchMode,
+    /// The minimum duration, in seconds
+    #[arg(long, value_name = "S", allow_hyphen_values = true, default_value_t = 10.0)]
+    pub seconds: f64,
+    /// The step.
+    #[command(flatten)]
+    pub step: StepArgs,
+}
+
+/// `towers bench first-step`, and what other measurements of steps have too.
+#[derive(Debug, clap::Args)]
+pub struct StepArgs {
+    /// The network.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// Samples per batch and replica; by default 128 (keras-cnn) or 64 in training, 256 in inference
+    #[arg(long, alias = "batch-size", value_name = "N", allow_hyphen_values = true)]
+    pub batch: Option<usize>,
+    /// One JSON object instead of text
     #[arg(long)]
-    pub profile: bool,
-    /// Instead, measure the limits of the processor: multiply-adds and memory traffic, on one thread and on all
-    #[arg(long, conflicts_with_all = ["recipe", "model", "image_size", "mode", "batch", "seconds", "repeats", "profile"])]
-    pub roofline: bool,
-    /// Instead, measure the time from the start of the process to its first training step
-    #[arg(long, conflicts_with_all = ["seconds", "repeats", "profile", "roofline"])]
-    pub first_step: bool,
+    pub json: bool,
+    /// Devices.
+    #[command(flatten)]
+    pub devices: Flags<Several>,
+}
+
+/// `towers bench roofline`.
+#[derive(Debug, clap::Args)]
+pub struct RooflineArgs {
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,

@@ -1,10 +1,10 @@
 //! `towers bench`.
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, OtherBench, StepArgs, ThroughputArgs};
 use crate::device::warn_of_unused_gpu;
 use crate::error::{at_least_one, usage};
 use crate::{first_step, print, profile, roofline};
-use bench::{BenchOptions, ReplicaBench, Setup};
+use bench::{BenchMode, BenchOptions, ReplicaBench, Setup};
 use config::Config;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -15,41 +15,39 @@ const TIMEOUT: u64 = 600;
 
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
-    at_least_one("--batch", args.batch.unwrap_or(1))?;
+    match args.other {
+        None => throughput(&args.throughput),
+        Some(OtherBench::Profile(args)) => profile::run(&args),
+        Some(OtherBench::Roofline(args)) => roofline::run(&args),
+        Some(OtherBench::FirstStep(args)) => first_step::run(&args, started),
+    }
+}
+
+impl StepArgs {
+    /// The configuration and the options of a measurement of at least so many seconds.
+    pub fn read(&self, mode: BenchMode, seconds: f64) -> anyhow::Result<(Config, BenchOptions)> {
+        at_least_one("--batch", self.batch.unwrap_or(1))?;
+        if !(seconds.is_finite() && seconds >= 0.0) {
+            return Err(usage(format!("--seconds is {seconds}, but must be a finite number of at least 0")));
+        }
+        let mut config = self.network.config()?;
+        self.devices.apply(&mut config)?;
+        warn_of_unused_gpu(&config.placement.devices);
+        Ok((config, BenchOptions { mode, batch: self.batch, seconds, ..BenchOptions::default() }))
+    }
+}
+
+fn throughput(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--repeats", args.repeats)?;
-    if !(args.seconds.is_finite() && args.seconds >= 0.0) {
-        return Err(usage(format!(
-            "--seconds is {}, but must be a finite number of at least 0",
-            args.seconds
-        )));
-    }
-    let mut config = args.network.config()?;
-    args.devices.apply(&mut config)?;
-    if args.roofline {
-        return roofline::run(&config, args.json);
-    }
-    let options = BenchOptions {
-        mode: args.mode,
-        batch: args.batch,
-        seconds: args.seconds,
-        repeats: args.repeats,
-        ..BenchOptions::default()
-    };
-    warn_of_unused_gpu(&config.placement.devices);
-    if args.first_step {
-        return first_step::run(&config, &options, started, args.json);
-    }
-    if args.profile {
-        return profile::run(&config, &options, args.json);
-    }
-    config.placement.devices.collective_timeout = TIMEOUT;
+    let (mut config, mut options) = args.step.read(args.mode, args.seconds)?;
+    (options.repeats, config.placement.devices.collective_timeout) = (args.repeats, TIMEOUT);
     let process = Process::join(&config.placement.devices)?;
     if process.is_some() || train::check_devices(&config.placement.devices, &config.training.arithmetic)? > 1
     {
-        return bench_replicas(process, &config, &options, args.json);
+        return bench_replicas(process, &config, &options, args.step.json);
     }
     let result = bench::bench(&config, &options)?;
-    if args.json {
+    if args.step.json {
         return print::json(&result);
     }
     let Setup { model, mode, batch, device, threads, precision, .. } = result.setup;

@@ -1,23 +1,15 @@
-//! `towers bench --first-step`: the time until a process trains.
+//! `towers bench first-step`: the time until a process trains.
 
-use crate::error::usage;
+use crate::args::StepArgs;
 use crate::print;
 use bench::{BenchMode, BenchOptions, Setup};
-use config::Config;
 use std::process::ExitCode;
 use std::time::Instant;
 
-pub fn run(
-    config: &Config,
-    options: &BenchOptions,
-    started: Instant,
-    json: bool,
-) -> anyhow::Result<ExitCode> {
-    if options.mode == BenchMode::Infer {
-        return Err(usage("--first-step measures training, but --mode is infer"));
-    }
-    let at = bench::first_step(config, options, started)?;
-    if json {
+pub fn run(args: &StepArgs, started: Instant) -> anyhow::Result<ExitCode> {
+    let (config, options) = args.read(BenchMode::Train, BenchOptions::default().seconds)?;
+    let at = bench::first_step(&config, &options, started)?;
+    if args.json {
         return print::json(&at);
     }
     let Setup { model, batch, device, threads, .. } = &at.setup;

@@ -1,8 +1,8 @@
-//! `towers bench --profile`: a table of the layers.
+//! `towers bench profile`: a table of the layers.
 
+use crate::args::ProfileArgs;
 use crate::print;
-use bench::{BenchMode, BenchOptions, LayerProfile, Profile, Roof, Setup};
-use config::Config;
+use bench::{BenchMode, LayerProfile, Profile, Roof, Setup};
 use std::process::ExitCode;
 
 const HEAD: [&str; 13] = [
@@ -24,9 +24,10 @@ const HEAD: [&str; 13] = [
 /// The first columns are words; the others are numbers.
 const WORDS: usize = 4;
 
-pub fn run(config: &Config, options: &BenchOptions, json: bool) -> anyhow::Result<ExitCode> {
-    let profile = bench::profile(config, options)?;
-    if json {
+pub fn run(args: &ProfileArgs) -> anyhow::Result<ExitCode> {
+    let (config, options) = args.step.read(args.mode, args.seconds)?;
+    let profile = bench::profile(&config, &options)?;
+    if args.step.json {
         return print::json(&profile);
     }
     print::text(&table(&profile, !config.training.arithmetic.no_winograd))
@@ -123,6 +124,7 @@ fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bench::BenchOptions;
 
     #[test]
     fn words_begin_and_numbers_end_at_one_place() {

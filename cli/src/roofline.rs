@@ -1,12 +1,13 @@
-//! `towers bench --roofline`: the limits of the processor.
+//! `towers bench roofline`: the limits of the processor.
 
+use crate::args::RooflineArgs;
 use crate::print;
-use config::Config;
 use std::process::ExitCode;
 
-pub fn run(config: &Config, json: bool) -> anyhow::Result<ExitCode> {
+pub fn run(args: &RooflineArgs) -> anyhow::Result<ExitCode> {
+    let config = args.devices.config()?;
     let roofline = bench::roofline(&config.placement.devices, &config.training.arithmetic)?;
-    if json {
+    if args.json {
         return print::json(&roofline);
     }
     let line = |roof: &bench::Roof| {

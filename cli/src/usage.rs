@@ -5,6 +5,9 @@ use crate::{elsewhere, short_help};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 
+/// Measurements that were flags of `towers bench`.
+const MEASUREMENTS: [&str; 3] = ["--profile", "--roofline", "--first-step"];
+
 /// Flags with an optional value.
 const WITH_EQUALS: [&str; 2] = ["--tta", "--backup-and-restore"];
 
@@ -21,16 +24,21 @@ pub fn parse() -> Result<Args, clap::Error> {
 fn command(short: bool) -> clap::Command {
     let mut built = Args::command();
     built.build();
-    let names: Vec<String> = Args::command().get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
-    names.into_iter().fold(Args::command().args_override_self(true), |command, name| {
-        let usage = built.find_subcommand_mut(&name).map(|sub| sub.render_usage().to_string());
-        let usage = usage.unwrap_or_default();
+    let command = match short {
+        true => Args::command().mut_subcommand("train", short_help::shortened),
+        false => Args::command(),
+    };
+    with_usage(command.args_override_self(true), &mut built)
+}
+
+/// The command with the usages of `built` for its commands.
+fn with_usage(command: clap::Command, built: &mut clap::Command) -> clap::Command {
+    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    names.into_iter().fold(command, |command, name| {
+        let Some(built) = built.find_subcommand_mut(&name) else { return command };
+        let usage = built.render_usage().to_string();
         let usage = usage.trim_start_matches("Usage: ").to_owned();
-        let is_short = short && name == "train";
-        command.mut_subcommand(name, |sub| {
-            let sub = if is_short { short_help::shortened(sub) } else { sub };
-            sub.override_usage(usage)
-        })
+        command.mut_subcommand(name, |sub| with_usage(sub.override_usage(usage), built))
     })
 }
 
@@ -109,6 +117,9 @@ fn advice(line: &[String], word: &str, near: bool) -> Option<String> {
     let before = line.iter().position(|other| other == word).and_then(|at| line.get(at.checked_sub(1)?));
     if let Some(flag) = before.filter(|flag| WITH_EQUALS.contains(&flag.as_str())) {
         return Some(format!("a value is joined to this flag: {flag}={word}"));
+    }
+    if command == "bench" && MEASUREMENTS.contains(&word) {
+        return Some(format!("it is a command: towers bench {}", word.trim_start_matches('-')));
     }
     if command == "launch" && !near {
         let advice =

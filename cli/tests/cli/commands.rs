@@ -210,12 +210,12 @@ fn a_timeline_is_a_file_of_events() {
 #[test]
 fn bench_tells_when_the_first_step_was_taken() {
     let place = Place::new();
-    let at = place.run("bench --recipe quick --batch 4 --first-step --json").ends(0).json();
+    let at = place.run("bench first-step --recipe quick --batch 4 --json").ends(0).json();
     let names = ["started_s", "opened_s", "built_s", "initialized_s", "began_s", "ended_s"];
     let times = names.map(|name| at[name].as_f64().unwrap_or(f64::NAN));
     assert!(times[0] >= 0.0 && times.is_sorted(), "{at}");
-    place.prints("bench --recipe quick --first-step", "the first training step begins");
-    place.refuses("bench --first-step --mode infer", "--mode is infer");
+    place.prints("bench first-step --recipe quick", "the first training step begins");
+    place.refuses("bench first-step --mode infer", "unexpected argument '--mode'");
 }
 
 #[test]

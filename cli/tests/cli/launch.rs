@@ -134,7 +134,7 @@ mod faults {
     use std::process::Command;
 
     /// Works until it is ended, in one thread, without other processes.
-    const ENDLESS: &str = "bench --recipe quick --batch 8 --device cpu --threads 1 --profile --seconds 3000";
+    const ENDLESS: &str = "bench profile --recipe quick --batch 8 --device cpu --threads 1 --seconds 3000";
 
     #[test]
     fn processes_know_their_place_and_share_a_secret() {

@@ -123,7 +123,7 @@ fn little(args: &[String]) -> Vec<&'static str> {
         ["--dataset", "synthetic"],
         ["--batch-size", "6"],
     ];
-    let bench = [["--seconds", "0"], ["--repeats", "1"], ["--batch", "2"]];
+    let bench = [["--seconds", "0"], ["--batch", "2"], ["--repeats", "1"]];
     let more: &[[&str; 2]] = match args.first().map(String::as_str) {
         // A resumed run knows its data.
         Some("train") if has("--resume") => &[],
@@ -133,6 +133,7 @@ fn little(args: &[String]) -> Vec<&'static str> {
         Some("evaluate") if args.iter().any(|arg| arg.ends_with(".keras") || arg.ends_with(".onnx")) => {
             &[few[1], few[3]]
         }
+        Some("bench") if has("profile") => &bench[..2],
         Some("bench") => &bench,
         Some("selftest") => &[["--only", "pooling,small_cnn,sums"]],
         _ => &[],

@@ -41,7 +41,10 @@ fn bad_values_name_the_option() {
         // A flag that would change nothing is not there.
         ("export --output a.onnx --limit-test 3", "unexpected argument '--limit-test'"),
         ("evaluate --limit-train 3", "unexpected argument '--limit-train'"),
-        ("bench --roofline --batch 3", "'--roofline' cannot be used with '--batch <N>'"),
+        ("bench roofline --batch 3", "unexpected argument '--batch'"),
+        ("bench --recipe quick --profile --json", "tip: it is a command: towers bench profile"),
+        ("bench --roofline", "tip: it is a command: towers bench roofline"),
+        ("bench --first-step", "tip: it is a command: towers bench first-step"),
     ] {
         let ran = place.refuses(args, says);
         assert!(!ran.err().contains("panicked"), "{args}: {}", ran.err());
@@ -64,7 +67,8 @@ fn usage_fits_a_line() {
         ("preview --zoom 2 --x", "preview [OPTIONS]"),
         ("devices --x", "devices"),
         ("recipes quick --x", "recipes [NAME|FILE.toml]"),
-        ("bench --json --profile --roofline", "bench [OPTIONS]"),
+        ("bench --json --x", "bench [OPTIONS]"),
+        ("bench profile --json --batch 3 --x", "bench profile [OPTIONS]"),
         ("launch --verbose --processes 2 --gpus 2 -- a", "launch [OPTIONS] -- <COMMAND>..."),
     ] {
         place.refuses(args, &format!("\nUsage: towers {usage}\n"));

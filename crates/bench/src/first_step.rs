@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use train::{Meter, train_step};
 
 /// When a process came to its first training step, in seconds since it began: the output of `towers bench
-/// --first-step --json`.
+/// first-step --json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct FirstStep {
     /// What was measured, and on what.

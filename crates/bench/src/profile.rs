@@ -1,4 +1,4 @@
-//! Where a step's time goes: `towers bench --profile`.
+//! Where a step's time goes: `towers bench profile`.
 
 use crate::options::LEAST_WARMUP;
 use crate::roofline::{Roof, roof};
@@ -14,7 +14,7 @@ use train::{median, train_step, update};
 /// Fewer steps have no median worth the name.
 const LEAST_STEPS: usize = 5;
 
-/// The time that each part of a step takes, as `towers bench --profile --json` prints it. `cargo xtask scaling` reads it.
+/// The time that each part of a step takes, as `towers bench profile --json` prints it. `cargo xtask scaling` reads it.
 ///
 /// All times are medians over the measured steps, in milliseconds, by the host's clock. After each part the device is waited
 /// for. On a CPU that costs nothing; on a GPU, which otherwise runs ahead of the host, launches are no longer hidden, so that

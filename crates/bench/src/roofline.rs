@@ -5,7 +5,7 @@ use serde::Serialize;
 use tensor_cpu::{bf16_level, simd_level};
 use train::open_devices;
 
-/// What the processor can do at most, as `towers bench --roofline --json` prints it.
+/// What the processor can do at most, as `towers bench roofline --json` prints it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Roofline {
     /// The instruction set of the kernels, or of the products of operands in bf16.

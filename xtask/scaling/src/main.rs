@@ -1,6 +1,6 @@
 //! `cargo xtask scaling`: predicts the step time of data-parallel training on many GPUs.
 //!
-//! It reads the layer times of one device, as `towers bench --profile --json` measures them. The links
+//! It reads the layer times of one device, as `towers bench profile --json` measures them. The links
 //! between the GPUs are assumptions. `docs/scaling.md` describes the model, its back-tests and its limits.
 
 #![forbid(unsafe_code)]
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask scaling", bin_name = "cargo xtask scaling")]
 struct Options {
-    /// The output of `towers bench --profile --json`
+    /// The output of `towers bench profile --json`
     #[arg(long, value_name = "FILE.json")]
     profile: PathBuf,
     /// Numbers of GPUs

@@ -1,4 +1,4 @@
-//! The measured input: the JSON object that `towers bench --profile --json` prints.
+//! The measured input: the JSON object that `towers bench profile --json` prints.
 
 use crate::step::{Layer, Work};
 use anyhow::{Context as _, Result, ensure};
@@ -30,7 +30,7 @@ impl Profile {
     /// Reads a profile of training. Other texts are refused, and times that are negative or not finite.
     pub fn parse(text: &str) -> Result<Profile> {
         let profile: Profile = serde_json::from_str(text.trim())
-            .context("this is no profile; `towers bench --profile --json` prints one")?;
+            .context("this is no profile; `towers bench profile --json` prints one")?;
         ensure!(profile.mode == "train", "this profile is of inference; measure it with `--mode train`");
         ensure!(profile.batch > 0 && !profile.layers.is_empty(), "the profile is empty");
         let layers = profile.layers.iter().flat_map(|layer| [layer.forward_ms, layer.backward_ms]);
