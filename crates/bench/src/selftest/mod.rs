@@ -80,7 +80,7 @@ pub fn selftest(
         [] => vec![Precision::Fp32],
         given => given.to_vec(),
     };
-    let (mut facts, device) = (report::facts(config), report::model(&first));
+    let (mut facts, device) = (report::facts(config), first.model());
     let tell = Mutex::new(tell);
     let tell = |row: &TestRow| tell.lock().unwrap_or_else(PoisonError::into_inner)(row);
     let of_precision = |precision| {

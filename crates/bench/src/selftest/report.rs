@@ -36,12 +36,6 @@ pub struct TestRow {
     pub failure: Option<Message>,
 }
 
-/// The name of a device without its number.
-pub(super) fn model(device: &Device) -> String {
-    let name = device.name();
-    name.rsplit_once(" (cuda:").map_or(name.as_str(), |(model, _)| model).to_owned()
-}
-
 /// The machine, the software and the options.
 pub(super) fn facts(config: &Config) -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -2,7 +2,6 @@
 
 use super::prepared_run::PreparedRun;
 use super::sample_step::{SampleStep, comparison_device, way_around};
-use super::worker::model_of;
 use crate::{Error, Result, gpus};
 use config::When;
 use layers::{Comparison, Mode};
@@ -95,10 +94,9 @@ impl PreparedRun<'_> {
 
 /// Everything that decides the results of a device: its model, the software, and the options.
 fn name(device: &Device) -> String {
-    let name = device.name();
     match gpus::software(device) {
-        Some(software) => format!("{}, {software}", model_of(&name)),
-        None => name,
+        Some(software) => format!("{}, {software}", device.model()),
+        None => device.name(),
     }
 }
 
