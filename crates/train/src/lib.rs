@@ -43,8 +43,8 @@ pub use process::{Process, with_device_facts};
 pub use program::Device;
 pub use resume::Resume;
 pub use run::{
-    End, GraphCapture, Meter, Outcome, REPLAY, SampleStep, StepOptions, StopFlag, Totals, Training,
-    comparison_device, gradients, median, train_step, update, way_around,
+    End, GraphCapture, Meter, Outcome, StepOptions, StopFlag, Totals, Training, gradients, median,
+    train_step, update,
 };
 
 /// The callbacks of a run.

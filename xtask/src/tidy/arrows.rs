@@ -87,6 +87,20 @@ const ARROWS: &[(&str, Allowed)] = &[
         ]),
     ),
     (
+        "towers-diagnose",
+        Only(&[
+            "towers-conformance",
+            "towers-layers",
+            "towers-models",
+            "towers-optim",
+            "towers-options",
+            "towers-parallel",
+            "towers-program",
+            "towers-tensor-cpu",
+            "towers-tensor-cuda",
+        ]),
+    ),
+    (
         "towers-train",
         Only(&[
             "towers-augment",
@@ -95,6 +109,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-cifar",
             "towers-config",
             "towers-dataset",
+            "towers-diagnose",
             "towers-files",
             "towers-layers",
             "towers-metrics",
@@ -115,10 +130,8 @@ const ARROWS: &[(&str, Allowed)] = &[
         "towers-bench",
         Only(&[
             "towers-config",
-            "towers-conformance",
             "towers-layers",
             "towers-models",
-            "towers-options",
             "towers-parallel",
             "towers-program",
             "towers-tensor-cpu",
@@ -146,6 +159,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-callbacks",
             "towers-config",
             "towers-dataset",
+            "towers-diagnose",
             "towers-files",
             "towers-optim",
             "towers-options",

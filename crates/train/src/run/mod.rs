@@ -19,7 +19,6 @@ mod prepared_run;
 #[cfg(test)]
 mod recipe_steps;
 mod run_data;
-mod sample_step;
 mod speed;
 mod step;
 mod stop_flag;
@@ -33,7 +32,6 @@ pub use fit::{End, Outcome};
 pub use graph_capture::GraphCapture;
 pub use meter::{Meter, Totals};
 pub(crate) use prepared_run::PreparedRun;
-pub use sample_step::{REPLAY, SampleStep, comparison_device, way_around};
 pub use speed::median;
 pub use step::{StepOptions, gradients, train_step, update};
 pub use stop_flag::StopFlag;
