@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod first_step;
+mod median;
 mod options;
 mod profile;
 mod programs;

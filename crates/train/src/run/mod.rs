@@ -5,7 +5,6 @@ mod device_check;
 mod division;
 mod first_values;
 mod fit;
-mod graph_capture;
 mod host_memory;
 mod long_run;
 mod measured;
@@ -29,10 +28,8 @@ mod whitening;
 mod worker;
 
 pub use fit::{End, Outcome};
-pub use graph_capture::GraphCapture;
 pub use meter::{Meter, Totals};
 pub(crate) use prepared_run::PreparedRun;
-pub use speed::median;
 pub use step::{StepOptions, gradients, train_step, update};
 pub use stop_flag::StopFlag;
 pub use training::Training;
