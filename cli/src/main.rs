@@ -68,9 +68,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(args),
         Command::Fetch(args) => fetch::run(args),
         Command::Preview(args) => preview::run(*args),
-        Command::Devices => {
-            ::train::check_simd().map_err(Into::into).and_then(|()| print::lines(::train::describe_devices()))
-        }
+        Command::Devices => ::train::describe_devices().map_err(Into::into).and_then(print::lines),
         Command::Recipes(args) => recipes::run(args),
         Command::Summary(args) => summary::run(args),
         Command::Runs(args) => runs::run(args),

@@ -6,12 +6,14 @@ use crate::error::usage;
 use crate::print;
 use crate::spelling::flag_of;
 use anyhow::{Context as _, bail};
-use bench::{SelfTestOptions, TestRow};
+use config::{Arithmetic, Devices};
+use diagnose::{SelfTest, TestRow};
 use std::process::ExitCode;
+use train::{Device, Error, count_gpus, open_devices};
 
 pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
     let config = args.devices.config()?;
-    let names = SelfTestOptions::names();
+    let names = SelfTest::names();
     let mut only = args.only;
     // As everywhere, `-` and `_` are one.
     for test in &mut only {
@@ -21,20 +23,29 @@ pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
     if let Some(unknown) = only.iter().find(|only| !names.contains(&only.as_str())) {
         return Err(usage(format!("--only names `{unknown}`, but must name some of {}", names.join(", "))));
     }
-    warn_of_unused_gpu(&config.placement.devices);
-    let given = args.devices.has("devices.precision").then_some(config.training.arithmetic.precision);
-    let options = SelfTestOptions { precisions: given.into_iter().collect(), only };
+    let (devices, arithmetic) = (&config.placement.devices, &config.training.arithmetic);
+    warn_of_unused_gpu(devices);
+    let device = open(devices, arithmetic)?;
+    let replicas = of_sums(devices, device.kind());
+    let mut test = SelfTest::on(&device)
+        .only(only)
+        .replicas(|| open_devices(&replicas, arithmetic).map_err(|error| error.message()));
+    if !args.devices.has("devices.precision") {
+        test = test.precisions(|precision| {
+            open(devices, &Arithmetic { precision, ..*arithmetic }).map_err(|error| error.message())
+        });
+    }
     print::text(&line(["", "test", "results", "difference", "seconds", ""]))?;
     let mut printed = Ok(ExitCode::SUCCESS);
-    let found = bench::selftest(&config, &options, |row| {
+    let found = test.run(|row| {
         let TestRow { precision, name, results, seconds, .. } = row;
         // Some tests are no comparison with the reference.
         let results = if *results == 0 { "-".to_owned() } else { results.to_string() };
         let cells = [precision.name(), name, &results, &row.percent(), &format!("{seconds:.1}"), row.word()];
         printed = print::text(&line(cells));
-    })?;
+    });
     printed?;
-    std::fs::write(&args.output, found.report())
+    std::fs::write(&args.output, found.markdown())
         .with_context(|| format!("can't write {}", args.output.display()))?;
     let (all, output, device) = (found.rows.len(), args.output.display(), &found.device);
     let failed = found.failures().count();
@@ -50,6 +61,23 @@ pub fn run(args: SelfTestArgs) -> anyhow::Result<ExitCode> {
         print::text(&format!("\n{}\n", short(&said, &format!(" ... (the rest is in {output})"))))?;
     }
     bail!("{failed} of {all} tests failed on {device}; please attach {output} to an issue")
+}
+
+/// The first of the devices.
+fn open(devices: &Devices, arithmetic: &Arithmetic) -> train::Result<Device> {
+    let one = Devices { replicas: 1, ..devices.clone() };
+    let first = open_devices(&one, arithmetic)?.into_iter().next();
+    first.ok_or_else(|| Error::Device("there is no device".into()))
+}
+
+/// The replicas that add up: one on each GPU, or two on the only device.
+fn of_sums(devices: &Devices, kind: &str) -> Devices {
+    let all =
+        (kind != "cpu" && devices.gpus.is_none() && count_gpus() > 1).then(|| (0..count_gpus()).collect());
+    let gpus: Option<Vec<usize>> = all.or_else(|| devices.gpus.clone());
+    let each = gpus.as_ref().map_or(2, |gpus| gpus.len().max(2));
+    let replicas = if devices.replicas == 0 { each } else { devices.replicas };
+    Devices { gpus, replicas, ..devices.clone() }
 }
 
 /// A message of at most 500 characters. A longer one is cut, and `end` takes the place of the rest.

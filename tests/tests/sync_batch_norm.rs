@@ -105,8 +105,8 @@ fn a_run_goes_on() {
             assert_eq!(straight.tensors == resumed.tensors, world == 3);
             distances.push(distance(&straight.tensors, &resumed.tensors));
         }
-        let median = train::median(&distances);
-        assert!(median < 5e-4, "resumed on {world} replicas: the weights differ by {distances:?}");
+        let near = distances.iter().filter(|distance| **distance < 5e-4).count();
+        assert!(near >= 2, "resumed on {world} replicas: the weights differ by {distances:?}");
     }
 }
 

@@ -3,7 +3,6 @@
 //! - [`bench()`] measures the throughput of one replica, [`bench_replicas`] that of several, [`bench_process`] that of several processes;
 //! - [`profile`] measures each layer, [`roofline`] the peak of the processor;
 //! - [`first_step`] measures how soon a process trains;
-//! - [`selftest`] compares the results of a device with those of the CPU and of the f64 reference;
 //! - [`timeline`] shows when each op of each replica ran, and [`programs`] prints the ops.
 //!
 //! All train on random data in memory, by the step of a run: [`train::train_step`].
@@ -21,12 +20,12 @@
 #![forbid(unsafe_code)]
 
 mod first_step;
+mod median;
 mod options;
 mod profile;
 mod programs;
 mod replica_bench;
 mod roofline;
-mod selftest;
 mod setup;
 mod subject;
 mod summary;
@@ -39,7 +38,6 @@ pub use profile::{LayerProfile, Profile, profile};
 pub use programs::programs;
 pub use replica_bench::{ReplicaBench, bench_process, bench_replicas};
 pub use roofline::{Roof, Roofline, roofline};
-pub use selftest::{SelfTest, SelfTestOptions, TestRow, selftest};
 pub use setup::Setup;
 pub use summary::summary;
 pub use throughput::{BenchResult, bench};

@@ -1,14 +1,15 @@
+use crate::median::median;
 use crate::options::{LEAST_WARMUP, batch_size, check_training};
 use crate::subject::{self, step_options};
 use crate::{BenchOptions, Error, Result, Setup};
 use config::Config;
 use layers::Network;
-use parallel::{Collective, Exchanges, Replica, run_replicas};
+use parallel::{Collective, Exchanges, GraphCapture, Replica, run_replicas};
 use program::{Device, OptimizerState, ReplayArgs, Span};
 use serde::Serialize;
 use std::time::Instant;
 use train::rendezvous::Agreement;
-use train::{GraphCapture, Meter, Process, gradients, median, open_devices, update, with_device_facts};
+use train::{Meter, Process, gradients, open_devices, update};
 
 /// Replicas that train together, and the parts of their steps' time: the output of `towers bench --replicas N
 /// --json`.
@@ -65,12 +66,11 @@ pub fn bench_process(process: Process, config: &Config, options: &BenchOptions) 
     process.run(config, &facts(config, options), |replica| bench_replica(config, options, replica))
 }
 
-/// What must be the same in all processes that measure together.
+/// What must be the same in all processes that measure together, besides the arithmetic.
 fn facts(config: &Config, options: &BenchOptions) -> Agreement {
-    let facts = Agreement::new()
+    Agreement::new()
         .with("the network", &config.training.model)
-        .with("the optimizer", config.training.optimizer);
-    with_device_facts(facts, config)
+        .with("the optimizer", config.training.optimizer)
         .with("images of", config::ImageSize::of(config.training.data.image()))
         .with("a batch of", batch_size(config, options))
         .with("a time of", format_args!("{} s, {} times", options.seconds, options.repeats))

@@ -1,6 +1,6 @@
 use crate::options::batch_size;
 use crate::{BenchMode, BenchOptions, Error, Result};
-use config::{Arithmetic, Config, Devices};
+use config::{Config, Devices};
 use layers::{Draws, Initializer, Mode, Network, Work};
 use models::Model;
 use program::{Device, OptimizerState};
@@ -42,13 +42,8 @@ impl Subject {
 
 /// The first of the devices that the configuration asks for.
 pub(crate) fn device(config: &Config) -> Result<Device> {
-    device_with(config, &config.training.arithmetic)
-}
-
-/// The same with another arithmetic.
-pub(crate) fn device_with(config: &Config, arithmetic: &Arithmetic) -> Result<Device> {
     let one = Devices { replicas: 1, ..config.placement.devices.clone() };
-    let first = open_devices(&one, arithmetic)?.into_iter().next();
+    let first = open_devices(&one, &config.training.arithmetic)?.into_iter().next();
     first.ok_or_else(|| Error::Device("there is no device".into()))
 }
 

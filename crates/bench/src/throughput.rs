@@ -1,3 +1,4 @@
+use crate::median::median;
 use crate::options::LEAST_WARMUP;
 use crate::subject::{Subject, step_options};
 use crate::{BenchMode, BenchOptions, Error, Result, Setup};
@@ -6,7 +7,7 @@ use program::{GraphCache, ReplayArgs};
 use serde::Serialize;
 use std::time::Instant;
 use tensor_cuda::Cuda;
-use train::{median, train_step};
+use train::train_step;
 
 /// The throughput of a network on random data in memory: the output of `towers bench --json`.
 #[derive(Clone, Debug, Serialize)]

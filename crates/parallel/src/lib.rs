@@ -4,6 +4,7 @@
 mod collective;
 mod error;
 mod exchanges;
+mod graph_capture;
 mod local;
 #[cfg(feature = "cuda")]
 mod nccl;
@@ -16,6 +17,7 @@ mod weights;
 pub use collective::{Collective, Nodes, Queued, equal_part};
 pub use error::{Error, Result};
 pub use exchanges::{Exchanges, add_run};
+pub use graph_capture::{CapturePhase, GraphCapture};
 pub use local::{Across, Bring, Local, Members, Replica, Take, Transport, run_members, run_replicas};
 #[cfg(feature = "cuda")]
 pub use nccl::{Nccl, NcclGroup, NcclJoin, NcclProcess};

@@ -28,6 +28,11 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// The device's name, for messages.
     fn name(&self) -> String;
 
+    /// The name without the device's number: the same for all devices of a kind in one machine.
+    fn model(&self) -> String {
+        self.name()
+    }
+
     /// The name that `--device` and benchmarks use.
     fn kind(&self) -> &'static str;
 

@@ -30,6 +30,10 @@ impl Backend for Cuda {
         self.name_of()
     }
 
+    fn model(&self) -> String {
+        self.driver().model()
+    }
+
     fn kind(&self) -> &'static str {
         "cuda"
     }

@@ -67,10 +67,7 @@ pub fn unused_gpu(options: &Devices) -> Option<String> {
 }
 
 /// Refuses a `TOWERS_SIMD` that names no instruction set.
-///
-/// # Errors
-/// [`config::Error::Option`] with the known names.
-pub fn check_simd() -> Result<()> {
+fn check_simd() -> Result<()> {
     let Some(name) = tensor_cpu::unknown_simd_level() else { return Ok(()) };
     let accepted = format!("one of {}{}", SIMD_LEVELS.join(", "), hint(&name, SIMD_LEVELS));
     Err(Error::about("TOWERS_SIMD", format!("`{name}`"), accepted))
@@ -135,12 +132,16 @@ fn accepted_on_cpu(unused_gpu: Option<String>) -> String {
 }
 
 /// The output of `towers devices`: the devices, and the reasons for missing ones.
-pub fn describe_devices() -> Vec<String> {
+///
+/// # Errors
+/// [`config::Error::Option`] if `TOWERS_SIMD` names no instruction set.
+pub fn describe_devices() -> Result<Vec<String>> {
+    check_simd()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let bf16 = tensor_cpu::bf16_level().map_or(String::new(), |level| format!(", bf16 by {level}"));
     let mut lines = vec![format!("cpu: {cores} cores, {}{bf16}", tensor_cpu::simd_level())];
     lines.extend(gpus::describe());
-    lines
+    Ok(lines)
 }
 
 #[cfg(test)]
@@ -215,7 +216,12 @@ mod tests {
             let error = open_devices(&options, &Arithmetic::default()).unwrap_err().to_string();
             assert!(error.contains("built without GPUs; build it with the feature `cuda`"), "{error}");
         }
-        assert!(describe_devices().iter().any(|line| line.contains("cuda: none; this program was built")));
+        assert!(
+            describe_devices()
+                .unwrap()
+                .iter()
+                .any(|line| line.contains("cuda: none; this program was built"))
+        );
     }
 
     /// Whoever asked for half precision wants the GPU, and hears what mends it.

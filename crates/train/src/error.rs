@@ -25,7 +25,7 @@ pub enum Error {
     /// Data other than those of the run to resume.
     #[error("{}", self.message())]
     OtherData(String),
-    /// A missing device, or one with too little memory.
+    /// A missing device, one with too little memory, or one with wrong results.
     #[error("{0}")]
     Device(Message),
     /// A replica failed.
@@ -113,6 +113,18 @@ impl From<config::Error> for Error {
             // An error of this crate within one of a snapshot.
             config::Error::Callback(error) => error.into(),
             other => Error::Config(other),
+        }
+    }
+}
+
+impl From<diagnose::Error> for Error {
+    fn from(error: diagnose::Error) -> Self {
+        use diagnose::Error as Lower;
+        match error {
+            Lower::Network(error) => error.into(),
+            Lower::Tensor(error) => error.into(),
+            Lower::Parallel(error) => error.into(),
+            other => Error::Device(other.message()),
         }
     }
 }

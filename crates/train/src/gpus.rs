@@ -7,7 +7,6 @@ use parallel::{NcclProcess, Replica};
 use program::{Device, Precision};
 use rendezvous::{Agreement, ProcessGroup};
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 use tensor_cuda::{self as cuda, Cuda, Gpu, Library, Options};
 
@@ -80,22 +79,6 @@ pub(crate) fn run_by_mpi<T: Send>(
     body: impl Fn(Replica) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     mpi.run_by_nccl(devices, timeout, body)
-}
-
-/// The folder for what is remembered of GPUs.
-pub(crate) fn cache_folder() -> Option<PathBuf> {
-    cuda::cache_folder()
-}
-
-pub(crate) fn is_real(device: &Device) -> bool {
-    device.get::<Cuda>().is_some_and(|cuda| !cuda.is_emulated())
-}
-
-/// The software and the options that decide a GPU's results, besides its model.
-pub(crate) fn software(device: &Device) -> Option<String> {
-    let options = device.get::<Cuda>()?.options();
-    let software = cuda::software().join(", ");
-    Some(format!("{software}, {}, kernels {}", options.precision, options.kernels))
 }
 
 /// The name of the kernels that were chosen for a GPU.

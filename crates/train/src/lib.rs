@@ -33,19 +33,17 @@ mod run;
 
 #[cfg(feature = "mpi")]
 use ::mpi;
-pub use callbacks::{Observer, RunInfo};
+pub use callbacks::Observer;
 pub use config::{Config, recipe};
+#[doc(hidden)]
 pub use data::fingerprint;
-pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
+pub use devices::{check_devices, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
 pub use mpi::end_failed_job;
-pub use process::{Process, with_device_facts};
+pub use process::Process;
 pub use program::Device;
 pub use resume::Resume;
-pub use run::{
-    End, GraphCapture, Meter, Outcome, REPLAY, SampleStep, StepOptions, StopFlag, Totals, Training,
-    comparison_device, gradients, median, train_step, update, way_around,
-};
+pub use run::{End, Meter, Outcome, StepOptions, StopFlag, Totals, Training, gradients, train_step, update};
 
 /// The callbacks of a run.
 pub use callbacks;

@@ -6,7 +6,6 @@ use config::Devices;
 use parallel::Replica;
 use program::{Device, Precision};
 use rendezvous::{Agreement, ProcessGroup};
-use std::path::PathBuf;
 use std::time::Duration;
 
 const WHY: &str = "this program was built without GPUs; build it with the feature `cuda` of towers-train";
@@ -48,18 +47,6 @@ pub(crate) fn run_by_mpi<T>(
     _: impl Fn(Replica) -> Result<T>,
 ) -> Result<Vec<T>> {
     Err(Error::Device(WHY.into()))
-}
-
-pub(crate) fn cache_folder() -> Option<PathBuf> {
-    None
-}
-
-pub(crate) fn is_real(_: &Device) -> bool {
-    false
-}
-
-pub(crate) fn software(_: &Device) -> Option<String> {
-    None
 }
 
 pub(crate) fn kernels(_: &Device) -> Option<&'static str> {

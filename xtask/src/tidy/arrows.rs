@@ -88,6 +88,20 @@ const ARROWS: &[(&str, Allowed)] = &[
         ]),
     ),
     (
+        "towers-diagnose",
+        Only(&[
+            "towers-conformance",
+            "towers-layers",
+            "towers-models",
+            "towers-optim",
+            "towers-options",
+            "towers-parallel",
+            "towers-program",
+            "towers-tensor-cpu",
+            "towers-tensor-cuda",
+        ]),
+    ),
+    (
         "towers-train",
         Only(&[
             "towers-augment",
@@ -96,6 +110,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-cifar",
             "towers-config",
             "towers-dataset",
+            "towers-diagnose",
             "towers-files",
             "towers-layers",
             "towers-metrics",
@@ -116,10 +131,8 @@ const ARROWS: &[(&str, Allowed)] = &[
         "towers-bench",
         Only(&[
             "towers-config",
-            "towers-conformance",
             "towers-layers",
             "towers-models",
-            "towers-options",
             "towers-parallel",
             "towers-program",
             "towers-tensor-cpu",
@@ -148,6 +161,7 @@ const ARROWS: &[(&str, Allowed)] = &[
             "towers-callbacks",
             "towers-config",
             "towers-dataset",
+            "towers-diagnose",
             "towers-files",
             "towers-optim",
             "towers-options",

@@ -140,6 +140,11 @@ pub(crate) trait Driver: Send + Sync {
     /// The device's name, for messages.
     fn name(&self) -> String;
 
+    /// The name without the device's number.
+    fn model(&self) -> String {
+        self.name()
+    }
+
     /// The number of multiprocessors: at least this many blocks keep the device busy.
     fn multiprocessors(&self) -> u32;
 

@@ -34,16 +34,7 @@ pub(super) fn facts(run: &PreparedRun<'_>, device: &Device) -> Agreement {
 }
 
 /// Adds the arithmetic of the devices. The choice of devices need not agree.
-///
-/// ```
-/// use rendezvous::Agreement;
-///
-/// let config = config::recipe("quick")?;
-/// let facts = train::with_device_facts(Agreement::new(), &config);
-/// assert_ne!(facts, Agreement::new());
-/// # Ok::<(), train::Error>(())
-/// ```
-pub fn with_device_facts(facts: Agreement, config: &Config) -> Agreement {
+pub(super) fn with_device_facts(facts: Agreement, config: &Config) -> Agreement {
     facts
         .with("the precision", config.training.arithmetic.precision)
         .with("`devices.no_winograd`", config.training.arithmetic.no_winograd)

@@ -16,8 +16,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use transport::Transport;
 
-pub use facts::with_device_facts;
-
 /// This process, as one of several that train together: each runs one replica or more.
 ///
 /// All processes call the same functions in the same order. Only the first one has observers, writes files
@@ -203,8 +201,8 @@ impl Process {
         }
     }
 
-    /// Runs `body` for each replica of this process, together with those of the others. `facts` must agree
-    /// across all processes. Returns the result of the first replica.
+    /// Runs `body` for each replica of this process, together with those of the others. `facts` and the
+    /// arithmetic of `config` must agree across all processes. Returns the result of the first replica.
     ///
     /// # Errors
     /// Those of `body`; and if another process failed, did not answer in time, or has other facts.
@@ -216,7 +214,8 @@ impl Process {
     ) -> Result<T> {
         self.connect(config)?;
         let devices = self.open(config)?;
-        self.transport.run(&self.place, self.group, &devices, facts, body)
+        let facts = facts::with_device_facts(facts.clone(), config);
+        self.transport.run(&self.place, self.group, &devices, &facts, body)
     }
 
     /// The devices of this process.

@@ -5,7 +5,6 @@ mod device_check;
 mod division;
 mod first_values;
 mod fit;
-mod graph_capture;
 mod host_memory;
 mod long_run;
 mod measured;
@@ -19,7 +18,6 @@ mod prepared_run;
 #[cfg(test)]
 mod recipe_steps;
 mod run_data;
-mod sample_step;
 mod speed;
 mod step;
 mod stop_flag;
@@ -30,11 +28,8 @@ mod whitening;
 mod worker;
 
 pub use fit::{End, Outcome};
-pub use graph_capture::GraphCapture;
 pub use meter::{Meter, Totals};
 pub(crate) use prepared_run::PreparedRun;
-pub use sample_step::{REPLAY, SampleStep, comparison_device, way_around};
-pub use speed::median;
 pub use step::{StepOptions, gradients, train_step, update};
 pub use stop_flag::StopFlag;
 pub use training::Training;

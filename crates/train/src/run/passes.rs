@@ -1,9 +1,8 @@
 use crate::Result;
 use crate::data::{Piece, Share};
-use crate::run::graph_capture::{GraphCapture, Phase};
 use crate::run::partial_sums::PartialSums;
 use layers::Network;
-use parallel::{Collective, Exchanges, Shards};
+use parallel::{CapturePhase, Collective, Exchanges, GraphCapture, Shards};
 use program::{CaptureStatus, Device, ReplayArgs, Span};
 
 /// The passes of a replica over its shards of every batch, and the sum of their results over all replicas.
@@ -115,8 +114,13 @@ impl Passes {
         let Passes { shards, sums, capture, .. } = self;
         let (device, own) = (network.device().clone(), shards.own());
         let work = Work { kind, global: batch.global() };
-        let captures = capture.begin(collective, &work)? == Phase::Capture && kind != Kind::Synchronized;
-        let phases = if captures { &[Phase::Capture, Phase::Replay][..] } else { &[Phase::Replay] };
+        let captures =
+            capture.begin(collective, &work)? == CapturePhase::Capture && kind != Kind::Synchronized;
+        let phases = if captures {
+            &[CapturePhase::Capture, CapturePhase::Replay][..]
+        } else {
+            &[CapturePhase::Replay]
+        };
         let ends = if kind == Kind::Evaluation { network.arena().metrics } else { all(network) };
         for phase in phases {
             let mut captured = CaptureStatus::Yes;
@@ -124,13 +128,13 @@ impl Passes {
                 let piece = batch.piece_of(shards, number);
                 match phase {
                     // Nothing is copied: another replica must not wait for a copy.
-                    Phase::Capture => piece.set_batch(network)?,
+                    CapturePhase::Capture => piece.set_batch(network)?,
                     _ => piece.send(network)?,
                 }
                 let starts_sums = kind == Kind::Gradients && shard + 1 == own.end;
                 // The pass writes to the shard's result directly: a graph needs the same memory each time.
                 sums.iter_mut().for_each(|sums| sums.swap(number, &mut network.arena_mut().grads));
-                let mut run = || {
+                let mut run = || -> Result<()> {
                     piece.load(network)?;
                     let with_others = Exchanges::of_replicas(collective);
                     let exchanges = match (kind, &*sums) {
@@ -150,23 +154,23 @@ impl Passes {
                     }
                 };
                 let done = match (phase, kind) {
-                    (Phase::Capture, _) => {
+                    (CapturePhase::Capture, _) => {
                         captured = captured.max(capture.capture(&device, &work, shard, run));
                         Ok(())
                     }
                     (_, Kind::Synchronized) => run(),
                     _ => {
                         let args = ReplayArgs { first: piece.first(), ..*args };
-                        capture.graphs.run(&device, (work, shard), &args, run)
+                        capture.replay(&device, &work, shard, &args, run)
                     }
                 };
                 sums.iter_mut().for_each(|sums| sums.swap(number, &mut network.arena_mut().grads));
                 done?;
-                if *phase != Phase::Capture {
+                if *phase != CapturePhase::Capture {
                     ended(network, &piece)?;
                 }
             }
-            if *phase == Phase::Capture {
+            if *phase == CapturePhase::Capture {
                 capture.agree(collective, &work, own.clone(), captured)?;
             }
         }

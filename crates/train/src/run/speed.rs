@@ -43,16 +43,8 @@ pub(crate) fn measure(
     Ok(Weights::of_speeds(&replicas)?)
 }
 
-/// The median of some measurements.
-///
-/// ```
-/// assert_eq!(train::median(&[3.0, 1.0, 2.0]), 2.0);
-/// assert_eq!(train::median(&[4.0, 1.0]), 2.5);
-/// ```
-///
-/// # Panics
-/// If `values` is empty.
-pub fn median(values: &[f64]) -> f64 {
+/// The median of some measurements, at least one.
+fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len();
@@ -112,5 +104,15 @@ impl Trial {
         network.train_pass_with(*draws, 0.0, *batch, Some(neighbors))?;
         device.synchronize()?;
         Ok(began.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn half_of_the_numbers_lie_below_the_median() {
+        assert_eq!([median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0]), median(&[5.0])], [2.0, 2.5, 5.0]);
     }
 }

@@ -2,7 +2,7 @@ mod build;
 mod describe;
 mod snapshot;
 
-pub(crate) use describe::{arithmetic, model_of};
+pub(crate) use describe::arithmetic;
 
 use crate::data::{Piece, Share, Source};
 use crate::run::average::Average;

@@ -39,6 +39,7 @@ const MOST_ARGS: usize = 32;
 
 /// A GPU. Fields drop in order: objects of the context before the context.
 pub(crate) struct CudaDriver {
+    model: String,
     title: String,
     multiprocessors: u32,
     tensor_cores: bool,
@@ -89,6 +90,7 @@ impl CudaDriver {
         let functions = Functions::load(sources.iter().zip(&images), shared)?;
         let staging = Mutex::new(Staging::new()?);
         Ok(CudaDriver {
+            model: device.name(),
             title: device.title(),
             multiprocessors: device.attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1),
             tensor_cores: major >= 8,
@@ -167,6 +169,10 @@ impl CudaDriver {
 impl Driver for CudaDriver {
     fn name(&self) -> String {
         self.title.clone()
+    }
+
+    fn model(&self) -> String {
+        self.model.clone()
     }
 
     fn multiprocessors(&self) -> u32 {

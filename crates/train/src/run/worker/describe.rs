@@ -81,7 +81,7 @@ impl Worker<'_> {
     pub(crate) fn describe(&self) -> String {
         let devices = match self.state.replicas {
             1 => self.device.name(),
-            world => format!("{world} replicas, each on {}", model_of(&self.device.name())),
+            world => format!("{world} replicas, each on {}", self.device.model()),
         };
         let devices = match self.stage.stages() {
             1 => devices,
@@ -125,22 +125,16 @@ fn unsettled(momentum: f64, steps_per_epoch: u64, epochs: u64) -> [Option<String
 /// What decides the bits of sums and products on a device: the model of a GPU with its kernels, or the instruction
 /// set of a CPU.
 pub(crate) fn arithmetic(device: &Device) -> String {
-    let name = device.name();
     match gpus::kernels(device) {
         None if device.kind() == "cpu" => format!("a CPU with {}", tensor_cpu::simd_level()),
-        None => model_of(&name).to_owned(),
-        Some(kernels) => format!("{} with kernels {kernels}", model_of(&name)),
+        None => device.model(),
+        Some(kernels) => format!("{} with kernels {kernels}", device.model()),
     }
-}
-
-/// A device's name without the number of its GPU, which differs between replicas.
-pub(crate) fn model_of(name: &str) -> &str {
-    name.rsplit_once(" (cuda:").map_or(name, |(kind, _)| kind)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{model_of, unsettled};
+    use super::unsettled;
 
     #[test]
     fn averages_that_have_not_settled_are_told() {
@@ -160,11 +154,5 @@ mod tests {
         for none in [0.0, 1.0] {
             assert_eq!(told(none, 1, 1), ["", ""]);
         }
-    }
-
-    #[test]
-    fn replicas_on_several_gpus_name_none_of_them() {
-        assert_eq!(model_of("NVIDIA H100 80GB HBM3 (cuda:0)"), "NVIDIA H100 80GB HBM3");
-        assert_eq!(model_of("the CPU (2 threads)"), "the CPU (2 threads)");
     }
 }

@@ -1,5 +1,6 @@
-use crate::Result;
-use parallel::Collective;
+use crate::{Collective, Error, Result};
+use core::fmt::Display;
+use core::ops::Range;
 use program::{CaptureStatus, Device, GraphCache, ReplayArgs};
 
 /// CUDA graph capture of the work that all replicas repeat at every step, in the same order.
@@ -7,40 +8,42 @@ use program::{CaptureStatus, Device, GraphCache, ReplayArgs};
 /// A device without graphs runs the work every time. A GPU runs it the first time, reserves memory and
 /// chooses algorithms. The second time it captures the work, and from then on it replays the graph. Until
 /// some work comes a third time, the operations of the collective run one by one. If one replica can't
-/// capture the work, none does: `parallel::Nccl` explains why.
+/// capture the work, none does: `Nccl` explains why.
 ///
 /// ```
-/// use parallel::run_replicas;
+/// use parallel::{Collective, Error, GraphCapture, run_replicas};
 /// use program::ReplayArgs;
-/// use train::GraphCapture;
 ///
 /// let runs = run_replicas(&[tensor_cpu::device(1)], |mut replica| {
 ///     let (mut capture, mut runs) = (GraphCapture::default(), 0);
 ///     for _ in 0..3 {
-///         let work = |_: &mut dyn parallel::Collective| -> train::Result<()> {
+///         let work = |_: &mut dyn Collective| -> parallel::Result<()> {
 ///             runs += 1;
 ///             Ok(())
 ///         };
 ///         capture.run(&replica.device, replica.collective.as_mut(), &"update", &ReplayArgs::default(), work)?;
 ///     }
-///     Ok::<_, train::Error>(runs)
+///     Ok::<_, Error>(runs)
 /// })?;
 /// assert_eq!(runs, [3]);
-/// # Ok::<(), train::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub struct GraphCapture<K> {
     /// The graphs, by work and shard.
-    pub(crate) graphs: GraphCache<(K, usize)>,
+    graphs: GraphCache<(K, usize)>,
     /// The known work, and its phase. It is the same on all replicas, whichever shards they have.
-    known: Vec<(K, Phase)>,
+    known: Vec<(K, CapturePhase)>,
     settled: bool,
 }
 
 /// The phase of some work.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Phase {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapturePhase {
+    /// It runs for the first time.
     WarmUp,
+    /// It is captured, and then replayed.
     Capture,
+    /// It is replayed.
     Replay,
 }
 
@@ -52,18 +55,22 @@ impl<K> Default for GraphCapture<K> {
 
 impl<K: Clone + PartialEq> GraphCapture<K> {
     /// Begins the next phase of the work of `key`. All replicas call it together, except for replays.
-    pub(crate) fn begin(&mut self, collective: &mut dyn Collective, key: &K) -> Result<Phase> {
+    ///
+    /// # Errors
+    /// Those of the collective.
+    pub fn begin(&mut self, collective: &mut dyn Collective, key: &K) -> Result<CapturePhase> {
         let phase = match self.known.iter_mut().find(|(known, _)| known == key) {
             Some((_, phase)) => {
-                *phase = if *phase == Phase::WarmUp { Phase::Capture } else { Phase::Replay };
+                *phase =
+                    if *phase == CapturePhase::WarmUp { CapturePhase::Capture } else { CapturePhase::Replay };
                 *phase
             }
             None => {
-                self.known.push((key.clone(), Phase::WarmUp));
-                Phase::WarmUp
+                self.known.push((key.clone(), CapturePhase::WarmUp));
+                CapturePhase::WarmUp
             }
         };
-        let settled = phase == Phase::Replay;
+        let settled = phase == CapturePhase::Replay;
         if settled != self.settled {
             if let Some(queued) = collective.queued() {
                 queued.all_agree(true)?;
@@ -75,23 +82,41 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
     }
 
     /// In the phase of capture: captures the work of `key` for one of this replica's shards.
-    pub(crate) fn capture(
+    pub fn capture<E: From<program::Error> + Display>(
         &mut self,
         device: &Device,
         key: &K,
         shard: usize,
-        work: impl FnMut() -> Result<()>,
+        work: impl FnMut() -> Result<(), E>,
     ) -> CaptureStatus {
         self.graphs.prepare(device, &(key.clone(), shard), work)
     }
 
+    /// After the phase of capture: replays the work of `key` for one of this replica's shards, or runs it.
+    ///
+    /// # Errors
+    /// Those of the work and of the device.
+    pub fn replay<E: From<program::Error> + Display>(
+        &mut self,
+        device: &Device,
+        key: &K,
+        shard: usize,
+        args: &ReplayArgs,
+        work: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.graphs.run(device, (key.clone(), shard), args, work)
+    }
+
     /// In the phase of capture, before any replay: the replicas agree on the next phase of the work of `key`.
     /// The shards of this one are at best `prepared` so far.
-    pub(crate) fn agree(
+    ///
+    /// # Errors
+    /// Those of the collective.
+    pub fn agree(
         &mut self,
         collective: &mut dyn Collective,
         key: &K,
-        shards: core::ops::Range<usize>,
+        shards: Range<usize>,
         prepared: CaptureStatus,
     ) -> Result<()> {
         // Operations on the host are never captured, so the others need not know.
@@ -112,7 +137,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
             self.known
                 .iter_mut()
                 .filter(|(known, _)| known == key)
-                .for_each(|(_, phase)| *phase = Phase::WarmUp);
+                .for_each(|(_, phase)| *phase = CapturePhase::WarmUp);
         }
         Ok(())
     }
@@ -121,19 +146,19 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
     ///
     /// # Errors
     /// Those of the work and of the collective.
-    pub fn run(
+    pub fn run<E: From<Error> + From<program::Error> + Display>(
         &mut self,
         device: &Device,
         collective: &mut dyn Collective,
         key: &K,
         args: &ReplayArgs,
-        mut work: impl FnMut(&mut dyn Collective) -> Result<()>,
-    ) -> Result<()> {
-        if self.begin(collective, key)? == Phase::Capture {
+        mut work: impl FnMut(&mut dyn Collective) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.begin(collective, key)? == CapturePhase::Capture {
             let prepared = self.capture(device, key, 0, || work(collective));
             self.agree(collective, key, 0..1, prepared)?;
         }
-        self.graphs.run(device, (key.clone(), 0), args, || work(collective))
+        self.replay(device, key, 0, args, || work(collective))
     }
 
     /// The reason if some work is never captured.
@@ -145,8 +170,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Error;
-    use parallel::{Nodes, Queued, Result as Met};
+    use crate::{Nodes, Queued};
     use program::{Span, Storage};
 
     /// Another replica: its answer when all meet, and the calls of the collective.
@@ -165,19 +189,19 @@ mod tests {
             2
         }
 
-        fn all_reduce(&mut self, _: &Device, _: Option<Nodes<'_>>, _: &mut Storage, _: Span) -> Met<()> {
+        fn all_reduce(&mut self, _: &Device, _: Option<Nodes<'_>>, _: &mut Storage, _: Span) -> Result<()> {
             Ok(())
         }
 
-        fn broadcast(&mut self, _: &Device, _: &mut Storage, _: Span, _: usize) -> Met<()> {
+        fn broadcast(&mut self, _: &Device, _: &mut Storage, _: Span, _: usize) -> Result<()> {
             Ok(())
         }
 
-        fn all_gather(&mut self, _: &Device, _: &mut Storage, _: Span) -> Met<()> {
+        fn all_gather(&mut self, _: &Device, _: &mut Storage, _: Span) -> Result<()> {
             Ok(())
         }
 
-        fn barrier(&mut self) -> Met<()> {
+        fn barrier(&mut self) -> Result<()> {
             Ok(())
         }
 
@@ -189,7 +213,7 @@ mod tests {
     }
 
     impl Queued for Other {
-        fn all_agree(&mut self, well: bool) -> Met<bool> {
+        fn all_agree(&mut self, well: bool) -> Result<bool> {
             self.heard += if well { "together " } else { "not well " };
             Ok(well && self.says.pop().unwrap_or(true))
         }

@@ -1,14 +1,13 @@
 //! The report of a self-test, to be attached to an issue: versions and results, and no paths.
 
-use config::Config;
+use crate::gpus;
 use core::fmt::Write as _;
 use options::Message;
 use program::{Device, Precision};
-use tensor_cuda::{Cuda, Error as CudaError};
 
 /// What a self-test found.
 #[derive(Clone, Debug)]
-pub struct SelfTest {
+pub struct SelfTestReport {
     /// The device, without its number.
     pub device: String,
     /// Versions, options and algorithms, a line each.
@@ -19,7 +18,7 @@ pub struct SelfTest {
     pub seconds: f64,
 }
 
-/// A test of a [`SelfTest`].
+/// A test of a [`SelfTest`](crate::SelfTest).
 #[derive(Clone, Debug)]
 pub struct TestRow {
     /// The number format.
@@ -36,48 +35,18 @@ pub struct TestRow {
     pub failure: Option<Message>,
 }
 
-/// The name of a device without its number.
-pub(super) fn model(device: &Device) -> String {
-    let name = device.name();
-    name.rsplit_once(" (cuda:").map_or(name.as_str(), |(model, _)| model).to_owned()
-}
-
 /// The machine, the software and the options.
-pub(super) fn facts(config: &Config) -> Vec<String> {
+pub(crate) fn facts(device: &Device) -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let bf16 = tensor_cpu::bf16_level().map_or(String::new(), |level| format!(", bf16 by {level}"));
     let (os, arch, simd) = (std::env::consts::OS, std::env::consts::ARCH, tensor_cpu::simd_level());
-    let mut facts = vec![
-        format!("towers {}, {os} {arch}, {cores} cores, {simd}{bf16}", env!("CARGO_PKG_VERSION")),
-        tensor_cuda::software().join(", "),
-    ];
-    for gpu in tensor_cuda::gpus().into_iter().flatten() {
-        let ((major, minor), gib) = (gpu.capability, gpu.memory >> 30);
-        facts.push(format!("{}, compute capability {major}.{minor}, {gib} GiB", gpu.name));
-    }
-    let libraries = tensor_cuda::libraries();
-    let why_not = |why: &CudaError| match why {
-        CudaError::Missing { .. } => "missing",
-        CudaError::TooOld { .. } => "too old",
-        _ => "not usable",
-    };
-    let lacks = libraries.iter().filter_map(|library| {
-        Some(format!("{} is {}", library.name, why_not(library.state.as_ref().err()?)))
-    });
-    facts.extend(lacks);
-    let devices = &config.placement.devices;
-    let ways = [("no graph", devices.no_graph), ("one stream", devices.one_stream)];
-    let ways = ways.into_iter().filter_map(|(name, on)| on.then_some(name));
-    let options: Vec<_> =
-        [format!("kernels {}", devices.kernels)].into_iter().chain(ways.map(str::to_owned)).collect();
-    facts.push(options.join(", "));
-    facts
+    let machine = format!("towers {}, {os} {arch}, {cores} cores, {simd}{bf16}", env!("CARGO_PKG_VERSION"));
+    [vec![machine], gpus::facts(device)].concat()
 }
 
 /// The engine of a GPU with its algorithms so far.
-pub(super) fn algorithms(device: &Device) -> Vec<String> {
-    let Some(cuda) = device.get::<Cuda>() else { return Vec::new() };
-    let lines = cuda.describe_engine().into_iter();
+pub(crate) fn algorithms(device: &Device) -> Vec<String> {
+    let lines = gpus::algorithms(device).into_iter();
     lines.map(|line| format!("{}: {}", device.precision(), without_paths(&line))).collect()
 }
 
@@ -105,15 +74,15 @@ impl TestRow {
     }
 }
 
-impl SelfTest {
+impl SelfTestReport {
     /// The tests that failed, each with the reason.
     pub fn failures(&self) -> impl Iterator<Item = (&TestRow, &Message)> {
         self.rows.iter().filter_map(|row| Some((row, row.failure.as_ref()?)))
     }
 
     /// A page in Markdown with all of it.
-    pub fn report(&self) -> String {
-        let SelfTest { device, facts, rows, seconds } = self;
+    pub fn markdown(&self) -> String {
+        let SelfTestReport { device, facts, rows, seconds } = self;
         let mut page = format!("# `towers selftest` on {device}\n\n");
         let failed = self.failures().count();
         let _ = writeln!(page, "{} tests in {seconds:.0} s, {failed} failed.\n", rows.len());
@@ -153,8 +122,9 @@ mod tests {
             "libcudnn.so.9 in /elsewhere/lib: conv2d of conv2d_1: element 3 is 1e0, not 2e0; 5 images/s";
         let failed = Some(why.into());
         let rows = vec![row("pooling", 0.125, None), row("small_cnn", f32::INFINITY, failed)];
-        let test = SelfTest { device: "a GPU".into(), facts: vec!["driver 13.0".into()], rows, seconds: 1.6 };
-        let page = test.report();
+        let report =
+            SelfTestReport { device: "a GPU".into(), facts: vec!["driver 13.0".into()], rows, seconds: 1.6 };
+        let page = report.markdown();
         assert!(
             page.starts_with("# `towers selftest` on a GPU\n\n2 tests in 2 s, 1 failed.\n\n- driver 13.0\n")
         );

@@ -11,13 +11,14 @@ use tensor_cpu::Cpu;
 /// A training step: a network with the optimizer and the batch of its first step.
 ///
 /// ```
-/// use train::SampleStep;
+/// use diagnose::SampleStep;
 ///
-/// let step = SampleStep::random(models::small_cnn(10)?, "sgd:momentum=0.9".parse()?, 2);
+/// let optimizer = optim::Sgd::keras().momentum(0.9);
+/// let step = SampleStep::random(models::small_cnn(10)?, optimizer, 2);
 /// let results = step.compare(&tensor_cpu::device(1), &tensor_cpu::reference())?;
 /// assert!(results.iter().all(|result| result.agrees()));
 /// assert!(results.iter().any(|result| result.op == "conv2d_weight_gradient"));
-/// # Ok::<(), train::Error>(())
+/// # Ok::<(), diagnose::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct SampleStep {
@@ -39,6 +40,13 @@ pub struct SampleStep {
 /// magnitudes than their changes, and so more rounding.
 const OF_UPDATES: f32 = 1e-2;
 
+/// Samples of a step on the CPU, which the slow reference repeats. A CPU's algorithms don't depend on their
+/// number.
+const ON_CPU: usize = 2;
+
+/// The most activations of a step that a CPU repeats: of a batch of 128 in a large network for CIFAR.
+const ACTIVATIONS: usize = 1 << 28;
+
 /// The name of a graph's replay among the ops of a step.
 pub const REPLAY: &str = "the replay of a CUDA graph";
 /// That of the optimizer.
@@ -46,12 +54,26 @@ const UPDATE: &str = "the optimizer";
 
 impl SampleStep {
     /// The first step on random images.
-    pub fn random(model: Model, optimizer: Optimizer, samples: usize) -> SampleStep {
+    pub fn random(model: Model, optimizer: impl Into<Optimizer>, samples: usize) -> SampleStep {
         let len = model.image().iter().product();
         let images = Initializer::Normal(0.0, 1.0).values(0, "images", &[samples, len]);
         let classes = model.graph().shape(model.logits()).c as u32;
         let labels = (0..samples as u32).map(|k| (k * 7 + 3) % classes).collect();
+        let optimizer = optimizer.into();
         SampleStep { model, optimizer, lr: 0.01, label_smoothing: 0.0, images, labels }
+    }
+
+    /// How many of `samples` a step of a check has: a step that the [`comparison_device`] repeats in seconds, with
+    /// large images too.
+    ///
+    /// # Errors
+    /// If the output of a layer is unused.
+    pub fn checked_samples(model: &Model, device: &Device, samples: usize) -> Result<usize> {
+        let mut samples = if device.kind() == "cpu" { samples.min(ON_CPU) } else { samples };
+        while samples > 1 && model.activation_len(samples, Mode::Training, false)? > ACTIVATIONS {
+            samples = samples.div_ceil(2);
+        }
+        Ok(samples)
     }
 
     /// Makes the step on a device, with a separate network. `other` repeats each op, from the same operands. A
@@ -156,7 +178,7 @@ pub fn comparison_device(device: &Device) -> Device {
 
 /// What may help where an op of a device gives a wrong result, by keys of the table of options. `op` may also be a
 /// topic of the suite `conformance`.
-pub fn way_around(device: &Device, op: &str) -> Message {
+pub(crate) fn way_around(device: &Device, op: &str) -> Message {
     let is_product = ["conv", "linear", "dense"].iter().any(|start| op.starts_with(start));
     match op {
         _ if device.kind() == "cpu" => {
