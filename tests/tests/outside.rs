@@ -120,10 +120,10 @@ const PROJECTS: [Project; 13] = [
     },
     Project {
         crates: &["tensor-cpu", "trained"],
-        features: "",
+        features: "all = [\"trained/keras\", \"trained/onnx\"]",
         program: include_str!("../outside/trained.rs"),
-        prints: &["no/such/run"],
-        packages: 88,
+        prints: &["no/such/run", "needs the feature `keras`"],
+        packages: 69,
         with_features: 88,
     },
 ];
