@@ -56,3 +56,8 @@ pub use imported::Imported;
 pub use loaded::{Loaded, tensors};
 pub use source::{Pixels, Source};
 pub use weights_file::WeightsFile;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
