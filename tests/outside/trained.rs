@@ -1,5 +1,5 @@
 use std::path::Path;
-use trained::{Classifier, Trained};
+use trained::{Classifier, ForeignWeights, Trained};
 
 fn main() {
     match Trained::read(Path::new("no/such/run")) {
@@ -9,4 +9,5 @@ fn main() {
             println!("{}", classifier.classes.join(", "));
         }
     }
+    println!("{}", ForeignWeights::keras(Path::new("net.keras"), None).expect_err("there is no such file"));
 }

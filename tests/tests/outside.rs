@@ -1,5 +1,5 @@
-//! Projects that are not ours use one crate each: they build, they run, and they have few dependencies. Their programs are in
-//! `tests/outside`.
+//! Projects that are not ours use one crate each: they build, they run, and they have few dependencies. Their programs are
+//! examples of the crates, or in `tests/outside`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -21,7 +21,7 @@ const PROJECTS: [Project; 13] = [
     Project {
         crates: &["optim"],
         features: "",
-        program: include_str!("../outside/optim.rs"),
+        program: include_str!("../../crates/optim/examples/straight_line.rs"),
         prints: &["2.00 x + 1.00"],
         packages: 7,
         with_features: 7,
@@ -45,7 +45,7 @@ const PROJECTS: [Project; 13] = [
     Project {
         crates: &["pictures"],
         features: "",
-        program: include_str!("../outside/pictures.rs"),
+        program: include_str!("../../crates/pictures/examples/class_folders.rs"),
         prints: &[
             "(2, 8, 8, 3) of [0, 1], streamed: false",
             "(2, 8, 8, 3) of [0, 1], streamed: true",
@@ -65,7 +65,7 @@ const PROJECTS: [Project; 13] = [
     Project {
         crates: &["metrics"],
         features: "",
-        program: include_str!("../outside/metrics.rs"),
+        program: include_str!("../../crates/metrics/examples/two_workers.rs"),
         prints: &["f1 0.778", "top2_acc 1.000"],
         packages: 10,
         with_features: 10,
@@ -73,7 +73,7 @@ const PROJECTS: [Project; 13] = [
     Project {
         crates: &["files"],
         features: "",
-        program: include_str!("../outside/files.rs"),
+        program: include_str!("../../crates/files/examples/status_file.rs"),
         prints: &["{\"epoch\": 3}", "can't read "],
         packages: 1,
         with_features: 1,
@@ -81,7 +81,7 @@ const PROJECTS: [Project; 13] = [
     Project {
         crates: &["checkpoint"],
         features: "",
-        program: include_str!("../outside/checkpoint.rs"),
+        program: include_str!("../../crates/checkpoint/examples/save_and_resume.rs"),
         prints: &["epoch-0003: after three epochs"],
         packages: 41,
         with_features: 41,
@@ -120,10 +120,10 @@ const PROJECTS: [Project; 13] = [
     },
     Project {
         crates: &["tensor-cpu", "trained"],
-        features: "",
+        features: "all = [\"trained/keras\", \"trained/onnx\"]",
         program: include_str!("../outside/trained.rs"),
-        prints: &["no/such/run"],
-        packages: 88,
+        prints: &["no/such/run", "needs the feature `keras`"],
+        packages: 69,
         with_features: 88,
     },
 ];

@@ -7,6 +7,7 @@ mod arrows;
 mod cycles;
 mod files;
 mod pages;
+mod published;
 mod test_files;
 mod traces;
 mod uses;
@@ -43,6 +44,7 @@ pub fn rules(workspace: &Workspace) -> Result<()> {
     let mut violations = arrows::check(workspace);
     violations.extend(cycles::check(workspace, &files));
     violations.extend(pages::check(&files));
+    violations.extend(published::check(workspace, &files));
     violations.extend(test_files::check(workspace, &files));
     violations.extend(traces::check(&files));
     violations.sort();

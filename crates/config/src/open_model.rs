@@ -5,9 +5,8 @@ use callbacks::CHECKPOINTS;
 use checkpoint::{Checkpoint, Search, Skipped, Store};
 use dataset::Dataset;
 use interchange::Imported;
-use interchange::keras::{self, KerasWeights};
-use interchange::onnx::OnnxNetwork;
-use interchange::pytorch::{TorchWeights, is_state_dict};
+use interchange::keras;
+use interchange::pytorch::is_state_dict;
 use options::message;
 use serde::de::IgnoredAny;
 use std::fs::File;
@@ -32,7 +31,7 @@ pub fn open_model(
     load: impl FnOnce(DataSet) -> Result<Dataset>,
 ) -> Result<Trained> {
     if let Some(file) = assumed.weights.as_ref().filter(|_| ModelKind::of(path) == ModelKind::KerasLayers) {
-        let weights = ForeignWeights::Keras(KerasWeights::read_for(path, file)?);
+        let weights = ForeignWeights::keras(file, Some(path))?;
         return foreign(weights, file, assumed, load);
     }
     assumed.refuse_weights(path)?;
@@ -75,9 +74,9 @@ fn own(path: &Path) -> Result<(Trained, PathBuf)> {
 /// The weights of another program at `path`; `None` if there is something else.
 fn read_foreign(path: &Path) -> Result<Option<ForeignWeights>> {
     Ok(Some(match ModelKind::of(path) {
-        ModelKind::Keras => ForeignWeights::Keras(KerasWeights::read(path)?),
-        ModelKind::PyTorch => ForeignWeights::PyTorch(TorchWeights::read(path)?),
-        ModelKind::Onnx => ForeignWeights::Onnx(OnnxNetwork::read(path)?),
+        ModelKind::Keras => ForeignWeights::keras(path, None)?,
+        ModelKind::PyTorch => ForeignWeights::pytorch(path)?,
+        ModelKind::Onnx => ForeignWeights::onnx(path)?,
         ModelKind::KerasLayers => {
             let reason = message!(
                 "it has the layers of a model and no weights; name it as the model, and by ",

@@ -127,3 +127,8 @@ macro_rules! tests {
         )+
     };
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,6 +4,8 @@
 //! - [`pytorch`] writes a network as a PyTorch module with its state dict, and reads such state dicts;
 //! - [`onnx`] writes it as an ONNX graph, and reads such graphs.
 //!
+//! A [`WeightsFile`] is a file of any of them, with the weights of a network.
+//!
 //! An export writes a [`Source`]: the steps of a graph, its tensors, and its preprocessing. The exported
 //! network takes pictures in PyTorch's layout, `(N, 3, height, width)`, with values from 0 to 255, and gives
 //! logits. It needs nothing besides.
@@ -46,9 +48,16 @@ pub mod onnx;
 pub mod pytorch;
 mod source;
 mod text;
+mod weights_file;
 
 pub use compiled::Compiled;
 pub use error::{Error, Result};
 pub use imported::Imported;
 pub use loaded::{Loaded, tensors};
 pub use source::{Pixels, Source};
+pub use weights_file::WeightsFile;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -273,3 +273,8 @@ mod tests {
         assert_eq!(bytes[4..8], rng.next_u32().to_le_bytes());
     }
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -80,3 +80,8 @@ pub use signature::Signature;
 pub use tensor::{Arena, Home, Parameter, Tensor, TensorId};
 pub use trial::{Trial, TrialRun};
 pub use view::{View, ViewMut};
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

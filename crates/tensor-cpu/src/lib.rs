@@ -58,3 +58,8 @@ pub fn device(threads: usize) -> Device {
 pub fn reference() -> Device {
     Reference.into()
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

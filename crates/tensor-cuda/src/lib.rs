@@ -81,3 +81,8 @@ pub fn device(options: Options) -> program::Result<Device> {
 pub fn emulated(precision: program::Precision) -> program::Result<Device> {
     Ok(Cuda::emulated_with(Options { precision, ..Options::default() })?.into())
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

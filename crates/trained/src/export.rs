@@ -5,7 +5,7 @@ use crate::reversed::reversed;
 use crate::{Error, Result, Trained};
 use augment::{ImageDataGenerator, Mean, parts::Preprocess};
 use checkpoint::{Tensors, load_tensors, save_tensors};
-use interchange::{Pixels, Source, onnx, pytorch};
+use interchange::{Pixels, Source, pytorch};
 use std::path::{Path, PathBuf};
 
 /// What a network is written as.
@@ -66,6 +66,10 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
         save(output, &trained.to_tensors()?)?;
         return Ok(vec![output.to_owned()]);
     }
+    #[cfg(not(feature = "onnx"))]
+    if format == Format::Onnx {
+        return Err(crate::foreign_weights::without("onnx", output));
+    }
     let model = trained.model()?;
     let in_order = match trained.options.reverse_channels {
         false => None,
@@ -85,8 +89,9 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
     if trained.named {
         source = source.dataset(&trained.dataset);
     }
+    #[cfg(feature = "onnx")]
     if format == Format::Onnx {
-        onnx::save(output, &source)?;
+        interchange::onnx::save(output, &source)?;
         return Ok(vec![output.to_owned()]);
     }
     let weights = output.with_extension("safetensors");

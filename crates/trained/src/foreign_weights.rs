@@ -7,10 +7,8 @@ use crate::{ColorMode, Error, ImageSize, Input, Preprocessing, Resizing, Result,
 use checkpoint::Tensors;
 use cifar::{Kind, class_names};
 use dataset::{CHANNELS, Dataset};
-use interchange::Imported;
-use interchange::keras::KerasWeights;
-use interchange::onnx::OnnxNetwork;
 use interchange::pytorch::{Named, TorchWeights};
+use interchange::{Imported, WeightsFile};
 use layers::Step;
 use models::Architecture;
 use options::{Message, message};
@@ -71,34 +69,57 @@ impl Assumed {
 /// Weights of another program, read from a file.
 ///
 /// ```no_run
-/// use interchange::keras::KerasWeights;
 /// use std::path::Path;
 /// use trained::{Assumed, Error, ForeignWeights, Preprocessing};
 ///
 /// let path = Path::new("small_cnn.keras");
-/// let weights = ForeignWeights::Keras(KerasWeights::read(path)?);
+/// let weights = ForeignWeights::keras(path, None)?;
 /// let usual = |_: &str| Some(Preprocessing::DivideBy255);
 /// let trained =
 ///     weights.open(path, &Assumed::default(), usual, |_, _| -> Result<_, Error> { panic!("no data are needed") })?;
 /// println!("{}", trained.network);
 /// # Ok::<(), Error>(())
 /// ```
-pub enum ForeignWeights {
-    /// Weights of Keras.
-    Keras(KerasWeights),
-    /// A state dict of PyTorch.
-    PyTorch(TorchWeights),
-    /// An ONNX graph.
-    Onnx(OnnxNetwork),
-}
+#[derive(Debug)]
+pub struct ForeignWeights(Box<dyn WeightsFile>);
 
 impl ForeignWeights {
-    fn classes(&self) -> Option<usize> {
-        match self {
-            ForeignWeights::Keras(weights) => weights.classes(),
-            ForeignWeights::PyTorch(weights) => weights.classes(),
-            ForeignWeights::Onnx(graph) => graph.network().classes,
-        }
+    /// Weights of a file that was read.
+    pub fn new(file: impl WeightsFile + 'static) -> Self {
+        ForeignWeights(Box::new(file))
+    }
+
+    /// Reads weights of Keras. `layers` is the text of `model.to_json`, for a file of weights alone.
+    ///
+    /// # Errors
+    /// [`Error::Interchange`] for a file that can't be read; [`Error::Run`] without the feature `keras`.
+    pub fn keras(path: &Path, layers: Option<&Path>) -> Result<Self> {
+        #[cfg(feature = "keras")]
+        return Ok(match layers {
+            Some(layers) => Self::new(interchange::keras::KerasWeights::read_for(layers, path)?),
+            None => Self::new(interchange::keras::KerasWeights::read(path)?),
+        });
+        #[cfg(not(feature = "keras"))]
+        return Err(without("keras", layers.unwrap_or(path)));
+    }
+
+    /// Reads a state dict of PyTorch.
+    ///
+    /// # Errors
+    /// [`Error::Interchange`] for a file that can't be read.
+    pub fn pytorch(path: &Path) -> Result<Self> {
+        Ok(Self::new(TorchWeights::read(path)?))
+    }
+
+    /// Reads an ONNX graph.
+    ///
+    /// # Errors
+    /// [`Error::Interchange`] for a file that can't be read; [`Error::Run`] without the feature `onnx`.
+    pub fn onnx(path: &Path) -> Result<Self> {
+        #[cfg(feature = "onnx")]
+        return Ok(Self::new(interchange::onnx::OnnxNetwork::read(path)?));
+        #[cfg(not(feature = "onnx"))]
+        return Err(without("onnx", path));
     }
 
     /// The number of outputs: at most so many that a network of them is built before its weights are
@@ -106,7 +127,7 @@ impl ForeignWeights {
     pub(crate) fn checked_outputs(&self, path: &Path) -> Result<usize> {
         let refuse = |reason: String| Error::run(path, reason);
         let reason = "it has no dense layer at its end, which would tell the number of classes";
-        match self.classes() {
+        match self.0.classes() {
             None => Err(refuse(reason.to_owned())),
             Some(classes) if classes == 0 || classes > 65_536 => Err(refuse(format!(
                 "its last dense layer has {classes} outputs, but there must be between 1 and 65536 classes"
@@ -121,44 +142,22 @@ impl ForeignWeights {
     }
 
     pub(crate) fn assign(&self, steps: &[Step]) -> Result<Tensors> {
-        Ok(match self {
-            ForeignWeights::Keras(weights) => weights.assign(steps)?,
-            ForeignWeights::PyTorch(weights) => weights.assign(steps)?,
-            ForeignWeights::Onnx(graph) => graph.assign(steps)?,
-        })
+        Ok(self.0.assign(steps)?)
     }
 
     /// What people should know about the file, a sentence each.
     pub(crate) fn told(&self) -> Vec<String> {
-        match self {
-            ForeignWeights::Keras(weights) => weights.told(),
-            ForeignWeights::PyTorch(weights) => weights.told(),
-            ForeignWeights::Onnx(_) => Vec::new(),
-        }
+        self.0.told()
     }
 
     /// Height and width of the images, where the file has them.
     pub(crate) fn image_size(&self) -> Option<ImageSize> {
-        let told = match self {
-            ForeignWeights::Keras(weights) => weights.network().and_then(|network| network.image),
-            ForeignWeights::PyTorch(weights) => weights.image_size(),
-            ForeignWeights::Onnx(graph) => graph.network().image,
-        };
-        told.map(|[height, width]| ImageSize { height, width })
-    }
-
-    /// The channels of the images, where the file has them.
-    fn channels(&self) -> Option<usize> {
-        match self {
-            ForeignWeights::Keras(weights) => weights.network().and_then(|network| network.channels),
-            ForeignWeights::PyTorch(weights) => weights.pixels().map(|pixels| pixels.scale.len()),
-            ForeignWeights::Onnx(graph) => graph.network().channels,
-        }
+        self.0.image_size().map(|[height, width]| ImageSize { height, width })
     }
 
     /// Height, width and channels of the images: those in the file, or else those of the data.
     pub(crate) fn image_like(&self, path: &Path, data: [usize; 3]) -> Result<[usize; 3]> {
-        let channels = self.channels().unwrap_or(data[2]);
+        let channels = self.0.channels().unwrap_or(data[2]);
         self.image(path, self.image_size().or(Some(ImageSize::of(data))), ColorMode::of(channels))
     }
 
@@ -170,7 +169,7 @@ impl ForeignWeights {
         assumed: Option<ImageSize>,
         color_mode: Option<ColorMode>,
     ) -> Result<[usize; 3]> {
-        let channels = match (self.channels(), color_mode) {
+        let channels = match (self.0.channels(), color_mode) {
             (Some(told), Some(mode)) => {
                 ColorMode::check(mode.channels(), &format!("the network in {}", path.display()), told)?;
                 told
@@ -204,21 +203,12 @@ impl ForeignWeights {
 
     /// What the file says about its classes.
     pub(crate) fn named(&self, classes: usize) -> Result<Option<Named>> {
-        match self {
-            ForeignWeights::Keras(_) => Ok(None),
-            ForeignWeights::PyTorch(weights) => Ok(weights.named()?),
-            ForeignWeights::Onnx(graph) => Ok(graph.named(classes)?),
-        }
+        Ok(self.0.named(classes)?)
     }
 
     /// What turns pictures into the network's input, where the file says it: an exported module has it in it.
     pub(crate) fn input(&self, path: &Path, image: [usize; 3]) -> Result<Option<Measured>> {
-        let pixels = match self {
-            ForeignWeights::Keras(_) => None,
-            ForeignWeights::PyTorch(weights) => weights.pixels(),
-            ForeignWeights::Onnx(graph) => graph.pixels(),
-        };
-        let Some(pixels) = pixels else { return Ok(None) };
+        let Some(pixels) = self.0.pixels() else { return Ok(None) };
         let reason = || {
             message!(
                 "its pixel_scale must be one positive number a channel, and its pixel_shift one number a channel or a value of \
@@ -335,8 +325,7 @@ impl ForeignWeights {
         let network = self.described()?;
         let names = || std::iter::once(&network.name).chain(&network.parts).map(String::as_str);
         let of_torch = || {
-            let is_of_imagenet =
-                classes == IMAGENET && matches!(self, ForeignWeights::Onnx(graph) if graph.is_of_pytorch());
+            let is_of_imagenet = classes == IMAGENET && self.0.is_of_pytorch();
             let why = || {
                 "as torchvision and timm prepare pixels for networks of ImageNet's 1000 classes".to_owned()
             };
@@ -347,11 +336,7 @@ impl ForeignWeights {
 
     /// The network that the file describes, besides its weights.
     pub(crate) fn described(&self) -> Option<&Imported> {
-        match self {
-            ForeignWeights::Keras(weights) => weights.network(),
-            ForeignWeights::PyTorch(_) => None,
-            ForeignWeights::Onnx(graph) => Some(graph.network()),
-        }
+        self.0.network()
     }
 
     /// The described network with its weights.
@@ -402,22 +387,18 @@ impl ForeignWeights {
         tried.unwrap_or_else(|| Err(refuse(self.unfit(image))))
     }
 
-    /// Whether weights of Keras have the kinds and shapes of those of a built-in network.
+    /// Whether the weights have the kinds and shapes of those of a built-in network.
     fn fits(&self, network: &str, image: [usize; 3], classes: usize) -> bool {
-        match (self, models::by_name_for(network, image, classes)) {
-            (ForeignWeights::Keras(weights), Some(Ok(model))) => weights.fits(&model.steps()),
-            _ => false,
-        }
+        let model = models::by_name_for(network, image, classes);
+        model.is_some_and(|model| model.is_ok_and(|model| self.0.fits(&model.steps())))
     }
 
     /// That no built-in network has these weights, and what to do.
     fn unfit(&self, image: [usize; 3]) -> Message {
         let (names, size) = (models::NAMES.join(", "), ImageSize::of(image));
-        let why = match self {
-            ForeignWeights::PyTorch(_) => {
-                format!("if they are not of towers export, {}", interchange::pytorch::BY_ONNX).into()
-            }
-            _ => message!(
+        let why = match self.0.way_in() {
+            Some(way_in) => format!("if they are not of towers export, {way_in}").into(),
+            None => message!(
                 "name the one that is meant by ",
                 ["network"],
                 ", or the file with its layers by ",
@@ -428,6 +409,13 @@ impl ForeignWeights {
         };
         Message::from(format!("its weights fit none of {names} for images of {size}; ")).and(why)
     }
+}
+
+/// That a file needs a feature of this crate, which has the name of the other program or format.
+#[cfg(not(all(feature = "keras", feature = "onnx")))]
+pub(crate) fn without(feature: &str, path: &Path) -> Error {
+    let reason = format!("this kind of file needs the feature `{feature}` of the crate `trained`");
+    Error::run(path, reason)
 }
 
 /// A number of classes, unless it is one.

@@ -1,11 +1,11 @@
+//! Reads class folders, in memory and streamed.
 use pictures::{ClassFolders, Decoder, Resize};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::temp_dir().join("towers-outside-pictures");
     // A picture of 2 x 2 pixels: a header, and rows of blue, green and red from the bottom up.
     let mut bmp = b"BM\x46\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x02\0\0\0\x01\0\x18\0".to_vec();
-    bmp.resize(54, 0);
-    bmp.extend([0, 0, 255, 0, 0, 255, 0, 0].repeat(2));
+    bmp.extend([vec![0; 24], [0, 0, 255, 0, 0, 255, 0, 0].repeat(2)].concat());
     for name in ["train/cat/1.bmp", "train/dog/1.bmp", "val/cat/2.bmp", "val/dog/2.bmp"] {
         let file = folder.join(name);
         std::fs::create_dir_all(file.parent().expect("it is in a folder"))?;
@@ -18,7 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("{:?} of {:?}, streamed: {}", images.dim(), labels.to_vec(), data.train.files.is_some());
         }
     }
-    let red = Decoder::new([4, 4, 3])?.resize(Resize::ShorterSide(None)).decode(folder.join("val/cat/2.bmp"))?;
+    let red =
+        Decoder::new([4, 4, 3])?.resize(Resize::ShorterSide(None)).decode(folder.join("val/cat/2.bmp"))?;
     println!("the first pixel is {:?}", &red[..3]);
     Ok(std::fs::remove_dir_all(folder)?)
 }

@@ -1,3 +1,5 @@
+//! Replaces a file atomically, and reads it.
+
 use std::io::Write;
 
 fn main() -> Result<(), files::Error> {

@@ -1,3 +1,5 @@
+//! Fits a straight line, by an optimizer and a schedule chosen by their names.
+
 use optim::{Clip, Optimizer, Progress, Schedule};
 
 /// A straight line through four points, by least squares.

@@ -1,3 +1,5 @@
+//! Saves a checkpoint, and finds the newest valid one.
+
 use checkpoint::{Store, Tensors, epoch_name};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
