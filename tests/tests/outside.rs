@@ -123,8 +123,8 @@ const PROJECTS: [Project; 13] = [
         features: "all = [\"trained/keras\", \"trained/onnx\"]",
         program: include_str!("../outside/trained.rs"),
         prints: &["no/such/run", "needs the feature `keras`"],
-        packages: 69,
-        with_features: 88,
+        packages: 70,
+        with_features: 89,
     },
 ];
 

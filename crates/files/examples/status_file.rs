@@ -9,6 +9,6 @@ fn main() -> Result<(), files::Error> {
     files::replace(&path, |file| file.write_all(b"{\"epoch\": 3}"))?;
     println!("{}", files::read_text(&path)?);
     std::fs::remove_dir_all(&folder).map_err(files::Error::io("remove", &folder))?;
-    println!("{}", files::read_text(&path).unwrap_err());
+    println!("{}", files::read_text(&path).expect_err("it was removed"));
     Ok(())
 }

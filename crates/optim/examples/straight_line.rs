@@ -1,6 +1,6 @@
 //! Fits a straight line, by an optimizer and a schedule chosen by their names.
 
-use optim::{Clip, Optimizer, Progress, Schedule};
+use optim::{Optimizer, Progress, Schedule};
 
 /// A straight line through four points, by least squares.
 fn main() -> Result<(), optim::Error> {
@@ -14,7 +14,7 @@ fn main() -> Result<(), optim::Error> {
             let error = slope[0] * x + bias[0] - y;
             (dslope[0], dbias[0]) = (dslope[0] + error * x / 4.0, dbias[0] + error / 4.0);
         }
-        clip.as_ref().map(|clip: &Clip| clip.apply(&mut [&mut dslope, &mut dbias]));
+        clip.iter().for_each(|clip| clip.apply(&mut [&mut dslope, &mut dbias]));
         let lr = schedule.lr(0.3, &Progress::at_step(step, 20, 20)) as f32;
         let [mean, square, other_mean, other_square] = &mut state;
         rule.step(lr, step + 1, &mut slope, &dslope, [mean, square]);
