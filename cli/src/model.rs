@@ -101,7 +101,7 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
         config.training.data = set;
         places
             .apply(&mut config)
-            .map_err(|error| config::Error::about("the data", "unusable", error.to_string()))?;
+            .map_err(|error| config::Error::run(path, error.to_string()))?;
         data::load(&config.training.data, &config.placement.files, true)
     })?;
     let trained = match names {

@@ -2,8 +2,8 @@
 
 use config::tables;
 
-/// The spelling of an option in messages: its flag, or that of its table. What is no option, such as the samples of a preview, has a
-/// flag of its name.
+/// The spelling of an option in messages: its flag, or that of its table. Another parameter, such as the samples of a preview, has a
+/// flag of its own name.
 pub fn flag_of(key: &str) -> String {
     let own = |key| options::find(tables(), key);
     let of_table = || {

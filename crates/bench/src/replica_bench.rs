@@ -49,7 +49,7 @@ pub struct ReplicaBench {
 /// Measures the throughput of replicas that train a recipe's network together, each on random data that is already on its device.
 ///
 /// # Errors
-/// What the devices say, and [`config::Error::Option`] for inference, which replicas do each on its own.
+/// The errors of the devices; [`config::Error::Option`] for inference, in which replicas share no work.
 pub fn bench_replicas(config: &Config, options: &BenchOptions) -> Result<ReplicaBench> {
     check_training(options)?;
     let devices = open_devices(&config.placement.devices, &config.training.arithmetic)?;

@@ -1,4 +1,4 @@
-//! What a training run is: its options, recipes, data and network, without a device.
+//! The description of a training run: its options, recipe, data and network, without a device.
 //!
 //! A [`Config`] has all options of a run and is saved with it as `config.json`; a [`recipe`] is a named one. [`tables`] lists the
 //! options for a command line, files and documentation. [`load_data`] reads the data that a configuration names, and [`open_model`]

@@ -21,7 +21,7 @@ impl Config {
     /// Returns a warning if the file is not the one with the configured digest. A training reads the file by
     /// itself.
     ///
-    /// A new run on a file without a preprocessing gets that which its network [is known
+    /// A new run on a file without a preprocessing gets the one that its network [is known
     /// for](Weights::assumed_preprocessing), unless somebody `named` the one of the configuration.
     ///
     /// # Errors

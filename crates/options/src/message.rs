@@ -29,7 +29,7 @@ impl Message {
         Message(vec![Part::Key(key.into())])
     }
 
-    /// The message with another one behind it.
+    /// The message, followed by another one.
     #[must_use]
     pub fn and(mut self, more: impl Into<Message>) -> Self {
         self.0.extend(more.into().0);

@@ -21,7 +21,7 @@ pub struct Opt {
     pub short: Option<char>,
     /// The environment variable that stands for its flag.
     pub env: Option<&'static str>,
-    /// The key of an option that can't be given beside it.
+    /// The key of an option whose flag excludes this one.
     pub conflict: Option<&'static str>,
     /// The least number that its flag takes, where the default is less.
     pub least: Option<u64>,

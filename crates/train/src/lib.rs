@@ -49,7 +49,7 @@ pub use run::{End, Meter, Outcome, StepOptions, StopFlag, Totals, Training, grad
 pub use callbacks;
 /// The data sets' crate, for callers with their own data.
 pub use cifar;
-/// What a run is.
+/// The configuration of a run.
 pub use config;
 pub use rendezvous;
 
