@@ -26,7 +26,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// use diagnose::{SampleStep, check_devices};
 ///
 /// let devices = [tensor_cpu::device(1)];
-/// check_devices(&devices, |device| {
+/// check_devices(&devices, |device| -> diagnose::Result<_> {
 ///     let model = models::small_cnn(10)?;
 ///     let samples = SampleStep::checked_samples(&model, device, 128)?;
 ///     Ok(SampleStep::random(model, optim::Adam::keras(), samples))
