@@ -99,9 +99,7 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
     let trained = open_model(path, &assumed, |set| {
         let mut config = Config::default();
         config.training.data = set;
-        places
-            .apply(&mut config)
-            .map_err(|error| config::Error::run(path, error.to_string()))?;
+        places.apply(&mut config).map_err(|error| config::Error::run(path, error.to_string()))?;
         data::load(&config.training.data, &config.placement.files, true)
     })?;
     let trained = match names {
