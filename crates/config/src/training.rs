@@ -3,7 +3,7 @@ use crate::forms::MOST;
 use crate::forms::{self, of_optim};
 use crate::precision;
 use crate::{ColorMode, ImageSize, Preprocessing, Resizing};
-use augment::ImageDataGenerator;
+use augment::{ImageDataGenerator, LoaderOptions};
 use callbacks::ReduceLrOnPlateau;
 use dataset::Resize;
 use models::Architecture;
@@ -110,6 +110,13 @@ options! {
         precision: Precision = Precision::Fp32, Kind::OneOf(&["fp32", "tf32", "bf16", "fp16"]), "--precision NAME", with brief("fp32, tf32, bf16 or fp16"), via "precision";
         /// Compute convolutions on the CPU without Winograd transforms: slower, and about one digit more exact
         no_winograd: bool = false, Kind::Switch, "--no-winograd";
+    }
+}
+
+impl Training {
+    /// How the loader goes through the training data: the caller sets the samples of a whole batch.
+    pub fn loader_options(&self) -> LoaderOptions {
+        LoaderOptions::new().seed(self.seed).drop_last(self.drop_last)
     }
 }
 

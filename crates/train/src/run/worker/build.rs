@@ -62,10 +62,7 @@ fn sources(
     let source = |samples: &Samples, augmentation: &ImageDataGenerator, options| {
         Source::new(device, stage, samples, augmentation.build(samples.shape())?, options, shards)
     };
-    let options = LoaderOptions::new()
-        .batch_size(global)
-        .seed(config.training.seed)
-        .drop_last(config.training.drop_last);
+    let options = config.training.loader_options().batch_size(global);
     let train = source(&data.train, &data.augmentation, options)?;
     let options = LoaderOptions::new().batch_size(global).evaluation();
     Ok([train, source(&data.val, &data.augmentation.evaluation(), options)?])

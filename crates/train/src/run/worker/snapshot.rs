@@ -160,7 +160,8 @@ impl Snapshot for Worker<'_> {
     fn batch_picture(&self, count: usize) -> callbacks::Result<Option<Picture>> {
         let RunData { train, augmentation, .. } = &self.run.data;
         let epoch = self.state.epochs_done.saturating_sub(1);
-        let picture = draw(train, augmentation, self.run.config.training.seed, epoch, count);
+        let options = self.run.config.training.loader_options();
+        let picture = draw(train, augmentation, options, epoch, count);
         Ok(Some(picture.map_err(Error::from)?))
     }
 }
