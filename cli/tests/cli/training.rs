@@ -40,6 +40,29 @@ fn quick_beside_another_recipe() {
     assert!(!again.err().contains("--quick"), "{}", again.err());
 }
 
+/// With a learning rate of 0, equal batches of two epochs have equal losses.
+#[test]
+fn samples_are_shuffled_unless_told_otherwise() {
+    let place = Place::new();
+    place.write("flat.toml", "[[layer]]\nclass = 'Flatten'\n[[layer]]\nclass = 'Dense'\n");
+    let train = format!("{SMALL} --model flat.toml --no-augmentation --lr 0 --epochs 2 --log-every 1");
+    let losses = |flag: &str, run: &str| {
+        place.run(&format!("{train} --output {run} {flag}")).ends(0);
+        let steps = place.read(&format!("{run}/history-steps.jsonl"));
+        let loss = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["loss"].clone();
+        let losses = Vec::from_iter(steps.lines().map(loss));
+        let (first, second) = losses.split_at(losses.len() / 2);
+        assert!(first.len() > 1 && first.len() == second.len(), "{losses:?}");
+        (first.to_vec(), second.to_vec())
+    };
+    let (first, second) = losses("--shuffle false", "sorted");
+    assert_eq!(first, second);
+    let drawn = losses("", "drawn");
+    assert!(drawn.0 != drawn.1 && drawn.0 != first);
+    assert_eq!(losses("--shuffle", "told"), drawn);
+    place.refuses("train --resume sorted --epochs 3 --shuffle true", "--shuffle can't change");
+}
+
 /// The main task without a network: a loud warning, synthetic images, half of which are enough for 90% in two epochs, all files
 /// present.
 #[test]

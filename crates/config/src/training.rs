@@ -29,6 +29,8 @@ options! {
         batch_size: usize = 64, Kind::Whole(1), "--batch-size N", with alias("batch"), with conflict("global_batch_size"), with brief("Images per batch of each replica");
         /// Samples per batch over all replicas
         global_batch_size: Option<usize> = None, Kind::Whole(1), "--global-batch-size N";
+        /// Take the training samples in a new order each epoch, as Keras' fit does; with false in the order of the set
+        shuffle: bool = true, Kind::Switch, "--shuffle BOOL";
         /// Leave out the short batch at the end of an epoch
         drop_last: bool = true, Kind::Switch;
         /// The preprocessing of pixels, in training and in evaluation: by the training images' own mean, or as Keras' caffe, tf, torch
@@ -116,7 +118,7 @@ options! {
 impl Training {
     /// How the loader goes through the training data: the caller sets the samples of a whole batch.
     pub fn loader_options(&self) -> LoaderOptions {
-        LoaderOptions::new().seed(self.seed).drop_last(self.drop_last)
+        LoaderOptions::new().seed(self.seed).shuffle(self.shuffle).drop_last(self.drop_last)
     }
 }
 
@@ -140,3 +142,19 @@ pub(crate) const TABLES: [Table; 5] = [
         begins: Some(|| json!(ReduceLrOnPlateau::default())),
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn samples_come_in_a_new_order_or_in_that_of_the_set() {
+        let mut training = crate::recipe("quick").unwrap().training;
+        training.seed = 7;
+        let order = |training: &super::Training, epoch| training.loader_options().order(epoch, 50);
+        // The order of all runs from before the option.
+        let drawn = |epoch| augment::LoaderOptions::new().seed(7).order(epoch, 50);
+        assert!(training.shuffle && drawn(0) != drawn(1));
+        assert_eq!([0, 1].map(|epoch| order(&training, epoch)), [0, 1].map(drawn));
+        training.shuffle = false;
+        assert_eq!([0, 1].map(|epoch| order(&training, epoch)), [0, 1].map(|_| Vec::from_iter(0..50)));
+    }
+}
