@@ -6,7 +6,7 @@ use strsim::osa_distance;
 const SYNONYMS: [(&str, &str); 4] =
     [("gpu", "cuda"), ("edge", "nearest"), ("replicate", "nearest"), ("symmetric", "reflect")];
 
-/// The known name that is closest to `name`, if one is close enough: a synonym, a name with this prefix, or a
+/// The known name that is closest to `name`, if one is close enough: a synonym, the shortest name with this prefix, or a
 /// name with few different letters. Two swapped letters are one mistake; upper case is none.
 ///
 /// ```
@@ -18,7 +18,8 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let known: Vec<&str> = known.into_iter().collect();
     let name = name.to_lowercase();
     let synonym = SYNONYMS.iter().find(|(other, own)| *other == name && known.contains(own));
-    let begins = || known.iter().find(|known| !name.is_empty() && known.starts_with(&name));
+    let longer = known.iter().filter(|known| !name.is_empty() && known.starts_with(&name));
+    let begins = || longer.min_by_key(|known| known.len());
     // Very long names are similar to none, and slow to compare.
     let length = name.chars().count();
     let distance = |known: &&str| match known.chars().count().abs_diff(length) {
@@ -49,6 +50,7 @@ mod tests {
     #[test]
     fn only_near_names_are_meant() {
         let known = ["minigooglenet", "keras-cnn", "resnet18"];
+        assert_eq!(hint("epoch", ["epoch_command", "epochs"]), "; did you mean `epochs`?");
         assert_eq!(hint("resnet", known), "; did you mean `resnet18`?");
         assert_eq!(hint("keras_cnn", known), "; did you mean `keras-cnn`?");
         for far in ["vgg", ""] {
