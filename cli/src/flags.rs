@@ -289,15 +289,14 @@ pub fn default_dir() -> PathBuf {
 }
 
 /// The flag (with its value) that starts the table of a key, if the configuration lacks that table and the
-/// key does not start it.
+/// key does not start it: that of the table's name, or else of its first option.
 fn absent_table(config: &Config, key: &str) -> Option<String> {
     let (name, option) = key.split_once('.')?;
     let table = config::table(name).filter(|table| table.begins.is_some())?;
-    if !config.get(name).is_null() || option == "path" {
+    let mut top = tables().iter().filter(|table| table.key.is_empty()).flat_map(|table| table.options);
+    let head = top.find(|option| option.name == name).or(table.options.first())?;
+    if !config.get(name).is_null() || option == head.name {
         return None;
     }
-    let top = tables().iter().filter(|table| table.key.is_empty()).flat_map(|table| table.options);
-    let head = top.chain(table.options.iter().filter(|option| option.name == "path"));
-    let head = head.into_iter().find(|option| option.name == name || option.name == "path")?;
     Some(format!("{} {}", head.flag()?, head.value_name().unwrap_or_default()))
 }

@@ -122,7 +122,7 @@ fn a_run_goes_on_without_a_log_that_failed() {
             all.retain(|warning| warning.starts_with("the log broke"));
             all
         };
-        let says = "the log broke; the run goes on, and writes no more there";
+        let says = "the log broke; the run goes on without it";
         // A log that failed hears no more.
         assert_eq!(warnings(log), [""; 0]);
         assert_eq!(warnings(other), if at_step { vec![] } else { vec![says.to_owned()] });

@@ -56,7 +56,7 @@ impl<'o> ObserverGroup<'o> {
                 Some(Ok(answer)) => answers.push(answer),
                 Some(Err(failed)) if observer.is_optional() => {
                     dropped.push(number);
-                    warnings.push(failed.message().and("; the run goes on, and writes no more there"));
+                    warnings.push(failed.message().and("; the run goes on without it"));
                 }
                 Some(Err(failed)) => _ = error.get_or_insert(failed),
                 None => {}
