@@ -47,6 +47,28 @@ fn all_callbacks_of_keras_in_one_run() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn a_command_follows_every_epoch() {
+    let place = Place::new();
+    let command = "[epoch_command]\ncommand = 'echo \"epoch $TOWERS_EPOCH: $TOWERS_VAL_ACC\"; test -f \"$TOWERS_RUN/config.json\"'";
+    place.write("told.toml", format!("like = 'quick'\n{command}\n"));
+    let small = SMALL.replace("--quick", "--recipe told.toml");
+    let told = place.run(&format!("{small} --epochs 2")).ends(0);
+    for row in place.read("run/history.csv").lines().skip(1) {
+        let row = Vec::from_iter(row.split(','));
+        let line = format!("epoch {}: {}\n", row[0], row[4]);
+        assert!(told.err().contains(&line) && !told.out().contains(&line), "{line}: {}", told.err());
+    }
+    assert!(!told.err().contains("warning: --epoch-command"), "{}", told.err());
+    // The flag replaces it, and a failure is told once.
+    let failed = place.run("train --resume run --epochs 4 --no-progress --epoch-command false").ends(0);
+    let says = "--epoch-command is `false`, which ended with exit status: 1, but must be a command that ends with status 0; \
+                the run goes on without it";
+    assert_eq!(failed.complains(says).err().matches("which ended with").count(), 1);
+    assert_eq!(place.read("run/history.csv").lines().count(), 5);
+}
+
 /// All files name them, options watch them, and `evaluate` computes the same.
 #[test]
 fn a_run_measures_what_it_is_told() {

@@ -1,9 +1,9 @@
 use crate::callback::{Callback, Outside, Run};
 use crate::monitor::MEASURED;
 use crate::{
-    CheckpointOptions, Checkpoints, CsvLogOptions, Curves, EarlyStop, EarlyStopping, Environment, Error,
-    History, LrLogOptions, MaxTime, ModelCheckpointOptions, Observer, Result, StepHistory,
-    TensorBoardOptions, checkpoints, early_stopping, max_time,
+    CheckpointOptions, Checkpoints, CsvLogOptions, Curves, EarlyStop, EarlyStopping, Environment,
+    EpochCommandOptions, Error, History, LrLogOptions, MaxTime, ModelCheckpointOptions, Observer, Result,
+    StepHistory, TensorBoardOptions, checkpoints, early_stopping, max_time,
 };
 use metrics::ALWAYS;
 use options::{Kind, Refused, Table, message, options};
@@ -98,6 +98,8 @@ outputs! {
     lr_log: LrLogOptions;
     /// Files for TensorBoard.
     tensorboard: TensorBoardOptions;
+    /// A command after every epoch.
+    epoch_command: EpochCommandOptions;
 }
 
 fn read_early_stop(text: &str) -> Result<Value, Refused> {
@@ -255,14 +257,15 @@ mod tests {
             csv_log: Some(CsvLogOptions { path: "log.csv".into(), ..CsvLogOptions::default() }),
             lr_log: Some(LrLogOptions { path: "lr.csv".into(), ..LrLogOptions::default() }),
             tensorboard: Some(TensorBoardOptions { path: "logs".into(), ..TensorBoardOptions::default() }),
+            epoch_command: Some(EpochCommandOptions { command: "true".into() }),
             plot: Some("plot.svg".into()),
             ..Outputs::default()
         };
         let run = Run::new(folder.path(), "");
         let callbacks = from_config(&outputs, &run).unwrap();
         let optional: Vec<bool> = callbacks.iter().map(|callback| callback.is_optional()).collect();
-        // Checkpoints, history, environment, steps; CSV, learning rates, TensorBoard, two times curves.
-        assert_eq!(optional, [false, false, false, false, true, true, true, true, true]);
+        // Checkpoints, history, environment, steps; CSV, learning rates, TensorBoard, the command, two times curves.
+        assert_eq!(optional, [false, false, false, false, true, true, true, true, true, true]);
         let every = Outputs {
             checkpoints: CheckpointOptions { every_steps: 7, ..CheckpointOptions::default() },
             ..outputs
