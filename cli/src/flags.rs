@@ -255,11 +255,12 @@ impl<K: Keys> Flags<K> {
     /// Makes the paths of data and weights absolute: a run may be resumed or repeated from another folder.
     fn find_data(&self, config: &mut Config) {
         let data = &mut config.training.data;
+        let path = Path::new(&data.dataset);
         if self.has("data.dataset")
-            && Path::new(&data.dataset).is_dir()
-            && let Ok(folder) = std::path::absolute(&data.dataset)
+            && (path.is_dir() || path.is_file() && !data.is_named())
+            && let Ok(path) = std::path::absolute(path)
         {
-            data.dataset = folder.to_string_lossy().into_owned();
+            data.dataset = path.to_string_lossy().into_owned();
         }
         if K::has("data.data_dir") {
             let folder = config.placement.files.data_dir.get_or_insert_with(default_dir);

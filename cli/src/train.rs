@@ -307,7 +307,10 @@ fn load(
 fn images(config: &Config, data: &Dataset) -> String {
     let (train, test) = (data.train.len(), data.test.len());
     match (&data.validation_from, config.training.augmentation.validation_split) {
-        (None, _) => format!("{train} training, {test} test images"),
+        (None, _) => {
+            let validation = data.validation.as_ref().map(|split| format!(" {} validation,", split.len()));
+            format!("{train} training,{} {test} test images", validation.unwrap_or_default())
+        }
         (Some(from), 0.0) => {
             let validation = data.validation.as_ref().map_or(test, |split| split.len());
             format!("{train} training images, {validation} validation images {from}")

@@ -109,9 +109,9 @@ fn beside(recipe: &Path, text: &str, config: &mut Config) -> Result<(), String> 
         *weights = std::path::absolute(found).unwrap_or_else(|_| found.clone());
     }
     let data = &mut config.training.data;
-    let folder = recipe.parent().map(|folder| folder.join(&data.dataset)).filter(|folder| folder.is_dir());
-    if let Some(folder) = folder.filter(|_| !data.is_named())
-        && let Ok(absolute) = std::path::absolute(folder)
+    let beside = recipe.parent().map(|folder| folder.join(&data.dataset)).filter(|path| path.exists());
+    if let Some(path) = beside.filter(|_| !data.is_named())
+        && let Ok(absolute) = std::path::absolute(path)
     {
         data.dataset = text_of(absolute)?;
     }
@@ -121,7 +121,7 @@ fn beside(recipe: &Path, text: &str, config: &mut Config) -> Result<(), String> 
 /// A path as a string of a configuration.
 fn text_of(path: PathBuf) -> Result<String, String> {
     path.into_os_string().into_string().map_err(|path| {
-        format!("its pictures are in {}, a path that is not UTF-8; rename the folder", path.display())
+        format!("its pictures are in {}, a path that is not UTF-8; rename it", path.display())
     })
 }
 
@@ -426,7 +426,7 @@ mod tests {
         use std::os::unix::ffi::OsStringExt as _;
         let path = PathBuf::from(std::ffi::OsString::from_vec(b"/data/caf\xe9".to_vec()));
         let error = text_of(path).unwrap_err();
-        assert!(error.ends_with("a path that is not UTF-8; rename the folder"), "{error}");
+        assert!(error.ends_with("a path that is not UTF-8; rename it"), "{error}");
         assert_eq!(text_of("/data/café".into()).as_deref(), Ok("/data/café"));
     }
 

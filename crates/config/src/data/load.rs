@@ -67,17 +67,16 @@ impl DataSet {
         }
     }
 
-    /// Refuses a folder of class folders that no longer exists. `named_by` is its source, such as `the run's
+    /// Refuses a folder or a file that no longer exists. `named_by` is its source, such as `the run's
     /// config.json`.
     ///
     /// # Errors
     /// [`Error::Moved`].
     pub fn check_folder(&self, named_by: &'static str) -> Result<()> {
-        let folder = Path::new(&self.dataset);
-        if self.is_named() || folder.is_dir() {
-            return Ok(());
+        match formats::find(&self.dataset) {
+            Some(_) => Ok(()),
+            None => Err(Error::Moved { folder: PathBuf::from(&self.dataset), named_by }),
         }
-        Err(Error::Moved { folder: folder.to_owned(), named_by })
     }
 }
 
@@ -86,7 +85,7 @@ impl DataSet {
 /// `listener` is called for downloads, and for files in class folders that are skipped.
 ///
 /// # Errors
-/// [`Error::Data`] with the remedies if it is not available; [`Error::Option`] for a name that is neither a data set nor a folder.
+/// [`Error::Data`] with the remedies if it is not available; [`Error::Option`] for what is neither a data set nor a folder or file of a known format.
 pub fn load_data(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
     let data = load(set, files, false, listener)?;
     if data.train.is_empty() {
@@ -123,9 +122,10 @@ fn load(
     }
     let Some(format) = formats::find(&set.dataset) else {
         let name = set.dataset.as_str();
-        let found = if Path::new(name).exists() { "is not a folder" } else { "does not exist" };
+        let found = if Path::new(name).exists() { "has no known format" } else { "does not exist" };
         let (names, hint) = (formats::names().collect::<Vec<_>>().join(", "), hint(name, formats::names()));
-        let accepted = format!("{names}, or a folder of class folders with pictures{hint}");
+        let paths: String = formats::paths().map(|path| format!(", or {path}")).collect();
+        let accepted = format!("{names}{paths}{hint}");
         return Err(Error::option("data.dataset", format!("`{name}`, which {found}"), accepted));
     };
     let mut data = format.read(Request { set, files, whole, listener: &mut listener })?;

@@ -9,8 +9,12 @@ use std::path::Path;
 pub(crate) struct ClassFolders;
 
 impl Format for ClassFolders {
-    fn is_in(&self, folder: &Path) -> bool {
-        folder.is_dir()
+    fn path(&self) -> Option<&'static str> {
+        Some("a folder of class folders with pictures")
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        path.is_dir()
     }
 
     fn streams(&self) -> bool {

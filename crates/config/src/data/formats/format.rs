@@ -4,15 +4,20 @@ use cifar::SIDE;
 use dataset::{CHANNELS, Dataset};
 use std::path::Path;
 
-/// A format of data: what names it, or which folders have it, and how it is read.
+/// A format of data: what names it, or which folders and files have it, and how it is read.
 pub(crate) trait Format: Sync {
-    /// The values of `data.dataset` that name it; none of a format of folders.
+    /// The values of `data.dataset` that name it; none of a format of folders and files.
     fn names(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Whether a folder has this format.
-    fn is_in(&self, _folder: &Path) -> bool {
+    /// What folders and files have it, in words.
+    fn path(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether the folder or file at this path has this format.
+    fn is_at(&self, _path: &Path) -> bool {
         false
     }
 

@@ -8,8 +8,12 @@ use std::path::Path;
 pub(crate) struct Idx;
 
 impl Format for Idx {
-    fn is_in(&self, folder: &Path) -> bool {
-        idx::is_in(folder)
+    fn path(&self) -> Option<&'static str> {
+        Some("a folder of idx files")
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        idx::is_in(path)
     }
 
     fn read(&self, Request { set, .. }: Request<'_>) -> Result<Dataset> {

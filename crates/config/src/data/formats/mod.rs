@@ -15,7 +15,7 @@ use official::Official;
 use std::path::Path;
 use synthetic::Synthetic;
 
-/// Folders have the first of these formats that is in them.
+/// Folders and files have the first of these formats that is there.
 const FORMATS: [&dyn Format; 7] = [
     &Official { names: &["auto", "cifar10"], kind: Kind::Cifar10 },
     &Official { names: &["cifar100"], kind: Kind::Cifar100 },
@@ -31,10 +31,15 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     FORMATS.into_iter().flat_map(Format::names).copied()
 }
 
-/// The format of this name, or of this folder.
+/// What folders and files have a format, in words.
+pub(crate) fn paths() -> impl Iterator<Item = &'static str> {
+    FORMATS.into_iter().filter_map(Format::path)
+}
+
+/// The format of this name, or of this folder or file.
 pub(crate) fn find(dataset: &str) -> Option<&'static dyn Format> {
     let named = FORMATS.into_iter().find(|format| format.names().contains(&dataset));
-    named.or_else(|| FORMATS.into_iter().find(|format| format.is_in(Path::new(dataset))))
+    named.or_else(|| FORMATS.into_iter().find(|format| format.is_at(Path::new(dataset))))
 }
 
 impl DataSet {
@@ -43,8 +48,8 @@ impl DataSet {
         find(&self.dataset).unwrap_or(&ClassFolders)
     }
 
-    /// Whether this is a named data set, not a folder.
-    pub(crate) fn is_named(&self) -> bool {
+    /// Whether this is a named data set, not a folder or a file.
+    pub fn is_named(&self) -> bool {
         names().any(|name| name == self.dataset)
     }
 
