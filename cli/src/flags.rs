@@ -252,7 +252,7 @@ impl<K: Keys> Flags<K> {
         Ok(())
     }
 
-    /// Makes the paths of data and weights absolute: a run may be resumed or repeated from another folder.
+    /// Makes the paths of data, weights and names absolute: a run may be resumed or repeated from another folder.
     fn find_data(&self, config: &mut Config) {
         let data = &mut config.training.data;
         let path = Path::new(&data.dataset);
@@ -266,10 +266,13 @@ impl<K: Keys> Flags<K> {
             let folder = config.placement.files.data_dir.get_or_insert_with(default_dir);
             *folder = std::path::absolute(&*folder).unwrap_or_else(|_| folder.clone());
         }
-        if self.has("weights")
-            && let Some(file) = &mut config.training.weights
+        let training = &mut config.training;
+        for (key, file) in
+            [("weights", &mut training.weights), ("data.class_names", &mut training.data.class_names)]
         {
-            *file = std::path::absolute(&*file).unwrap_or_else(|_| file.clone());
+            if let Some(file) = file.as_mut().filter(|_| self.has(key)) {
+                *file = std::path::absolute(&*file).unwrap_or_else(|_| file.clone());
+            }
         }
     }
 }
