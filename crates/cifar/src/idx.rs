@@ -26,7 +26,7 @@ pub(crate) const FILES: [&str; 4] = [
 /// The most bytes of an array.
 const MOST: usize = 2 << 30;
 /// The largest height and width of an image.
-const MOST_ASIDE: usize = 1024;
+pub(crate) const MOST_ASIDE: usize = 1024;
 
 /// An array of bytes, and its sizes.
 struct Array {
@@ -122,7 +122,7 @@ pub(crate) fn labels_of(
     kind: Option<Kind>,
     labels: impl ExactSizeIterator<Item = i64>,
 ) -> Result<Vec<u16>> {
-    let classes = kind.map_or(usize::from(u8::MAX) + 1, Kind::classes);
+    let classes = kind.map_or(usize::from(u16::MAX) + 1, Kind::classes);
     let checked = |(record, label)| match u16::try_from(label) {
         Ok(value) if usize::from(value) < classes => Ok(value),
         _ => Err(Error::Label { path: path.into(), record, label, classes }),

@@ -50,7 +50,7 @@ mod find;
 pub mod idx;
 mod kinds;
 mod layout;
-mod npz;
+pub mod npz;
 mod official;
 mod pickle;
 mod progress;
