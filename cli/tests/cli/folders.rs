@@ -2,9 +2,10 @@
 
 use super::Place;
 use image::{Rgb, RgbImage};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::ops::Range;
+use std::path::Path;
 
 const TRAIN: &str = "train --recipe quick --batch-size 8 --output run --no-progress";
 
@@ -144,6 +145,42 @@ fn a_run_goes_on_with_a_folder_that_has_moved() {
     fs::rename(at("moved"), at("again")).unwrap();
     let gone = "there is no folder moved, where the model's file expects its pictures";
     place.refuses("evaluate run", gone);
+}
+
+/// An archive of `tests/golden/numpy_npz.py`: 5, 1 and 2 images of four classes.
+#[test]
+fn arrays_of_numpy_are_a_data_set() {
+    let place = Place::new();
+    place.make_folder("data");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/numpy_npz");
+    let file = place.path().join("data/scans.npz");
+    fs::copy(golden.join("channel.npz"), &file).unwrap();
+    place.write("data/names.txt", "a\nb\nc\nd\n");
+    let train = "train --quick --batch-size 2 --image-size 8 --no-progress --epochs 1 --output run";
+    let ran = place.run(&format!("{train} --dataset data/scans.npz --class-names data/names.txt")).ends(0);
+    ran.complains("small_cnn on scans at 8x8 in grey (5 training, 1 validation, 2 test images)");
+    let measured = object(&place, "evaluate run --json");
+    assert_eq!((&measured["samples"], &measured["classes"]), (&json!(2), &json!(["a", "b", "c", "d"])));
+    // A resume from elsewhere finds it.
+    let mut resume = place.command("train --resume ../run --epochs 2 --no-progress");
+    assert!(resume.current_dir(place.path().join("data")).status().unwrap().success());
+    // A recipe has it beside it.
+    place.write("data/scans.toml", "like = 'quick'\n[data]\ndataset = 'scans.npz'\n");
+    place.run(&format!("{train}s --recipe data/scans.toml")).ends(0);
+    for (name, says) in [
+        (
+            "floats",
+            "x_test.npy: its values are `<f8`, expected whole numbers from 0 to 255; save it as uint8",
+        ),
+        ("no_test_labels", "there is no y_test.npy in it"),
+    ] {
+        fs::copy(golden.join(format!("{name}.npz")), &file).unwrap();
+        place.fails(&format!("{train}-{name} --dataset data/scans.npz"), says);
+    }
+    fs::remove_file(&file).unwrap();
+    place.refuses("train --resume run --epochs 3", "data/scans.npz, where the run's config.json expects its");
+    let says = "--dataset is `data/scans.npz`, which does not exist, but must be auto";
+    place.refuses(&format!("{train}x --dataset data/scans.npz"), says);
 }
 
 /// Labels are numbers of a data set's classes; only the names have a meaning.

@@ -86,8 +86,8 @@ options! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct DataSet {
         ["Data"]
-        /// The data: auto (CIFAR-10), cifar10, cifar100, mnist, fashion-mnist, synthetic, or a folder of class folders with pictures
-        dataset: String = "auto".to_owned(), Kind::Text, "--dataset NAME|DIR", with brief("auto (CIFAR-10), mnist, synthetic, or a folder of class folders");
+        /// The data: auto (CIFAR-10), cifar10, cifar100, mnist, fashion-mnist, synthetic, an .npz file of NumPy's, or a folder of class folders with pictures
+        dataset: String = "auto".to_owned(), Kind::Text, "--dataset NAME|DIR|FILE", with brief("auto (CIFAR-10), mnist, synthetic, or a folder of class folders");
         /// Scale the pictures of class folders, or the images of MNIST, to N x N, or to height x width, as in 48x40; by default 32, or 28
         image_size: Option<ImageSize> = None, Kind::form(forms::image_size, ImageSize::ACCEPTED), "--image-size N|HxW", with alias("crop"), with brief("Scale the pictures of a folder to N x N");
         /// The channels of the images: rgb or grayscale, as Keras names them; by default those of the model's file or of the data

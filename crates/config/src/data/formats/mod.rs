@@ -3,6 +3,7 @@
 mod class_folders;
 mod format;
 mod idx;
+mod npz;
 mod official;
 mod synthetic;
 
@@ -11,17 +12,19 @@ use cifar::Kind;
 use class_folders::ClassFolders;
 pub(crate) use format::{Format, Request};
 use idx::Idx;
+use npz::Npz;
 use official::Official;
 use std::path::Path;
 use synthetic::Synthetic;
 
 /// Folders and files have the first of these formats that is there.
-const FORMATS: [&dyn Format; 7] = [
+const FORMATS: [&dyn Format; 8] = [
     &Official { names: &["auto", "cifar10"], kind: Kind::Cifar10 },
     &Official { names: &["cifar100"], kind: Kind::Cifar100 },
     &Official { names: &["mnist"], kind: Kind::Mnist },
     &Official { names: &["fashion-mnist"], kind: Kind::FashionMnist },
     &Synthetic,
+    &Npz,
     &Idx,
     &ClassFolders,
 ];
@@ -76,6 +79,12 @@ mod tests {
         assert!(find(folder).is_some_and(|format| format.streams()), "class folders");
         std::fs::write(place.path().join("t10k-labels-idx1-ubyte.gz"), "").unwrap();
         assert!(find(folder).is_some_and(|format| !format.streams()), "idx files");
-        assert!(find("no/such/folder").is_none());
+        assert!(find("no/such/folder").is_none() && find("no/such.npz").is_none());
+        let file = place.path().join("scans.npz");
+        std::fs::write(&file, "").unwrap();
+        assert!(
+            find(file.to_str().unwrap())
+                .is_some_and(|format| format.path().is_some_and(|path| path.contains("npz")))
+        );
     }
 }
