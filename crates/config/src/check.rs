@@ -28,25 +28,25 @@ impl Config {
     /// # Errors
     /// [`Error::Option`] with the option, its value and the accepted values.
     pub fn check(&self) -> Result<()> {
-        self.checked(self.training.data.image(), self.some_classes()).map(drop)
+        match self.checked(self.training.data.image(), self.some_classes()) {
+            Err(Error::Network(layers::Error::Images { network, given, smallest })) => refuse(
+                "data.image_size",
+                given,
+                format!("at least {smallest} (height x width) with the network {network}"),
+            ),
+            checked => checked.map(drop),
+        }
     }
 
     /// The network for images of this height, width and channels and this number of classes, once all options are checked
     /// against each other, and against it.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// As [`check`](Self::check); [`Error::Network`] for images that are too small for the network.
     pub fn checked(&self, image: [usize; 3], classes: usize) -> Result<Checked> {
         self.check_name()?;
         self.check_options(image)?;
-        match self.network(image, classes) {
-            Err(Error::Network(layers::Error::Images { network, given, smallest })) => refuse(
-                "data.image_size",
-                given,
-                format!("at least {smallest} (height x width) with the network {network}"),
-            ),
-            model => self.fitting(model?),
-        }
+        self.fitting(self.network(image, classes)?)
     }
 
     /// As [`checked`](Self::checked), with a network of the caller's and any name in the configuration.

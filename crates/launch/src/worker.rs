@@ -22,7 +22,7 @@ pub struct Worker {
     pub rank: usize,
     child: Child,
     status: Option<ExitStatus>,
-    reader: Option<JoinHandle<()>>,
+    readers: Vec<JoinHandle<()>>,
     kept: Arc<Mutex<VecDeque<String>>>,
 }
 
@@ -49,12 +49,12 @@ impl Worker {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let failed = Error::system(format!("the process of rank {rank} can't be started"));
         let child = command.spawn().map_err(failed)?;
-        let mut worker = Worker { rank, child, status: None, reader: None, kept: Arc::default() };
+        let mut worker = Worker { rank, child, status: None, readers: Vec::new(), kept: Arc::default() };
         if let Some(out) = worker.child.stdout.take() {
-            worker.read_output(out, verbose)?;
+            worker.readers.push(worker.read_output(out, verbose)?);
         }
         if let Some(err) = worker.child.stderr.take() {
-            worker.reader = Some(worker.read_output(err, verbose)?);
+            worker.readers.push(worker.read_output(err, verbose)?);
         }
         Ok(worker)
     }
@@ -92,12 +92,16 @@ impl Worker {
 
     /// The last lines of an ended process that were not shown.
     pub fn last_lines(&self) -> Vec<String> {
+        self.wait_for_output();
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    }
+
+    /// Waits until all output of an ended process was read.
+    fn wait_for_output(&self) {
         let until = Instant::now() + LAST_LINES_WAIT;
-        let reading = || self.reader.as_ref().is_some_and(|reader| !reader.is_finished());
-        while reading() && Instant::now() < until {
+        while self.readers.iter().any(|reader| !reader.is_finished()) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 
     /// Sends a request to the process, if it has not ended. Until its end is known, its id can't be reused.
@@ -112,10 +116,11 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.request(Request::Kill);
-        if self.status.is_none() {
-            // A killed process ends soon; `wait` frees its id.
-            let _ = self.child.wait();
+        if self.status.is_some() {
+            return self.wait_for_output();
         }
+        // A killed process ends soon; `wait` frees its id.
+        let _ = self.child.wait();
     }
 }
 
