@@ -344,6 +344,12 @@ fn announce(
         for skipped in &resume.skipped {
             note(format_args!("warning: a checkpoint was skipped: {skipped}"));
         }
+        if let Some(command) = resume.command.as_ref().filter(|_| config.outputs.epoch_command.is_none()) {
+            let command = shell_word(command);
+            note(format_args!(
+                "warning: the run had --epoch-command {command}; give it again to run it, since a run may come from anywhere"
+            ));
+        }
         let TrainState { epochs_done: epoch, partial, .. } = &resume.state;
         let at = match partial.steps {
             0 => format!("after epoch {epoch}"),

@@ -51,22 +51,29 @@ fn all_callbacks_of_keras_in_one_run() {
 #[test]
 fn a_command_follows_every_epoch() {
     let place = Place::new();
-    let command = "[epoch_command]\ncommand = 'echo \"epoch $TOWERS_EPOCH: $TOWERS_VAL_ACC\"; test -f \"$TOWERS_RUN/config.json\"'";
-    place.write("told.toml", format!("like = 'quick'\n{command}\n"));
-    let small = SMALL.replace("--quick", "--recipe told.toml");
-    let told = place.run(&format!("{small} --epochs 2")).ends(0);
+    // The test splits arguments at blanks.
+    place.write(
+        "tell.sh",
+        "echo \"epoch $TOWERS_EPOCH: $TOWERS_VAL_ACC\"; test -f \"$TOWERS_RUN/config.json\"",
+    );
+    let told = place.run(&format!("{SMALL} --epochs 2 --epoch-command .${{IFS}}./tell.sh")).ends(0);
     for row in place.read("run/history.csv").lines().skip(1) {
         let row = Vec::from_iter(row.split(','));
         let line = format!("epoch {}: {}\n", row[0], row[4]);
         assert!(told.err().contains(&line) && !told.out().contains(&line), "{line}: {}", told.err());
     }
     assert!(!told.err().contains("warning: --epoch-command"), "{}", told.err());
-    // The flag replaces it, and a failure is told once.
-    let failed = place.run("train --resume run --epochs 4 --no-progress --epoch-command false").ends(0);
+    // A checkpoint or a recipe runs nothing by itself.
+    let resumed = place.run("train --resume run --epochs 3 --no-progress").ends(0);
+    resumed.complains("warning: the run had --epoch-command '.${IFS}./tell.sh'; give it again to run it");
+    place.write("told.toml", "like = 'quick'\n[epoch_command]\ncommand = 'true'\n");
+    place.refuses("train --recipe told.toml", "a file must not choose a program to run");
+    // A failure is told once.
+    let failed = place.run("train --resume run --epochs 5 --no-progress --epoch-command false").ends(0);
     let says = "--epoch-command is `false`, which ended with exit status: 1, but must be a command that ends with status 0; \
                 the run goes on without it";
     assert_eq!(failed.complains(says).err().matches("which ended with").count(), 1);
-    assert_eq!(place.read("run/history.csv").lines().count(), 5);
+    assert_eq!(place.read("run/history.csv").lines().count(), 6);
 }
 
 /// All files name them, options watch them, and `evaluate` computes the same.

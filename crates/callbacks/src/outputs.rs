@@ -134,6 +134,12 @@ impl Outputs {
         }
     }
 
+    /// Takes the command after every epoch out. Whoever reads options from a file does so: a recipe or a checkpoint of
+    /// somebody else must not choose a program to run.
+    pub fn take_command(&mut self) -> Option<String> {
+        self.epoch_command.take().map(|options| options.command)
+    }
+
     /// The names of the metrics of every epoch.
     pub fn metric_names(&self) -> Vec<String> {
         let measured = self.metrics.iter().map(|name| format!("val_{name}"));

@@ -42,7 +42,7 @@ pub fn recipe(name: &str) -> Result<Config> {
 /// command line.
 ///
 /// The recipe of a run has its options, replicas and data, so that it trains the same network again. The
-/// devices are not taken over, and neither are outputs outside of the run's folder.
+/// devices are not taken over, and neither are outputs outside of the run's folder, nor a command after every epoch.
 ///
 /// # Errors
 /// [`Error::Option`] for a name that is not among [`RECIPES`], [`Error::Recipe`] for an invalid file;
@@ -84,6 +84,7 @@ fn of_run(path: &Path) -> Result<Config> {
     let devices = Devices { replicas, pipeline_stages, split_at, ..Devices::default() };
     config.placement = Placement { devices, ..config.placement };
     config.outputs.forget_outside();
+    config.outputs.take_command();
     // It still differs so from the recipe that the run is based on.
     let kept = |key: &String| config.get(key) == run.get(key);
     config.changed = run.changed.iter().filter(|key| kept(key)).cloned().collect();
@@ -192,7 +193,13 @@ fn read(text: &str, name: &str) -> Result<Config> {
             None => set(&mut config, &[&key], &value)?,
         }
     }
-    Ok(config)
+    match config.outputs.take_command() {
+        None => Ok(config),
+        Some(_) => Err(refuse(format!(
+            "{}`epoch_command` is for the command line and for Rust alone: a file must not choose a program to run",
+            line(text, &["epoch_command"])
+        ))),
+    }
 }
 
 /// The recipe's description of itself.
@@ -266,7 +273,11 @@ fn check(config: &Config) -> Result<(), String> {
     config.check().map_err(|error| error.to_string())
 }
 
-/// A recipe as TOML. [`read_recipe`] reads it back as the same recipe, and so the same run bit for bit.
+fn without_command(config: &Config) -> Config {
+    config.with(|config| _ = config.outputs.take_command())
+}
+
+/// A recipe as TOML, without a command after every epoch. [`read_recipe`] reads it back as the same recipe, and so the same run bit for bit.
 ///
 /// # Errors
 /// [`Error::Recipe`] if a value can't be written.
@@ -277,7 +288,7 @@ pub fn write_recipe(config: &Config) -> Result<String> {
         Ok(format!("{key} = {}\n", toml::Value::try_from(value).map_err(refuse)?))
     };
     let json = |config: &Config| serde_json::to_value(config).unwrap_or_default();
-    let (own, blank) = (json(config), json(&Config::default()));
+    let (own, blank) = (json(&without_command(config)), json(&Config::default()));
     let mut text = line("recipe", &config.recipe.as_str().into())?;
     for key in NEEDED {
         text += &line(key, &own[key])?;
@@ -481,6 +492,10 @@ mod tests {
             ("epochs = 3", "`model` is missing"),
             ("like = 'quick'\nepochs = ", "line 2: "),
             ("like = 'quick'\n[early_stop]\npatient = 3", "there is no key `early_stop.patient`"),
+            (
+                "like = 'quick'\n[epoch_command]\ncommand = 'true'",
+                "line 2: `epoch_command` is for the command line",
+            ),
             (
                 "like = 'quick'\n[reduce_lr_on_plateau]\nfactor = 2.0",
                 "line 3: `reduce_lr_on_plateau.factor` is 2.0, but must be a number from 0 to below 1",

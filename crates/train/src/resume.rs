@@ -17,6 +17,8 @@ pub struct Resume {
     pub path: PathBuf,
     /// The run's configuration.
     pub config: Config,
+    /// The command after every epoch that the run had. `config` lacks it, since a checkpoint may be of somebody else.
+    pub command: Option<String>,
     /// The state of the run.
     pub state: TrainState,
     /// Checkpoints that were skipped, with the reasons.
@@ -98,9 +100,10 @@ impl Resume {
             ))
         })?;
         let saved = serde_json::from_str(&text);
-        let Saved { config, state, .. } =
+        let Saved { mut config, state, .. } =
             saved.map_err(|_| refuse("its state of the run can't be read by this version".into()))?;
-        Ok(Resume { path: file.to_owned(), config, state, skipped: Vec::new(), tensors })
+        let command = config.outputs.take_command();
+        Ok(Resume { path: file.to_owned(), config, command, state, skipped: Vec::new(), tensors })
     }
 
     /// Refuses data other than the training data of the run, if the checkpoint has their fingerprint.
@@ -128,7 +131,8 @@ impl Resume {
     /// The state of a run in memory.
     pub(crate) fn of(config: &Config, state: &TrainState, tensors: Tensors) -> Self {
         let path = PathBuf::from("the memory of another process");
-        Resume { path, config: config.clone(), state: state.clone(), skipped: Vec::new(), tensors }
+        let (config, state) = (config.clone(), state.clone());
+        Resume { path, config, command: None, state, skipped: Vec::new(), tensors }
     }
 
     /// The tensors.
@@ -144,8 +148,9 @@ impl Resume {
 
 impl From<Checkpoint<Saved>> for Resume {
     fn from(found: Checkpoint<Saved>) -> Self {
-        let Checkpoint { path, mut tensors, state: Saved { config, state, model }, .. } = found;
+        let Checkpoint { path, mut tensors, state: Saved { mut config, state, model }, .. } = found;
         *tensors.metadata_mut() = model;
-        Resume { path, config, state, skipped: Vec::new(), tensors }
+        let command = config.outputs.take_command();
+        Resume { path, config, command, state, skipped: Vec::new(), tensors }
     }
 }
