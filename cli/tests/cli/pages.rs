@@ -170,6 +170,7 @@ fn furnished() -> Place {
         fs::copy(at("photo.png"), at(name)).unwrap();
     }
     fs::copy(root().join("tests/golden/keras/small_cnn.keras"), at("cnn.keras")).unwrap();
+    fs::copy(root().join("tests/golden/numpy_npz/rgb.npz"), at("scans.npz")).unwrap();
     place.run("export runs/a --output back.py").ends(0);
     place.run("export runs/a --output net.onnx").ends(0);
     let mine = recipes_in("docs/models.md").into_iter().find(|recipe| recipe.starts_with("# mine.toml"));
