@@ -32,10 +32,10 @@ pub enum Error {
         /// The missing or invalid part, and a remedy.
         reason: Message,
     },
-    /// A folder of pictures that no longer exists.
+    /// A folder of pictures, or a file of data, that no longer exists.
     #[error("{}", self.message())]
     Moved {
-        /// The folder.
+        /// The folder or file.
         folder: PathBuf,
         /// The source of the path.
         named_by: &'static str,
@@ -105,9 +105,10 @@ impl Error {
             Error::Cut(error) => message!(["devices.split_at"], ": {error}"),
             Error::Run { path, reason } => Message::from(format!("{}: ", path.display())).and(reason.clone()),
             Error::Moved { folder, named_by } => {
+                let kind = if folder.extension().is_some() { "file" } else { "folder" };
                 let folder = folder.display();
                 message!(
-                    "there is no folder {folder}, where {named_by} expects its pictures; give ",
+                    "there is no {kind} {folder}, where {named_by} expects its pictures; give ",
                     ["data.dataset"],
                     " if they have moved"
                 )
