@@ -4,7 +4,7 @@ use program::Device;
 use std::path::PathBuf;
 use tensor_cuda::{Cuda, Error, Options};
 
-/// The folder for what is remembered of GPUs.
+/// The folder of the list of GPUs that have passed.
 pub(crate) fn cache_folder() -> Option<PathBuf> {
     tensor_cuda::cache_folder()
 }

@@ -136,7 +136,7 @@ struct Tests<'a> {
     tell: &'a (dyn Fn(&TestRow) + Sync),
 }
 
-/// What a test found: results, the largest difference as a part of the tolerance, and the failure.
+/// The findings of a test: results, the largest difference as a part of the tolerance, and the failure.
 type Found = (usize, f32, Option<Message>);
 
 impl Tests<'_> {

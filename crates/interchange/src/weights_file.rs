@@ -4,7 +4,7 @@ use checkpoint::Tensors;
 use layers::Step;
 use std::fmt::Debug;
 
-/// The weights of a network in a file of another program, and what the file says of the network.
+/// The weights of a network in a file of another program, with the file's description of the network.
 pub trait WeightsFile: Debug + Send {
     /// The number of classes, where the file tells it.
     fn classes(&self) -> Option<usize>;
@@ -30,7 +30,7 @@ pub trait WeightsFile: Debug + Send {
         self.network()?.channels
     }
 
-    /// What happens to pixels first, where the file has it.
+    /// The scaling of pixels before the first layer, where the file has it.
     fn pixels(&self) -> Option<Pixels> {
         None
     }

@@ -4,7 +4,7 @@ use std::io;
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A launch that could not begin or go on. A process that fails is no error, but an [`End`](crate::End).
+/// The reasons for the failure of a launch itself. A process that fails is no error, but an [`End`](crate::End).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -38,7 +38,7 @@ pub enum Error {
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
-        /// What failed.
+        /// The action that failed.
         what: String,
         /// Why.
         source: io::Error,

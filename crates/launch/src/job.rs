@@ -27,7 +27,7 @@ const FOREIGN: &[&str] = &[
 pub(crate) const RESTARTS_LEFT: &str = "TOWERS_RESTARTS_LEFT";
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// What is the same for all starts of a launch.
+/// The settings that all starts of a launch share.
 pub struct Job<'a> {
     pub launch: &'a Launch,
     /// This program's own file.

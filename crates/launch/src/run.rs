@@ -9,11 +9,11 @@ impl Launch {
     /// Starts the processes and waits for their end. When one fails, the others are asked to end (SIGTERM), and killed
     /// after [`grace`](Self::grace).
     ///
-    /// From now on this program hears [`signals`](crate::signals) and passes them on. A second Ctrl-C kills the
+    /// This program hears [`signals`](crate::signals) from then on, and passes them to the processes. A second Ctrl-C kills the
     /// processes.
     ///
     /// # Errors
-    /// For settings that make no sense, and for what the system refuses. All processes have ended then.
+    /// [`Error`](crate::Error) for invalid settings, and for refusals of the system. All processes have ended then.
     pub fn run(&self) -> Result<End> {
         if !(1..=MOST_PROCESSES).contains(&self.processes) {
             return Err(Error::Processes(self.processes));

@@ -463,7 +463,7 @@ impl<'a> Description<'a> {
         Description { dataset, ..self }
     }
 
-    /// What turns a picture into the network's input.
+    /// The preprocessing, from a picture to the network's input.
     pub fn input(self, input: &'a Input) -> Self {
         Description { input, ..self }
     }

@@ -1,4 +1,4 @@
-//! What crates.io and docs.rs show of a library.
+//! The parts of a library that crates.io and docs.rs show.
 
 use super::files::Files;
 use super::violation::Violation;
