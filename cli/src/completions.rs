@@ -39,9 +39,9 @@ pub fn man(args: &ManArgs) -> anyhow::Result<ExitCode> {
 /// Adds the values of flags, which are otherwise read and refused by the table of options.
 fn with_values(command: Command) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
-    names
-        .into_iter()
-        .fold(command, |command, name| command.mut_subcommand(name, |sub| sub.mut_args(with_value)))
+    names.into_iter().fold(command, |command, name| {
+        command.mut_subcommand(name, |sub| with_values(sub.mut_args(with_value)))
+    })
 }
 
 fn with_value(arg: Arg) -> Arg {

@@ -320,6 +320,8 @@ fn shells_complete_flags_and_there_are_manual_pages() {
     match ask("towers train --precision bf", 3) {
         Ok(output) => {
             assert_eq!(String::from_utf8_lossy(&output.stdout), "bf16\n", "{output:?}");
+            let nested = ask("towers bench profile --precision bf", 4).unwrap();
+            assert_eq!(String::from_utf8_lossy(&nested.stdout), "bf16\n", "{nested:?}");
             let commands = ask("towers eval", 1).unwrap();
             assert_eq!(String::from_utf8_lossy(&commands.stdout), "evaluate\n", "{commands:?}");
         }

@@ -20,7 +20,6 @@
 #![forbid(unsafe_code)]
 
 mod first_step;
-mod median;
 mod options;
 mod profile;
 mod programs;

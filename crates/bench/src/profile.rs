@@ -1,6 +1,5 @@
 //! Where a step's time goes: `towers bench profile`.
 
-use crate::median::median;
 use crate::options::LEAST_WARMUP;
 use crate::roofline::{Roof, roof};
 use crate::subject::{Subject, step_options};
@@ -10,6 +9,7 @@ use layers::{Traced, Work};
 use program::Phase;
 use serde::Serialize;
 use std::time::Instant;
+use train::median;
 use train::{train_step, update};
 
 /// Fewer steps have no median worth the name.

@@ -1,4 +1,3 @@
-use crate::median::median;
 use crate::options::{LEAST_WARMUP, batch_size, check_training};
 use crate::subject::{self, step_options};
 use crate::{BenchOptions, Error, Result, Setup};
@@ -8,6 +7,7 @@ use parallel::{Collective, Exchanges, GraphCapture, Replica, run_replicas};
 use program::{Device, OptimizerState, ReplayArgs, Span};
 use serde::Serialize;
 use std::time::Instant;
+use train::median;
 use train::rendezvous::Agreement;
 use train::{Meter, Process, gradients, open_devices, update};
 

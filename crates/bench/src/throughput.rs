@@ -1,4 +1,3 @@
-use crate::median::median;
 use crate::options::LEAST_WARMUP;
 use crate::subject::{Subject, step_options};
 use crate::{BenchMode, BenchOptions, Error, Result, Setup};
@@ -7,6 +6,7 @@ use program::{GraphCache, ReplayArgs};
 use serde::Serialize;
 use std::time::Instant;
 use tensor_cuda::Cuda;
+use train::median;
 use train::train_step;
 
 /// The throughput of a network on random data in memory: the output of `towers bench --json`.

@@ -137,10 +137,9 @@ impl<'a> Archive<'a> {
 
 fn is_of_images(shape: &[usize]) -> bool {
     match shape {
-        [_, sides @ .., 1 | 3] if sides.len() == 2 => {
-            sides.iter().all(|side| (1..=MOST_ASIDE).contains(side))
+        [_, height, width] | [_, height, width, 1 | 3] => {
+            [height, width].iter().all(|side| (1..=MOST_ASIDE).contains(*side))
         }
-        [_, sides @ ..] if sides.len() == 2 => sides.iter().all(|side| (1..=MOST_ASIDE).contains(side)),
         _ => false,
     }
 }

@@ -7,7 +7,7 @@ use launch::{End, Error, Launch};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-/// Runs a script in each of `launch`'s processes. Returns the end, and what a person is told.
+/// Runs a script in each of `launch`'s processes. Returns the end, and the lines for a person.
 fn run(launch: Launch, script: &str) -> (End, Vec<String>) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&told);

@@ -19,7 +19,7 @@ pub static POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 's
 /// So many of the newest epochs are listed.
 const EPOCHS: usize = 12;
 
-/// The page of the run in the folder `run`, in the style of the [report]. It needs [`SCRIPT`] at `live.js` beside it.
+/// The page of the run in the folder `run`, in the style of the [report]. It loads [`SCRIPT`] from `live.js` in the same folder.
 /// `ended` says how the run ended.
 ///
 /// ```

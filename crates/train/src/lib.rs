@@ -43,6 +43,8 @@ pub use mpi::end_failed_job;
 pub use process::Process;
 pub use program::Device;
 pub use resume::Resume;
+#[doc(hidden)]
+pub use run::median;
 pub use run::{End, Meter, Outcome, StepOptions, StopFlag, Totals, Training, gradients, train_step, update};
 
 /// The callbacks of a run.

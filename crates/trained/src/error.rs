@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// Why a trained network can't be read, written or used.
-///
-/// The list is closed, so that other crates can convert each variant into one of theirs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -30,6 +30,7 @@ mod worker;
 pub use fit::{End, Outcome};
 pub use meter::{Meter, Totals};
 pub(crate) use prepared_run::PreparedRun;
+pub use speed::median;
 pub use step::{StepOptions, gradients, train_step, update};
 pub use stop_flag::StopFlag;
 pub use training::Training;

@@ -44,7 +44,7 @@ pub(crate) fn measure(
 }
 
 /// The median of some measurements, at least one.
-fn median(values: &[f64]) -> f64 {
+pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len();
