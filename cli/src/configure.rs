@@ -152,6 +152,10 @@ impl TrainArgs {
             let schedule = curve.parse().map_err(|error| usage(format!("--power or --decay: {error}")))?;
             config.training.schedule = schedule;
         }
+        // Again, now that the schedule is that of `--power`, `--decay` or a compiled model: it decides the default warm-up.
+        if let Some(rule) = self.options.get("lr_scaling") {
+            config.set_lr_scaling(rule)?;
+        }
         if let Some(epochs) = self.warmup_epochs {
             config.set_warmup_epochs(epochs)?;
         }
@@ -259,6 +263,12 @@ mod tests {
         assert_eq!(scaling("--lr-scaling linear:base=256 --warmup-epochs 0"), Some((256, 0)));
         assert_eq!(scaling("--lr-scaling linear --schedule cosine+warmup:epochs=5"), Some((64, 0)));
         assert_eq!(scaling("--lr-scaling none"), None);
+        let folder = tempfile::tempdir().unwrap();
+        let warm = folder.path().join("warm.toml");
+        std::fs::write(&warm, "like = 'quick'\nschedule = 'cosine+warmup:epochs=2'").unwrap();
+        let warm = format!("--recipe {} --lr-scaling linear", warm.display());
+        let powered = format!("{warm} --power 1");
+        assert_eq!([scaling(&warm), scaling(&powered)].map(|scaling| scaling.unwrap().1), [0, 5]);
     }
 
     #[test]
